@@ -117,10 +117,10 @@ KEYS: dict[Literal["spec", "config"], str] = {
 def keys(what: Literal["config", "spec"]) -> str:
     """Write the reference of the keys of specs or of configs, from their schema."""
     listed = config_keys() if what == "config" else together(spec_keys())
-    texts = introductions(what)
+    texts = introductions()
     parts = [f"# {what.capitalize()} keys", KEYS[what]]
-    for section, members in groupby(listed, group if what == "config" else lambda key: key.section):
-        parts += [f"## `{section}`" if section else "## Study", texts.get(section, "")]
+    for section, members in groupby(listed, group):
+        parts += [f"## `{section}`", texts.get(section, "")]
         head = ["| key | type | default | meaning | used by | identity |", "|:--|:--|:--|:--|:--|:--|"]
         parts.append("\n".join([*head, *(_key_row(key, section) for key in members)]))
     return "\n\n".join(filter(None, parts)) + "\n"

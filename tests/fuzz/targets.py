@@ -167,9 +167,9 @@ class _Recorder:
         self._check(step, examples_seen or 0, flops_total or 0.0, seconds or 0.0, *scores.values())
 
     def artifact(self, name: str, path: Path) -> None:
-        from jestlab.platform.store.spool import Batch
+        from jestlab.platform.store.spool import artifact_record
 
-        Batch.of_artifact(name, path, path.parents[len(path.parents) - 2])
+        artifact_record(name, path, path.parents[len(path.parents) - 2])
 
     def progress(self, step: int, total_steps: int) -> None:
         self._check(step, total_steps)
@@ -260,7 +260,7 @@ def _archives(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
             for edit in content.split(b"\n")[:8]:
                 if len(edit) < 4:
                     continue
-                table = TABLES[edit[0] % len(TABLES)].__table__
+                table = TABLES[edit[0] % len(TABLES)]
                 column = list(table.columns.keys())[edit[2] % len(table.columns)]
                 key = next(iter(table.primary_key.columns)).name
                 try:

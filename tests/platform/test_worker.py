@@ -20,7 +20,7 @@ from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import RunRecord, RunState
 from jestlab.platform.store.spending import attempt_times, spending
-from jestlab.platform.store.spool import Batch, Spool
+from jestlab.platform.store.spool import Spool
 from jestlab.platform.store.store import Store
 from jestlab.platform.worker import Stop, _context
 
@@ -162,7 +162,7 @@ def test_an_attempt_that_was_spooled_without_its_end_has_its_parts(lab):
     plans.claimed(store, run)
     spent: dict[str, float | int | None] = {"training_seconds": 2.5, "resumed_step": 0, "reached_step": 2}
     spool = Spool(lab.make_folder(run.directory), lease_of(store, run))
-    spool.append(Batch(progress=(2, 3), spent=spent))
+    spool.append([("spent", spent), ("progress", 2, 3)])
     ended_by_launcher(store, run)
     assert finished(lab, run)[0] == processes.EXIT_COMPLETED
     first, second = attempt_times(store, "toy")
@@ -177,8 +177,8 @@ def test_an_end_that_could_not_be_told_is_told_by_the_next_attempt(lab):
     plans.claimed(store, run)
     lease = lease_of(store, run)
     spool = Spool(lab.make_folder(run.directory), lease)
-    spool.append(Batch(points=[(5, "loss", 0.5)], progress=(5, 5)))
-    spool.append(Batch(end=("COMPLETED", None, 0)))
+    spool.append([("point", 5, "loss", 0.5), ("progress", 5, 5)])
+    spool.append([("end", "COMPLETED", None, 0)])
     plans.end(store, run.fingerprint, lease, RunState.PREEMPTED, "its process vanished", None)
     assert finished(lab, run)[0] == processes.EXIT_COMPLETED
     assert labs.starts(lab.root, "run") == []

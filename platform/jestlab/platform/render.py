@@ -7,19 +7,24 @@ columns.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import IO
+from itertools import zip_longest
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from jestlab.platform.words import printable
+from jestlab.platform.words import on_one_line, printable
+
+if TYPE_CHECKING:
+    from jestlab.analysis.tables.core import Table
 
 STATE_STYLES: Mapping[str, str] = {
     "COMPLETED": "green",
@@ -115,7 +120,7 @@ class TextTable:
 
     Attributes:
         headers: One for each column; if all are empty, no header line is printed.
-        rows: Cells, one line each and as many in each row; or one `Text` that spans all columns.
+        rows: Cells, as many in each row; each is printed as one line.
         right: Indices of right-aligned columns. Their cells are never wrapped.
         importance: Header → importance of its column, `ESSENTIAL` if missing. Where a terminal is too narrow,
             the column of the lowest importance is dropped first.
@@ -123,7 +128,7 @@ class TextTable:
     """
 
     headers: Sequence[str]
-    rows: Sequence[Sequence[str | Text] | Text]
+    rows: Sequence[Sequence[str | Text]]
     right: frozenset[int] = frozenset()
     importance: Mapping[str, int] = field(default_factory=dict)
     indent: int = 0
@@ -134,46 +139,53 @@ class TextTable:
         Args:
             limit: Maximum length of a line; None for any length.
         """
-        rows = [row if isinstance(row, Text) else [_cell(cell) for cell in row] for row in self.rows]
-        room = None if limit is None else max(limit - self.indent, 1)
-        widths = self._widths([row for row in rows if not isinstance(row, Text)], room)
-        lines: list[Text] = []
-        if any(header.strip() for header in self.headers):
-            lines += _row([styled(header, "bold") for header in self.headers], widths, self.right)
-        for row in rows:
-            if isinstance(row, Text):
-                lines += [row] if room is None else wrap(row, room)
-            else:
-                lines += _row(row, widths, self.right)
-        dropped = [header for number, header in enumerate(self.headers) if number not in widths]
-        return [Text(" " * self.indent) + line if self.indent and line else line for line in lines], dropped
+        headers = [styled(header, "bold") for header in self.headers]
+        rows = [headers, *([_cell(cell) for cell in row] for row in self.rows)]
+        widths = self._widths(rows, math.inf if limit is None else max(limit - self.indent, 1))
+        printed = rows if any(map(str.strip, self.headers)) else rows[1:]
+        lines = [Text(" " * self.indent) + line for row in printed for line in self._lines(row, widths)]
+        return lines, [header for number, header in enumerate(self.headers) if number not in widths]
 
-    def _widths(self, rows: Sequence[Sequence[str | Text]], room: int | None) -> dict[int, int]:
-        """Choose the width of each column to show."""
-        columns = [[header, *(_plain(row[i]) for row in rows)] for i, header in enumerate(self.headers)]
-        natural = [max(map(cell_len, column)) for column in columns]
-        shown = dict(enumerate(natural))
-        if room is None or _total(shown) <= room:
-            return shown
-        least = [
-            max(_longest_word(column[0]), *map(cell_len if i in self.right else _longest_word, column))
-            for i, column in enumerate(columns)
-        ]
-        shown = {i: least[i] if i in self.right else max(least[i], min(natural[i], _READABLE)) for i in shown}
+    def _widths(self, rows: Sequence[Sequence[Text]], room: float) -> dict[int, int]:
+        """Choose the columns to show, and their widths."""
+        columns = [[cell.plain for cell in column] for column in zip(*rows, strict=True)]
+        widths = {i: max(map(cell_len, column)) for i, column in enumerate(columns)}
+        if _total(widths) <= room:
+            return widths
+        least = {
+            i: max(_longest_word(header), *map(cell_len if i in self.right else _longest_word, cells))
+            for i, (header, *cells) in enumerate(columns)
+        }
+        readable = {i: max(least[i], min(widths[i], 0 if i in self.right else _READABLE)) for i in widths}
         ranks = [self.importance.get(header, ESSENTIAL) for header in self.headers]
-        while _total(shown) > room and (optional := [i for i in shown if ranks[i] < ESSENTIAL]):
-            del shown[min(optional, key=lambda i: (ranks[i], -i))]
-        for minimum in (least, [1] * len(least)):
-            while _total(shown) > room and (wide := [i for i in shown if shown[i] > minimum[i]]):
-                shown[max(wide, key=lambda i: shown[i])] -= 1
-        while _total(shown) < room and (short := [i for i in shown if shown[i] < natural[i]]):
-            shown[max(short, key=lambda i: natural[i] / shown[i])] += 1
-        return shown
+        optional = sorted((i for i in widths if ranks[i] < ESSENTIAL), key=lambda i: (-ranks[i], i))
+        while optional and _total({i: readable[i] for i in widths}) > room:
+            del widths[optional.pop()]
+        for minimum in (readable, least, dict.fromkeys(widths, 1)):
+            while _total(widths) > room and (wide := [i for i in widths if widths[i] > minimum[i]]):
+                widths[max(wide, key=lambda i: widths[i])] -= 1
+        return widths
+
+    def _lines(self, row: Sequence[Text], widths: Mapping[int, int]) -> Iterator[Text]:
+        """Yield the lines of one row; the lines of wrapped cells start at the top."""
+        columns = [
+            [row[i]] if cell_len(row[i].plain) <= size else row[i].wrap(_console(), size, overflow="fold")
+            for i, size in widths.items()
+        ]
+        for cells in zip_longest(*columns, fillvalue=Text()):
+            parts: list[str | Text] = []
+            for (i, size), cell in zip(widths.items(), cells, strict=True):
+                cell.rstrip()
+                padding = " " * (size - cell_len(cell.plain))
+                parts += [padding, cell, _GAP] if i in self.right else [cell, padding, _GAP]
+            line = Text.assemble(*parts)
+            line.rstrip()
+            yield line
 
 
 def table(
     headers: Sequence[str],
-    rows: Iterable[Sequence[str | Text] | Text],
+    rows: Iterable[Sequence[str | Text]],
     right: Iterable[int] = (),
     importance: Mapping[str, int] | None = None,
     indent: int = 0,
@@ -182,8 +194,49 @@ def table(
     return TextTable(headers, list(rows), frozenset(right), importance or {}, indent)
 
 
+class Column(NamedTuple):
+    """A column of a table of records: its header, the cell of a record, its importance and alignment."""
+
+    header: str
+    cell: Callable[[Any], str | Text]
+    importance: int = ESSENTIAL
+    right: bool = False
+
+
+def table_of(records: Iterable[Any], columns: Sequence[Column]) -> TextTable:
+    """Make a table with a row for each record."""
+    return table(
+        [column.header for column in columns],
+        [[column.cell(record) for column in columns] for record in records],
+        [number for number, column in enumerate(columns) if column.right],
+        {column.header: column.importance for column in columns},
+    )
+
+
 Block = str | Text | TextTable
 """A part of a verb's output: lines of prose, a styled line, or a table."""
+
+
+def result_blocks(made: Table) -> Iterator[Block]:
+    """Write a result table for a terminal: the best in bold, then its caption and notes."""
+    headers = [on_one_line(f"{column.group} {column.header}") for column in made.columns]
+    rows: list[Sequence[str | Text]] = []
+    for section in made.sections:
+        if section.title:
+            rows.append([styled(section.title, "italic"), *[""] * (len(headers) - 1)])
+        for line in section.lines:
+            styles = ["strike dim" if cell.struck else "bold" if cell.bold else "" for cell in line.cells]
+            cells = [
+                styled(cell.text, style) + cell.mark for cell, style in zip(line.cells, styles, strict=True)
+            ]
+            cells[0].stylize("italic" if line.apart else "bold" if line.ours else "")
+            rows.append(cells)
+    right = [number for number, column in enumerate(made.columns) if column.align != "left"]
+    importance = dict(zip(headers, (column.importance for column in made.columns), strict=True))
+    yield table(headers, rows, right, importance)
+    yield from ("", on_one_line(made.caption))
+    yield from [""] if made.notes else []
+    yield from (styled(f"- {on_one_line(note)}", "dim") for note in made.notes)
 
 
 def render(
@@ -266,38 +319,11 @@ def _console() -> Console:
     return Console(color_system="standard", force_terminal=True)
 
 
-def _cell(cell: str | Text) -> str | Text:
+def _cell(cell: str | Text) -> Text:
     """Return a cell on one line."""
-    if isinstance(cell, str):
-        return printable(cell)
-    text = cell.copy()
+    text = Text.assemble(cell)
     text.plain = printable(text.plain)
     return text
-
-
-def _plain(cell: str | Text) -> str:
-    return cell if isinstance(cell, str) else cell.plain
-
-
-def _row(cells: Sequence[str | Text], widths: Mapping[int, int], right: frozenset[int]) -> Iterator[Text]:
-    """Yield the lines of one row; the lines of wrapped cells start at the top."""
-    columns: list[Sequence[str | Text]] = [
-        [cells[i]]
-        if cell_len(_plain(cells[i])) <= size
-        else [*Text.assemble(cells[i]).wrap(_console(), size, overflow="fold")]
-        for i, size in widths.items()
-    ]
-    for number in range(max(map(len, columns), default=0)):
-        parts: list[str | Text] = []
-        for (i, size), column in zip(widths.items(), columns, strict=True):
-            cell = column[number] if number < len(column) else ""
-            if isinstance(cell, Text):
-                cell.rstrip()
-            padding = " " * (size - cell_len(_plain(cell)))
-            parts += [_GAP, padding, cell] if i in right else [_GAP, cell, padding]
-        line = Text.assemble(*parts[1:])
-        line.rstrip()
-        yield line
 
 
 def _total(widths: Mapping[int, int]) -> int:

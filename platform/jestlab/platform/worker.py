@@ -225,7 +225,7 @@ def _attempt(
     tries = itertools.count()
 
     def begin(number: int) -> WorkerAttempt:
-        return WorkerAttempt.begin(
+        return WorkerAttempt(
             store,
             run.fingerprint,
             number,

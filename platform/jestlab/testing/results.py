@@ -120,7 +120,7 @@ def write_results(folder: Path, *, complete: bool = True) -> str:
 def _write_run(store: Store, run: PlannedRun, launcher: Any, folder: Path, *, complete: bool) -> None:
     claim = claims.claim(store, run.fingerprint, launcher, "local", 0, f"{run.directory}/log.txt", 90.0)
     assert claim is not None
-    attempt = WorkerAttempt.begin(
+    attempt = WorkerAttempt(
         store,
         run.fingerprint,
         claim.number,

@@ -68,12 +68,12 @@ def test_inspect_counts_every_member_and_names_images_that_cannot_be_decoded(tmp
     }
     assert about["members"] == {"of examples": 18, "damaged": 4, "other file": 1}
     shown = run("inspect", "web", cwd=tmp_path).stdout
-    assert "web: 5 examples in 1 tar shard, " in shown
+    assert "web: 5 examples in 1 tar shard, 5 skipped, " in shown
     assert f"  skipped: 1 × {dot}\n" in shown and "  skipped: 1 × undecodable image\n" in shown
     assert "\n    web/0.tar, example '4'\n" in shown
     assert "\n  members: 18 of examples, 4 damaged, 1 other file\n" in shown
     above = run("inspect", ".", cwd=tmp_path).stdout
-    assert "5 pairs in 1 tar shard, 5 skipped" in above
+    assert "5 examples in 1 tar shard, 5 skipped" in above
 
 
 def test_inspect_shows_folders_of_data_at_any_depth(place, tmp_path):
@@ -135,8 +135,8 @@ def test_icons_are_fetched_once_and_shown(tmp_path, monkeypatch):
     fetched = run("fetch", "icons", cwd=tmp_path)
     assert fetched.returncode == 0, fetched.stderr
     assert fetched.stdout.startswith("icons: 4 folders of data, ")
-    assert "80 pairs in 1 tar shard" in fetched.stdout
-    assert "tested_groups 24 images of 1 classes, 16 training images" in fetched.stdout
+    assert "80 examples in 1 tar shard" in fetched.stdout
+    assert "benchmark of 2 datasets" in fetched.stdout
     again = run("fetch", "icons", "--json", cwd=tmp_path)
     assert again.returncode == 0 and again.stderr == "icons: the icons already exist\n"
     assert len(fetches) == 1
@@ -184,7 +184,7 @@ def test_inspect_shows_packed_benchmarks(photos):
         ("two", "classification", 4),
     ]
     alone = run("inspect", "bench/two", cwd=photos)
-    assert "4 images of 2 classes, 0 training images" in alone.stdout
+    assert "4 images, 0 train images, 2 classes" in alone.stdout
 
 
 def test_a_damaged_image_is_an_error_or_skipped(photos):

@@ -236,7 +236,7 @@ def test_keeps_files_of_slurm_jobs_until_they_are_over(lab, store, runs):
     for name, batch in names.items():
         for path in (f"slurm/{batch}/0.end", f"slurm/names/{name}", "slurm/notes.txt"):
             (lab.root / path).parent.mkdir(parents=True, exist_ok=True)
-            (lab.root / path).write_text(f"{batch} 0\n")
+            (lab.root / path).write_text(f"{batch}.0\n")
     make_old(lab.root)
     for path in (f"slurm/{names['young']}/0.end", "slurm/names/young"):
         (lab.root / path).touch()

@@ -23,10 +23,8 @@ from jestlab.platform.cli.outcome import claims_table
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import liveness
-from jestlab.platform.launch.concurrency import Wakeup
 from jestlab.platform.launch.options import Intervals
-from jestlab.platform.launch.status import RunStatus
-from jestlab.platform.launch.watch import Watch
+from jestlab.platform.launch.status import RunStatus, Watch
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.render import render
 from jestlab.platform.spec import load
@@ -227,7 +225,7 @@ def test_an_interval_is_a_number_of_seconds(monkeypatch, value):
 def test_silence_is_measured_by_the_local_clock(monkeypatch):
     at = [10.0]
     monkeypatch.setattr(liveness, "clock", lambda: at[0])
-    watched = liveness.Liveness("launcher", "store", mock.Mock(), 90.0)
+    watched = liveness.Liveness(mock.Mock())
     assert watched.silence("a", "first") == 0
     at[0] = 40.0
     assert (watched.silence("a", "first"), watched.silence("b", "first")) == (30.0, 0.0)
@@ -235,7 +233,6 @@ def test_silence_is_measured_by_the_local_clock(monkeypatch):
     at[0] = 50.0
     watched.forget()
     assert watched.silence("a", "second") == 0
-    Wakeup().set()  # a wakeup needs no waiter
 
 
 # ---- logs

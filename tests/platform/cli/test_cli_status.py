@@ -10,10 +10,9 @@ import stores_support as stores
 from sqlalchemy import update
 
 from jestlab.platform import processes
-from jestlab.platform.store import leases, tables
+from jestlab.platform.store import leases, spool, tables
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
-from jestlab.platform.store.spool import Batch, Points
 
 RUNS = [plans.run("uniform", seed=0), plans.run("uniform", seed=1), plans.run("joint", point={"ratio": 0.8})]
 
@@ -84,8 +83,8 @@ def active(store):
     )  # fmt: skip
     with store.writing() as connection:
         run = stores.run_id(store, trains)
-        batch = Batch(points=[(500, "examples_seen", 98_000.0)], progress=(500, 1_000))
-        Points(run).write(connection, batch, attempt, late=False)
+        batch: spool.Batch = [("point", 500, "examples_seen", 98_000.0), ("progress", 500, 1_000)]
+        spool.write(connection, run, attempt, batch, late=False)
         reported = began + timedelta(seconds=100)
         connection.execute(update(tables.RunRow).where(tables.RunRow.id == run).values(updated_at=reported))
     leases.enter_launcher(store, processes.identity())
@@ -98,7 +97,6 @@ def test_rows_show_the_speed_and_why_runs_wait(active, store, jestlab):
     assert rows["trains"]["eta_seconds"] == pytest.approx(100)
     assert rows["trains"]["waits"] is None
     assert (rows["waits"]["state"], rows["waits"]["reason"]) == ("PENDING", "waits for a slot")
-    assert rows["waits"]["waits"]["place"].startswith("1st of 1")
     assert (rows["blocked"]["state"], rows["blocked"]["reason"]) == (
         "BLOCKED",
         "waits for trains/0, which is RUNNING",
@@ -107,7 +105,7 @@ def test_rows_show_the_speed_and_why_runs_wait(active, store, jestlab):
     assert all(row.items() <= status[name].items() for name, row in rows.items())
     assert " 0:01:40 " in jestlab("watch", "toy", "--once")
     printed = jestlab("status", "toy")
-    assert "waits/0: waits for a slot\n  1st of 1 in line, estimated start in 1.7 min\n" in printed
+    assert "waits/0: waits for a slot\n" in printed
     assert printed.count("  to start: the end of another run") == printed.count("to start: ") == 1
     with store.writing() as connection:
         connection.execute(update(tables.LauncherRow).values(name="elsewhere:1:0", heartbeat_at=stores.START))

@@ -61,7 +61,7 @@ def test_conversions_keep_the_content(place, root):
         assert (place / copy).read_bytes() == tokenizer()
 
 
-def test_takes_runs_by_name_fingerprint_and_folder(place, root):
+def test_takes_runs_by_name_and_fingerprint(place, root):
     from jestlab.models.training.checkpoints import save_parameters
 
     small = {"width": 16, "depth": 1, "heads": 2, "mlp_dim": 32}
@@ -84,19 +84,17 @@ def test_takes_runs_by_name_fingerprint_and_folder(place, root):
     for name, run in (
         ("trained/reference/5", fifth),
         (fourth.fingerprint[:6], fourth),
-        (root / fifth.directory, fifth),
     ):
         about = json.loads(weights("inspect", name, "--json", root=root).stdout)
         assert about["path"] == str(root / run.directory)
         digests[run.seed].add(about["digest"])
     assert len(digests[4]) == len(digests[5]) == 1 and digests[4] != digests[5]
 
-    # The folder of a run is in its lab, whatever --root is.
-    words = ("export", root / fifth.directory, "reference.npz", "--format", "big_vision")
-    exported = weights(*words, root=place / "none")
+    words = ("export", "trained/reference/5", "reference.npz", "--format", "big_vision")
+    exported = weights(*words, root=root)
     assert exported.returncode == 0, exported.stderr
     assert open_weights(place / "reference.npz").digest() in digests[5]
-    refused = weights("export", root / fifth.directory, "hf", "--format", "huggingface", root=root)
+    refused = weights("export", "trained/reference/5", "hf", "--format", "huggingface", root=root)
     assert "has no head after the image tower" in refused.stderr
 
 
@@ -105,7 +103,7 @@ def test_errors_are_one_line(place, root):
     (place / "mine").mkdir()
     (place / "mine" / "thesis.tex").write_text("years of work")
     for arguments, code, message in (
-        ("inspect nowhere.npz", 1, "no file, folder, or completed run 'nowhere.npz': expected a path"),
+        ("inspect nowhere.npz", 1, "no file, folder, or run 'nowhere.npz': expected a path"),
         ("inspect notes.txt", 1, "notes.txt: neither .npz (big_vision) nor .safetensors"),
         ("import siglip.npz own --tokenizer no.model", 1, "no.model: no such tokenizer"),
         ("import siglip.npz own --tokenizer notes.txt", 1, "not a sentencepiece model"),

@@ -156,7 +156,7 @@ def test_a_crash_during_an_import_leaves_no_rows(archive, copy, tmp_path, monkey
 
     (tmp_path / "lab.zip").write_bytes(archive)
     with monkeypatch.context() as crashing, pytest.raises(KeyboardInterrupt):
-        crashing.setattr(archive_read._Import, "_move_files", crash)
+        crashing.setattr(archive_read, "move_files", crash)
         take(copy, tmp_path / "lab.zip")
     assert query.select(copy.store_url, "runs").rows == []
     assert take(copy, tmp_path / "lab.zip").new == 4
@@ -194,13 +194,13 @@ def test_workers_do_not_wait_for_an_import(archive, tmp_path, postgresql_url, mo
     plans.record(store, plans.plan(UNIFORM, other, name="mine"))
     for run in (other, UNIFORM):
         stores.attempt(store, run, RunState.RUNNING, loss=(1.0,))
-    move_files = archive_read._Import._move_files
+    move_files = archive_read.move_files
 
-    def before_the_end(merge, experiments):
+    def before_the_end(*arguments):
         for run in (other, UNIFORM):
             write_as_workers_do(postgresql_url, run)
-        move_files(merge, experiments)
+        move_files(*arguments)
 
-    monkeypatch.setattr(archive_read._Import, "_move_files", before_the_end)
+    monkeypatch.setattr(archive_read, "move_files", before_the_end)
     merged = take(Lab.find(tmp_path / "lab", postgresql_url), tmp_path / "lab.zip")
     assert (merged.new, merged.replaced, merged.kept) == (3, 0, 1)

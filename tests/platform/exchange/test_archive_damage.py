@@ -18,7 +18,7 @@ from jestlab.platform.exchange.archive_check import decode, unpack
 from jestlab.platform.exchange.archive_write import TABLES
 from jestlab.platform.lab.lab import Lab
 
-BY_NAME = {table.__tablename__: table for table in TABLES}
+BY_NAME = {table.name: table for table in TABLES}
 
 
 def nested(levels: int) -> str:

@@ -26,7 +26,7 @@ from jestlab.platform.lab.lab import SCRATCH, Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.sync import SyncedFolder
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.executors.cloud import arguments_at
+from jestlab.platform.launch.executors.remote import arguments_at
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.store import leases
 from jestlab.platform.store.address import parse_url

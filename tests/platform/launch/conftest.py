@@ -2,24 +2,19 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from in_process import Machine
 from workers_support import replace_local_executor
 
 from jestlab.platform import processes
-from jestlab.platform.launch.record import XManagerRecord
+from jestlab.platform.launch.claiming import XManagerRecord
 
 
 @pytest.fixture
 def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches without XManager, which takes a third of a second each; `test_xmanager` tests it."""
-
-    async def opened(record: Any) -> None:
-        record.opened = True
-
-    monkeypatch.setattr(XManagerRecord, "open", opened)
+    monkeypatch.setattr(XManagerRecord, "open", lambda record: None)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from in_process import Machine
 
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.claiming import job_of
 from jestlab.platform.launch.executors.base import JobKey, JobState, LaunchedJob
-from jestlab.platform.launch.jobs import job_of
 from jestlab.platform.planning import recording
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load

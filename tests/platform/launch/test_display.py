@@ -1,13 +1,12 @@
-"""The display of a launch, the speed of runs, and the last lines of a log."""
+"""The display of a launch, and the last lines of a log."""
 
 import io
-from datetime import datetime, timedelta
 
 import plans_support as plans
 import pytest
 
 from jestlab.platform import logs
-from jestlab.platform.launch.display import Lines, Pace, ProgressBars, Speeds, display
+from jestlab.platform.launch.display import Lines, ProgressBars, display
 from jestlab.platform.store.records import RunProgress, RunState
 
 
@@ -60,51 +59,6 @@ def test_bars_on_a_terminal(monkeypatch, columns):
     for expected in ("5/10 steps", "\x1b[32mCOMPLETED\x1b[0m  toy/joint/0", "1/2 runs"):
         assert expected in shown
     assert ("loss 0.1235" in shown) == (columns == 140)
-
-
-# ---- speed
-
-BEGAN = datetime(2026, 11, 23, 12)
-
-
-def report(step: int, seconds: float, first_step: int = 0, examples: int = 64, **changes) -> RunProgress:
-    """A run of 1,000 steps, a number of seconds after it started."""
-    made = {"started_at": BEGAN, "reported_at": BEGAN + timedelta(seconds=seconds)} | changes
-    return RunProgress(step, 1_000, {"examples_seen": float(examples * step)}, first_step, **made)
-
-
-def test_one_report_gives_the_speed_since_the_attempt_started():
-    assert Pace().add(report(200, 20.0)) == Speeds(examples=640.0, seconds_left=80.0)
-    resumed = Pace().add(report(200, 20.0, first_step=100))
-    assert resumed == Speeds(examples=320.0, seconds_left=160.0)
-    no_examples = RunProgress(50, None, {}, 0, BEGAN, BEGAN + timedelta(seconds=10))
-    assert Pace().add(no_examples) == Speeds()
-
-
-def test_further_reports_give_the_speed_between_them_however_often_they_are_read():
-    pace = Pace()
-    for _ in range(50):
-        assert pace.add(report(200, 20.0)).examples == 640.0
-    for _ in range(50):
-        speeds = pace.add(report(300, 25.0))
-    assert speeds == Speeds(examples=1280.0, seconds_left=35.0)
-    for second in range(1, 40):  # only the last reports count
-        speeds = pace.add(report(300 + 2 * second, 25.0 + second))
-    assert speeds.examples == pytest.approx(128.0)
-
-
-def test_the_speed_is_unknown_before_the_first_report_and_after_a_restart():
-    pace = Pace()
-    assert pace.add(RunProgress(0, None, {})) == Speeds()
-    assert pace.add(report(0, 0.1)) == Speeds()
-    assert pace.add(report(100, 10.0)).examples == 640.0
-    again = BEGAN + timedelta(seconds=60)
-    assert pace.add(report(100, 60.1, first_step=100, started_at=again)) == Speeds()
-    assert pace.add(report(110, 61.0, first_step=100, started_at=again)).examples == 640.0
-    # It resumed from a checkpoint before the step at which the attempt was claimed.
-    earlier = BEGAN + timedelta(seconds=90)
-    assert pace.add(report(80, 95.0, first_step=110, started_at=earlier)) == Speeds()
-    assert pace.add(report(90, 96.0, first_step=110, started_at=earlier)).examples == 640.0
 
 
 # ---- logs

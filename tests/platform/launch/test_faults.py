@@ -18,9 +18,9 @@ from workers_support import replace_local_executor
 
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.launch import controller, liveness
+from jestlab.platform.launch.claiming import XManagerRecord
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import JobState, JobStatus
-from jestlab.platform.launch.record import XManagerRecord
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import leases
@@ -178,9 +178,9 @@ def test_with_a_full_disk_one_signal_ends_the_launcher(root, tmp_path, machine, 
 
 
 def test_ctrl_c_before_any_run_has_begun(root, tmp_path, machine, monkeypatch):
-    async def interrupted(record: Any) -> None:
-        record.opened = True
+    def interrupted(record: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
+        labs.wait_until(lambda: record._launcher.stopping)
 
     monkeypatch.setattr(XManagerRecord, "open", interrupted)
     assert launched(root, labs.write_study(tmp_path, runs=RUNS)) == 130

@@ -73,7 +73,7 @@ class Launchers:
         self._store.close()
 
     def _launch(self, study: str, count: int, options: dict[str, Any]) -> LaunchOutcome:
-        how = ControllerOptions(executor="kubernetes", retries=0, keep_going=True, **options)
+        how = ControllerOptions(on="kubernetes", retries=0, keep_going=True, **options)
         with closing(Store.open(self._lab.store_url)) as store:
             runs = self.record(study, count)
             return launch(self._lab, store, study, runs, lambda _: self.executor, options=how)

@@ -3,12 +3,10 @@
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.reconcile import SLOT, RetryRules, is_plain_wait
-from jestlab.platform.launch.status import RunStatus, WaitStatus, start_times, wait_lines, wait_status
+from jestlab.platform.launch.status import RunStatus, WaitStatus, wait_lines, wait_status
 from jestlab.platform.store.claims import LIMIT
 from jestlab.platform.store.records import Lease, RunState, RunSummary, Standing
 
@@ -81,21 +79,6 @@ def test_the_reason_and_the_place_of_a_queued_job_are_told_apart():
     text = JobStatus(JobState.QUEUED, "wait,  or\nask", place="2nd of 3").waits
     found = wait_status(run(PENDING, text, attempt(PENDING)), [], RULES, NOW, is_launched=True)
     assert found[1:] == ("wait, or ask", "2nd of 3", "")
-
-
-def test_runs_in_line_begin_as_slots_become_free():
-    assert start_times([60.0, 10.0], [100.0, 100.0, 5.0, 5.0]) == [10.0, 60.0, 110.0, 115.0]
-    assert start_times([10.0], [None, 5.0]) == [10.0, None]
-    assert start_times([10.0, None], [5.0]) == [None]
-    assert start_times([], [5.0, 5.0]) == [None, None]
-
-
-@given(st.lists(st.floats(0, 1e4), min_size=1, max_size=6), st.lists(st.floats(0, 1e4), max_size=12))
-def test_nobody_in_line_begins_before_those_ahead(running, planned):
-    found = [seconds for seconds in start_times(running, planned) if seconds is not None]
-    assert len(found) == len(planned)
-    assert found == sorted(found)
-    assert all(seconds >= min(running) for seconds in found)
 
 
 def test_counts_waiting_runs_whose_shown_names_agree():

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from jestlab.platform.errors import SpecError
 from jestlab.platform.spec import StudySpec, grid
-from jestlab.platform.spec.expand import expand
-from jestlab.platform.spec.order import order
+from jestlab.platform.spec.expand import expand, order
 from jestlab.platform.spec.variants import RunReference
 
 

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
+from jestlab.models.training.phases import Spent
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store.records import IllegalMove, RunState, check_move
@@ -177,13 +178,18 @@ def test_progress_of_many_runs(store):
             attempt.log(step, {"loss": 1.0 / step, "speed": float(run.seed)})
         attempt.progress(10, 20)
         attempt.complete()
-    plans.begun(store, runs[3])
-    with store.writing() as connection:
-        connection.execute(text("UPDATE attempt SET first_step = 7 WHERE state = 'RUNNING'"))
+    spent = Spent(3.0, 4.0, 4.0, 1.0, 0.0, None, 5, 10, None, None)  # 5 steps
+    for run, reported in ((runs[3], spent), (runs[4], None)):
+        attempt = plans.begun(store, run, spent=reported)
+        attempt.progress(10, 20)
+        attempt.flush()
     found = store.progress([run.fingerprint for run in runs], ["loss", "speed", "unknown"])
     for run in runs[:3]:
         progress = found[run.fingerprint]
-        assert (progress.step, progress.total_steps, progress.first_step) == (10, 20, 0)
+        assert (progress.step, progress.total_steps, progress.steps_per_second) == (10, 20, None)
         assert progress.latest == {"loss": 0.1, "speed": float(run.seed)}
-    assert [found[run.fingerprint].first_step for run in runs[3:]] == [7, 0, 0]
+    resumed, first, waiting = (found[run.fingerprint] for run in runs[3:])
+    assert (resumed.steps_per_second, resumed.seconds_left, waiting.seconds_left) == (1.0, 10.0, None)
+    assert first.steps_per_second is not None and first.steps_per_second > 0
+    assert replace(resumed, latest={"seen": 40.0}).per_second("seen") == 4.0
     assert [found[run.fingerprint].latest for run in runs[3:]] == [{}] * 3

@@ -6,16 +6,16 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.platform.store.spool import Batch, Spool
+from jestlab.platform.store.spool import LAST_STEP, Spool, records_until
 
 _NUMBERS = st.floats(allow_nan=False) | st.none()
-_BATCHES = st.builds(
-    Batch,
-    points=st.lists(st.tuples(st.integers(0, 2**40), st.text(), _NUMBERS), max_size=4),
-    progress=st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9)),
-    replaced=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2**63 - 1)), max_size=2),
-    end=st.none() | st.tuples(st.sampled_from(["COMPLETED", "FAILED"]), st.none() | st.text(), st.integers()),
+_RECORDS = (
+    st.tuples(st.just("point"), st.integers(0, 2**40), st.text(), _NUMBERS)
+    | st.tuples(st.just("progress"), st.integers(0, 9), st.integers(0, 9))
+    | st.tuples(st.just("replace"), st.integers(0, 9), st.integers(0, LAST_STEP))
+    | st.tuples(st.just("end"), st.just("FAILED"), st.none() | st.text(), st.integers())
 )
+_BATCHES = st.lists(_RECORDS, max_size=6)
 
 
 @given(st.lists(_BATCHES, max_size=5), st.data())
@@ -33,14 +33,14 @@ def test_a_torn_write_loses_only_its_own_batch(batches, data):
         cut = data.draw(st.integers(0, len(line) - 1))
         spool.path.write_bytes(whole + line[:cut])
         assert list(spool.batches()) == batches
-        after = Batch(points=[(7, "loss", 0.5)])
+        after = [("point", 7, "loss", 0.5)]
         spool.append(after)
         assert list(spool.batches()) == [*batches, after]
 
 
 def test_finds_spools_of_earlier_attempts_in_order(tmp_path):
     for attempt in (12, 3, 9):
-        Spool(tmp_path, attempt).append(Batch(progress=(attempt, 20)))
+        Spool(tmp_path, attempt).append([("progress", attempt, 20)])
     (tmp_path / "spool-notes.jsonl").write_text("my notes\n")
     assert [spool.attempt_id for spool in Spool.left_in(tmp_path, before=12)] == [3, 9]
     Spool(tmp_path, 3).clear()
@@ -48,13 +48,18 @@ def test_finds_spools_of_earlier_attempts_in_order(tmp_path):
     assert [spool.attempt_id for spool in Spool.left_in(tmp_path, before=99)] == [9, 12]
 
 
-def test_later_batches_override_earlier_ones():
-    first = Batch(points=[(1, "loss", 1.0)], progress=(1, 2))
-    both = Batch.joined([first, Batch(points=[(1, "loss", 2.0)])])
-    assert both == Batch(points=[(1, "loss", 1.0), (1, "loss", 2.0)], progress=(1, 2))
-    assert Batch.joined([both, Batch(progress=(2, 2))]).progress == (2, 2)
-    assert Batch.joined(both.parts()) == both
-    assert [len(part) for part in both.parts()] == [1, 1, 0]
-    assert first.parts()[0].parts() == []
-    assert not Batch()
-    assert Batch(progress=(0, 1))
+def test_records_of_a_replaced_attempt_count_until_a_later_one_resumed():
+    batch = [
+        ("spent", {"training_seconds": 1.0}),
+        ("replace", 3, LAST_STEP),
+        *(("point", step, "loss", 0.5) for step in (4, 5, 6)),
+        *(("score", step, "toy", "top1", 0.5, None, None, None) for step in (4, 5, 6)),
+        ("artifact", "model", "model", 1, "0"),
+        ("progress", 6, 9),
+        ("end", "COMPLETED", None, 0),
+    ]
+    kept = records_until(batch, 5)
+    assert [record[1] for record in kept if record[0] in ("point", "score")] == [4, 5, 4, 5]
+    assert [record for record in kept if record[0] == "replace"] == [("replace", 3, 5)]
+    assert {record[0] for record in batch} - {record[0] for record in kept} == {"end"}
+    assert records_until(batch, 0) == batch[:1]

@@ -24,7 +24,7 @@ from jestlab.platform.store import attempt as attempts
 from jestlab.platform.store import leases
 from jestlab.platform.store.attempt import ValueRefused, WorkerAttempt
 from jestlab.platform.store.records import AttemptLost, RunState
-from jestlab.platform.store.spool import Batch, Spool
+from jestlab.platform.store.spool import Spool
 from jestlab.platform.store.store import Store
 
 RUN = plans.run("a")
@@ -373,7 +373,7 @@ def test_a_refused_value_of_an_earlier_attempt_fails_the_run(store, unreliable, 
 def test_only_the_same_process_takes_an_attempt_up_again(store, unreliable, tmp_path):
     """It can't know whether the first try succeeded if its answer was lost."""
     begin = functools.partial(
-        WorkerAttempt.begin, unreliable, RUN.fingerprint, plans.claimed(store, RUN), directory=tmp_path,
+        WorkerAttempt, unreliable, RUN.fingerprint, plans.claimed(store, RUN), directory=tmp_path,
         provenance=plans.HERE, handle="host:1:2:log.txt",
     )  # fmt: skip
     unreliable.loses_answer = lambda: True
@@ -388,7 +388,7 @@ def test_only_the_same_process_takes_an_attempt_up_again(store, unreliable, tmp_
 
 def test_spools_of_another_store_are_ignored(store, tmp_path):
     foreign = Spool(tmp_path, 0)
-    foreign.append(Batch(points=[(1, "loss", 1.0)], end=("COMPLETED", None, 0)))
+    foreign.append([("point", 1, "loss", 1.0), ("end", "COMPLETED", None, 0)])
     attempt = begun(store, tmp_path)
     assert not attempt.ended_before
     attempt.complete()
@@ -415,7 +415,7 @@ def test_any_error_in_writing_fails_the_program_but_not_its_heartbeat(store, att
         raise OverflowError("too large for SQL")
 
     with monkeypatch.context() as broken:
-        broken.setattr(attempt._points, "write", refuse)
+        broken.setattr(attempts, "write", refuse)
         attempt.log(1, {"loss": 1.0})
         wait_until(lambda: attempt._refused is not None)
     with pytest.raises(ValueRefused, match=r"'loss' at step 1: 1\.0: OverflowError: too large for SQL"):

@@ -53,7 +53,7 @@ def launch_by(
     executor: Executor, root: Path, planned: Plan, listener: Listener | None = None, **options: Any
 ) -> LaunchOutcome:
     """Record a plan in a lab and launch it, without retries, by an executor that is called kubernetes."""
-    how = {"executor": "kubernetes", "retries": 0, **options}
+    how = {"on": "kubernetes", "retries": 0, **options}
     return labs.launch_here(root, planned, make=lambda *_: executor, listener=listener, **how)
 
 
@@ -290,7 +290,7 @@ def _begin(
         wanted = replace(worker._wanted(store, run), interpreter=None)
         recorded = provenance.collect(Path(__file__).parent, [], wanted)
     folder = lab.make_folder(run.directory)
-    attempt = WorkerAttempt.begin(
+    attempt = WorkerAttempt(
         store, run.fingerprint, number, directory=folder, provenance=recorded, handle=handle
     )
     attempt.catch_up()

@@ -24,7 +24,6 @@ from jestlab.platform.cli import main
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.concurrency import Wakeup
 from jestlab.platform.launch.controller import launch
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import Executor
@@ -81,7 +80,7 @@ def launch_here(
     **options: Any,
 ) -> LaunchOutcome:
     """Record a plan and launch it in this process, by a new executor or the one that `jestlab` finds."""
-    lab, wakeup, resources = Lab.find(root), Wakeup(), planned.study.resources
+    lab, wakeup, resources = Lab.find(root), threading.Event(), planned.study.resources
     if make is None:
         executor = executors.get("local", resources, Settings(), lab, wakeup.set)
     else:

@@ -113,7 +113,7 @@ def begun(
     number, resumed = claimed(store, run, lease_seconds), ResumePoint()
     if number == 1 or not may_resume:
         resumed.finds_nothing()
-    attempt = WorkerAttempt.begin(
+    attempt = WorkerAttempt(
         store,
         run.fingerprint,
         number,

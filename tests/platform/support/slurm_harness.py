@@ -56,11 +56,11 @@ exec {real}/"$name" "$@"
 
 
 @contextmanager
-def running(folder: Path, *, accounting: bool = False) -> Iterator[SlurmCluster]:
+def running(folder: Path) -> Iterator[SlurmCluster]:
     """Context with a cluster that runs; without its executables the test is skipped."""
-    if why := why_not(accounting=accounting):
+    if why := why_not():
         pytest.skip(f"no Slurm: {why}")
-    made = SlurmCluster(folder, accounting=accounting)
+    made = SlurmCluster(folder)
     try:
         made.start()
         yield made

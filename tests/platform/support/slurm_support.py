@@ -19,9 +19,6 @@ from tests.waiting import wait_until
 ROOT = Path(__file__).parents[3]
 NODES = ("n1", "n2")
 EXECUTABLES = ("slurmctld", "slurmd", "munged", "sbatch", "srun")
-ACCOUNTING_EXECUTABLES = (
-    "slurmdbd", "mariadbd", "mariadb-install-db", "my_print_defaults", "sacct", "sacctmgr",
-)  # fmt: skip
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 _TOOL_SECONDS = 60.0
 _CONF = """
@@ -61,55 +58,30 @@ NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4 RealMe
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4 RealMemory=4000
 PartitionName=low Nodes=n1,n2 Default=YES PriorityTier=1 PreemptMode=REQUEUE MaxTime=INFINITE
 PartitionName=high Nodes=n1,n2 PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE
-"""
-_NO_ACCOUNTING = "AccountingStorageType=accounting_storage/none\n"
-_ACCOUNTING = """
-AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost=127.0.0.1
-AccountingStoragePort={port}
-AccountingStoragePass={folder}/munge.socket
-AccountingStorageEnforce=associations,qos
-"""
-_DATABASE_CONF = """
-DbdHost=localhost
-DbdAddr=127.0.0.1
-DbdPort={port}
-SlurmUser={user}
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
-PidFile={folder}/slurmdbd.pid
-LogFile={folder}/slurmdbd.log
-StorageType=accounting_storage/mysql
-StorageHost=localhost
-StorageUser=slurm
+AccountingStorageType=accounting_storage/none
 """
 
 
 @functools.cache
-def why_not(*, accounting: bool = False) -> str | None:
-    """Return why no cluster, or none with accounting, can run here; None if one can."""
-    needed = (*EXECUTABLES, *ACCOUNTING_EXECUTABLES) if accounting else EXECUTABLES
-    missing = [name for name in needed if shutil.which(name, path=PATH) is None]
+def why_not() -> str | None:
+    """Return why no cluster can run here; None if one can."""
+    missing = [name for name in EXECUTABLES if shutil.which(name, path=PATH) is None]
     return f"{', '.join(missing)} not found: make cluster-slurm" if missing else None
 
 
 class SlurmCluster:
     """A cluster in a folder. Jobs of partition `high` preempt those of `low`, the default.
 
-    With accounting, slurmdbd keeps a history of jobs in its own database, and users need an account: this one
-    has `users`, and `normal` is the only QoS.
-
     Attributes:
         folder: Of its state, logs, and configuration.
         name: As Slurm knows it.
     """
 
-    def __init__(self, folder: Path, *, kill_seconds: int = 5, accounting: bool = False) -> None:
+    def __init__(self, folder: Path, *, kill_seconds: int = 5) -> None:
         self.folder = folder
         self.name = f"c{os.getpid()}"
         self._kill_seconds = kill_seconds
-        self._accounting = accounting
-        self._ports = [free_port() for _ in range(4)]
+        self._ports = [free_port() for _ in range(3)]
         self._guard: subprocess.Popen[str] | None = None
 
     def start(self, first_id: int = 1) -> None:
@@ -127,21 +99,9 @@ class SlurmCluster:
             cwd=ROOT, env=self._environment(),
         )  # fmt: skip
         self.begin("munged")
-        if self._accounting:
-            self._begin_accounting()
         for name in ("slurmctld", *NODES):
             self.begin(name)
         self.wait_until_idle()
-
-    def _begin_accounting(self) -> None:
-        """Start slurmdbd on a database, and give this user an account."""
-        self.begin("mariadbd")
-        self.begin("slurmdbd")
-        # Once it answers there is a header; its errors are on the other stream.
-        wait_until(lambda: self.tool("sacctmgr", "show", "cluster", check=False))
-        user = ("user", getpass.getuser(), "account=users", "defaultaccount=users")
-        for added in (("cluster", self.name), ("account", "users"), user):
-            self.tool("sacctmgr", "--immediate", "add", *added)
 
     def _environment(self) -> dict[str, str]:
         """Return this environment without the mark of a lab's processes, by which they are killed."""
@@ -153,16 +113,10 @@ class SlurmCluster:
             name=self.name, host=socket.gethostname(), user=getpass.getuser(), folder=self.folder,
             ports=self._ports, first_id=first_id, kill_seconds=self._kill_seconds,
         )  # fmt: skip
-        database = {"port": self._ports[3], "user": getpass.getuser(), "folder": self.folder}
-        accounting = _ACCOUNTING if self._accounting else _NO_ACCOUNTING
-        (self.folder / "slurm.conf").write_text(text + accounting.format(**database))
-        if self._accounting:
-            conf = self.folder / "slurmdbd.conf"
-            conf.touch(0o600)
-            conf.write_text(_DATABASE_CONF.format(**database))
+        (self.folder / "slurm.conf").write_text(text)
 
     def begin(self, name: str) -> None:
-        """Start a daemon: munged, mariadbd, slurmdbd, slurmctld, n1, or n2."""
+        """Start a daemon: munged, slurmctld, n1, or n2."""
         self._order(f"start {name}")
 
     def kill(self, name: str) -> None:

@@ -61,7 +61,7 @@ SECTIONS = {
 """Section of the help → its verbs, each with a line of help."""
 
 _MODULES = {
-    "studies": ("list", "costs"),
+    "studies": ("list", "show", "plan", "costs"),
     "launch": ("launch", "retry", "cancel"),
     "status": ("status", "watch"),
     "results": ("table", "plot", "report"),

@@ -37,8 +37,8 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
     interrupted.
     """
     from jestlab.platform import reports
-    from jestlab.platform.cli import result_tables
     from jestlab.platform.cli.naming import existing_store, pasted
+    from jestlab.platform.render import result_blocks
     from jestlab.platform.spec.load import load_stored
 
     with closing(existing_store(lab)) as store:
@@ -54,7 +54,7 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
             print_json([row.as_data() for row in rows])
         else:
             for table in reports.tables_of(lab, load_stored(experiment, store.spec(experiment))):
-                say(["", *result_tables.blocks(table), ""])
+                say(["", *result_blocks(table), ""])
             if not is_complete:
                 say(", ".join(f"{count} {state}" for state, count in counts.items()))
     context.exit(0 if is_complete else 1)
@@ -65,14 +65,13 @@ def _follow(store: Store, experiment: str, stream: IO[str]) -> list[RunStatus]:
     from jestlab.platform.errors import StoreUnreachable
     from jestlab.platform.launch.display import EXAMPLES, display
     from jestlab.platform.launch.liveness import any_launcher
-    from jestlab.platform.launch.status import STARTING
-    from jestlab.platform.launch.watch import Watch
+    from jestlab.platform.launch.status import STARTING, Watch
     from jestlab.platform.store import leases
     from jestlab.platform.store.records import WAITING, RunState
     from jestlab.platform.store.rows import now
 
     watch, listener, quiet = Watch(store, experiment), display(experiment, stream), 0
-    rows = watch.update().rows
+    rows = watch.update()
     completed = {row.run.fingerprint for row in rows if row.run.state == RunState.COMPLETED}
     shown: dict[str, tuple[RunState, str | None]] = {}
     listener.begin(len({row.run.fingerprint for row in rows} - completed))
@@ -100,7 +99,7 @@ def _follow(store: Store, experiment: str, stream: IO[str]) -> list[RunStatus]:
                         listener.note(f"no launcher is alive: {counted(waiting, 'run')} not launched")
                     break
                 time.sleep(_SECONDS)
-                rows = watch.update().rows
+                rows = watch.update()
             except StoreUnreachable:
                 time.sleep(_SECONDS)
     finally:

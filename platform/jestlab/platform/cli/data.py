@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from jestlab.models.config import ShapesBenchmark, ShapesWeb
+from jestlab.analysis.files import write_whole
+from jestlab.models.config import ELSEWHERE, EmbedConfig, ScoreConfig, ShapesBenchmark, ShapesWeb
+from jestlab.models.data import datasets as training_data
 from jestlab.models.data import shapes
 from jestlab.models.data.benchmarks import classification, datasets_in, retrieval
 from jestlab.models.data.captioned import Captioned
@@ -21,14 +25,18 @@ from jestlab.models.data.icons.packages import download
 from jestlab.models.data.icons.sets import icon_sets
 from jestlab.models.data.images import ensure_decoded
 from jestlab.models.data.metadata import load_metadata, metadata_columns, without_metadata
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex, ShardSource
+from jestlab.models.scoring.columns import Column, load
+from jestlab.platform.cli import naming
+from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.help import Verbs
-from jestlab.platform.cli.options import FOLDER, examples, json_option
-from jestlab.platform.cli.output import counting, say, show
-from jestlab.platform.cli.scoring import score_command
-from jestlab.platform.errors import UserError
+from jestlab.platform.cli.options import FILE, FOLDER, examples, json_option, lab_options
+from jestlab.platform.cli.output import counting, reporting, say, show, writing
+from jestlab.platform.errors import UserError, one_line_errors
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import Block, table
+from jestlab.platform.store.store import Store
 from jestlab.platform.words import counted
 
 _EPILOG = examples(
@@ -37,12 +45,13 @@ _EPILOG = examples(
     "data fetch icons",
     "data pack photos/ flickr/ --captions captions.csv",
     'data inspect web/ --filter "similarity > 0.25 and aesthetic > 4.3"',
-    "data score quickstart/reference-cache/0",
+    "data score quickstart/reference-cache/0 scores.parquet",
 )
 _SHOWN = 3  # damaged images
 _SAMPLES = 8  # captions, and places of undecodable images
 _COUNTED = ("noise", "license", "kind")  # columns whose values are counted
 _MOST_VALUES = 20
+_QUANTILES = (0.1, 0.5, 0.9)
 _DATA = (".tar", "nshards.txt")  # endings of the files in folders of data
 _SIDE = 8  # pixels of images that are decoded only to check them
 _MOST_DECODED = 250_000  # images of a folder that are checked
@@ -189,9 +198,6 @@ def inspect(folder: Path, expression: str | None, as_json: bool) -> None:
     show(as_json, summary, _blocks(summary))
 
 
-data_command.add_command(score_command, "score")
-
-
 def _build(folder: Path, build: Callable[[Path], None]) -> None:
     """Build a new folder, which appears when it is complete."""
     _check_new(folder)
@@ -223,13 +229,13 @@ def _described(folder: Path, expression: str | None = None) -> dict[str, Any]:
         folder: A folder of shards, of a benchmark's datasets, of one dataset, or of such folders.
         expression: A filter of shards.
     """
-    if any(folder.glob("*.tar")) or not folder.is_dir():
+    if not folder.is_dir() or any(folder.glob("*.tar")):
         return _shards(folder, expression)
+    is_dataset = (folder / "test" / "nshards.txt").exists()
+    datasets = list(datasets_in(folder.parent if is_dataset else folder))
+    if is_dataset:
+        datasets = [found for found in datasets if found[0].name == folder.name]
     about: dict[str, Any] = {"folder": str(folder), "bytes": _bytes(folder)}
-    if (folder / "test" / "nshards.txt").exists():
-        datasets = [found for found in datasets_in(folder.parent) if found[0].name == folder.name]
-    else:
-        datasets = list(datasets_in(folder))
     if datasets:
         return about | {"datasets": [_dataset(*each) for each in datasets]}
     parts = [path for path in sorted(folder.iterdir()) if path.is_dir() and shard_files(path, _DATA)]
@@ -290,49 +296,39 @@ def _shards(folder: Path, expression: str | None) -> dict[str, Any]:
 
 def _blocks(summary: dict[str, Any]) -> Iterator[Block]:
     """Write a summary for people."""
-    folder, size = summary["folder"], f"{summary['bytes'] / 1e6:,.1f}"
+    yield f"{summary['folder']}: {_content(summary)}, {_megabytes(summary)} MB"
     if "parts" in summary:
-        yield f"{folder}: {counted(len(summary['parts']), 'folder')} of data, {size} MB"
-        rows = [
-            (Path(part["folder"]).name, _in_short(part), f"{part['bytes'] / 1e6:,.1f}")
-            for part in summary["parts"]
-        ]
-        yield table(("", "content", "MB"), rows, right=(2,))
+        parts = [(Path(part["folder"]).name, _content(part), _megabytes(part)) for part in summary["parts"]]
+        yield table(("", "content", "MB"), parts, right=(2,))
     elif "datasets" in summary:
-        yield f"{folder}: benchmark of {counted(len(summary['datasets']), 'dataset')}, {size} MB"
-        rows = [(each["name"], each["kind"], _size_of(each)) for each in summary["datasets"]]
-        yield table(("dataset", "kind", "content"), rows)
+        yield table(
+            ("dataset", "kind", "content"), [(d["name"], d["kind"], _counts(d)) for d in summary["datasets"]]
+        )
     else:
-        yield f"{folder}: {summary['examples']:,} examples in {_tars(summary)}, {size} MB"
         yield from _shard_lines(summary)
 
 
-def _tars(summary: dict[str, Any]) -> str:
-    return counted(summary["shards"], "tar shard")
+def _megabytes(summary: dict[str, Any]) -> str:
+    return f"{summary['bytes'] / 1e6:,.1f}"
 
 
-def _in_short(part: dict[str, Any]) -> str:
-    if "parts" in part:
-        return f"{counted(len(part['parts']), 'folder')} of data"
-    if "datasets" in part:
-        return "benchmark: " + "; ".join(f"{each['name']} {_size_of(each)}" for each in part["datasets"])
-    damaged = f", {sum(part['damaged'].values()):,} skipped" if part["damaged"] else ""
-    return f"{part['examples']:,} pairs in {_tars(part)}{damaged}"
+def _content(summary: dict[str, Any]) -> str:
+    if "parts" in summary:
+        return f"{counted(len(summary['parts']), 'folder')} of data"
+    if "datasets" in summary:
+        return f"benchmark of {counted(len(summary['datasets']), 'dataset')}"
+    skipped = f", {sum(summary['damaged'].values()):,} skipped" if summary["damaged"] else ""
+    return f"{summary['examples']:,} examples in {counted(summary['shards'], 'tar shard')}{skipped}"
 
 
-def _size_of(dataset: dict[str, Any]) -> str:
-    if dataset["kind"] == "retrieval":
-        return f"{dataset['images']:,} images, {dataset['captions']:,} captions"
-    return (
-        f"{dataset['images']:,} images of {dataset['classes']:,} classes, "
-        f"{dataset['train_images']:,} training images"
-    )
+def _counts(about: dict[str, Any]) -> str:
+    counts = {key: value for key, value in about.items() if isinstance(value, int)}
+    return ", ".join(f"{count:,} {key.replace('_', ' ')}" for key, count in counts.items())
 
 
 def _shard_lines(summary: dict[str, Any]) -> Iterator[Block]:
     examples, is_filtered = summary["examples"], "filter" in summary
-    for reason, count in summary["damaged"].items():
-        yield f"  skipped: {count:,} × {reason}"
+    yield from (f"  skipped: {count:,} × {reason}" for reason, count in summary["damaged"].items())
     yield from (f"    {one_line(place)}" for place in summary["damaged_at"])
     if len(summary["members"]) > 1:
         yield f"  members: {', '.join(f'{count:,} {kind}' for kind, count in summary['members'].items())}"
@@ -352,3 +348,88 @@ def _shard_lines(summary: dict[str, Any]) -> Iterator[Block]:
         yield f"metadata: {', '.join(map(one_line, summary['columns']))}"
     yield "captions kept:" if is_filtered else "captions:"
     yield from (f"  {one_line(caption)}" for caption in summary["captions"])
+
+
+# ---- score
+
+
+@data_command.command(epilog=f"{naming.HELP}\n\n{_EPILOG}")
+@click.argument("name", type=RUN, metavar="RUN")
+@click.argument("file", type=FILE, metavar="[FILE.parquet]", required=False)
+@click.option("--target", type=RUN, metavar="RUN", help="Run that embedded a target set, for normsim.")
+@json_option()
+@lab_options
+def score(name: str, file: Path | None, target: str | None, as_json: bool, lab: Lab) -> None:
+    """Score each example of the data that a RUN of `embed` embedded, and show the distribution of scores.
+
+    \b
+    clip_score   cosine similarity of image and caption
+    negcliploss  the same, minus similarities to other pairs in random batches
+    semdedup     similarity of an image to a kept image of its cluster
+    normsim      with --target: similarity of an image to those of a target set
+
+    FILE.parquet gets a row for each example, with its tar and key. In a study, runs of `program: score`
+    compute the same columns, also with other settings, and runs with `data.scores` filter by them. For such
+    a RUN, its columns are shown.
+    """
+    with closing(naming.existing_store(lab)) as store:
+        run = naming.run(store, name).row
+        columns, embedded = _columns(lab, store, run, target)
+    if file is not None:
+        _write(file, columns, lab, embedded)
+    first = next(iter(columns.values()))
+    quantiles = {
+        column: dict(zip(map(str, _QUANTILES), map(float, np.nanquantile(values, _QUANTILES)), strict=True))
+        for column, values in columns.items()
+        if not column.endswith("_rank")
+    }
+    scored = int(np.isfinite(first).sum())
+    data = {"run": run.label, "examples": len(first), "scored": scored, "quantiles": quantiles}
+    rows = [(column, *(f"{value:.3f}" for value in values.values())) for column, values in quantiles.items()]
+    text: list[Block] = [
+        table(("column", "10%", "median", "90%"), rows, right=(1, 2, 3)),
+        f"{scored:,} of {len(first):,} examples are scored",
+        'the best 30%, with data.scores a run of program: score: data.filter: "negcliploss_rank > 0.7"',
+        *([] if file is None else [str(file)]),
+    ]
+    show(as_json, data | ({} if file is None else {"file": str(file)}), text)
+
+
+def _columns(lab: Lab, store: Store, run: Any, target: str | None) -> tuple[dict[str, Column], EmbedConfig]:
+    """Return the columns of a run of `score`, or compute those of a run of `embed`; and the latter's
+    config."""
+    record = store.run(run.fingerprint)
+    if record.program == "score":
+        with one_line_errors():
+            columns, _ = load(lab.inside(run.directory))
+        embedded = record.needs["embeddings"].config
+        return columns, EmbedConfig.model_validate(embedded, context=ELSEWHERE)
+    if record.program != "embed":
+        raise UserError(f"{run.label} is a run of {record.program}: name a run of embed or score")
+    from jestlab.models.scoring import score as scoring  # imports JAX
+
+    tree: dict[str, Any] = {"embeddings": run.label, "negcliploss": {}, "semdedup": {}}
+    folder = None
+    if target is not None:
+        target_run = naming.run(store, target).row
+        tree["target"], folder = target_run.label, lab.inside(target_run.directory)
+    config = ScoreConfig.model_validate(tree)
+    with one_line_errors(), reporting("Scoring") as report:
+        columns = scoring.score(config, lab.inside(run.directory), folder, report)
+    return columns, EmbedConfig.model_validate(record.config, context=ELSEWHERE)
+
+
+def _write(file: Path, columns: dict[str, Column], lab: Lab, embedded: EmbedConfig) -> None:
+    """Write a row for each example, with its tar and key in the shards."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with one_line_errors():
+        web = training_data.ensure_web(embedded.data.train, embedded.web_seed, lab.data, embedded.code)
+    index = ShardIndex.load(web)
+    names = [(tar, key) for shard, tar in enumerate(index.tars) for key in index.keys(shard)]
+    rows = {"tar": [tar for tar, _ in names], "key": [key.rpartition("/")[2] for _, key in names]}
+    content = io.BytesIO()
+    pq.write_table(pa.table(rows | {name: np.asarray(values) for name, values in columns.items()}), content)
+    with writing(file):
+        write_whole(file, content.getvalue())

@@ -39,57 +39,80 @@ def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> 
     store = naming.existing_store(lab)
     one = naming.run(store, first)
     if second is None:
-        with_now, titles = compare_with_now(store, one.fingerprint), (one.title, "now")
-        code = {"known": with_now.known, "code": dict(with_now.code), "data": dict(with_now.data)}
-        data = {"runs": list(titles), **code, "source": with_now.source}
-        show(as_json, data, _code_blocks(with_now, titles))
-        return
-    other = naming.run(store, second)
-    compared, titles = compare(store, one.fingerprint, other.fingerprint), (one.title, other.title)
-    show(as_json, _as_data(compared, titles), _blocks(compared, titles))
+        titles = (one.title, "now")
+        about = {"runs": list(titles), **_code(compare_with_now(store, one.fingerprint))}
+    else:
+        other = naming.run(store, second)
+        titles = (one.title, other.title)
+        about = _data(compare(store, one.fingerprint, other.fingerprint), titles)
+    show(as_json, about, _blocks(about, titles))
 
 
-def _blocks(compared: RunComparison, titles: tuple[str, str]) -> Iterator[Block]:
-    for title, fingerprint, state in _runs(compared, titles):
-        reason = compared.retracted.get(fingerprint)
-        line = styled(f"{title}  {fingerprint[:8]}  ") + in_state(state)
-        yield line + (f", retracted: {_text(reason)}" if reason else "")
-    yield ""
-    yield _section("config", compared.config, titles, _text)
-    yield ""
-    yield _section("needs", compared.needs, titles, lambda fingerprint: fingerprint[:8])
-    yield ""
-    yield from _code_blocks(compared, titles)
-    yield ""
-    yield _section("provenance", compared.provenance, titles, _text)
-    for name, pairs in (("scores", compared.scores), ("cost", compared.costs)):
+def _data(compared: RunComparison, titles: tuple[str, str]) -> dict[str, Any]:
+    runs = zip(titles, compared.fingerprints, compared.states, strict=True)
+    return {
+        "runs": [
+            {
+                "name": title,
+                "fingerprint": run,
+                "state": state,
+                "retracted": compared.retracted.get(run or ""),
+            }
+            for title, run, state in runs
+        ],
+        "config": dict(compared.config),
+        "needs": dict(compared.needs),
+        **_code(compared),
+        "provenance": dict(compared.provenance),
+        "scores": _numbers(compared.scores),
+        "costs": _numbers(compared.costs),
+    }
+
+
+def _code(compared: CodeComparison) -> dict[str, Any]:
+    code = {"code": dict(compared.code), "source": compared.source, "data": dict(compared.data)}
+    return {"known": compared.known, **code}
+
+
+def _numbers(pairs: Mapping[str, Pair[float]]) -> dict[str, Any]:
+    return {
+        key: {"values": list(map(_finite, pair)), "difference": _finite(_difference(pair))}
+        for key, pair in pairs.items()
+    }
+
+
+def _difference(pair: Pair[float]) -> float | None:
+    return None if pair.first is None or pair.second is None else pair.second - pair.first
+
+
+def _finite(value: float | None) -> float | str | None:
+    """Write infinities and NaN, which JSON lacks, as text."""
+    return value if value is None or math.isfinite(value) else str(value)
+
+
+def _blocks(about: dict[str, Any], titles: tuple[str, str]) -> Iterator[Block]:
+    for run in about["runs"] if "config" in about else ():
+        line = styled(f"{run['name']}  {run['fingerprint'][:8]}  ") + in_state(run["state"])
+        yield line + (f", retracted: {_text(run['retracted'])}" if run["retracted"] else "")
+    for name, write in _SECTIONS.items():
+        if name not in about or (name == "data" and not about[name]):
+            continue
+        yield ""
+        if name == "code" and not about["known"]:
+            yield "CODE  unknown: not recorded"
+            continue
+        rows = [(key, *(_cell(value, write) for value in pair)) for key, pair in about[name].items()]
+        yield table((name.upper(), *titles), rows) if rows else f"{name.upper()}  no difference"
+        if name == "code" and about["source"]:
+            yield ""
+            yield from map(_source_line, about["source"].splitlines())
+    for name, title in (("scores", "SCORES"), ("costs", "COST")) if "scores" in about else ():
         yield ""
         rows = [
-            (key, *(_cell(value, _number) for value in (*pair, _difference(pair))))
-            for key, pair in pairs.items()
+            (key, *(_cell(value, _number) for value in (*numbers["values"], numbers["difference"])))
+            for key, numbers in about[name].items()
         ]
-        header = (name.upper(), *titles, "difference")
-        yield table(header, rows, right=(1, 2, 3)) if rows else f"{name.upper()}  none"
-
-
-def _section(
-    name: str, pairs: Mapping[str, Pair[Any]], titles: tuple[str, str], write: Callable[[Any], str]
-) -> Block:
-    rows = [(key, *(_cell(value, write) for value in pair)) for key, pair in pairs.items()]
-    return table((name.upper(), *titles), rows) if rows else f"{name.upper()}  no difference"
-
-
-def _code_blocks(compared: CodeComparison, titles: tuple[str, str]) -> Iterator[Block]:
-    if not compared.known:
-        yield "CODE  unknown: not recorded"
-    else:
-        yield _section("code", compared.code, titles, _digest)
-    if compared.source:
-        yield ""
-        yield from map(_source_line, compared.source.splitlines())
-    if compared.data:
-        yield ""
-        yield _section("data", compared.data, titles, _digest)
+        yield table((title, *titles, "difference"), rows, right=(1, 2, 3)) if rows else f"{title}  none"
 
 
 def _source_line(line: str) -> Text:
@@ -102,54 +125,25 @@ def _digest(value: str) -> str:
     return value[:12] if set(value) <= set(string.hexdigits) else _text(value)
 
 
-def _as_data(compared: RunComparison, titles: tuple[str, str]) -> dict[str, Any]:
-    runs = [
-        {
-            "name": title,
-            "fingerprint": fingerprint,
-            "state": state,
-            "retracted": compared.retracted.get(fingerprint),
-        }
-        for title, fingerprint, state in _runs(compared, titles)
-    ]
-    names = ("config", "needs", "code", "data", "provenance")
-    return {
-        "runs": runs,
-        **{name: dict(getattr(compared, name)) for name in names},
-        "source": compared.source,
-        "known": compared.known,
-        "scores": _numbers(compared.scores),
-        "costs": _numbers(compared.costs),
-    }
-
-
-def _numbers(pairs: Mapping[str, Pair[float]]) -> dict[str, Any]:
-    return {
-        key: {"values": list(map(_finite, pair)), "difference": _finite(_difference(pair))}
-        for key, pair in pairs.items()
-    }
-
-
-def _runs(compared: RunComparison, titles: tuple[str, str]) -> Iterator[tuple[str, Any, Any]]:
-    return zip(titles, compared.fingerprints, compared.states, strict=True)
-
-
-def _difference(pair: Pair[float]) -> float | None:
-    return None if pair.first is None or pair.second is None else pair.second - pair.first
-
-
-def _finite(value: float | None) -> float | str | None:
-    """Write infinities and NaN, which JSON lacks, as text."""
-    return value if value is None or math.isfinite(value) else str(value)
-
-
 def _cell(value: Any, write: Callable[[Any], str]) -> str:
     return _ABSENT if value is None else write(value)
 
 
-def _number(value: float) -> str:
+def _number(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
     return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
 def _text(value: Any) -> str:
     return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+_SECTIONS: dict[str, Callable[[Any], str]] = {
+    "config": _text,
+    "needs": lambda fingerprint: fingerprint[:8],
+    "code": _digest,
+    "data": _digest,
+    "provenance": _text,
+}
+"""Section of a comparison → how its values are written."""

@@ -236,12 +236,12 @@ def _kubernetes() -> str:
 
 
 def _slurm(lab: Lab) -> Iterator[CheckResult]:
-    from jestlab.platform.launch.executors import slurm_site
+    from jestlab.platform.launch.executors import slurm_tools
 
-    if not _is_configured("slurm") and not slurm_site.is_here():
+    if not _is_configured("slurm") and not slurm_tools.is_here():
         yield CheckResult("ok", "not configured")
         return
-    for is_ok, found, remedy in slurm_site.examine(lab, Settings.find().slurm):
+    for is_ok, found, remedy in slurm_tools.examine(lab, Settings.find().slurm):
         yield CheckResult("ok" if is_ok else "warning" if is_ok is None else "broken", found, remedy)
 
 

@@ -11,8 +11,7 @@ from jestlab.platform.cli.completion import KEY
 from jestlab.platform.cli.options import examples, json_option
 from jestlab.platform.cli.output import print_json, show
 from jestlab.platform.render import Block, styled, table
-from jestlab.platform.spec.json_schema import spec_schema
-from jestlab.platform.spec.keys import SpecKey, find, together
+from jestlab.platform.spec.keys import SpecKey, find, spec_schema, together
 from jestlab.platform.words import counted
 
 
@@ -24,8 +23,8 @@ from jestlab.platform.words import counted
 def keys_command(prefix: str, program: str | None, as_json: bool) -> None:
     """List the keys of specs and configs at or below PREFIX.
 
-    A single key is shown with its type, its choices, and often an example. PREFIX may also be a place as in
-    errors, such as runs.joint.selection.rule.
+    A single key is shown with its type and its choices. PREFIX may also be a place as in errors, such as
+    runs.joint.selection.rule.
     """
     if program is not None:
         print_json(spec_schema(program))
@@ -45,7 +44,6 @@ def _details(keys: Sequence[SpecKey]) -> Iterator[Block]:
             "choices": ", ".join(key.choices),
             "used by": ", ".join(key.where),
             "identity": "part of a run's identity" if key.identity else "not part of a run's identity",
-            "example": key.example,
         }
         yield table(("", ""), [(name, text) for name, text in about.items() if text], indent=2)
 

@@ -13,14 +13,13 @@ from rich.text import Text
 
 from jestlab.analysis.metrics import Metric
 from jestlab.platform import reports
-from jestlab.platform.cli import result_tables
 from jestlab.platform.cli.naming import pasted
 from jestlab.platform.cli.options import same_lab_options
 from jestlab.platform.cli.output import default_format, print_or_write, say
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.outcome import LaunchResult
 from jestlab.platform.planning.plan import Plan
-from jestlab.platform.render import TextTable, in_state, styled, table
+from jestlab.platform.render import TextTable, in_state, result_blocks, styled, table
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.records import RunState
 
@@ -80,7 +79,7 @@ def _show_reports(lab: Lab, study: StudySpec, written: Sequence[Path]) -> None:
     _show_claims(written, study.name)
     if written and default_format(None) == "text":
         for each in reports.tables_of(lab, study):
-            say(["", *result_tables.blocks(each), ""])
+            say(["", *result_blocks(each), ""])
     else:
         for path in written:
             if path.suffix == ".md" and path.stem != "claims":

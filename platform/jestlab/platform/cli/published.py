@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.text import Text
 
 from jestlab.analysis.published import PublishedCell, paper, parse, render, stored
 from jestlab.analysis.published.cell import order
-from jestlab.analysis.published.lint import Finding, checks
+from jestlab.analysis.published.lint import checks
 from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.options import (
     FILE,
@@ -23,7 +22,7 @@ from jestlab.platform.cli.options import (
     output_option,
     wide_option,
 )
-from jestlab.platform.cli.output import print_json, print_or_write, say, show, writing
+from jestlab.platform.cli.output import print_or_write, show, writing
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.render import USUAL, Block, TextTable, styled, table
@@ -153,17 +152,14 @@ Other cells are compared with the same cell in other tables.
 \b
 Examples:
   jestlab published lint
-  jestlab published lint --all
   jestlab published lint ours.csv --json
 """,
 )
 @click.argument("file", metavar="[FILE]", required=False, type=FILE)
-@click.option("--all", "everything", is_flag=True, help="Also list confirmed cells.")
-@wide_option
 @json_option()
 @lab_options
 @click.pass_context
-def lint(context: click.Context, file: Path | None, *, everything: bool, as_json: bool, lab: Lab) -> None:
+def lint(context: click.Context, file: Path | None, *, as_json: bool, lab: Lab) -> None:
     """List published numbers that contradict the numbers that they derive from. Writes nothing.
 
     Checks the CSV file FILE; without it, the store; if that is empty, the JEST paper. The exit code is 1 if
@@ -171,18 +167,14 @@ def lint(context: click.Context, file: Path | None, *, everything: bool, as_json
     """
     found = checks(_parsed((file,)) if file is not None else _in_store(lab) or _parsed(()))
     wrong = [finding for finding in found if not finding.confirmed]
-    shown = found if everything else wrong
-    if as_json:
-        rows = [dataclasses.asdict(finding) for finding in shown]
-        for row, finding in zip(rows, shown, strict=True):
-            row["others"] = [key._asdict() for key in finding.others]
-        print_json({"confirmed": len(found) - len(wrong), "findings": len(wrong), "cells": rows})
-    else:
-        if everything:
-            say([_recalculated(found), ""])
-        for finding in wrong:
-            say(finding.message)
-        say(f"derived cells confirmed: {len(found) - len(wrong)}; findings: {len(wrong)}")
+    confirmed = len(found) - len(wrong)
+    cells = [
+        dataclasses.asdict(finding) | {"others": [key._asdict() for key in finding.others]}
+        for finding in wrong
+    ]
+    text = [finding.message for finding in wrong]
+    text.append(f"derived cells confirmed: {confirmed}; findings: {len(wrong)}")
+    show(as_json, {"confirmed": confirmed, "findings": len(wrong), "cells": cells}, text)
     context.exit(1 if wrong else 0)
 
 
@@ -226,24 +218,3 @@ def _matrix(cells: Sequence[PublishedCell]) -> TextTable:
     headers = ["ROW", "METHOD", "VARIANT", *quantities]
     importance = {"ROW": 90, "VARIANT": 80, **dict.fromkeys(quantities, USUAL)}
     return table(headers, rows, (0, *range(3, len(headers))), importance)
-
-
-def _recalculated(found: Sequence[Finding]) -> TextTable:
-    """List recalculated cells with their verdicts."""
-    rows: list[list[str | Text]] = [
-        [
-            finding.table,
-            f"{finding.position}",
-            finding.row,
-            finding.column,
-            finding.printed,
-            finding.expected,
-            " to ".join(dict.fromkeys(finding.possible)),
-            styled("confirmed", "green")
-            if finding.confirmed
-            else styled("DIFFERS" if finding.others else "CANNOT BE", "red"),
-        ]
-        for finding in found
-    ]
-    heads = ["TABLE", "ROW", "OF", "CELL", "PRINTED", "CALCULATED", "POSSIBLE", "VERDICT"]
-    return table(heads, rows, (1, 4, 5), {"POSSIBLE": 40})

@@ -17,7 +17,6 @@ from jestlab.analysis.provenance import Origins
 from jestlab.analysis.tables import NAMES, default_name
 from jestlab.analysis.tables.core import FORMATS, Format, Table
 from jestlab.analysis.tables.latex import remarks
-from jestlab.platform.cli import result_tables
 from jestlab.platform.cli.completion import EXPERIMENT, TABLE
 from jestlab.platform.cli.flags import CodeName, model_flags
 from jestlab.platform.cli.options import (
@@ -39,6 +38,7 @@ from jestlab.platform.cli.output import (
 )
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.render import result_blocks
 from jestlab.platform.spec.options import FIGURES, CustomFigureOptions, TableOptions
 
 _TABLES = examples(
@@ -100,7 +100,7 @@ def table_command(
         else:
             say(str(origin))
     elif form == "text":
-        print_or_write_blocks(output, result_tables.blocks(made))
+        print_or_write_blocks(output, result_blocks(made))
     else:
         print_or_write(output, made.render(form))
         for remark in remarks(made) if form == "latex" else ():

@@ -21,8 +21,7 @@ from jestlab.platform.cli.options import examples, json_option, lab_options, wid
 from jestlab.platform.cli.output import show
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.status import RunStatus, read_status, wait_lines
-from jestlab.platform.launch.watch import Watch
+from jestlab.platform.launch.status import RunStatus, Watch, read_status, wait_lines
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.render import ESSENTIAL, Block, TextTable, has_styles, in_state, render, table, width
@@ -164,8 +163,8 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
 
     SUBJECT is an experiment, or some of its runs: EXPERIMENT/RUN, or EXPERIMENT/RUN/SEED.
 
-    Below the table are the reasons why runs wait, with the place in line and the estimated start if known,
-    and what would let them start.
+    Below the table are the reasons why runs wait, with the place in the executor's queue if known, and what
+    would let them start.
 
     Actual costs are next to planned ones. Drift is actual over planned cost, of completed runs and of runs
     that exceed their plan. FLOPs count useful work only; chip-hours count all attempts, so work repeated
@@ -303,13 +302,13 @@ def watch_command(
     """Show the progress of EXPERIMENT's runs live: step, loss, speed, time left, FLOPs so far and planned,
     why runs wait, and the total cost, actual of planned, also in chip-hours and dollars if known.
 
-    The speed is the average between the last reports of a run, or since its attempt started.
+    The speed is the average of the attempt, without start-up and compilation if the program reports them.
 
     Ends when no run is running or waiting; Ctrl-C ends only the display. Exit code: 0 all runs are completed
     or have not ended yet, 1 a run has failed or was stopped.
     """
     watch = Watch(naming.existing_store(lab), experiment)
-    rows = watch.update().rows
+    rows = watch.update()
     if once or as_json or not sys.stdout.isatty():
         show(as_json, [row.as_data() for row in rows], watch_lines(rows))
     else:
@@ -318,7 +317,7 @@ def watch_command(
     context.exit(1 if any(row.run.state in failed for row in rows) else 0)
 
 
-def _watch_live(watch: Watch, rows: Sequence[RunStatus], every: float) -> Sequence[RunStatus]:
+def _watch_live(watch: Watch, rows: list[RunStatus], every: float) -> list[RunStatus]:
     """Redraw the table until the launch has ended; return its last rows."""
     from rich.live import Live
 
@@ -330,7 +329,7 @@ def _watch_live(watch: Watch, rows: Sequence[RunStatus], every: float) -> Sequen
         while quiet < _QUIET and not all(row.run.state == RunState.COMPLETED for row in rows):
             time.sleep(every)
             try:
-                rows = watch.update().rows
+                rows = watch.update()
             except StoreUnreachable as error:
                 live.update(draw([*watch_lines(rows, live.console.height), one_line(str(error))]))
                 continue

@@ -1,4 +1,4 @@
-"""`jestlab list` and `costs`: the registered studies, and the cost of the examples of one."""
+"""`jestlab list`, `show`, `plan`, and `costs`: studies before their launch."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from jestlab.analysis.costs.goodput import CAUSES, USEFUL, Cause, Goodput, by_ru
 from jestlab.platform.cli.options import (
     FOLDER,
     baseline_option,
+    decide_option,
     examples,
     json_option,
     lab_options,
@@ -22,15 +23,19 @@ from jestlab.platform.cli.options import (
     spec_options,
     wide_option,
 )
-from jestlab.platform.cli.output import show, writing
+from jestlab.platform.cli.output import print_or_write, show, writing
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.cost import CostBreakdown, LabelCost, cost_breakdown
-from jestlab.platform.planning.plan import plan
+from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.planning.show import absent_data
+from jestlab.platform.planning.show import as_data as plan_data
+from jestlab.platform.planning.show import blocks as plan_blocks
+from jestlab.platform.planning.survey import survey
 from jestlab.platform.registry import scales_of, study_module, study_names
-from jestlab.platform.render import Block, table
+from jestlab.platform.render import Block, Column, table, table_of
 from jestlab.platform.spec.load import load
+from jestlab.platform.spec.resources import LOCAL_PARALLEL
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.records import RunSummary
 from jestlab.platform.words import counted
@@ -49,41 +54,98 @@ _IMPORTANCE = {
 @click.command(epilog=examples("list"))
 @wide_option
 @json_option()
-@lab_options
-def list_command(as_json: bool, lab: Lab) -> None:
-    """List the studies that can be launched by name, with the number of runs at each scale.
-
-    Studies with an experiment in the lab are listed with its tags.
-    """
-    data, rows = [], []
-    marked = _tags(lab)
+def list_command(as_json: bool) -> None:
+    """List the studies that can be launched by name, with the number of runs at each scale."""
+    data = []
     for name in study_names():
-        at_scale = {scale: load(name, scale) for scale in scales_of(study_module(name), name)}
-        study = next(iter(at_scale.values()))
-        runs = {
-            scale: len(plan(its, note_absent=True, placement="none").runs) for scale, its in at_scale.items()
-        }
-        parts = list(study.studies)
+        scales = {scale: load(name, scale) for scale in scales_of(study_module(name), name)}
+        study = next(iter(scales.values()))
         about = {"name": study.name, "question": study.question, "paper": study.paper}
-        tags = marked.get(name, [])
-        data.append({**about, "runs": runs, "studies": parts, "tags": tags})
-        counts = " ".join(f"{scale}:{count}" for scale, count in runs.items())
-        union = f"union of {counted(len(parts), 'study')}: " if parts else ""
-        mine = [", ".join(tags)] if marked else []
-        rows.append((study.name, counts, study.paper or "–", *mine, union + study.question))
-    headers = ("STUDY", "RUNS", "PAPER", *(["TAGS"] if marked else []), "QUESTION")
-    show(as_json, data, table(headers, rows, importance={"RUNS": 40, "PAPER": 30, "TAGS": 60}))
+        runs = {scale: len(_planned(at_scale).runs) for scale, at_scale in scales.items()}
+        data.append({**about, "runs": runs, "studies": list(study.studies)})
+    show(as_json, data, table_of(data, _STUDY))
 
 
-def _tags(lab: Lab) -> dict[str, list[str]]:
-    """Return the tags of the lab's experiments, by name."""
-    if lab.store_is_missing:
-        return {}
-    from jestlab.platform.store.annotations import tags_of_experiments
-    from jestlab.platform.store.store import Store
+_STUDY = (
+    Column("STUDY", lambda about: about["name"]),
+    Column("RUNS", lambda about: " ".join(f"{scale}:{count}" for scale, count in about["runs"].items()), 40),
+    Column("PAPER", lambda about: about["paper"] or "–", 30),
+    Column("QUESTION", lambda about: _union(about["studies"]) + about["question"]),
+)
 
-    store = Store.open_readonly(lab.store_url)
-    return {} if store is None else tags_of_experiments(store)
+
+def _union(studies: Sequence[str]) -> str:
+    return f"union of {counted(len(studies), 'study')}: " if studies else ""
+
+
+def _planned(study: StudySpec) -> Plan:
+    """Plan a study whose data may be missing, and whose executor doesn't matter."""
+    return plan(study, note_absent=True, placement="none")
+
+
+@click.command(epilog=examples("show quickstart", "show quickstart --set seeds=5 --yaml > five_seeds.yaml"))
+@spec_options
+@click.option("--yaml", "as_yaml", is_flag=True, help="Print only the resolved spec, also of a union.")
+@json_option("Print the resolved spec as JSON.")
+def show_command(study: StudySpec, as_yaml: bool, as_json: bool) -> None:
+    """Show SPEC with all values resolved, and its runs; of a union, its studies.
+
+    SPEC is a registered name, or a .py or .yaml file. The resolved spec launches the same runs.
+    """
+    if as_yaml and as_json:
+        raise click.UsageError("--yaml and --json: expected only one of them")
+    if as_yaml:
+        print_or_write(None, study.to_yaml())
+    else:
+        show(as_json, study.to_dict(), _description(study))
+
+
+def _description(study: StudySpec) -> Iterator[Block]:
+    planned, resources = _planned(study), study.resources
+    if study.studies:
+        claims = counted(sum(len(part.claims) for part in study.studies.values()), "claim")
+        yield f"{study.name}: {_union(list(study.studies))}{claims}"
+        parts = study.studies.items()
+        yield table(
+            ("", "", ""), [(name, part.paper or "–", part.question) for name, part in parts], indent=2
+        )
+    else:
+        yield study.to_yaml()
+    parallel = resources.parallel or (LOCAL_PARALLEL if resources.tpu is None else None)
+    at_a_time = f", {parallel} at a time" if parallel else ""
+    yield (
+        counted(len(planned.runs), "run")
+        + at_a_time
+        + (f", each on {resources.tpu}" if resources.tpu else "")
+    )
+    yield from absent_data(planned)
+
+
+# ---- plan
+
+
+@click.command(
+    epilog=examples(
+        "plan quickstart", "plan quickstart --set runs.joint.selection.filtering_ratio=0.9 --why"
+    ),
+)
+@spec_options
+@decide_option
+@click.option("--why", is_flag=True, help="Explain for each run why it would run.")
+@click.option("--all", "every", is_flag=True, help="Print a row for each run.")
+@wide_option
+@json_option()
+@lab_options
+def plan_command(study: StudySpec, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
+    """Show the runs of SPEC, their costs, and which are completed. Writes nothing.
+
+    Costs are in FLOPs. For a study on TPUs they are also in chip-hours, and in dollars if your settings have
+    prices. On other machines they are in hours, or chip-hours of GPUs, once runs of the same program have
+    completed there. Memory is estimated, and runs that won't fit are listed.
+    """
+    preview = survey(lab, study, why=why)
+    data = plan_data(preview.plan, preview.reasons) | {"remarks": list(preview.remarks)}
+    show(as_json, data, [*plan_blocks(preview, every), *preview.remarks])
 
 
 # ---- costs
@@ -133,7 +195,7 @@ def costs_command(
             raise click.UsageError("--plot and --goodput: expected only one of them")
         _show_goodput(study.name, lab, as_json)
         return
-    planned = plan(study, note_absent=True, placement="none")
+    planned = _planned(study)
     found = cost_breakdown(planned, baseline, scope)
     paths = [] if folder is None else _draw(study, found, folder)
     text = [*_breakdown(found), *absent_data(planned), *paths]
@@ -245,11 +307,6 @@ def _as_data(study: StudySpec, found: CostBreakdown) -> dict[str, Any]:
 # ---- costs --goodput
 
 _HOUR = 3.6e9  # microseconds
-_GOODPUT_BY_IMPORTANCE = (
-    "WIND-DOWN", "ATTEMPTS", "EVALUATION", "TRAINING", "QUEUE", "CHECKPOINTS", "CANCELLED WORK",
-    "FAILED WORK", "PREEMPTED WORK", "COMPILATION", "START-UP", "HELD",
-)  # fmt: skip
-"""Columns that a narrow terminal leaves out, the least important one first."""
 
 
 def _show_goodput(experiment: str, lab: Lab, as_json: bool) -> None:
@@ -277,8 +334,7 @@ def _goodput_blocks(runs: Sequence[RunSummary], goodputs: Mapping[str, Goodput])
         if run.fingerprint in goodputs and goodputs[run.fingerprint].attempts
     ]
     rows.append(["all", "", *_goodput_cells(whole, causes)])
-    importance = {name: rank for rank, name in enumerate(_GOODPUT_BY_IMPORTANCE)}
-    yield table(headers, rows, range(1, len(headers)), importance)
+    yield table(headers, rows, range(1, len(headers)), {name: -rank for rank, name in enumerate(headers[2:])})
     yield ""
     yield summary(whole)
     yield "HELD: chip-time, or wall time on machines without chips. Shares are of HELD, which excludes QUEUE."

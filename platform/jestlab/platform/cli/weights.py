@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from jestlab.models.config import TwoTowers
-from jestlab.models.weights import CHECKPOINTS, Weights, open_weights, read_tokenizer, run_weights, write
+from jestlab.models.weights import Weights, open_weights, read_tokenizer, run_weights, write
 from jestlab.platform import programs
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import SOURCE
@@ -22,11 +22,11 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import fetched
 from jestlab.platform.render import Block, table
-from jestlab.platform.store.records import FinishedRun
+from jestlab.platform.store.records import RunRecord, RunState
 from jestlab.platform.store.store import Store
 
 _EPILOG = f"""\
-SOURCE is big_vision's .npz, Hugging Face's SigLIP (.safetensors, or its folder), an imported folder, a run's
+SOURCE is big_vision's .npz, Hugging Face's SigLIP (.safetensors, or its folder), an imported
 folder, or a RUN.
 
 {naming.HELP}
@@ -120,35 +120,18 @@ def _convert(
 def _find(source: str, lab: Lab) -> Weights:
     """Find weights by their path or run."""
     path = Path(source)
-    if path.exists() and not (path / CHECKPOINTS).is_dir():
-        return open_weights(path)
     if path.exists():
-        root, name = path.absolute().parent.parent, path.absolute().name
-        lab = Lab.find(root) if (root / "results.db").exists() else lab
-        return run_weights(path, _towers(_run(lab, lambda run: Path(run.directory).name == name, source)))
+        return open_weights(path)
     store = Store.open_readonly(lab.store_url)
     if store is None or not ("/" in source or naming.is_fingerprint(source)):
-        raise UserError(
-            f"no file, folder, or completed run {source!r}: expected a path, or EXPERIMENT/RUN/SEED"
-        )
-    fingerprint = naming.run(store, source).fingerprint
-    run = _run(lab, lambda run: run.fingerprint == fingerprint, source)
+        raise UserError(f"no file, folder, or run {source!r}: expected a path, or EXPERIMENT/RUN/SEED")
+    run = store.run(naming.run(store, source).fingerprint)
+    if run.state != RunState.COMPLETED:
+        raise UserError(f"{source} is {run.state}: expected a completed run")
     return run_weights(fetched(lab, run.directory), _towers(run))
 
 
-def _run(lab: Lab, is_wanted: Callable[[FinishedRun], bool], source: str) -> FinishedRun:
-    """Find the one completed run of a source."""
-    store = Store.open_readonly(lab.store_url)
-    found = [run for run in store.finished() if is_wanted(run)] if store is not None else []
-    if len(found) != 1:
-        raise UserError(
-            f"found {len(found)} completed runs {source} in {lab.address}: "
-            "expected a path, or EXPERIMENT/RUN/SEED"
-        )
-    return found[0]
-
-
-def _towers(run: FinishedRun) -> TwoTowers:
+def _towers(run: RunRecord) -> TwoTowers:
     """Read the model of a run; UserError if its weights have no standard format."""
     program = programs.get(run.program)
     model = getattr(program.read(run.config), "model", None) if program.schema is not None else None

@@ -9,17 +9,15 @@ import re
 import shutil
 import zipfile
 import zlib
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Double, Text
+from sqlalchemy import BigInteger, Column, DateTime, Double, Table, Text
 
 from jestlab.platform.errors import UserError, kind_of
-from jestlab.platform.exchange.archive_write import LOCAL, STORE
+from jestlab.platform.exchange.archive_write import STORE, columns_of
 from jestlab.platform.logs import one_line
-from jestlab.platform.store.tables import MetricNameRow, RunRow
 
 MOST_FILES = 500_000
 MOST_LEVELS = 64  # of folders, and of lists and mappings in JSON
@@ -28,9 +26,7 @@ MOST_RATIO = 200  # of unpacked bytes; logs and stores compress up to 20 times
 SMALL_BYTES = 64 << 20  # that any archive may unpack to
 RESERVE_BYTES = 256 << 20  # of the disk, for runs that write at the same time
 _MOST_LETTERS = 10_000
-_YEARS = (1970, 2200)
-
-_UNSAFE = re.compile(r"[\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNSAFE = re.compile(r"[\\\x00-\x1f\x7f-\x9f\ud800-\udfff]|(^|/)(\.|/|$)")  # also hidden and empty parts
 
 _JSON = {
     "experiment.spec", "run.config", "member.point", "attempt.versions", "attempt.environment",
@@ -43,9 +39,6 @@ _LONG = _JSON | {
     "experiment.question",
 }  # fmt: skip
 """Columns with text of any length."""
-
-
-# ---- files
 
 
 def unpack(path: Path, folder: Path) -> None:
@@ -79,31 +72,26 @@ def unpack(path: Path, folder: Path) -> None:
 
 def _check_sizes(path: Path, folder: Path, members: list[zipfile.ZipInfo]) -> None:
     """Raise UserError if an archive has too many files, or would unpack to too many bytes."""
-    size = sum(max(member.file_size, 4096) for member in members)
     most = max(SMALL_BYTES, MOST_RATIO * path.stat().st_size)
     if len(members) > MOST_FILES or sum(member.file_size for member in members) > most:
         raise UserError(f"too large: more than {MOST_FILES:,} files, or {most / 1e6:,.1f} MB unpacked")
-    free = shutil.disk_usage(folder).free
-    if free < size + RESERVE_BYTES:
-        needed = f"{(size + RESERVE_BYTES) / 1e6:,.1f} MB are needed, {free / 1e6:,.1f} MB are free"
-        raise UserError(f"too little space on the disk of {folder.parent}: {needed}")
+    needed = sum(max(member.file_size, 4096) for member in members) + RESERVE_BYTES
+    if (free := shutil.disk_usage(folder).free) < needed:
+        sizes = f"{needed / 1e6:,.1f} MB are needed, {free / 1e6:,.1f} MB are free"
+        raise UserError(f"too little space on the disk of {folder.parent}: {sizes}")
 
 
 def _check_member(member: zipfile.ZipInfo) -> None:
     """Raise UserError for hidden files, and for files outside the folders of runs and reports."""
     name, parts = member.filename, PurePosixPath(member.filename).parts
-    is_plain = "/".join(parts) == name and not any(part.startswith(".") for part in parts)
     is_expected = name == STORE or (len(parts) > 2 and parts[0] in ("runs", "reports"))
     is_short = len(parts) <= MOST_LEVELS and len(name.encode(errors="replace")) <= MOST_NAME_BYTES
     is_readable = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-    if not (is_plain and is_expected and is_short and is_readable) or _UNSAFE.search(name):
+    if not (is_expected and is_short and is_readable) or _UNSAFE.search(name):
         raise UserError(f"unexpected file {one_line(name, 200)!r}: nothing was imported")
 
 
-# ---- values
-
-
-def decode(table: Any, row: dict[str, Any]) -> dict[str, Any]:
+def decode(table: Table, row: dict[str, Any]) -> dict[str, Any]:
     """Check the values of a row and return them as the store's columns take them.
 
     Raises:
@@ -112,63 +100,40 @@ def decode(table: Any, row: dict[str, Any]) -> dict[str, Any]:
     return {column.name: _decoded(column, row[column.name]) for column in columns_of(table)}
 
 
-def columns_of(table: Any) -> list[Any]:
-    """Return the columns to import; other keys than those of runs are new."""
-    local = (*LOCAL, *(("id",) if table is not RunRow and table is not MetricNameRow else ()))
-    return [column for column in table.__table__.columns if column.name not in local]
-
-
-def _decoded(column: Any, value: Any) -> Any:
-    if value is None and column.nullable:
-        return None
-    kinds: dict[type, Callable[[Any, Any], Any]] = {DateTime: _time, Double: _number, Text: _text}
-    kind = next((kind for type_, kind in kinds.items() if isinstance(column.type, type_)), _integer)
-    try:
-        return kind(column, value)
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        shown = kind_of(value) if isinstance(value, dict | list) else one_line(repr(value), 60)
-        raise UserError(f"damaged: invalid {column.table.name}.{column.name}: {shown}") from None
-
-
-def _time(_: Any, value: Any) -> datetime:
-    time = datetime.fromisoformat(value)
-    if time.tzinfo is not None or not _YEARS[0] <= time.year <= _YEARS[1]:
-        raise ValueError
-    return time
-
-
-def _number(_: Any, value: Any) -> float:
-    if type(value) not in (int, float) or math.isnan(value):
-        raise ValueError
-    return float(value)
-
-
-def _integer(column: Any, value: Any) -> int:
-    bits = 63 if isinstance(column.type, BigInteger) else 31
-    if type(value) is not int or not -(1 << bits) <= value < 1 << bits:
-        raise ValueError
-    return value
-
-
-def _text(column: Any, value: Any) -> str:
+def _decoded(column: Column[Any], value: Any) -> Any:
     place = f"{column.table.name}.{column.name}"
-    if not isinstance(value, str):
-        raise ValueError
-    if column.name.endswith("reason"):  # the output of a program that failed
-        value = value[:_MOST_LETTERS]
-    if place not in _LONG and len(value) > _MOST_LETTERS:
-        raise ValueError
-    value.encode()  # a ValueError for surrogates
-    if place in _JSON:
-        tree = json.loads(value)
-        if type(tree) is not dict or _levels(tree) > MOST_LEVELS:
-            raise ValueError
-    text: str = value.replace("\0", "\ufffd")
-    return text
+    try:
+        match column.type:
+            case _ if value is None and column.nullable:
+                return None
+            case DateTime():
+                time = datetime.fromisoformat(value)
+                if time.tzinfo is None and 1970 <= time.year <= 2200:
+                    return time
+            case Double():
+                if type(value) in (int, float) and not math.isnan(value):
+                    return float(value)
+            case Text():
+                if column.name.endswith("reason"):  # the output of a program that failed
+                    value = value[:_MOST_LETTERS]
+                value.encode()  # a ValueError for surrogates
+                is_valid = place not in _JSON or 0 < _levels(json.loads(value)) <= MOST_LEVELS
+                if is_valid and (place in _LONG or len(value) <= _MOST_LETTERS):
+                    return value.replace("\0", "\ufffd")
+            case kind:
+                limit = 1 << (63 if isinstance(kind, BigInteger) else 31)
+                if type(value) is int and -limit <= value < limit:
+                    return value
+    except (AttributeError, TypeError, ValueError, OverflowError, RecursionError):
+        pass
+    shown = kind_of(value) if isinstance(value, dict | list) else one_line(repr(value), 60)
+    raise UserError(f"damaged: invalid {place}: {shown}")
 
 
-def _levels(value: Any) -> int:
-    """Return the number of nested lists and mappings; RecursionError for a great number."""
-    if not isinstance(value, dict | list):
-        return 0
-    return 1 + max(map(_levels, value.values() if isinstance(value, dict) else value), default=0)
+def _levels(tree: Any) -> int:
+    """Return the number of nested mappings and lists; 0 if the outermost value isn't a mapping."""
+    levels, level = 0, list[Any]([tree] if isinstance(tree, dict) else [])
+    while level and levels <= MOST_LEVELS:
+        parts = (part for one in level for part in (one.values() if isinstance(one, dict) else one))
+        level, levels = [part for part in parts if isinstance(part, dict | list)], levels + 1
+    return levels

@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import uuid
 import zipfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Column, Connection, Table, select
 
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
@@ -27,42 +26,24 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import with_needs
 from jestlab.platform.store.rows import chunks
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import (
-    AcceptanceRow,
-    ArtifactRow,
-    AttemptRow,
-    BudgetRow,
-    CostRow,
-    EvaluationRow,
-    ExperimentRow,
-    MemberRow,
-    MetricNameRow,
-    MetricRow,
-    NeedRow,
-    NoteRow,
-    PublishedRow,
-    RegistrationRow,
-    RetractionRow,
-    RunRow,
-    SourceRow,
-    TagRow,
-)
+from jestlab.platform.store.tables import AttemptRow, Base, ExperimentRow, MemberRow, RunRow
 
 STORE = "results.db"
 
-TABLES: tuple[Any, ...] = (
-    ExperimentRow, RunRow, MemberRow, NeedRow, AttemptRow, EvaluationRow, MetricNameRow, MetricRow, CostRow,
-    ArtifactRow, BudgetRow, AcceptanceRow, RetractionRow, RegistrationRow, NoteRow, TagRow, SourceRow,
-    PublishedRow,
-)  # fmt: skip
+_LOCAL_TABLES = ("identity", "lab", "launcher", "saved_query")
+_LOCAL_COLUMNS = ("handle", "token", "launcher", "lab", "origin")  # such as those that identify its jobs
+
+TABLES = tuple(table for table in Base.metadata.sorted_tables if table.name not in _LOCAL_TABLES)
 """Tables with results; each comes after the tables that it refers to."""
 
-LOCAL = ("handle", "token", "launcher", "lab", "origin")
-"""Columns that are only valid in one lab, such as those that identify its jobs."""
-
 _INSERT_METRIC = "INSERT INTO metric (run_id, name_id, step, value) VALUES (?, ?, ?, ?)"
-_RUNS_AT_ONCE = 500
 _ROWS_AT_ONCE = 10_000
+
+
+def columns_of(table: Table) -> list[Column[Any]]:
+    """Return the columns to export and import; other keys than those of runs and metrics are new."""
+    local = (*_LOCAL_COLUMNS, *(("id",) if table.name not in ("run", "metric_name") else ()))
+    return [column for column in table.columns if column.name not in local]
 
 
 @dataclass(frozen=True)
@@ -91,24 +72,20 @@ def write_archive(
     """
     if path.suffix != ".zip":
         raise UserError(f"{path}: name the archive NAME.zip")
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    experiments = [*dict.fromkeys(experiments)]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with (
-                tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder,
-                zipfile.ZipFile(partial, "x", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive,
-            ):
-                names, runs = _copy_store(store, Path(folder) / STORE, experiments)
-                archive.write(Path(folder) / STORE, STORE)
-                files = list(dict.fromkeys(_files(lab, names, runs, checkpoints)))
-                for file in files:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:
+            partial = Path(folder, path.name)
+            with zipfile.ZipFile(partial, "x", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+                names, runs = _copy_store(store, Path(folder, STORE), experiments)
+                archive.write(Path(folder, STORE), STORE)
+                files = set(_files(lab.root, names, runs, checkpoints))
+                for file in sorted(files):
                     archive.write(lab.root / file, file)
             with partial.open("rb") as complete:
                 os.fsync(complete.fileno())
             partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
     return ArchiveSummary(sorted(names), len(runs), len(files))
@@ -124,80 +101,62 @@ def _copy_store(store: Store, path: Path, experiments: Sequence[str]) -> tuple[l
     with closing_engine(writable(f"sqlite:///{path}")) as engine:
         schema.ensure(engine, create=True)
         with store.reading() as source, writing(engine) as copy:
-            names = list(source.scalars(select(ExperimentRow.name).order_by(ExperimentRow.created_at)))
+            names = list(source.scalars(select(ExperimentRow.name).order_by(ExperimentRow.name)))
             for name in experiments:
                 if name not in names:
                     raise UserError(f"no experiment {name!r} in the store: {nearest(name, names)}")
-            chosen = [name for name in names if not experiments or name in experiments]
-            keys = set(source.scalars(select(RunRow.id)))
-            if experiments:
-                members = source.scalars(select(MemberRow.run_id).where(MemberRow.experiment.in_(chosen)))
-                keys = with_needs(source, members)
-            for table in TABLES:
-                local = {column.name: None for column in table.__table__.columns if column.name in LOCAL}
-                for query in _queries(source, table, keys, chosen, is_whole=not experiments):
-                    rows = source.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
-                    for part in rows.partitions():
-                        if table is MetricRow:  # millions of rows: tuples are 5 times as fast
-                            copy.exec_driver_sql(_INSERT_METRIC, [tuple(row) for row in part])
-                        else:
-                            values = [{**row._mapping, **local} for row in part]
-                            copy.execute(table.__table__.insert(), values)
+            for table, query in _queries(source, experiments):
+                rows = source.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
+                for part in rows.partitions():
+                    if table.name == "metric":  # millions of rows: tuples are 5 times as fast
+                        copy.exec_driver_sql(_INSERT_METRIC, [*map(tuple, part)])
+                    else:
+                        copy.execute(table.insert(), [dict(row._mapping) for row in part])
             logs: dict[int, list[str]] = {}
             for key, log in copy.execute(select(AttemptRow.run_id, AttemptRow.log)):
                 logs.setdefault(key, []).append(log)
-            places = copy.execute(select(RunRow.id, RunRow.directory, RunRow.state)).all()
-            runs = [(row.directory, row.state, logs.get(row.id, [])) for row in places]
+            places = copy.execute(select(RunRow.id, RunRow.directory, RunRow.state))
+            runs = [(directory, state, logs.get(key, [])) for key, directory, state in places]
         one_file(engine)
-    return chosen, runs
+    return list(experiments) or names, runs
 
 
-def _queries(
-    connection: Connection, table: Any, runs: Collection[int], experiments: Sequence[str], is_whole: bool
-) -> Iterator[Any]:
-    """Yield the queries for the rows of a table that belong to runs and experiments."""
-    query, columns = select(table.__table__), table.__table__.columns
-    if is_whole or table is MetricNameRow:
-        yield query
-    elif table is SourceRow:
-        digests = set[str]()
-        for part in chunks(runs, _RUNS_AT_ONCE):
-            for text in connection.scalars(select(AttemptRow.sources).where(AttemptRow.run_id.in_(part))):
-                digests.update(json.loads(text or "{}").values())
-        for values in chunks(digests, _RUNS_AT_ONCE):
-            yield query.where(SourceRow.sha256.in_(values))
-    elif table is ExperimentRow:
-        yield query.where(ExperimentRow.name.in_(experiments))
-    elif table is RegistrationRow:
-        yield query.where(RegistrationRow.experiment.in_(experiments))
-    elif table is not PublishedRow:  # published results belong to the lab
-        for part in chunks(runs, _RUNS_AT_ONCE):
-            of_runs = query.where((RunRow.id if table is RunRow else table.run_id).in_(part))
-            # A run can also be in experiments that aren't exported.
-            yield of_runs.where(MemberRow.experiment.in_(experiments)) if table is MemberRow else of_runs
-        if "experiment" in columns and table is not MemberRow:
-            yield query.where(table.experiment.in_(experiments))
+def _queries(connection: Connection, experiments: Collection[str]) -> Iterator[tuple[Table, Any]]:
+    """Yield each table with queries for the rows to copy: all, or those of experiments and their runs."""
+    of_lab = not experiments
+    members = select(MemberRow.run_id).where(MemberRow.experiment.in_(experiments))
+    runs = set() if of_lab else with_needs(connection, connection.scalars(members))
+    digests = set[str]()
+    for part in chunks(runs):
+        for text in connection.scalars(select(AttemptRow.sources).where(AttemptRow.run_id.in_(part))):
+            digests.update(json.loads(text or "{}").values())
+    # A run can also be in experiments that aren't exported; published results belong to the lab.
+    chosen: dict[str, dict[str, Iterable[Any]]] = {
+        "experiment": {"name": experiments}, "run": {"id": runs}, "member": {"experiment": experiments},
+        "source": {"sha256": digests}, "published": {},
+    }  # fmt: skip
+    for table in TABLES:
+        query = select(*columns_of(table))
+        if of_lab or table.name == "metric_name":
+            yield table, query
+            continue
+        for name, values in chosen.get(table.name, {"experiment": experiments, "run_id": runs}).items():
+            for part in chunks(values) if name in table.columns else ():
+                yield table, query.where(table.columns[name].in_(part))
 
 
-def _files(lab: Lab, experiments: Sequence[str], runs: Sequence[Any], checkpoints: bool) -> Iterator[str]:
+def _files(root: Path, experiments: Iterable[str], runs: Iterable[Any], checkpoints: bool) -> Iterator[str]:
     """Yield the files of runs and reports, without hidden and partial files and links."""
     folders = [f"reports/{name}" for name in experiments]
     for directory, state, logs in runs:
         if checkpoints and state == RunState.COMPLETED:
             folders.append(directory)
         else:
-            for log in logs:
-                file = lab.root / log
-                if log.startswith(f"{directory}/") and file.is_file() and not file.is_symlink():
-                    yield log
+            own = (log for log in logs if log.startswith(f"{directory}/"))
+            yield from (log for log in own if (root / log).is_file() and not (root / log).is_symlink())
     for folder in folders:
-        for place, below, names in os.walk(lab.root / folder):
-            below[:] = sorted(name for name in below if not name.startswith("."))
-            for name in sorted(names):
-                file = Path(place, name)
-                if (
-                    not name.startswith(".")
-                    and not name.endswith((".part", ".lock"))
-                    and not file.is_symlink()
-                ):
-                    yield file.relative_to(lab.root).as_posix()
+        for place, below, names in os.walk(root / folder):
+            below[:] = [name for name in below if not name.startswith(".")]
+            for file in (Path(place, name) for name in names if not name.startswith(".")):
+                if file.suffix not in (".part", ".lock") and not file.is_symlink():
+                    yield file.relative_to(root).as_posix()

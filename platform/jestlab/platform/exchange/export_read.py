@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby
-from operator import attrgetter
+from math import nan
 from typing import Any
 
-import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, RowMapping, select
 
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.exchange.source_run import Curve, Score, curve
+from jestlab.platform.exchange.source_run import Curve, Score, curves
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import (
-    AttemptRow,
-    EvaluationRow,
-    ExperimentRow,
-    MemberRow,
-    MetricNameRow,
-    MetricRow,
-    NoteRow,
-    RunRow,
-    TagRow,
-)
+from jestlab.platform.store.tables import AttemptRow as Attempt
+from jestlab.platform.store.tables import EvaluationRow as Evaluation
+from jestlab.platform.store.tables import ExperimentRow as Experiment
+from jestlab.platform.store.tables import MemberRow as Member
+from jestlab.platform.store.tables import MetricNameRow, MetricRow, NoteRow, RunRow, TagRow
 
 
 @dataclass(frozen=True)
@@ -77,18 +68,24 @@ class ExportedRun:
         Scores are named DATASET/METRIC. Their costs are the curves examples_seen, flops_total, and seconds,
         unless metrics have these names.
         """
-        points: defaultdict[str, dict[int, float]] = defaultdict(dict)
-        costs: defaultdict[str, dict[int, float]] = defaultdict(dict)
-        for score in self.scores:
-            points[score.name][score.step] = score.value
-            for name in ("examples_seen", "flops_total", "seconds"):
-                if (value := getattr(score, name)) is not None:
-                    costs[name][score.step] = value
-        scores, spent = (
-            {name: curve([*values], [*values.values()]) for name, values in each.items()}
-            for each in (points, costs)
+        costs = curves(
+            (name, score.step, value)
+            for score in self.scores
+            for name, value in list(score._asdict().items())[4:]
+            if value is not None
         )
-        return {**spent, **self.metrics, **scores}
+        return {**costs, **self.metrics, **curves((one.name, one.step, one.value) for one in self.scores)}
+
+
+_RUNS = (
+    select(
+        Member.experiment, Experiment.question, Member.name.label("run"), Member.label, RunRow.seed,
+        RunRow.fingerprint, RunRow.program, RunRow.state, RunRow.reason, RunRow.step, RunRow.config,
+    )
+    .select_from(Member)
+    .join(Experiment, Experiment.name == Member.experiment)
+    .join(RunRow, RunRow.id == Member.run_id)
+)  # fmt: skip
 
 
 def count(store: Store, experiments: Sequence[str]) -> int:
@@ -113,75 +110,59 @@ def read(
     """
     with store.reading() as connection:
         members = _members(connection, experiments)
-    for member in members:
+    for experiment, key, label in members:
         with store.reading() as connection:
-            run = _read_run(connection, member)
+            member = _RUNS.where(Member.experiment == experiment, Member.run_id == key, Member.label == label)
+            row = connection.execute(member).mappings().one_or_none()
+            run = None if row is None else _read_run(connection, key, row)
         if run is not None:  # yielded outside the transaction, because writing a run can be slow
             yield run
         del run
         advance(1)
 
 
-def _members(connection: Connection, experiments: Sequence[str]) -> Sequence[Any]:
-    known = list(connection.scalars(select(ExperimentRow.name).order_by(ExperimentRow.name)))
+def _members(connection: Connection, experiments: Sequence[str]) -> Sequence[tuple[str, int, str]]:
+    known = list(connection.scalars(select(Experiment.name)))
     for name in experiments:
         if name not in known:
             raise UserError(f"no experiment {name!r} in the store: {nearest(name, known)}")
-    query = select(MemberRow.experiment, MemberRow.run_id, MemberRow.label)
-    query = query.order_by(MemberRow.experiment, MemberRow.position, MemberRow.label)
-    if experiments:
-        query = query.where(MemberRow.experiment.in_(experiments))
-    if not (members := connection.execute(query).all()):
+    query = select(Member.experiment, Member.run_id, Member.label).where(
+        Member.experiment.in_(experiments or known)
+    )
+    query = query.order_by(Member.experiment, Member.position, Member.label)
+    if not (members := connection.execute(query).tuples().all()):
         raise UserError("there are no runs to export: launch a study first")
     return members
 
 
-def _read_run(connection: Connection, member: Any) -> ExportedRun | None:
-    key = member.run_id
-    query = (
-        select(
-            MemberRow.experiment, ExperimentRow.question, MemberRow.name.label("run"), MemberRow.label,
-            RunRow.seed, RunRow.fingerprint, RunRow.program, RunRow.state, RunRow.reason, RunRow.step,
-            RunRow.config,
-        )
-        .join(ExperimentRow, ExperimentRow.name == MemberRow.experiment)
-        .join(RunRow, RunRow.id == MemberRow.run_id)
-        .where(MemberRow.experiment == member.experiment, MemberRow.run_id == key)
-        .where(MemberRow.label == member.label)
-    )  # fmt: skip
-    row = connection.execute(query).one_or_none()
-    if row is None:
-        return None
-    columns = (AttemptRow.started_at, AttemptRow.ended_at, AttemptRow.code_commit, AttemptRow.git_commit)
+def _read_run(connection: Connection, key: int, row: RowMapping) -> ExportedRun:
+    columns = (Attempt.started_at, Attempt.ended_at, Attempt.code_commit, Attempt.git_commit)
     attempts = connection.execute(
-        select(*columns).where(AttemptRow.run_id == key).order_by(AttemptRow.number)
+        select(*columns).where(Attempt.run_id == key).order_by(Attempt.number)
     ).all()
+    last = attempts[-1] if attempts else None
     notes = select(NoteRow.text).where(NoteRow.run_id == key).order_by(NoteRow.created_at)
-    order = (EvaluationRow.dataset, EvaluationRow.metric, EvaluationRow.step)
-    costs = (EvaluationRow.examples_seen, EvaluationRow.flops_total, EvaluationRow.seconds)
-    scores = connection.execute(
-        select(*order, EvaluationRow.value, *costs).where(EvaluationRow.run_id == key).order_by(*order)
+    points = (
+        select(MetricNameRow.name, MetricRow.step, MetricRow.value)
+        .join(MetricRow, MetricRow.name_id == MetricNameRow.id)
+        .where(MetricRow.run_id == key)
+    )
+    scores = (
+        select(*(getattr(Evaluation, name) for name in Score._fields))
+        .where(Evaluation.run_id == key)
+        .order_by(Evaluation.dataset, Evaluation.metric, Evaluation.step)
     )
     return ExportedRun(
-        **{**row._mapping, "state": RunState(row.state), "config": json.loads(row.config)},
+        **{**row, "state": RunState(row["state"]), "config": json.loads(row["config"])},
         began=next((one.started_at for one in attempts if one.started_at is not None), None),
-        ended=attempts[-1].ended_at if attempts else None,
-        commit=attempts[-1].code_commit or attempts[-1].git_commit if attempts else None,
+        ended=last and last.ended_at,
+        commit=last and (last.code_commit or last.git_commit),
         tags=sorted(connection.scalars(select(TagRow.name).where(TagRow.run_id == key))),
         notes=list(connection.scalars(notes)),
-        metrics=dict(_curves(connection, key)),
-        scores=[Score(*one[:3], _number(one.value), *one[4:]) for one in scores],
+        metrics=curves((name, step, _number(value)) for name, step, value in connection.execute(points)),
+        scores=[Score(*one)._replace(value=_number(one.value)) for one in connection.execute(scores)],
     )
-
-
-def _curves(connection: Connection, key: int) -> Iterator[tuple[str, Curve]]:
-    names = dict(connection.execute(select(MetricNameRow.id, MetricNameRow.name)).tuples().all())
-    query = select(MetricRow.name_id, MetricRow.step, MetricRow.value).where(MetricRow.run_id == key)
-    rows = connection.execute(query.order_by(MetricRow.name_id, MetricRow.step))
-    for name, points in groupby(rows, attrgetter("name_id")):
-        _, steps, values = zip(*points, strict=True)
-        yield names[name], curve(steps, [*map(_number, values)])
 
 
 def _number(value: float | None) -> float:
-    return np.nan if value is None else value
+    return nan if value is None else value

@@ -31,7 +31,6 @@ def write(kind: str, runs: Iterable[ExportedRun], folder: Path) -> None:
     Raises:
         UserError: The folder isn't empty, or can't be written.
     """
-    others = {"mlflow": _write_mlflow, "tensorboard": _write_tensorboard}
     target = folder.resolve()
     if target.exists() and not target.is_dir():
         raise UserError(f"{folder} is a file: give the name of a new folder")
@@ -40,7 +39,7 @@ def write(kind: str, runs: Iterable[ExportedRun], folder: Path) -> None:
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         partial.mkdir(parents=True)
-        others.get(kind, _write_parquet)(runs, partial)
+        _WRITERS[kind](runs, partial)
         if target.exists():
             target.rmdir()
         partial.rename(target)
@@ -48,6 +47,9 @@ def write(kind: str, runs: Iterable[ExportedRun], folder: Path) -> None:
         raise UserError(f"cannot write {folder}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+# ---- Parquet
 
 
 def _write_parquet(runs: Iterable[ExportedRun], folder: Path) -> None:
@@ -58,29 +60,31 @@ def _write_parquet(runs: Iterable[ExportedRun], folder: Path) -> None:
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
+    schemas = _schemas()
     with ExitStack() as stack:
-        files = [
-            (
-                schema,
-                stack.enter_context(ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd")),
-            )
-            for name, schema in _schemas().items()
-        ]
+        files = {
+            name: stack.enter_context(ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd"))
+            for name, schema in schemas.items()
+        }
         for run in runs:
             key = (run.experiment, run.label, run.seed, run.fingerprint)
             about = (run.run, run.program, str(run.state), run.reason, run.step, json.dumps(run.config))
-            points = [
-                (*key, name, step, value)
-                for name, (steps, values) in run.metrics.items()
-                for step, value in zip(steps.tolist(), values.tolist(), strict=True)
-            ]
-            rows = [(*key, *about, run.began, run.ended, run.commit, run.tags, run.notes)]
-            scores = [(*key, *score) for score in run.scores]
-            parts: tuple[list[tuple[Any, ...]], ...] = (rows, points, scores)
-            for (schema, file), part in zip(files, parts, strict=True):
+            rows: dict[str, list[tuple[Any, ...]]] = {
+                "runs": [(*key, *about, run.began, run.ended, run.commit, run.tags, run.notes)],
+                "metrics": [(*key, *point) for point in _points(run.metrics)],
+                "evaluations": [(*key, *score) for score in run.scores],
+            }
+            for name, part in rows.items():
                 if part:
-                    columns = [list(column) for column in zip(*part, strict=True)]
-                    file.write_table(pa.table(columns, schema))
+                    files[name].write_table(
+                        pa.table([[*column] for column in zip(*part, strict=True)], schemas[name])
+                    )
+
+
+def _points(curves: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
+    for name, (steps, values) in curves.items():
+        for step, value in zip(steps.tolist(), values.tolist(), strict=True):
+            yield name, step, value
 
 
 def _schemas() -> dict[str, pa.Schema]:
@@ -136,51 +140,53 @@ def _write_mlflow(runs: Iterable[ExportedRun], folder: Path) -> None:
     for run in runs:
         # 18 digits, like MLflow's; the same in every export.
         experiment = str(10**17 + int(hashlib.sha256(run.experiment.encode()).hexdigest(), 16) % (9 * 10**17))
+        place = f"{run.experiment}\0{run.label}\0{run.fingerprint}"
+        run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
+        artifacts, about = "mlflow-artifacts:/" + experiment, {"experiment_id": experiment}
+        began, ended, now = (int(_seconds(time) * 1000) for time in (run.began, run.ended, datetime.now(UTC)))
         if not (folder / experiment).exists():
-            _write_mlflow_experiment(folder / experiment, run)
-        _write_mlflow_run(folder / experiment, run)
+            _write_meta(
+                folder / experiment,
+                about,
+                name=run.experiment,
+                artifact_location=artifacts,
+                creation_time=now,
+                last_update_time=now,
+            )
+            if run.question:
+                _write_values(folder / experiment / "tags", {"mlflow.note.content": run.question})
+        _write_meta(
+            folder / experiment / run_id,
+            about, artifact_uri=f"{artifacts}/{run_id}/artifacts", end_time=ended or None,
+            entry_point_name="", run_id=run_id, run_name=run.title, source_name="", source_type=4,
+            source_version="", start_time=began, status=_MLFLOW_STATUS.get(run.state, 5), tags=[],
+            user_id="jestlab",
+        )  # fmt: skip
+        _write_mlflow_values(folder / experiment / run_id, run, began)
 
 
-def _write_mlflow_experiment(folder: Path, run: ExportedRun) -> None:
-    now = int(datetime.now(UTC).timestamp() * 1000)
-    _write_meta(
-        folder,
-        {
-            "artifact_location": f"mlflow-artifacts:/{folder.name}", "creation_time": now,
-            "last_update_time": now, "experiment_id": folder.name, "lifecycle_stage": "active",
-            "name": run.experiment,
-        },
-    )  # fmt: skip
-    if run.question:
-        _write_values(folder / "tags", {"mlflow.note.content": run.question})
+def _write_meta(folder: Path, about: Mapping[str, Any], **more: Any) -> None:
+    folder.mkdir(parents=True)
+    text = yaml.safe_dump({**about, **more, "lifecycle_stage": "active"})
+    (folder / "meta.yaml").write_text(text, encoding="utf-8")
 
 
-def _write_mlflow_run(experiment: Path, run: ExportedRun) -> None:
-    place = f"{run.experiment}\0{run.label}\0{run.fingerprint}"
-    folder = experiment / hashlib.sha256(place.encode()).hexdigest()[:32]
-    began, ended = (
-        None if time is None else int(time.replace(tzinfo=UTC).timestamp() * 1000)
-        for time in (run.began, run.ended)
-    )
-    _write_meta(
-        folder,
-        {
-            "artifact_uri": f"mlflow-artifacts:/{experiment.name}/{folder.name}/artifacts", "end_time": ended,
-            "entry_point_name": "", "experiment_id": experiment.name, "lifecycle_stage": "active",
-            "run_id": folder.name, "run_name": run.title, "source_name": "", "source_type": 4,
-            "source_version": "", "start_time": began or 0, "status": _MLFLOW_STATUS.get(run.state, 5),
-            "tags": [], "user_id": "jestlab",
-        },
-    )  # fmt: skip
-    metrics = {}
-    for name, (steps, values) in run.curves().items():
-        points = zip(steps.tolist(), values.tolist(), strict=True)
-        metrics[name] = "".join(f"{began or 0} {value!r} {step}\n" for step, value in points)
-    params = {key: _parameter(value) for key, value in flat(dict(run.config)).items()}
-    changed = {
-        kind: _write_values(folder / kind, values)
-        for kind, values in {"params": params, "metrics": metrics, "tags": _tags(run)}.items()
+def _write_mlflow_values(folder: Path, run: ExportedRun, began: int) -> None:
+    lines: dict[str, list[str]] = {}
+    for name, step, value in _points(run.curves()):
+        lines.setdefault(name, []).append(f"{began} {value!r} {step}\n")
+    about = {
+        "mlflow.runName": run.title, "mlflow.user": "jestlab", "jestlab.label": run.label,
+        "jestlab.seed": str(run.seed), "jestlab.fingerprint": run.fingerprint,
+        "jestlab.program": run.program, "jestlab.state": str(run.state), "jestlab.reason": run.reason,
+        "mlflow.note.content": "\n\n".join(run.notes), "mlflow.source.git.commit": run.commit,
+    }  # fmt: skip
+    values = {
+        "metrics": {name: "".join(written) for name, written in lines.items()},
+        "params": {key: _parameter(value) for key, value in flat(dict(run.config)).items()},
+        "tags": dict.fromkeys(run.tags, "true") | {key: text for key, text in about.items() if text},
     }
+    changed = {kind: _write_values(folder / kind, texts) for kind, texts in values.items()}
     (folder / "artifacts").mkdir()
     if any(changed.values()):
         _write_values(folder / "tags", {"jestlab.keys": json.dumps(changed)})
@@ -190,21 +196,6 @@ def _parameter(value: Any) -> str:
     """Write a value like MLflow: 0.1, True, None; lists are JSON."""
     text = str(value) if isinstance(value, bool | int | float | str | None) else json.dumps(value)
     return text[:_MOST_PARAMETER_LETTERS]
-
-
-def _tags(run: ExportedRun) -> dict[str, str]:
-    about = {
-        "mlflow.runName": run.title, "mlflow.user": "jestlab", "jestlab.label": run.label,
-        "jestlab.seed": str(run.seed), "jestlab.fingerprint": run.fingerprint,
-        "jestlab.program": run.program, "jestlab.state": str(run.state), "jestlab.reason": run.reason,
-        "mlflow.note.content": "\n\n".join(run.notes), "mlflow.source.git.commit": run.commit,
-    }  # fmt: skip
-    return dict.fromkeys(run.tags, "true") | {key: text for key, text in about.items() if text}
-
-
-def _write_meta(folder: Path, meta: dict[str, Any]) -> None:
-    folder.mkdir(parents=True)
-    (folder / "meta.yaml").write_text(yaml.safe_dump(meta), encoding="utf-8")
 
 
 def _write_values(folder: Path, values: Mapping[str, str]) -> dict[str, str]:
@@ -234,7 +225,6 @@ def _safe(key: str) -> str:
 
 _UNSAFE_IN_FOLDERS = re.compile(r"[^\w.=,+ ()-]+")
 _MOST_NAME_BYTES = 200
-
 _TENSORBOARD_STATUS = {
     RunState.COMPLETED: "STATUS_SUCCESS",
     RunState.RUNNING: "STATUS_RUNNING",
@@ -253,24 +243,20 @@ def _write_tensorboard(runs: Iterable[ExportedRun], folder: Path) -> None:
     have the start time of the run, except the last, which has the end time and the state.
     """
     # NOTE: this imports tensorboardX without PyTorch, so it must come before other imports of tensorboardX.
-    import jestlab.models.training.events  # noqa: F401
+    import jestlab.models.training.events  # noqa: F401, I001
 
-    folders: dict[tuple[str, ...], Path] = {(): folder}
-    for run in runs:
-        names = (run.experiment, run.label)
-        for place in (names[:1], names):
-            if place not in folders:
-                folders[place] = _new_folder(folders[place[:-1]], place[-1])
-        _write_tensorboard_run(_new_folder(folders[names], str(run.seed)), run)
-
-
-def _write_tensorboard_run(folder: Path, run: ExportedRun) -> None:
     # NOTE: `SummaryWriter` has a thread that ends without an error when the disk is full.
     from tensorboardX.record_writer import RecordWriter
 
-    with closing(RecordWriter(str(folder / f"events.out.tfevents.{_seconds(run.began):.0f}"))) as file:
-        for event in _events(run):
-            file.write(event.SerializeToString())
+    folders: dict[tuple[str, ...], Path] = {(): folder}
+    for run in runs:
+        for names in ((run.experiment,), (run.experiment, run.label)):
+            if names not in folders:
+                folders[names] = _new_folder(folders[names[:-1]], names[-1])
+        place = _new_folder(folders[run.experiment, run.label], str(run.seed))
+        with closing(RecordWriter(str(place / f"events.out.tfevents.{_seconds(run.began):.0f}"))) as file:
+            for event in _events(run):
+                file.write(event.SerializeToString())
 
 
 def _events(run: ExportedRun) -> Iterator[Any]:
@@ -286,27 +272,19 @@ def _events(run: ExportedRun) -> Iterator[Any]:
     }
     experiment, start, end = hparams(config, dict.fromkeys(score.name for score in run.scores))
     status = SessionEndInfo(status=_TENSORBOARD_STATUS.get(run.state, "STATUS_FAILURE"))
-    content = HParamsPluginData(session_end_info=status).SerializeToString()
-    end.value[0].metadata.plugin_data.content = content
-    yield Event(wall_time=began, file_version="brain.Event:2")
-    yield Event(wall_time=began, summary=experiment)
-    yield Event(wall_time=began, summary=start)
+    end.value[0].metadata.plugin_data.content = HParamsPluginData(session_end_info=status).SerializeToString()
     about = {
         "state": str(run.state), "reason": run.reason, "label": run.label, "fingerprint": run.fingerprint,
         "tags": ", ".join(run.tags), "notes": "\n\n".join(run.notes),
     }  # fmt: skip
-    for name, value in about.items():
-        if value:
-            yield Event(wall_time=began, summary=text(f"jestlab/{name}", value))
-    for name, (steps, values) in run.curves().items():
-        for step, number in zip(steps.tolist(), values.tolist(), strict=True):
-            point = Summary.Value(tag=name, simple_value=number)
-            yield Event(wall_time=began, step=step, summary=Summary(value=[point]))
+    texts = (text(f"jestlab/{name}", value) for name, value in about.items() if value)
+    yield Event(wall_time=began, file_version="brain.Event:2")
+    for summary in (experiment, start, *texts):
+        yield Event(wall_time=began, summary=summary)
+    for name, step, value in _points(run.curves()):
+        summary = Summary(value=[Summary.Value(tag=name, simple_value=value)])
+        yield Event(wall_time=began, step=step, summary=summary)
     yield Event(wall_time=_seconds(run.ended) or began, summary=end)
-
-
-def _seconds(time: datetime | None) -> float:
-    return 0.0 if time is None else time.replace(tzinfo=UTC).timestamp()
 
 
 def _new_folder(above: Path, name: str) -> Path:
@@ -316,7 +294,11 @@ def _new_folder(above: Path, name: str) -> Path:
     return folder
 
 
-# ---- file names
+# ---- times and file names
+
+
+def _seconds(time: datetime | None) -> float:
+    return 0.0 if time is None else time.replace(tzinfo=UTC).timestamp()
 
 
 def _shorten(text: str, most_bytes: int) -> str:
@@ -328,3 +310,6 @@ def _free_name(folder: Path, name: str) -> str:
     """Return a name that doesn't exist in a folder: the name, or with an underscore and a number."""
     names = chain([name, f"{name}_"], (f"{name}_{number}" for number in count(2)))
     return next(each for each in names if not (folder / each).exists())
+
+
+_WRITERS = {"mlflow": _write_mlflow, "parquet": _write_parquet, "tensorboard": _write_tensorboard}

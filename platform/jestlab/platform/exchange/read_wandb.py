@@ -113,26 +113,20 @@ def _read_runs(files: Iterable[Path]) -> list[SourceRun]:
 @cache
 def _record_type() -> Any:
     """Return the message type of a record, with the fields of W&B's protocol that are used here."""
-    kinds = {
-        "string": descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
-        "int": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
-        "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
-    }
     file = descriptor_pb2.FileDescriptorProto(name="wandb.proto", package="wandb", syntax="proto2")
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for text in fields.split(", "):
-            kind, field, index = text.split()
-            made = message.field.add(name=field, number=int(index))
-            made.label = made.LABEL_REPEATED if kind.endswith("*") else made.LABEL_OPTIONAL
-            kind = kind.removesuffix("*")
-            made.type = kinds.get(kind, made.TYPE_MESSAGE)
-            if kind not in kinds:
-                made.type_name = f".wandb.{kind}"
+    for message, fields in _MESSAGES.items():
+        made = file.message_type.add(name=message)
+        for kind, field, index in map(str.split, fields.split(", ")):
+            one = made.field.add(name=field, number=int(index), type=_TYPES.get(kind.strip("*"), 11))
+            one.label = one.LABEL_REPEATED if kind.endswith("*") else one.LABEL_OPTIONAL
+            if one.type == one.TYPE_MESSAGE:
+                one.type_name = f".wandb.{kind.strip('*')}"
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("wandb.Record"))
 
+
+_TYPES = {"string": 9, "int": 3, "double": 1}  # in `FieldDescriptorProto`; 11 is a message
 
 _MESSAGES = {
     "Item": "string key 1, string* nested_key 2, string value_json 16",
@@ -194,8 +188,8 @@ class _RunLog:
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
-        self.name = self.notes = self.group = self.host = self.device = self.git_commit = ""
-        self.tags: tuple[str, ...] = ()
+        whole = _record_type()()
+        self.about, self.machine = whole.run, whole.environment
         self.began: float | None = None
         self.written: float | None = None
         self.seconds = 0.0
@@ -208,56 +202,49 @@ class _RunLog:
         self.is_new_file = True
 
     def run(self) -> SourceRun:
-        for name, value in self.summary.items():
-            if name not in self.metrics:
-                self.metrics.add(name, max(self.step, 0), value)
+        for name in self.summary.keys() - self.metrics.names:
+            self.metrics.add(name, max(self.step, 0), self.summary[name])
         ended = None
         if self.exit_code is not None:
             ended = self.written or (self.began and self.began + self.seconds)
         states: dict[int | None, State] = {None: "RUNNING", 0: "COMPLETED", 255: "CANCELLED"}  # 255: Ctrl-C
         return SourceRun(
             origin=self.origin,
-            name=self.name or self.origin.rpartition("/")[2],
+            name=self.about.name or self.about.run_id,
             config=self.config,
             metrics=self.metrics.curves(),
             state=states.get(self.exit_code, "FAILED"),
             began=utc(self.began),
             ended=utc(ended),
-            tags=self.tags,
-            notes=self.notes,
-            group=self.group or None,
-            host=self.host or None,
-            device=self.device or None,
-            git_commit=self.git_commit or None,
+            tags=tuple(dict.fromkeys(self.about.tags)),
+            notes=self.about.notes,
+            group=self.about.group or None,
+            host=self.machine.host or self.about.host or None,
+            device=self.machine.device or None,
+            git_commit=self.machine.git.commit or self.about.git.commit or None,
             seconds=self.seconds or None,
             left_out=self.metrics.left_out,
         )
 
     def add(self, record: Any) -> None:
         """Add a record. W&B writes the run again when its name or tags change: the last values count."""
-        self._add_run(record.run)
-        self._add_changes(record.config, record.summary)
+        run = record.run
+        if run.tags:
+            del self.about.tags[:]
+        self.about.MergeFrom(run)
+        self.machine.MergeFrom(record.environment)
+        if run.HasField("start_time") and self.began is None:
+            self.began = run.start_time.seconds + run.start_time.nanos / 1e9
+        for part in (run, record):
+            self._add_changes(part.config, part.summary)
+        point = run.branch_point
+        if point.metric == "_step" and point.run == self.about.run_id:
+            self._continue_at(whole_number(point.value) + 1)
         if record.HasField("history"):
             self._add_history(record.history)
         if record.HasField("exit") and not record.exit.is_incomplete:
             self.exit_code = record.exit.exit_code
             self.seconds = max(self.seconds, record.exit.runtime)
-        environment = record.environment
-        self.git_commit = environment.git.commit or self.git_commit
-        self.host = environment.host or self.host
-        self.device = environment.device or self.device
-
-    def _add_run(self, run: Any) -> None:
-        for name in ("name", "notes", "group", "host"):
-            setattr(self, name, getattr(run, name) or getattr(self, name))
-        self.tags = tuple(dict.fromkeys(run.tags)) or self.tags
-        self.git_commit = run.git.commit or self.git_commit
-        self._add_changes(run.config, run.summary)
-        if run.HasField("start_time") and self.began is None:
-            self.began = run.start_time.seconds + run.start_time.nanos / 1e9
-        point = run.branch_point
-        if point.metric == "_step" and point.run == self.origin.rpartition("/")[2]:
-            self._continue_at(whole_number(point.value) + 1)
 
     def _continue_at(self, step: int) -> None:
         """Continue the run of an earlier log at a step."""
@@ -273,29 +260,32 @@ class _RunLog:
                 put(self.config, path, value)
         for path, _ in _items(config.remove):
             self.config = without(self.config, path)
-        for path, value in _items(summary.update):
-            if path[0] == "_runtime":
-                self.seconds = max(self.seconds, number(value) or 0.0)
-            if path[0] not in _INTERNAL:
-                self.summary |= _numbers(".".join(path), value)
+        self.summary |= self._numbers(summary.update)
         for path, _ in _items(summary.remove):
             self.summary.pop(".".join(path), None)
 
     def _add_history(self, history: Any) -> None:
-        items = _items(history.item)
-        internal = {path[0]: value for path, value in items if path[0] in _INTERNAL}
-        step = internal.get("_step", self.step + 1)
+        steps = (json.loads(item.value_json) for item in history.item if item.key == "_step")
+        step = next(steps, self.step + 1)
         step = history.step.num if history.HasField("step") else whole_number(step)
         if self.is_new_file:
             self._continue_at(step)
         self.step = step
         self.first_step = step if self.first_step is None else min(step, self.first_step)
-        self.written = number(internal.get("_timestamp")) or self.written
-        self.seconds = max(self.seconds, number(internal.get("_runtime")) or 0.0)
-        for path, value in items:
-            if path[0] not in _INTERNAL:
-                for name, point in _numbers(".".join(path), value).items():
-                    self.metrics.add(name, self.step, point)
+        for name, value in self._numbers(history.item).items():
+            self.metrics.add(name, step, value)
+
+    def _numbers(self, items: Iterable[Any]) -> dict[str, float]:
+        """Return the numbers in items by name, and take those of W&B itself."""
+        numbers = dict[str, float]()
+        for path, value in _items(items):
+            if path[0] == "_runtime":
+                self.seconds = max(self.seconds, number(value) or 0.0)
+            elif path[0] == "_timestamp":
+                self.written = number(value) or self.written
+            elif path[0] not in _INTERNAL:
+                numbers |= _numbers(".".join(path), value)
+        return numbers
 
     def read_metadata(self, file: Path) -> None:
         """Read the machine and the commit from the file in which older W&B versions keep them."""
@@ -304,9 +294,9 @@ class _RunLog:
         if file.stat().st_size > _MOST_METADATA_BYTES:
             raise ValueError(f"{file} is larger than 1 MiB")
         metadata = json.loads(file.read_bytes())
-        self.git_commit = self.git_commit or str((metadata.get("git") or {}).get("commit") or "")
-        self.host = self.host or str(metadata.get("host") or "")
-        self.device = self.device or str(metadata.get("gpu") or "")
+        self.about.git.commit = self.about.git.commit or str((metadata.get("git") or {}).get("commit") or "")
+        self.about.host = self.about.host or str(metadata.get("host") or "")
+        self.machine.device = self.machine.device or str(metadata.get("gpu") or "")
 
 
 def _items(items: Iterable[Any]) -> list[tuple[list[str], Any]]:

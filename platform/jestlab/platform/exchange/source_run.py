@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -112,23 +111,20 @@ def read_or_report(report: Report, place: object, read: Callable[[], T]) -> T | 
 
 
 class MetricLog:
-    """The metrics of a run: one table of step, name, and value, in the order of writing.
+    """The metrics of a run: one table of name, step, value, and time, in the order of writing.
 
     Attributes:
+        names: Names of all metrics, also of those without a point that is left.
         left_out: Description of points that were dropped → their number.
     """
 
     REPLACED = "points that a restart replaced"
 
     def __init__(self) -> None:
+        self.names = set[str]()
         self.left_out = Counter[str]()
-        self._points: defaultdict[str, tuple[array[Any], ...]] = defaultdict(
-            lambda: (array("q"), array("d"), array("d"))
-        )
-        self._count = 0
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._points
+        self._points: list[tuple[str, int, float, float]] = []
+        self._restarts: list[tuple[int, int]] = []  # number of points before it, and its first step
 
     def add(self, name: str, step: int, value: float, time: float | None = None) -> None:
         """Append a point.
@@ -139,19 +135,12 @@ class MetricLog:
             value: May be NaN or infinite.
             time: When it was written, if the source isn't read in the order of writing.
         """
-        self._count += 1
-        steps, values, times = self._points[name]
-        steps.append(step)
-        values.append(value)
-        times.append(self._count if time is None else time)
+        self.names.add(name)
+        self._points.append((name, step, value, len(self._points) if time is None else time))
 
     def drop_from(self, step: int) -> None:
-        """Drop all points at a step and later steps, because the run restarted there."""
-        for columns in self._points.values():
-            keep = np.asarray(columns[0]) < step
-            self.left_out[self.REPLACED] += int(np.count_nonzero(~keep))
-            for column in columns:
-                column[:] = array(column.typecode, np.asarray(column)[keep].tobytes())
+        """Drop all points so far at a step and later steps, because the run restarted there."""
+        self._restarts.append((len(self._points), step))
 
     def curves(self) -> dict[str, Curve]:
         """Return the curve of each metric, sorted by name.
@@ -159,39 +148,43 @@ class MetricLog:
         A run restarted where a metric goes back to a step that it already has. All points that were written
         between the two points at that step, of any metric, are dropped. The last value at a step counts.
         """
-        log = {name: [*map(np.asarray, self._points[name])] for name in sorted(self._points)}
-        restarts = [pair for steps, _, times in log.values() for pair in _restarts(steps, times)]
+        import pandas as pd
+
+        if not self._points:
+            return {}
+        table = pd.DataFrame(self._points, columns=["name", "step", "value", "time"])
+        for count, step in self._restarts:
+            table = table[(table.index >= count) | (table["step"] < step)]
+        table = table.sort_values("time", kind="stable")
+        times = table["time"].to_numpy()
+        previous = table.groupby(["name", "step"])["time"].shift()
+        goes_back = (table.groupby("name")["step"].diff() < 0) & previous.notna()
         replaced: list[tuple[float, float]] = []  # disjoint intervals of time, half open
-        for end, start in sorted(restarts):
+        for end, start in zip(times[goes_back], previous[goes_back], strict=True):
             index = bisect_right(replaced, (start, np.inf))
             # Metrics that are logged less often go back later: their earlier points are replaced already.
             if index == 0 or start >= replaced[index - 1][1]:
                 replaced[index:] = [(start, end)]
-        bounds = np.ravel(np.asarray(replaced, np.float64))
-        curves = {}
-        for name, (steps, values, times) in log.items():
-            kept = np.searchsorted(bounds, times, side="right") % 2 == 0
-            self.left_out[self.REPLACED] += int(np.count_nonzero(~kept))
-            if kept.any():
-                curves[name] = curve(steps[kept], values[kept])
-        return curves
+        table = table[np.searchsorted(np.ravel(replaced), times, side="right") % 2 == 0]
+        self.left_out[self.REPLACED] += len(self._points) - len(table)
+        return {str(name): curve(part["step"], part["value"]) for name, part in table.groupby("name")}
 
 
-def _restarts(steps: Steps, times: Values) -> Iterator[tuple[float, float]]:
-    """Yield the time of each restart of a metric, and the time of the earlier point at its step."""
-    by_step = np.argsort(steps, kind="stable")
-    same = np.flatnonzero(np.diff(steps[by_step]) == 0)
-    previous = np.full(len(steps), -1)
-    previous[by_step[same + 1]] = by_step[same]
-    back = np.flatnonzero((np.diff(steps, prepend=steps[:1]) < 0) & (previous >= 0))
-    yield from zip(times[back].tolist(), times[previous[back]].tolist(), strict=True)
-
-
-def curve(steps: Sequence[int] | Steps, values: Sequence[float] | Values) -> Curve:
+def curve(steps: npt.ArrayLike, values: npt.ArrayLike) -> Curve:
     """Return the curve of points in the order of writing: the last value at each step counts."""
     written = np.asarray(steps, np.int64)[::-1]
     unique, index = np.unique(written, return_index=True)
     return unique, np.asarray(values, np.float64)[::-1][index]
+
+
+def curves(points: Iterable[tuple[str, int, float]]) -> dict[str, Curve]:
+    """Return the curve of each name from points (name, step, value) in the order of writing."""
+    columns: dict[str, tuple[list[int], list[float]]] = {}
+    for name, step, value in points:
+        steps, values = columns.setdefault(name, ([], []))
+        steps.append(step)
+        values.append(value)
+    return {name: curve(*columns[name]) for name in sorted(columns)}
 
 
 def utc(seconds: float | None) -> datetime | None:

@@ -266,7 +266,7 @@ def _slurm_files(lab: Lab, handles: Sequence[str | None]) -> Iterator[Path]:
     batches = [path for path in _entries(lab.slurm) if _BATCH.fullmatch(path.name)]
     yield from (path for path in batches if path.name not in live)
     for path in _entries(lab.slurm / "names"):
-        batch = path.read_text(errors="replace").partition(" ")[0] if path.is_file() else ""
+        batch = path.read_text(errors="replace").partition(".")[0] if path.is_file() else ""
         if _BATCH.fullmatch(batch) and batch not in live:
             yield path
 

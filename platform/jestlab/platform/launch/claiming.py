@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jestlab.platform import logs, processes
+from jestlab.platform import logs, processes, programs
 from jestlab.platform.errors import StoreError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.concurrency import each
-from jestlab.platform.launch.executors import Executors
 from jestlab.platform.launch.executors.base import (
-    Executor,
     ExecutorError,
     ExecutorUnavailable,
     Job,
@@ -24,19 +23,56 @@ from jestlab.platform.launch.executors.base import (
     JobStatus,
     LaunchedJob,
 )
-from jestlab.platform.launch.jobs import job_of
-from jestlab.platform.launch.liveness import Liveness, Presence, Termination
-from jestlab.platform.launch.options import ControllerOptions
+from jestlab.platform.launch.liveness import Launcher, Liveness, Termination
 from jestlab.platform.launch.reconcile import SLOT, Signs, Target, is_plain_wait
-from jestlab.platform.launch.record import XManagerRecord
+from jestlab.platform.programs.failures import RETRIED_CODES
+from jestlab.platform.redaction import PARTS, Part
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.claims import ClaimLimits
+from jestlab.platform.store.provenance import RECORD
 from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.rows import now
-from jestlab.platform.store.store import Store
+
+if TYPE_CHECKING:  # importing XManager takes a second
+    from jestlab.platform.launch.xmanager import XManagerExperiment
 
 BATCH = 50
 """Number of runs that are claimed and launched in one pass of the controller."""
+
+
+def job_of(
+    lab: Lab,
+    title: str,
+    run: Target,
+    key: JobKey,
+    log: str,
+    here: bool,
+    record: Sequence[Part] = PARTS,
+    retry_exit_codes: Sequence[int] = (),
+    claimed: bool = True,
+) -> Job:
+    """Describe an attempt at a run of the study `title` as a job.
+
+    The log is relative to the lab's root. If the job runs `here`, the executor writes its output to the log.
+    If the attempt isn't `claimed`, the worker claims one when it starts.
+    """
+    environment = {
+        "JESTLAB_STORE": lab.store_url,
+        **({} if here else {logs.COPIED: "1"}),
+        **({} if record == PARTS else {RECORD: ",".join(record)}),
+        **({RETRIED_CODES: ",".join(map(str, retry_exit_codes))} if retry_exit_codes else {}),
+    }
+    number = ("--attempt", str(key.attempt)) if claimed else ()
+    return Job(
+        name=f"jestlab-{key.store[:6]}-{run.fingerprint[:8]}-{key.attempt}",
+        title=run.name,
+        arguments=["--root", lab.address, "--run", run.fingerprint, *number],
+        environment=environment,
+        log=lab.root / log,
+        key=key,
+        labels={"experiment": title, "run": run.name, "seed": str(run.seed)},
+        imports=programs.imports_of(run.program),
+    )
 
 
 class Claimed(NamedTuple):
@@ -52,46 +88,26 @@ class ClaimedBatch(NamedTuple):
 
     Attributes:
         claimed: Attempts to launch.
-        left: Number of further runs that can start now.
-        freed: Number of slots that were freed since the controller last read the store.
-        updated: Fingerprints of the runs that got a new reason for waiting.
+        more: Whether further runs can start now, or once the controller has evaluated ended attempts.
+        changed: Fingerprints of the runs that were claimed, or got a new reason for waiting.
         over_budget: Fingerprint → reason, for runs that would exceed the limit of chip-hours.
     """
 
     claimed: Sequence[Claimed] = ()
-    left: int = 0
-    freed: int = 0
-    updated: Collection[str] = ()
+    more: bool = False
+    changed: Collection[str] = ()
     over_budget: Mapping[str, str] = {}
 
 
-class _Usage(NamedTuple):
-    """Slots in use; those freed since the controller last read the store count as used."""
-
-    taken: int
-    by_others: int  # of those
-    dead: frozenset[int]  # attempts that use no slot: their worker and their launcher are lost
-    freed: int
-
-
-@dataclass
 class Claiming:
     """Claims and launches attempts for one launcher."""
 
-    lab: Lab
-    store: Store
-    title: str
-    executors: Executors
-    options: ControllerOptions
-    presence: Presence
-    liveness: Liveness
-    termination: Termination
-    record: XManagerRecord
-    poll_seconds: float
-
-    def __post_init__(self) -> None:
-        self._since = self.options.since or now()
-        self._store_id = self.store.id()
+    def __init__(self, launcher: Launcher, liveness: Liveness, termination: Termination) -> None:
+        self._launcher = launcher
+        self._liveness = liveness
+        self._termination = termination
+        self._since = launcher.options.since or now()
+        self.record = XManagerRecord(launcher)
 
     # ---- claim
 
@@ -110,72 +126,69 @@ class Claiming:
         """
         if not ready:
             return ClaimedBatch()
-        executor = self.executors(self.options.executor)
+        launcher, options, executor = self._launcher, self._launcher.options, self._launcher.executor
         limits = ClaimLimits(
-            slots=self.options.parallel or executor.parallel,
+            slots=options.parallel or executor.parallel,
             machine=processes.machine() if executor.here else None,
-            chip_hours=self.options.max_chip_hours,
+            chip_hours=options.max_chip_hours,
             since=self._since,
         )
-        usage = self._usage(limits, plan, ours)
-        limits = replace(limits, dead=usage.dead)
+        limits, result, freed = self._usage(limits, ours, plan)
         fingerprints = [run.fingerprint for run, _ in ready]
-        over = {} if limits.chip_hours is None else claims.over_budget(self.store, fingerprints, limits)
+        over = {} if limits.chip_hours is None else claims.over_budget(launcher.store, fingerprints, limits)
         fitting = [pair for pair in ready if pair[0].fingerprint not in over]
-        free = len(fitting) if limits.slots is None else max(limits.slots - usage.taken, 0)
+        free = len(fitting) if limits.slots is None else max(limits.slots - result.taken, 0)
         if free and (room := executor.room()) is not None:
             free = min(free, room)
-        chosen = list(fitting[:free][:BATCH])
-        last = [run.lease for run, _ in chosen if run.lease is not None]
-        clear = dict(zip([lease.fingerprint for lease in last], each(self._clear, last), strict=True))
-        chosen = [pair for pair in chosen if clear.get(pair[0].fingerprint, True)]
-        result = claims.ClaimResult({}, [], {}, usage.taken, usage.by_others)
+        chosen = fitting[:free][:BATCH]
+        clear = each(self._clear, [run.lease for run, _ in chosen])
+        chosen = [pair for pair, is_clear in zip(chosen, clear, strict=True) if is_clear]
         if chosen:
-            terms = claims.ClaimTerms(
-                self.presence.launcher(),
-                self.options.executor,
-                executor.chips,
-                self.options.lease_seconds,
-                self.presence.lab(),
+            name, lab = launcher.register(), launcher.lab_id
+            terms = claims.ClaimTerms(name, options.on, executor.chips, options.lease_seconds, lab)
+            result = claims.claim_all(
+                launcher.store, {run.fingerprint: _log(run) for run, _ in chosen}, terms, limits
             )
-            paths = {run.fingerprint: _log(run) for run, _ in chosen}
-            result = claims.claim_all(self.store, paths, terms, limits)
         over |= result.over_budget
-        updated: Collection[str] = ()
+        changed = set(result.claims)
         with suppress(StoreError):  # claimed attempts have to be launched anyway
-            updated = self._store_waits(ready, result, limits, over)
-        return ClaimedBatch(
-            [
-                Claimed(target, result.claims[run.fingerprint], _log(run))
-                for run, target in chosen
-                if run.fingerprint in result.claims
-            ],
-            0 if result.no_slot else min(len(fitting), free) - len(chosen),
-            usage.freed,
-            updated,
-            over,
-        )
+            changed |= self._store_waits(ready, result, limits, over)
+        claimed = [
+            Claimed(target, result.claims[run.fingerprint], _log(run))
+            for run, target in chosen
+            if run.fingerprint in result.claims
+        ]
+        has_more = claimed and not result.no_slot and min(len(fitting), free) > len(chosen)
+        return ClaimedBatch(claimed, bool(has_more or freed), changed, over)
 
-    def _usage(self, limits: ClaimLimits, plan: Collection[str], ours: Collection[Lease]) -> _Usage:
-        """Count the used slots of all launchers if slots are limited."""
+    def _usage(
+        self, limits: ClaimLimits, ours: Collection[Lease], plan: Collection[str]
+    ) -> tuple[ClaimLimits, claims.ClaimResult, int]:
+        """Count the used slots of all launchers if slots are limited.
+
+        Returns:
+            The limits without attempts whose worker and launcher are lost, the used slots, and how many of
+            these were freed since the controller last read the store.
+        """
+        none = claims.ClaimResult({}, [], {})
         if limits.slots is None:
-            return _Usage(0, 0, frozenset(), 0)
-        held = claims.holding(self.store, self.options.executor, limits.machine)
-        others = [lease for lease in held if lease.launcher != self.presence.name]
-        # Read launchers after attempts: otherwise a new launcher would look lost.
-        signs = self.liveness.check(others, leases.heartbeats(self.store)) if others else {}
+            return limits, none, 0
+        name, executor = self._launcher.name, self._launcher.options.on
+        held = claims.holding(self._launcher.store, executor, limits.machine)
+        others = [lease for lease in held if lease.launcher != name]
+        signs = self._liveness.check(others)
         dead = frozenset(
             lease.id for lease in others if _is_dead(signs[lease.id], lease) and lease.fingerprint not in plan
         )
-        still = {lease.id for lease in held}
-        freed = sum(lease.id not in still and self._used_slot(lease, limits) for lease in ours)
-        return _Usage(len(held) - len(dead) + freed, len(others) - len(dead), dead, freed)
-
-    def _used_slot(self, lease: Lease, limits: ClaimLimits) -> bool:
-        """Return whether an attempt of this launcher used a slot, by the rules of `claims.holding`."""
-        handle = lease.handle if lease.executor == "local" else None
-        is_here = limits.machine is None or handle is None or handle.startswith(f"{limits.machine}:")
-        return is_here and lease.executor == self.options.executor
+        # By the same rules as `holding`.
+        here = f"{limits.machine}:" if limits.machine and executor == "local" else ""
+        ended = {lease.id for lease in ours} - {lease.id for lease in held}
+        freed = sum(
+            lease.id in ended and lease.executor == executor and (lease.handle or here).startswith(here)
+            for lease in ours
+        )
+        used = none._replace(taken=len(held) - len(dead) + freed, by_others=len(others) - len(dead))
+        return replace(limits, dead=dead), used, freed
 
     def _store_waits(
         self,
@@ -183,87 +196,119 @@ class Claiming:
         result: claims.ClaimResult,
         limits: ClaimLimits,
         over_budget: Mapping[str, str],
-    ) -> Collection[str]:
+    ) -> Set[str]:
         """Store why runs wait that can start but were not claimed; return the runs with a new reason."""
         reasons = dict(over_budget)
         if limits.slots is not None and result.taken >= limits.slots:
             others = f", {result.by_others} by another launch" if result.by_others else ""
             slot = f"{SLOT}: {result.taken} of {limits.slots} taken{others}"
-            waiting = {
-                run.fingerprint: slot
-                for run, _ in ready
-                if run.fingerprint not in result.claims and is_plain_wait(run.reason)
-            }
-            reasons = waiting | reasons
+            waiting = [run for run, _ in ready if run.fingerprint not in result.claims]
+            reasons = {run.fingerprint: slot for run in waiting if is_plain_wait(run.reason)} | reasons
         before = {run.fingerprint: run.reason for run, _ in ready}
         new = {run: reason for run, reason in reasons.items() if before[run] != reason}
         if new:
-            leases.set_waiting_reasons(self.store, new)
+            leases.set_waiting_reasons(self._launcher.store, new)
         return new.keys()
 
-    def _clear(self, lease: Lease) -> bool:
+    def _clear(self, lease: Lease | None) -> bool:
         """Return whether nothing of a run's last attempt is left: two must not write into one folder."""
-        if lease.executor != "local":
-            self.termination.kill(lease)  # a requeued job would start again
-            return True
-        return self.termination.clear(lease)
+        if lease is None or lease.executor == "local":
+            return lease is None or self._termination.clear(lease)
+        self._termination.kill(lease)  # a requeued job would start again
+        return True
 
     # ---- launch
 
-    async def launch(self, claimed: Sequence[Claimed], stopping: Callable[[], str | None]) -> bool:
+    def launch(self, claimed: Sequence[Claimed]) -> bool:
         """Launch claimed attempts together, and store their handles.
-
-        `stopping` returns why the launch stops; None while it doesn't.
 
         Returns:
             Whether an attempt has ended already because it was not launched.
         """
-        if not self.record.opened:
-            await self.presence.beating(self.record.open())
-        executor = self.executors(self.options.executor)
+        launcher, executor = self._launcher, self._launcher.executor
+        self.record.open()
         jobs = [self._job(one, executor.here) for one in claimed]
         results: Sequence[LaunchedJob | ExecutorError]
-        if (reason := stopping()) is None:
-            results = await self.presence.beating(asyncio.to_thread(_launch_all, executor, jobs))
-        else:
-            results = [ExecutorError(reason)] * len(jobs)
+        try:
+            if launcher.stopping is not None:
+                raise ExecutorError(launcher.stopping)
+            results = executor.launch_all(jobs)
+        except ExecutorError as error:
+            results = [error] * len(jobs)
+        started = [job for job in results if isinstance(job, LaunchedJob)]
         handles: dict[int, str] = {}
-        started: list[LaunchedJob] = []
         endings: list[leases.Ending] = []
         for one, job in zip(claimed, results, strict=True):
             if isinstance(job, LaunchedJob):
                 handles[one.claim.attempt_id] = job.handle
-                started.append(job)
                 continue
             state = RunState.PREEMPTED if isinstance(job, ExecutorUnavailable) else RunState.FAILED
-            state = state if stopping() is None else RunState.CANCELLED
+            state = state if launcher.stopping is None else RunState.CANCELLED
             endings.append(leases.Ending(one.target.fingerprint, one.claim.attempt_id, state, str(job)))
-
-        def write() -> None:
-            if handles:
-                claims.store_handles(self.store, handles)
-            if endings:
-                leases.end_all(self.store, endings)
-
         while True:
             try:
-                await asyncio.to_thread(write)
+                if handles:
+                    claims.store_handles(launcher.store, handles)
+                if endings:
+                    leases.end_all(launcher.store, endings)
                 break
             except StoreError:  # write later; only the user ends the launch before that
-                if stopping() is not None:
-                    stop = partial(_stop, executor, at_once=self.termination.at_once)
-                    await asyncio.to_thread(each, stop, started)
-                if self.termination.at_once:
+                if launcher.stopping is not None:
+                    each(partial(self._termination.stop_job, launcher.options.on), started)
+                if launcher.at_once:
                     break
-                await asyncio.sleep(self.poll_seconds)
-        if reason is None:
-            await self.presence.beating(self.record.add(executor, jobs, results))
+                time.sleep(launcher.intervals.poll)
+        self.record.add(jobs, results)
         return bool(endings)
 
     def _job(self, one: Claimed, here: bool) -> Job:
-        key = JobKey(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
-        record, codes = self.options.record, self.options.retry_exit_codes
-        return job_of(self.lab, self.title, one.target, key, one.log, here, record, codes)
+        launcher = self._launcher
+        record, codes = launcher.options.record, launcher.options.retry_exit_codes
+        key = JobKey(launcher.store_id, one.target.fingerprint, one.claim.number, one.claim.token)
+        return job_of(launcher.lab, launcher.title, one.target, key, one.log, here, record, codes)
+
+
+class XManagerRecord:
+    """An XManager experiment, created when the first run is about to start. Runs don't depend on it."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._experiment: XManagerExperiment | None = None
+        self._is_opened = False
+        self._is_complete = True
+        self._runner = asyncio.Runner()
+
+    def open(self) -> None:
+        """Create the experiment at the first call. It takes a second, so only launches of runs do it."""
+        if not self._is_opened:
+            self._is_opened = True
+            self._try(self._create)
+
+    def add(self, jobs: Sequence[Job], results: Sequence[LaunchedJob | ExecutorError]) -> None:
+        """Add a work unit for each job, after all were launched with these results."""
+        if (experiment := self._experiment) is not None and self._is_complete:
+            self._try(lambda: experiment.add(self._launcher.executor, jobs, results))
+
+    def close(self) -> None:
+        """Close the experiment."""
+        if (experiment := self._experiment) is not None:
+            self._try(lambda: experiment.__aexit__(None, None, None))
+        self._runner.close()
+
+    async def _create(self) -> None:
+        from jestlab.platform.launch.xmanager import XManagerExperiment
+
+        experiment = XManagerExperiment(self._launcher.lab.xmanager, self._launcher.title)
+        self._experiment = await experiment.__aenter__()
+
+    def _try(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        try:
+            self._runner.run(work())
+        except Exception as error:
+            if self._is_complete:  # note it once
+                why = logs.one_line(f"{type(error).__name__}: {error}", 200)
+                self._launcher.listener.note(f"XManager's record of this launch is incomplete: {why}")
+            self._is_complete = False
 
 
 def _is_dead(signs: Signs, lease: Lease) -> bool:
@@ -276,15 +321,3 @@ def _is_dead(signs: Signs, lease: Lease) -> bool:
 
 def _log(run: Standing) -> str:
     return f"{run.directory}/{logs.NAME}"
-
-
-def _launch_all(executor: Executor, jobs: Sequence[Job]) -> Sequence[LaunchedJob | ExecutorError]:
-    try:
-        return executor.launch_all(jobs)
-    except ExecutorError as error:
-        return [error] * len(jobs)
-
-
-def _stop(executor: Executor, job: LaunchedJob, *, at_once: bool) -> None:
-    with suppress(ExecutorError):
-        executor.stop(job, now=at_once)

@@ -1,15 +1,15 @@
-"""Run the controller in any context, wake it from any thread, and call an executor for many jobs at once."""
+"""Run the controller in a thread while the main thread handles signals, and call executors in parallel."""
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import functools
+import queue
+import signal
 import threading
-from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeVar
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -18,52 +18,37 @@ AT_A_TIME = 16
 """Number of concurrent requests to an API."""
 
 
-def run(work: Callable[[], Coroutine[Any, Any, Value]], interrupt: Callable[[], None]) -> Value:
-    """Run a coroutine to completion, also inside the event loop of a notebook.
+def run(work: Callable[[], Value], interrupt: Callable[[], None]) -> Value:
+    """Call `work` in a thread; meanwhile, call `interrupt` in this one at each SIGINT and SIGTERM.
 
-    A loop that already runs in this thread cannot run another one. There the coroutine gets a thread, and
-    Ctrl-C, which only reaches the main thread, is forwarded to it.
-
-    Args:
-        work: Creates the coroutine. It installs signal handlers itself if `receives_signals`.
-        interrupt: Called in the coroutine's loop at each Ctrl-C that the coroutine cannot receive.
+    Only the main thread of a process, and thus of a notebook, receives signals.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work())
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def with_loop() -> Value:
-        loops.append(asyncio.get_running_loop())
-        return await work()
-
-    # A notebook finds the cell of an output by the context.
-    context = contextvars.copy_context()
+    calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()  # signal handlers may add to it
+    handlers = {}
+    context = contextvars.copy_context()  # a notebook finds the cell of an output by the context
     with ThreadPoolExecutor(1, "launch") as pool:
-        future = pool.submit(context.run, asyncio.run, with_loop())
-        while True:
-            try:
-                return future.result()
-            except KeyboardInterrupt:
-                for loop in loops:
-                    with suppress(RuntimeError):  # just closed
-                        loop.call_soon_threadsafe(interrupt)
+        try:
+            if threading.current_thread() is threading.main_thread():
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    handlers[number] = signal.signal(number, lambda *_: calls.put(interrupt))
+            future = pool.submit(context.run, work)
+            future.add_done_callback(lambda _: calls.put(None))
+            while (call := calls.get()) is not None:
+                call()
+            return future.result()
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
 
 
-def receives_signals() -> bool:
-    """Return whether this thread can install signal handlers: only the main thread can."""
-    return threading.current_thread() is threading.main_thread()
+def start(act: Callable[[Item], Value], items: Iterable[Item]) -> list[Future[Value]]:
+    """Call a function for each item in parallel; don't wait. The function must not use this module."""
+    return [_pool().submit(act, item) for item in items]
 
 
-def each(act: Callable[[Item], Value], items: Sequence[Item]) -> list[Value]:
-    """Call a function for each item in parallel, and return the results in order; raise the first error.
-
-    The function must not call `each`.
-    """
-    if len(items) < 2:
-        return [act(item) for item in items]
-    futures = [_pool().submit(act, item) for item in items]
+def each(act: Callable[[Item], Value], items: Iterable[Item]) -> list[Value]:
+    """Call a function for each item in parallel, and return the results in order; raise the first error."""
+    futures = start(act, items)
     wait(futures)
     return [future.result() for future in futures]
 
@@ -71,26 +56,3 @@ def each(act: Callable[[Item], Value], items: Sequence[Item]) -> list[Value]:
 @functools.cache  # starting threads is slower than most requests
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="launch")
-
-
-class Wakeup:
-    """An event that any thread can set and one coroutine waits for."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._event = asyncio.Event()
-
-    def set(self) -> None:
-        """Wake the waiting coroutine, or make its next wait return immediately; callable from any thread."""
-        if self._loop is None:
-            self._event.set()
-            return
-        with suppress(RuntimeError):  # the loop was just closed
-            self._loop.call_soon_threadsafe(self._event.set)
-
-    async def wait(self, seconds: float) -> None:
-        """Return once the event is set, or after a number of seconds; then clear it."""
-        self._loop = asyncio.get_running_loop()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._event.wait(), seconds)
-        self._event.clear()

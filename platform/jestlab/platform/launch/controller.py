@@ -6,25 +6,23 @@ run, so a launcher can be killed at any time and started again anywhere, and sev
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import math
-import signal
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
-from jestlab.platform import logs, processes
+from jestlab.platform import logs
 from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import concurrency, reconcile
-from jestlab.platform.launch.claiming import ClaimedBatch, Claiming
-from jestlab.platform.launch.concurrency import Wakeup, each
+from jestlab.platform.launch.claiming import Claimed, Claiming
+from jestlab.platform.launch.concurrency import each
 from jestlab.platform.launch.display import EXAMPLES, Listener
 from jestlab.platform.launch.executors import Executors
-from jestlab.platform.launch.liveness import Liveness, Observer, Presence, Termination
-from jestlab.platform.launch.options import ControllerOptions, Intervals
+from jestlab.platform.launch.liveness import Launcher, Liveness, Observer, Termination
+from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.launch.reconcile import (
     Action,
@@ -39,7 +37,6 @@ from jestlab.platform.launch.reconcile import (
     Wait,
     title,
 )
-from jestlab.platform.launch.record import XManagerRecord
 from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
 from jestlab.platform.store.claims import LIMIT
@@ -53,8 +50,6 @@ LAST_SECONDS = 15.0
 SETTLE_SECONDS = 10.0
 """How long the controller waits at its end for the workers of finished runs to exit."""
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
 
 def launch(
     lab: Lab,
@@ -65,13 +60,13 @@ def launch(
     *,
     options: ControllerOptions | None = None,
     listener: Listener | None = None,
-    wakeup: Wakeup | None = None,
+    wakeup: threading.Event | None = None,
 ) -> LaunchOutcome:
     """Bring recorded runs to their final states.
 
-    SIGINT and SIGTERM stop all runs that this controller manages; a second signal kills them. If the
-    controller dies, its jobs continue, and the next launcher takes them over. In a running event loop, as in
-    a notebook, only SIGINT is handled; outside the main thread no signal is.
+    SIGINT and SIGTERM stop all runs that this controller manages; a second signal kills them. Outside the
+    main thread no signal is handled. If the controller dies, its jobs continue, and the next launcher takes
+    them over.
 
     Args:
         title: Name of the study.
@@ -84,152 +79,122 @@ def launch(
     fingerprints = [run.fingerprint for run in runs]
     states = store.states(fingerprints)
     waiting = [run for run in runs if states[run.fingerprint] != RunState.COMPLETED]
-    interrupted, stopped = False, None
-    if waiting:
-        lab.root.mkdir(parents=True, exist_ok=True)  # only here: later its folder may have been moved
-        controller = _Controller(
-            lab,
-            store,
-            title,
-            waiting,
-            executors,
-            options or ControllerOptions(),
-            listener or Listener(),
-            wakeup or Wakeup(),
-        )
-        interrupted = concurrency.run(controller.run, controller.interrupt)
-        stopped = controller.stopped
+    if not waiting:
+        return LaunchOutcome(states, store.reasons(fingerprints), False, 0)
+    lab.root.mkdir(parents=True, exist_ok=True)  # only here: later its folder may have been moved
+    launcher = Launcher(lab, store, title, executors, options or ControllerOptions(), listener or Listener())
+    controller = _Controller(launcher, waiting, wakeup or threading.Event())
+    concurrency.run(controller.run, controller.interrupt)
     states, reasons = store.states(fingerprints), store.reasons(fingerprints)
-    return LaunchOutcome(states, reasons, interrupted, len(waiting), stopped)
+    return LaunchOutcome(states, reasons, controller.interrupted, len(waiting), controller.stopped)
 
 
-@dataclass
 class _Controller:
-    """One launch."""
+    """One launch.
 
-    lab: Lab
-    store: Store
-    title: str
-    targets: Sequence[Target]
-    executors: Executors
-    options: ControllerOptions
-    listener: Listener
-    wakeup: Wakeup
+    Attributes:
+        interrupted: Whether the user stopped it.
+        stopped: Why the launch stopped itself; None if it didn't.
+    """
 
-    def __post_init__(self) -> None:
-        options, note, store_id = self.options, self.listener.note, self.store.id()
-        self._intervals = Intervals.from_environment()
-        self._rules = RetryRules(options.retries, self._intervals.backoff, self._intervals.max_backoff)
-        self._name = processes.identity()
-        self._liveness = Liveness(self._name, store_id, self.executors, options.lease_seconds)
-        self._termination = Termination(store_id, self.executors, note, options.at_once)
-        self._presence = Presence(self.lab, self.store, self._name, self._intervals.heartbeat)
-        self._record = XManagerRecord(self.lab.xmanager, self.title, note)
-        self._claiming = Claiming(
-            self.lab, self.store, self.title, self.executors, options, self._presence, self._liveness,
-            self._termination, self._record, self._intervals.poll,
-        )  # fmt: skip
-        self._runs = {run.fingerprint: run for run in self.targets}
-        self._dependencies = {need for run in self.targets for need in run.needs.values()}
-        self._observer = Observer(
-            self.lab, self.store, self._runs, self._presence, self._liveness, self._intervals.poll
-        )
+    def __init__(self, launcher: Launcher, runs: Sequence[Target], wakeup: threading.Event) -> None:
+        self.interrupted = False
+        self.stopped: str | None = None
+        self._launcher = launcher
+        self._options = launcher.options
+        self._store = launcher.store
+        self._listener = launcher.listener
+        self._runs = {run.fingerprint: run for run in runs}
+        self._dependencies = {need for run in runs for need in run.needs.values()}
+        self._wakeup = wakeup
+        intervals = launcher.intervals
+        self._rules = RetryRules(self._options.retries, intervals.backoff, intervals.max_backoff)
+        self._termination = Termination(launcher)
+        liveness = Liveness(launcher)
+        self._observer = Observer(launcher, self._runs, liveness)
+        self._claiming = Claiming(launcher, liveness, self._termination)
         self._final: dict[str, RunState] = {}
         self._settled: dict[str, Standing] = {}  # runs whose state can't change any more
         self._shown: dict[str, tuple[RunState, str | None]] = {}
         self._store_lost = False
         self._disk_full = False
-        self._stopping: str | None = None  # why no further run starts
-        self._interrupted = False
         self._interrupted_at = math.inf
         self._is_stuck = False  # nothing more can start within the limit of chip-hours
-        self.stopped: str | None = None  # why the launch stopped itself
 
-    async def run(self) -> bool:
-        """Bring all runs to their end; return whether the user interrupted it."""
-        self.listener.begin(len(self._runs))
+    def run(self) -> None:
+        """Bring all runs to their end."""
+        self._listener.begin(len(self._runs))
         thresholds = gc.get_threshold()
         # Each pass creates thousands of small objects and few cycles. With Python's defaults, looking for
         # cycles takes a fifth of a launcher's time.
         gc.set_threshold(max(thresholds[0], 10_000), *thresholds[1:])
-        before = {number: signal.getsignal(number) for number in _SIGNALS if concurrency.receives_signals()}
         try:
-            for number in before:
-                asyncio.get_running_loop().add_signal_handler(number, self.interrupt)
-            while not await self._pass():
-                await self.wakeup.wait(self._intervals.poll)
-            if self.options.launches:
-                executor = self.executors(self.options.executor)
-                await asyncio.to_thread(executor.settle, SETTLE_SECONDS)
+            with self._launcher.beating():
+                while not self._pass():
+                    self._wakeup.wait(self._launcher.intervals.poll)
+                    self._wakeup.clear()
+                if self._options.launches:
+                    self._launcher.executor.settle(SETTLE_SECONDS)
         finally:
-            for number, handler in before.items():
-                asyncio.get_running_loop().remove_signal_handler(number)
-                signal.signal(number, handler)  # a script may have installed its handler
             gc.set_threshold(*thresholds)
-            self.listener.end()
-            await self._record.close()
+            self._listener.end()
+            self._claiming.record.close()
             if not self._store_lost:
                 with suppress(StoreError):  # other launchers will notice its silence
-                    await asyncio.to_thread(self._presence.leave)
-        return self._interrupted
+                    self._launcher.leave()
 
     def interrupt(self) -> None:
-        """Stop the runs at the first SIGINT or SIGTERM, kill them at the second; called in the event loop."""
+        """Stop the runs at the first call, kill them at the second; called in another thread than `run`."""
         self._interrupted_at = time.monotonic()
-        if self._interrupted:
-            self._termination.at_once = True
+        if self.interrupted:
+            self._launcher.at_once = True
         else:
-            self._interrupted, self._stopping = True, "the launch was stopped"
-            if self.options.launches:
-                self.executors(self.options.executor).halt()
-            self.listener.note("stopping the runs; press Ctrl-C again to kill them")
+            self.interrupted = True
+            self._stop("the launch was stopped")
+            if self._options.launches:
+                self._launcher.executor.halt()
+            self._listener.note("stopping the runs; press Ctrl-C again to kill them")
         # Now, because the next pass may be waiting for the store.
-        for lease in self._observer.ours:
-            asyncio.get_running_loop().run_in_executor(None, self._termination.stop, lease)
-        self.wakeup.set()
+        concurrency.start(self._termination.stop, self._observer.ours)
+        self._wakeup.set()
 
     # ---- one pass
 
-    async def _pass(self) -> bool:
+    def _pass(self) -> bool:
         """Decide about all runs and carry it out; return whether the launch is over."""
         self._check_disk()
         try:
-            batch = await self._presence.beating(asyncio.to_thread(self._reconcile))
+            claimed = self._reconcile()
         except StoreError as error:
             if not self._store_lost:
-                self.listener.note(f"{error}: waiting for the store; running jobs continue")
+                self._listener.note(f"{error}: waiting for the store; running jobs continue")
             self._store_lost = True
             self._observer.forget()
-            return self._termination.at_once or self._gives_up()
+            return self._launcher.at_once or self._gives_up()
         if self._store_lost:
-            self.listener.note("the store can be reached again")
+            self._listener.note("the store can be reached again")
             self._store_lost = False
-        if batch.claimed:
-            ended = await self._claiming.launch(batch.claimed, lambda: self._stopping)
-            if ended or batch.left:
-                self.wakeup.set()
+        if claimed and self._claiming.launch(claimed):
+            self._wakeup.set()
         over = self._is_stuck or len(self._final) == len(self._runs)
-        return over or ((self._termination.at_once or self._disk_full) and self._gives_up())
+        return over or ((self._launcher.at_once or self._disk_full) and self._gives_up())
 
-    def _reconcile(self) -> ClaimedBatch:
+    def _reconcile(self) -> Sequence[Claimed]:
         """Read, decide, and act; return the claimed attempts that have to be launched."""
-        self._presence.beat()
-        self._presence.lab()
         standings, ready, acted = self._judge()
         if acted:  # use the effects, such as a free slot, in the same pass
             standings, ready, acted = self._judge()
-        if acted:
-            self.wakeup.set()
         running = [fingerprint for fingerprint, run in standings.items() if run.state == RunState.RUNNING]
         if running:
-            self.listener.progress(self.store.progress(running, ("loss", EXAMPLES)))
-        batch = self._claiming.claim(ready if self._stopping is None else [], self._observer.ours, self._runs)
-        self._observer.changed.update(batch.updated, (one.target.fingerprint for one in batch.claimed))
-        if batch.freed:
-            self.wakeup.set()
+            self._listener.progress(self._store.progress(running, ("loss", EXAMPLES)))
+        ready = ready if self._launcher.stopping is None else []
+        batch = self._claiming.claim(ready, self._observer.ours, self._runs)
+        self._observer.changed.update(batch.changed)
+        if acted or batch.more:
+            self._wakeup.set()
         if not batch.claimed and not any(run.is_live for run in standings.values()):
             self._stop_if_stuck(batch.over_budget)
-        return batch
+        return batch.claimed
 
     def _judge(self) -> tuple[Mapping[str, Standing], list[tuple[Standing, Target]], bool]:
         """Read all runs, decide about each, and carry that out.
@@ -246,17 +211,17 @@ class _Controller:
             if self._settled.get(fingerprint) is run:
                 self._final[fingerprint] = run.state
                 continue
-            seen = self._observer.observe(target, self._final, self._stopping)
+            seen = self._observer.observe(target, self._final)
             action = reconcile.decide(run, seen, self._rules)
             if isinstance(action, StartAttempt):
-                if self.options.launches:
+                if self._options.launches:
                     ready.append((run, target))
                 else:
                     action = Done(run.state, run.reason)  # another launch has reopened it
             if isinstance(action, Done):
                 self._final[fingerprint] = action.state
-                if action.state == RunState.FAILED and self.options.fail_fast and self._stopping is None:
-                    self._stopping = f"{title(target)} failed"
+                if action.state == RunState.FAILED and self._options.fail_fast:
+                    self._stop(f"{title(target)} failed")
                 if run.state in (RunState.COMPLETED, RunState.FAILED):
                     self._settled[fingerprint] = run
             actions.append((run, target, action))
@@ -280,19 +245,19 @@ class _Controller:
         }
         orphans = [act.lease for _, _, act in actions if isinstance(act, Adopt)]
         if changes:
-            leases.change_states(self.store, changes)
+            leases.change_states(self._store, changes)
             self._observer.changed.update(run.fingerprint for run, _, _ in changes)
         if waits:
-            leases.set_pending_reasons(self.store, waits)
+            leases.set_pending_reasons(self._store, waits)
         if orphans:
-            leases.adopt(self.store, orphans, self._presence.launcher())
+            leases.adopt(self._store, orphans, self._launcher.register())
         each(self._termination.stop, [act.lease for _, _, act in actions if isinstance(act, StopJob)])
         ended = [act for _, _, act in actions if isinstance(act, EndAttempt)]
         # An attempt has not ended while any of its processes runs.
         clear = each(lambda end: end.kill or self._termination.clear(end.lease), ended)
         endings = [self._ending(end) for end, is_clear in zip(ended, clear, strict=True) if is_clear]
         if endings:
-            done = {ending.attempt_id for ending in leases.end_all(self.store, endings)}
+            done = {ending.attempt_id for ending in leases.end_all(self._store, endings)}
             each(self._termination.kill, [end.lease for end in ended if end.kill and end.lease.id in done])
         return bool(changes or orphans or endings)
 
@@ -300,41 +265,45 @@ class _Controller:
         lease, reason = end.lease, end.reason
         if end.state == RunState.FAILED:
             with suppress(UserError):  # the path of the log may lead out of the lab
-                if summary := logs.summary(self.lab.inside(lease.log)):
+                if summary := logs.summary(self._launcher.lab.inside(lease.log)):
                     reason = f"{reason}: {summary}"
         heartbeat_at = lease.heartbeat_at if end.kill else None
         return leases.Ending(lease.fingerprint, lease.id, end.state, reason, end.exit_code, heartbeat_at)
 
     # ---- end of the launch
 
+    def _stop(self, reason: str) -> None:
+        """Start no further run, and stop the others."""
+        self._launcher.stopping = self._launcher.stopping or reason
+
     def _gives_up(self) -> bool:
         """Return whether an interrupted launch has waited long enough for runs that it can't observe."""
-        if not self._interrupted or (
+        if not self.interrupted or (
             self._observer.ours and self._interrupted_at + LAST_SECONDS > time.monotonic()
         ):
             return False
         for lease in self._observer.ours:
-            self.listener.note(f"attempt {lease.number} may still run: {lease.executor} {lease.handle}")
+            self._listener.note(f"attempt {lease.number} may still run: {lease.executor} {lease.handle}")
         return True
 
     def _stop_if_failures_repeat(self, standings: Mapping[str, Standing]) -> None:
         """Stop a launch whose first runs failed with the same error."""
-        is_over = len(self._final) == len(self._runs)
-        if is_over or self._stopping is not None or self.options.keep_going or not self.options.launches:
+        options, is_over = self._options, len(self._final) == len(self._runs)
+        if is_over or self._launcher.stopping or options.keep_going or not options.launches:
             return
         reasons = {fingerprint: run.reason for fingerprint, run in standings.items()}
         reason = failures.alike(self._final, reasons, self._dependencies)
         if reason is not None:
             count = sum(state == RunState.FAILED for state in self._final.values())
-            self._stopping = f"{count} runs failed with the same error"
-            self.stopped = f"{self._stopping}: {reason}"
-            self.listener.note(f"stopped: {self.stopped}; fix the cause and relaunch, or pass --keep-going")
-            self.wakeup.set()
+            self._stop(same := f"{count} runs failed with the same error")
+            self.stopped = f"{same}: {reason}"
+            self._listener.note(f"stopped: {self.stopped}; fix the cause and relaunch, or pass --keep-going")
+            self._wakeup.set()
 
     def _stop_if_stuck(self, over_budget: Mapping[str, str]) -> None:
         """Stop a launch in which nothing runs and nothing can start within the limit of chip-hours."""
         left = [run for fingerprint, run in self._runs.items() if fingerprint not in self._final]
-        if not over_budget or self._stopping is not None:
+        if not over_budget or self._launcher.stopping is not None:
             return
         if all(
             run.fingerprint in over_budget
@@ -343,20 +312,22 @@ class _Controller:
         ):
             self._is_stuck = True
             for run in left:
-                self.listener.state(run, RunState.PENDING, over_budget.get(run.fingerprint))
+                self._listener.state(run, RunState.PENDING, over_budget.get(run.fingerprint))
             self.stopped = (
-                f"{LIMIT} of {self.options.max_chip_hours:g} chip-hours is reached with {len(left)} left to "
+                f"{LIMIT} of {self._options.max_chip_hours:g} chip-hours is reached with {len(left)} left to "
                 "run: relaunch with a higher --max-chip-hours to continue"
             )
-            self.listener.note(f"stopped: {self.stopped}")
+            self._listener.note(f"stopped: {self.stopped}")
 
     # ---- display
 
     def _check_disk(self) -> None:
         """Report when the disk of the lab becomes full."""
-        was_full, self._disk_full = self._disk_full, is_full(self.lab.root)
+        was_full, self._disk_full = self._disk_full, is_full(self._launcher.lab.root)
         if self._disk_full and not was_full:
-            self.listener.note(f"disk full: {self.lab.root}: free some space; running jobs continue")
+            self._listener.note(
+                f"disk full: {self._launcher.lab.root}: free some space; running jobs continue"
+            )
 
     def _show(self, run: Standing, target: Target, action: Action) -> None:
         """Report the state of a run if it is new."""
@@ -370,12 +341,12 @@ class _Controller:
             case Wait(str(reason)):
                 shown = (RunState.PENDING, reason.partition("\n")[0])  # the place in line changes often
             case Wait() if run.state == RunState.RUNNING:
-                is_other = run.lease is not None and run.lease.launcher != self._name
-                place = self._presence.other_lab(run.lease)
+                is_other = run.lease is not None and run.lease.launcher != self._launcher.name
+                place = self._launcher.other_lab(run.lease)
                 where = "in another launch" if place is None else f"in the lab at {place}"
                 shown = (RunState.RUNNING, where if is_other else None)
             case _:
                 return
         if self._shown.get(run.fingerprint) != shown:
             self._shown[run.fingerprint] = shown
-            self.listener.state(target, *shown)
+            self._listener.state(target, *shown)

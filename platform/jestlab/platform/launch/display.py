@@ -1,14 +1,12 @@
-"""Show a launch: progress bars on a terminal, one line per change in a pipe; and the speed of a run."""
+"""Show a launch: progress bars on a terminal, one line per change in a pipe."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 import time
-from collections import deque
 from collections.abc import Mapping
-from datetime import datetime
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 from jestlab.platform.launch.reconcile import Target, title
 from jestlab.platform.logs import one_line
@@ -27,7 +25,6 @@ LONGEST = 2_000
 """Maximum number of characters of a message."""
 
 _WIDE = 100  # columns from which loss and rate fit next to label, bar, and time
-_REPORTS = 15  # number of reports for the speed
 
 
 class Listener:
@@ -115,7 +112,6 @@ class ProgressBars(Lines):
         self._bars: Bars | None = None
         self._all: TaskID | None = None
         self._tasks: dict[str, TaskID] = {}
-        self._paces: dict[str, Pace] = {}
 
     def begin(self, count: int) -> None:
         """Draw the bar for all runs."""
@@ -166,7 +162,7 @@ class ProgressBars(Lines):
             if self._bars is None or fingerprint not in self._tasks or not progress.total_steps:
                 continue
             loss = progress.latest.get("loss")
-            rate = self._paces.setdefault(fingerprint, Pace()).add(progress).examples
+            rate = progress.per_second(EXAMPLES)
             self._bars.update(
                 self._tasks[fingerprint],
                 completed=progress.step,
@@ -194,51 +190,3 @@ class ProgressBars(Lines):
             super()._print(line)
         else:
             self._bars.console.print(line)
-
-
-# ---- speed
-
-
-class Speeds(NamedTuple):
-    """Speed of a run; None if unknown."""
-
-    examples: float | None = None  # examples per second
-    seconds_left: float | None = None  # seconds until the last step, as of the last report
-
-
-class Pace:
-    """Measures the speed of one run from the times of its progress reports.
-
-    One report gives the average since the attempt started, including start-up and compilation. With more
-    reports, it is the average between the first and the last of them.
-    """
-
-    def __init__(self) -> None:
-        self._attempt: datetime | None = None
-        self._reports: deque[tuple[datetime, int]] = deque(maxlen=_REPORTS)
-
-    def add(self, progress: RunProgress) -> Speeds:
-        """Add a report, which may be one that was added before, and return the speed."""
-        if progress.started_at is None or progress.reported_at is None:
-            return Speeds()
-        if progress.started_at != self._attempt:
-            self._attempt = progress.started_at
-            self._reports.clear()
-        is_new = not self._reports or progress.reported_at > self._reports[-1][0]
-        if is_new and progress.step != progress.first_step:
-            self._reports.append((progress.reported_at, progress.step))
-        if not self._reports:
-            return Speeds()
-        began, first = progress.started_at, progress.first_step
-        if len(self._reports) > 1:
-            began, first = self._reports[0]
-        ended, last = self._reports[-1]
-        seconds = (ended - began).total_seconds()
-        if seconds <= 0 or last <= first:  # it may have resumed from an earlier checkpoint
-            return Speeds()
-        steps = (last - first) / seconds
-        examples, total = progress.latest.get(EXAMPLES), progress.total_steps
-        return Speeds(
-            steps * examples / progress.step if examples and progress.step else None,
-            None if total is None else max(0, total - progress.step) / steps,
-        )

@@ -1,22 +1,25 @@
-"""Heartbeats of this launcher, signs of life of attempts and other launchers, and how jobs are stopped.
+"""A launcher and its heartbeats, signs of life of attempts and other launchers, and how jobs are stopped.
 
 Silence is measured with this process's monotonic clock, because the clocks of other machines may differ.
 """
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import math
+import threading
 import time
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
+from jestlab.platform import processes
 from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab.lab import Lab, identify
-from jestlab.platform.launch.executors.base import JobState, JobStatus, LaunchedJob, ProcessesRemain
+from jestlab.platform.launch.executors.base import Executor, JobState, JobStatus, LaunchedJob, ProcessesRemain
+from jestlab.platform.launch.options import ControllerOptions, Intervals
 from jestlab.platform.launch.reconcile import Observation, Signs, Target, title
 from jestlab.platform.processes import Process, is_running
 from jestlab.platform.store import leases
@@ -26,6 +29,7 @@ from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 
 if TYPE_CHECKING:  # `jestlab status` doesn't need the executors
+    from jestlab.platform.launch.display import Listener
     from jestlab.platform.launch.executors import Executors
     from jestlab.platform.spec.resources import ExecutorName
 
@@ -35,87 +39,103 @@ SILENT_SECONDS = 120.0
 clock = time.monotonic
 """Measures silence."""
 
-Value = TypeVar("Value")
-
 
 @dataclass
-class Presence:
-    """Registers this launcher and its lab in the store at first use, and sends heartbeats."""
+class Launcher:
+    """What one launch uses and shares: its store, executors, and options, and why it stops.
 
-    _lab: Lab
-    _store: Store
-    name: str  # by which others find the launcher
-    _heartbeat_seconds: float
-    _last_beat: float = 0.0
-    _is_registered: bool = False
-    _lab_id: str | None = None
-    _labs: Mapping[str, str] = field(default_factory=dict)  # lab id → address
+    Attributes:
+        title: Name of the study.
+        stopping: Why no further run starts; None while runs may start.
+    """
 
-    def launcher(self) -> str:
-        """Register the launcher and return its name."""
+    lab: Lab
+    store: Store
+    title: str
+    executors: Executors
+    options: ControllerOptions
+    listener: Listener
+    stopping: str | None = None
+
+    def __post_init__(self) -> None:
+        self.name = processes.identity()  # by which others find the launcher
+        self.store_id = self.store.id()
+        self.intervals = Intervals.from_environment()
+        self.at_once = self.options.at_once  # whether jobs are killed without time to save
+        self._is_registered = False
+        self._labs: Mapping[str, str] = {}  # lab id → address
+
+    @property
+    def executor(self) -> Executor:
+        """Executor of new attempts."""
+        return self.executors(self.options.on)
+
+    @functools.cached_property
+    def lab_id(self) -> str:
+        """Id of the lab, which the first use registers in the store."""
+        uid, address, host = identify(self.lab)
+        enter_lab(self.store.engine, uid, address, host)
+        return uid
+
+    def register(self) -> str:
+        """Register the launcher in the store at first use, and return its name."""
         if not self._is_registered:
-            leases.enter_launcher(self._store, self.name, self.lab())
-            self._is_registered, self._last_beat = True, time.monotonic()
+            leases.enter_launcher(self.store, self.name, self.lab_id)
+            self._is_registered = True
         return self.name
 
-    def lab(self) -> str:
-        """Register the lab and return its id."""
-        if self._lab_id is None:
-            uid, address, host = identify(self._lab)
-            enter_lab(self._store.engine, uid, address, host)
-            self._lab_id = uid
-        return self._lab_id
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Context in which another thread sends heartbeats, once the launcher is registered."""
+        over = threading.Event()
 
-    def beat(self) -> None:
-        """Send a heartbeat if the launcher is registered and the last heartbeat is old."""
-        if self._is_registered and time.monotonic() - self._last_beat > self._heartbeat_seconds:
-            leases.beat_launcher(self._store, self.name)
-            self._last_beat = time.monotonic()
+        def beat() -> None:
+            while not over.wait(self.intervals.heartbeat):
+                with suppress(StoreError):  # the next heartbeat may succeed
+                    if self._is_registered:
+                        leases.beat_launcher(self.store, self.name)
 
-    async def beating(self, work: Coroutine[Any, Any, Value]) -> Value:
-        """Await a coroutine and send heartbeats meanwhile."""
-        task = asyncio.ensure_future(work)
-        while not (await asyncio.wait([task], timeout=self._heartbeat_seconds))[0]:
-            with suppress(StoreError):  # the work has to continue
-                await asyncio.to_thread(self.beat)
-        return task.result()
+        thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def leave(self) -> None:
         """Remove the launcher from the store if it is registered."""
         if self._is_registered:
-            leases.remove_launcher(self._store, self.name)
+            leases.remove_launcher(self.store, self.name)
 
     def other_lab(self, lease: Lease | None) -> str | None:
         """Return the address of the lab with an attempt's files; None if it is this lab or unknown."""
-        if lease is None or lease.lab in (None, self._lab_id):
+        if lease is None or lease.lab in (None, self.lab_id):
             return None
         if lease.lab not in self._labs:
-            self._labs = lab_places(self._store.engine)
+            self._labs = lab_places(self.store.engine)
         return self._labs.get(lease.lab or "")
 
 
-@dataclass
 class Liveness:
-    """Checks live attempts for one launcher; other launchers count as lost after `_lease_seconds`."""
+    """Checks live attempts for one launcher."""
 
-    _launcher: str  # its name
-    _store: str  # its id
-    _executors: Executors
-    _lease_seconds: float
-    _seen: dict[Hashable, tuple[object, float]] = field(default_factory=dict)  # last sign, and since when
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._seen: dict[Hashable, tuple[object, float]] = {}  # last sign, and since when
 
-    def check(self, leases: Iterable[Lease], launchers: Mapping[str, object]) -> dict[int, Signs]:
-        """Return the signs of life of live attempts by id, with one request to each executor.
-
-        `launchers` has the last heartbeat of each known launcher.
-        """
-        live = list(leases)
+    def check(self, attempts: Iterable[Lease]) -> dict[int, Signs]:
+        """Return the signs of life of live attempts by id, with one request to each executor."""
+        live = list(attempts)
+        # Launchers are read after attempts: otherwise a new launcher would look lost.
+        has_others = any(lease.launcher != self._launcher.name for lease in live)
+        heartbeats = leases.heartbeats(self._launcher.store) if has_others else {}
         jobs = self._jobs(live)
         return {
             lease.id: Signs(
                 job=jobs[lease.id],
-                ours=lease.launcher == self._launcher,
-                orphaned=self._is_orphaned(lease.launcher, launchers),
+                ours=lease.launcher == self._launcher.name,
+                orphaned=self._is_orphaned(lease.launcher, heartbeats),
                 silent_seconds=self.silence(lease.id, (lease.heartbeat_at, jobs[lease.id].state)),
             )
             for lease in live
@@ -127,41 +147,39 @@ class Liveness:
 
     def silence(self, thing: Hashable, sign: object) -> float:
         """Return the seconds since a thing first showed its current sign, such as its last heartbeat."""
-        before = self._seen.get(thing)
-        if before is None or before[0] != sign:
+        if thing not in self._seen or self._seen[thing][0] != sign:
             self._seen[thing] = (sign, clock())
-            return 0.0
-        return clock() - before[1]
+        return clock() - self._seen[thing][1]
 
-    def _is_orphaned(self, launcher: str | None, launchers: Mapping[str, object]) -> bool:
-        if launcher == self._launcher:
+    def _is_orphaned(self, name: str | None, heartbeats: Mapping[str, object]) -> bool:
+        """Return whether a launcher is lost."""
+        if name == self._launcher.name:
             return False
-        if launcher is None or launcher not in launchers:
+        if name is None or name not in heartbeats:
             return True
-        silent = self.silence(launcher, launchers[launcher])
-        return is_running(launcher) is False or silent > self._lease_seconds
+        silent = self.silence(name, heartbeats[name])
+        return is_running(name) is False or silent > self._launcher.options.lease_seconds
 
-    def _jobs(self, leases: Iterable[Lease]) -> dict[int, JobStatus]:
+    def _jobs(self, attempts: Iterable[Lease]) -> dict[int, JobStatus]:
         """Return the status of each attempt's job, by attempt id."""
         launched: dict[ExecutorName, dict[LaunchedJob, int]] = {}
         jobs = {}
-        for lease in leases:
-            if (job := LaunchedJob.of(self._store, lease)) is not None:
+        for lease in attempts:
+            if (job := LaunchedJob.of(self._launcher.store_id, lease)) is not None:
                 launched.setdefault(lease.executor, {})[job] = lease.id
             else:
                 # A RUNNING attempt has a job even if its launcher died before it stored the handle.
                 state = JobState.UNKNOWN if lease.state == RunState.RUNNING else JobState.GONE
                 jobs[lease.id] = JobStatus(state, "it was never launched")
-        for name, attempts in launched.items():
+        for name, ids in launched.items():
             try:
-                statuses = self._executors(name).statuses(list(attempts))
+                statuses = self._launcher.executors(name).statuses(list(ids))
             except UserError as error:
-                statuses = dict.fromkeys(attempts, JobStatus(JobState.UNKNOWN, str(error)))
-            jobs |= {attempts[job]: status for job, status in statuses.items()}
+                statuses = dict.fromkeys(ids, JobStatus(JobState.UNKNOWN, str(error)))
+            jobs |= {ids[job]: status for job, status in statuses.items()}
         return jobs
 
 
-@dataclass
 class Observer:
     """Reads the runs of one launch and everything else that `reconcile.decide` uses.
 
@@ -170,18 +188,13 @@ class Observer:
         changed: Fingerprints of runs that this launcher has changed since then.
     """
 
-    _lab: Lab
-    _store: Store
-    _runs: Mapping[str, Target]
-    _presence: Presence
-    _liveness: Liveness
-    _poll_seconds: float
-    ours: list[Lease] = field(default_factory=list)
-    changed: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        needed = {need for run in self._runs.values() for need in run.needs.values()}
-        self._outside = needed - self._runs.keys()
+    def __init__(self, launcher: Launcher, runs: Mapping[str, Target], liveness: Liveness) -> None:
+        self.ours: list[Lease] = []
+        self.changed: set[str] = set()
+        self._launcher = launcher
+        self._runs = runs
+        self._liveness = liveness
+        self._outside = {need for run in runs.values() for need in run.needs.values()} - runs.keys()
         self._outside_states: Mapping[str, RunState] = {}
         self._standings: dict[str, Standing] = {}
         self._read_at = -math.inf  # when all standings were last read
@@ -194,19 +207,18 @@ class Observer:
         Runs without a live attempt are read once per poll interval, because launchers of thousands of runs
         wake up many times within it.
         """
-        at = time.monotonic()
-        if at - self._read_at >= self._poll_seconds:
+        store, at = self._launcher.store, time.monotonic()
+        if at - self._read_at >= self._launcher.intervals.poll:
             self._read_at = at
-            self._standings = leases.standings(self._store, self._runs)
+            self._standings = leases.standings(store, self._runs)
         else:
             live_runs = {run.fingerprint for run in self._standings.values() if run.is_live}
-            self._standings |= leases.standings(self._store, live_runs | self.changed)
+            self._standings |= leases.standings(store, live_runs | self.changed)
         self.changed.clear()
-        self._outside_states = self._store.states(self._outside) if self._outside else {}
+        self._outside_states = store.states(self._outside) if self._outside else {}
         live = [run.lease for run in self._standings.values() if run.lease is not None and run.is_live]
-        self.ours = [lease for lease in live if lease.launcher == self._presence.name]
-        launchers = leases.heartbeats(self._store) if len(self.ours) < len(live) else {}
-        self._signs = self._liveness.check(live, launchers)
+        self.ours = [lease for lease in live if lease.launcher == self._launcher.name]
+        self._signs = self._liveness.check(live)
         self._now = now()
         return self._standings
 
@@ -215,19 +227,19 @@ class Observer:
         self._read_at = -math.inf
         self._liveness.forget()
 
-    def observe(self, target: Target, final: Mapping[str, RunState], stopping: str | None) -> Observation:
+    def observe(self, target: Target, final: Mapping[str, RunState]) -> Observation:
         """Return everything about a run that its standing doesn't contain.
 
-        `final` has the runs of the launch in a final state; `stopping` is why the launch stops all runs.
+        `final` has the runs of the launch in a final state.
         """
         run = self._standings[target.fingerprint]
         signs = self._signs[run.lease.id] if run.lease is not None and run.is_live else Signs()
         return Observation(
             **vars(signs),
             needs=[self._dependency(needed, final) for needed in target.needs.values()],
-            stopping=stopping,
+            stopping=self._launcher.stopping,
             now=self._now,
-            other_lab=self._presence.other_lab(run.lease) if run.is_live else None,
+            other_lab=self._launcher.other_lab(run.lease) if run.is_live else None,
             missing=self._missing_files(target),
         )
 
@@ -245,63 +257,62 @@ class Observer:
             run = self._standings.get(fingerprint)
             if run is None or run.state != RunState.COMPLETED:
                 continue
-            place = self._presence.other_lab(run.lease)
-            if place is not None and not (self._lab.root / run.directory).is_dir():
+            place = self._launcher.other_lab(run.lease)
+            if place is not None and not (self._launcher.lab.root / run.directory).is_dir():
                 return f"depends on {title(self._runs[fingerprint])}, completed in the lab at {place}"
         return None
 
 
-@dataclass
 class Termination:
     """Stops jobs: first with a request, after the executor's grace period by killing them."""
 
-    _store: str  # its id
-    _executors: Executors
-    _note: Callable[[str], None]  # receives the reason, once, if a job can't be stopped
-    at_once: bool  # kill without time to save
-    _asked: dict[int, float] = field(default_factory=dict)  # attempt id → time of the request
-    _noted: set[int] = field(default_factory=set)
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._kill_at: dict[LaunchedJob, float] = {}  # end of the grace period of jobs asked to stop
+        self._noted: set[LaunchedJob] = set()
 
     def stop(self, lease: Lease) -> None:
-        """Request an attempt's job to stop; kill it once the grace period is over."""
-        asked = self._asked.get(lease.id)
-        if LaunchedJob.of(self._store, lease) is None:
-            return  # an imported attempt may name any executor, so don't create that
-        if self.at_once:
-            self.kill(lease)
-        elif asked is None:
-            self._asked[lease.id] = time.monotonic()
-            self._send(lease, now=False)
-        elif time.monotonic() - asked > self._executors(lease.executor).grace_seconds:
-            self.kill(lease)
+        """Stop the job of an attempt, if this store launched it."""
+        if (job := self._job(lease)) is not None:
+            self.stop_job(lease.executor, job)
+
+    def stop_job(self, executor: ExecutorName, job: LaunchedJob) -> None:
+        """Request a job to stop; kill it once the grace period is over."""
+        at, is_new = time.monotonic(), job not in self._kill_at
+        kill_at = self._kill_at.setdefault(job, at + self._launcher.executors(executor).grace_seconds)
+        kill = self._launcher.at_once or at > kill_at
+        if kill or is_new:
+            self._send(executor, job, now=kill)
 
     def kill(self, lease: Lease) -> bool:
         """Kill an attempt's job and its remaining processes; return False if some of them still run."""
-        return self._send(lease, now=True)
+        job = self._job(lease)
+        return job is None or self._send(lease.executor, job, now=True)
 
     def clear(self, lease: Lease) -> bool:
         """Kill the remaining processes of a finished attempt here; return False if some still run."""
-        job = LaunchedJob.of(self._store, lease)
-        if job is None or lease.executor != "local" or not Process.parse(job.handle).is_here:
-            return True
-        return self.kill(lease)
+        job = self._job(lease)
+        is_here = job is not None and lease.executor == "local" and Process.parse(job.handle).is_here
+        return not is_here or self.kill(lease)
 
-    def _send(self, lease: Lease, *, now: bool) -> bool:
-        if (job := LaunchedJob.of(self._store, lease)) is None:
-            return True
+    def _job(self, lease: Lease) -> LaunchedJob | None:
+        # An imported attempt has none, and may name any executor.
+        return LaunchedJob.of(self._launcher.store_id, lease)
+
+    def _send(self, executor: ExecutorName, job: LaunchedJob, *, now: bool) -> bool:
         try:
-            self._executors(lease.executor).stop(job, now=now)
+            self._launcher.executors(executor).stop(job, now=now)
         except ProcessesRemain as error:
-            self._note_once(lease, f"is still running: {error}; its next attempt starts after it ended")
+            self._note_once(job, f"is still running: {error}; its next attempt starts after it ended")
             return False
         except UserError as error:
-            self._note_once(lease, f"can't be stopped: {error}")
+            self._note_once(job, f"can't be stopped: {error}")
         return True
 
-    def _note_once(self, lease: Lease, why: str) -> None:
-        if lease.id not in self._noted:
-            self._note(f"attempt {lease.number} {why}")
-        self._noted.add(lease.id)
+    def _note_once(self, job: LaunchedJob, why: str) -> None:
+        if job not in self._noted:
+            self._noted.add(job)
+            self._launcher.listener.note(f"attempt {job.key.attempt} {why}")
 
 
 def any_launcher(heartbeats: Mapping[str, datetime], at: datetime) -> bool:

@@ -66,36 +66,25 @@ class LaunchOptions:
 
 
 @dataclass(frozen=True)
-class ControllerOptions:
+class ControllerOptions(LaunchOptions):
     """Options of a controller: `LaunchOptions`, completed from the study's resources and the settings.
 
     Attributes:
-        executor: Name of the executor for new attempts.
-        parallel: Number of concurrent runs of all launchers; None for the executor's limit.
-        retries: Number of further attempts at a run that fails. Preemptions do not count.
         lease_seconds: Seconds without a heartbeat after which a worker or a launcher counts as lost.
-        fail_fast: As in `LaunchOptions`.
-        keep_going: As in `LaunchOptions`.
         retry_exit_codes: Exit codes of commands that are always retried.
         at_once: Kill runs that have to stop, without time to save.
         launches: Start runs; if False, only bring live attempts to an end.
         record: Parts of the code and environment that attempts record.
-        max_chip_hours: Limit on the chip-hours (hours on machines without chips) that all attempts in the
-            store use or plan to use from `since` on; None for no limit.
-        since: Start of the launch; None for now.
+        since: Start of the launch: chip-hours of all attempts in the store count from then on; None for now.
     """
 
-    executor: ExecutorName = "local"
-    parallel: int | None = None
+    on: ExecutorName = "local"
     retries: int = 2
     lease_seconds: float = 90.0
-    fail_fast: bool = False
-    keep_going: bool = False
     retry_exit_codes: tuple[int, ...] = ()
     at_once: bool = False
     launches: bool = True
     record: tuple[Part, ...] = PARTS
-    max_chip_hours: float | None = None
     since: datetime | None = None
 
 

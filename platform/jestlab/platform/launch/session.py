@@ -6,13 +6,13 @@ This module prints nothing and doesn't exit: a listener receives what happens, a
 from __future__ import annotations
 
 import functools
+import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jestlab.analysis.mixing import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
@@ -25,7 +25,6 @@ from jestlab.platform.lab.settings import path as config_path
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import Executor, JobKey
-from jestlab.platform.launch.jobs import job_of
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions
 from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
 from jestlab.platform.launch.reconcile import title
@@ -50,9 +49,6 @@ from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.trust import check_names_available, refuse_untrusted
 from jestlab.platform.words import counted
-
-if TYPE_CHECKING:
-    from jestlab.platform.launch.concurrency import Wakeup
 
 _NO_STORE = _NO_TOKEN = "0" * 32
 """Placeholders in rendered manifests, which don't require a store."""
@@ -91,9 +87,9 @@ def retry(
             if failed or skipped:
                 again[run.fingerprint] = run
         runs = list(again.values())
-        place = _Place.choose(lab, study, runs, options, now())
+        launch_recorded = _prepare(lab, study, runs, options, listener)
         leases.reopen(store, list(again))
-        result = LaunchResult(plan, runs, _launch_at(place, lab, store, study.name, runs, listener))
+        result = LaunchResult(plan, runs, launch_recorded(store, runs))
     if not again:
         listener.note("nothing to retry: no run has failed")
     return _report(lab, result, listener) if again and options.reports else result
@@ -105,6 +101,8 @@ def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> 
     Raises:
         UserError: The executor has no manifests.
     """
+    from jestlab.platform.launch.claiming import job_of
+
     plan = plan_study(lab, study, options)
 
     def recorded() -> set[str]:  # called only if necessary: the store may be out of reach
@@ -223,7 +221,9 @@ class _Session:
     def _run_round(self, plan: Plan, before: LaunchOutcome | None) -> LaunchResult:
         """Launch a plan; runs that ended in an earlier round, completed or not, are left unchanged."""
         plan, again = self._compare(plan, is_first=before is None)
-        place = _Place.choose(self._lab, self._study, plan.runs, self._options, self._since)
+        launch_recorded = _prepare(
+            self._lab, self._study, plan.runs, self._options, self._listener, self._since
+        )
         with _open(self._lab) as store:
             removed = {
                 each.study.name: len(set(store.members(each.study.name)) - set(each.fingerprints))
@@ -241,8 +241,7 @@ class _Session:
                         f"no longer part of {name}: {counted(count, 'run')} of the last launch; their "
                         f"results stay in the store.{keep}"
                     )
-            name = self._study.name
-            outcome = _launch_at(place, self._lab, store, name, launched.runs, self._listener)
+            outcome = launch_recorded(store, launched.runs)
         return LaunchResult(plan, plan.runs, outcome if before is None else before.then(outcome))
 
     def _compare(self, plan: Plan, *, is_first: bool) -> tuple[Plan, list[str]]:
@@ -348,74 +347,62 @@ def _check_other_labs(lab: Lab, store: Store, plan: Plan) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where runs are launched, and with which options."""
-
-    executor: Executor  # for new attempts
-    settings: Settings  # for the executors of earlier launches
-    options: ControllerOptions
-    wakeup: Wakeup  # set when a job on this machine ends
-
-    @classmethod
-    def choose(
-        cls, lab: Lab, study: StudySpec, runs: Sequence[PlannedRun], options: LaunchOptions, since: datetime
-    ) -> _Place | None:
-        """Create the executor for the runs of a study; None if all are completed.
-
-        Raises:
-            UserError: Its jobs could not reach the store, or a required setting is missing.
-        """
-        if _is_complete(runs):
-            return None
-        from jestlab.platform.launch.concurrency import Wakeup
-
-        resources, settings, wakeup = study.resources, Settings.find(), Wakeup()
-        name = executors.choose(options.on, resources, settings)
-        executor = executors.get(name, resources, settings, lab, wakeup.set)
-        check_client(name)
-        _check_store(lab, name, executor)
-        given = ControllerOptions(
-            executor=name,
-            parallel=options.parallel or resources.parallel,
-            retries=resources.retries if options.retries is None else options.retries,
-            lease_seconds=resources.lease_seconds,
-            fail_fast=options.fail_fast,
-            keep_going=options.keep_going,
-            retry_exit_codes=resources.retry_exit_codes,
-            record=settings.record,
-            max_chip_hours=options.max_chip_hours,
-            since=since,
-        )
-        return cls(executor, settings, given, wakeup)
+_Launch = Callable[[Store, Sequence[PlannedRun]], LaunchOutcome]
+"""Brings recorded runs to their final states."""
 
 
-def _launch_at(
-    place: _Place | None, lab: Lab, store: Store, title: str, runs: Sequence[PlannedRun], listener: Listener
-) -> LaunchOutcome:
-    """Bring recorded runs of the study `title` to their final states; without a place, all are completed."""
-    if place is None:
-        fingerprints = [run.fingerprint for run in runs]
-        return LaunchOutcome(store.states(fingerprints), store.reasons(fingerprints), False, 0)
+def _prepare(
+    lab: Lab,
+    study: StudySpec,
+    runs: Sequence[PlannedRun],
+    options: LaunchOptions,
+    listener: Listener,
+    since: datetime | None = None,
+) -> _Launch:
+    """Create the executor for the runs of a study, and return the function that launches them.
+
+    Raises:
+        UserError: Its jobs could not reach the store, or a required setting is missing.
+    """
+    if _is_complete(runs):
+        return lambda store, runs: _completed(store, [run.fingerprint for run in runs])
     from jestlab.platform.launch import controller
 
-    if not store.has_attempts():
-        custom = any(run.program not in OWN_PROGRAMS for run in runs)
-        recorded = provenance.announcement(_CODE, place.options.record, custom)
-        path, home = config_path(), Path.home()
-        shown = f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
-        listener.note(f"{recorded}. To record less: `record: []` in {shown}")
+    resources, settings, wakeup = study.resources, Settings.find(), threading.Event()
+    name = executors.choose(options.on, resources, settings)
+    executor = executors.get(name, resources, settings, lab, wakeup.set)
+    check_client(name)
+    _check_store(lab, name, executor)
+    retries = resources.retries if options.retries is None else options.retries
+    completed = {"on": name, "parallel": options.parallel or resources.parallel, "retries": retries}
+    given = ControllerOptions(
+        **vars(options) | completed,
+        lease_seconds=resources.lease_seconds,
+        retry_exit_codes=resources.retry_exit_codes,
+        record=settings.record,
+        since=since,
+    )
+    others = functools.cache(lambda other: executors.find(other, settings, lab))  # of earlier launches
 
-    @functools.cache
-    def by_name(name: ExecutorName) -> Executor:
-        is_new = name == place.options.executor
-        return place.executor if is_new else executors.find(name, place.settings, lab)
+    def launch_recorded(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:
+        if not store.has_attempts():
+            custom = any(run.program not in OWN_PROGRAMS for run in runs)
+            recorded = provenance.announcement(_CODE, settings.record, custom)
+            path, home = config_path(), Path.home()
+            shown = f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+            listener.note(f"{recorded}. To record less: `record: []` in {shown}")
+        with closing(executor):
+            return controller.launch(
+                lab, store, study.name, runs,
+                lambda other: executor if other == name else others(other),
+                options=given, listener=listener, wakeup=wakeup,
+            )  # fmt: skip
 
-    with closing(place.executor):
-        return controller.launch(
-            lab, store, title, runs, by_name,
-            options=place.options, listener=listener, wakeup=place.wakeup,
-        )  # fmt: skip
+    return launch_recorded
+
+
+def _completed(store: Store, fingerprints: Sequence[str]) -> LaunchOutcome:
+    return LaunchOutcome(store.states(fingerprints), store.reasons(fingerprints), False, 0)
 
 
 def _check_store(lab: Lab, place: ExecutorName, executor: Executor) -> None:

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from jestlab.analysis.units import duration
-from jestlab.platform.launch.display import EXAMPLES, Pace, Speeds
+from jestlab.platform.launch.display import EXAMPLES
 from jestlab.platform.launch.liveness import any_launcher, doubts
 from jestlab.platform.launch.options import Intervals
 from jestlab.platform.launch.reconcile import SLOT, RetryRules, is_plain_wait
 from jestlab.platform.logs import one_line
 from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
-from jestlab.platform.store.records import WAITING, Lease, RunState, RunSummary, Spending, Standing
+from jestlab.platform.store.records import (
+    WAITING,
+    Lease,
+    RunProgress,
+    RunSnapshot,
+    RunState,
+    RunSummary,
+    Spending,
+    Standing,
+)
 from jestlab.platform.store.rows import now
+from jestlab.platform.store.spending import spending
 from jestlab.platform.store.store import Store
-from jestlab.platform.words import counted, ordinal
+from jestlab.platform.words import counted
 
 LOSS, FLOPS = "loss", "flops_total"
 """Metrics in the rows."""
+
+_WAITS_SECONDS = 5.0
+"""How often the waiting runs are read if no run has changed its state."""
 
 STARTING = "starting"
 """Reason of a run whose job was launched and has not reported yet."""
@@ -39,7 +51,7 @@ class WaitStatus(NamedTuple):
 
     state: RunState  # state to show: BLOCKED only while the run waits for a dependency
     reason: str | None  # why it is in this state; may be None
-    place: str = ""  # place in line and estimated start; empty if unknown
+    place: str = ""  # place in the executor's queue and estimated start; empty if unknown
     unblock: str = ""  # what would let it start; empty if unknown
 
 
@@ -88,20 +100,15 @@ def read_status(
     store: Store,
     experiment: str,
     costs: Mapping[str, Spending],
-    runs: Sequence[RunSummary] | None = None,
-    paces: dict[str, Pace] | None = None,
+    fingerprints: Collection[str] | None = None,
 ) -> list[RunStatus]:
-    """Read the status of an experiment's runs.
+    """Read the status of an experiment's runs, or of those with these fingerprints.
 
-    Args:
-        costs: Fingerprint → cost.
-        runs: Runs to read, with all or none of those that wait for a slot; None for all runs.
-        paces: Fingerprint → speed measurement, updated in place, if the runs are read repeatedly.
+    `costs` has the cost of each run, by fingerprint.
     """
-    runs = store.runs(experiment) if runs is None else runs
-    paces = {} if paces is None else paces
-    fingerprints = list({run.fingerprint for run in runs})
-    standings, needs = leases.standings(store, fingerprints), store.needs(fingerprints)
+    runs = store.runs(experiment, fingerprints)
+    unique = list({run.fingerprint for run in runs})
+    standings, needs = leases.standings(store, unique), store.needs(unique)
     started = [fingerprint for fingerprint, run in standings.items() if run.state not in WAITING]
     progress = store.progress(started, (LOSS, EXAMPLES, FLOPS))
     titles = {run.fingerprint: f"{run.label}/{run.seed}" for run in reversed(runs)}
@@ -111,7 +118,7 @@ def read_status(
     rows: list[RunStatus] = []
     seen: set[str] = set()
     for run in runs:
-        standing = standings[run.fingerprint]
+        standing, report = standings[run.fingerprint], progress.get(run.fingerprint, RunProgress(0, None, {}))
         dependencies = [
             (titles.get(fingerprint, f"run {fingerprint[:8]}"), state)
             for fingerprint, state in needs.get(run.fingerprint, {}).items()
@@ -120,28 +127,71 @@ def read_status(
         reason = doubts(standing.lease, now()) or wait.reason
         if standing.state == RunState.FAILED:
             reason = failures.reason_of(standing)
-        shown = replace(run, state=wait.state, reason=None if reason is None else one_line(reason))
-        cost, speeds, found = (
-            costs.get(run.fingerprint) or Spending(),
-            Speeds(),
-            progress.get(run.fingerprint),
-        )
-        if found is not None and wait.state == RunState.RUNNING:
-            speeds = paces.setdefault(run.fingerprint, Pace()).add(found)
-            cost = replace(cost, actual_flops=found.latest.get(FLOPS, cost.actual_flops))
+        cost = costs.get(run.fingerprint) or Spending()
+        if wait.state == RunState.RUNNING:
+            cost = replace(cost, actual_flops=report.latest.get(FLOPS, cost.actual_flops))
         rows.append(
             RunStatus(
-                shown,
+                replace(run, state=wait.state, reason=None if reason is None else one_line(reason)),
                 cost,
-                None if found is None else found.latest.get(LOSS),
-                *speeds,
+                report.latest.get(LOSS),
+                report.per_second(EXAMPLES),
+                report.seconds_left,
                 repeats=run.fingerprint in seen,
                 wait=wait if wait.state in WAITING else None,
                 lease=standing.lease,
             )
         )
         seen.add(run.fingerprint)
-    return _with_places(rows)
+    return rows
+
+
+class Watch:
+    """Follows the status of an experiment.
+
+    Runs that are running or have changed are read at each update, and all others with the costs if a run has
+    changed its state, or every 5 seconds, but for at most 1/20 of the time.
+    """
+
+    def __init__(self, store: Store, experiment: str) -> None:
+        self._store = store
+        self._experiment = experiment
+        self._launched_at: datetime | None = None
+        self._runs: Mapping[str, RunSnapshot] = {}
+        self._rows: dict[tuple[str, int], RunStatus] = {}  # by label and seed, in the order of the study
+        self._costs: Mapping[str, Spending] = {}
+        self._read_at = self._seconds = 0.0  # end and duration of the last reading of all rows
+
+    def update(self) -> list[RunStatus]:
+        """Return the status of all runs, in the order of the study. After a failure, it can be called again.
+
+        Raises:
+            UserError: The experiment doesn't exist any more.
+        """
+        began = time.monotonic()
+        launched_at, runs = self._store.snapshot(self._experiment)
+        is_new = launched_at != self._launched_at or runs.keys() != self._runs.keys()
+        different = {run for run, new in runs.items() if self._runs.get(run) != new}
+        has_moved = any(
+            run not in self._runs or self._runs[run].state != runs[run].state for run in different
+        )
+        idle_seconds = began - self._read_at
+        is_due = idle_seconds >= (0.0 if has_moved else _WAITS_SECONDS) and idle_seconds >= 20 * self._seconds
+        if is_new or is_due:
+            self._costs = spending(self._store, self._experiment)
+            self._rows = _by_label(read_status(self._store, self._experiment, self._costs))
+            self._read_at = time.monotonic()
+            self._seconds = self._read_at - began
+        elif wanted := different.union(run for run, row in runs.items() if row.state == RunState.RUNNING):
+            some = _by_label(read_status(self._store, self._experiment, self._costs, wanted))
+            # A run added just now has another place: the next update reads all rows.
+            self._rows |= {label: row for label, row in some.items() if label in self._rows}
+        self._launched_at, self._runs = launched_at, runs
+        return list(self._rows.values())
+
+
+def _by_label(rows: Iterable[RunStatus]) -> dict[tuple[str, int], RunStatus]:
+    return {(row.run.label, row.run.seed): row for row in rows}
 
 
 # ---- waiting
@@ -179,56 +229,6 @@ def wait_status(
     if left := rules.seconds_left(run, at):
         return WaitStatus(RunState.PENDING, f"{before}in {left:.0f} s")
     return WaitStatus(RunState.PENDING, f"{before}{SLOT}", unblock=_FREE_SLOT)
-
-
-def _with_places(rows: Sequence[RunStatus]) -> list[RunStatus]:
-    """Add the place in line and the estimated start to the runs that wait for a slot."""
-    line = {
-        row.run.fingerprint: _planned_seconds(row.cost)
-        for row in rows
-        if row.wait is not None and SLOT in (row.wait.reason or "")
-    }
-    running = {row.run.fingerprint: row for row in rows if row.run.state == RunState.RUNNING}
-    starts = start_times([row.eta_seconds for row in running.values()], list(line.values()))
-    places = {
-        fingerprint: f"{ordinal(position)} of {len(line)} in line"
-        + ("" if seconds is None else f", estimated start in {duration(seconds / 3600)}")
-        for position, (fingerprint, seconds) in enumerate(zip(line, starts, strict=True), 1)
-    }
-    return [
-        row
-        if row.wait is None or row.run.fingerprint not in places
-        else replace(row, wait=row.wait._replace(place=places[row.run.fingerprint]))
-        for row in rows
-    ]
-
-
-def start_times(running: Iterable[float | None], planned: Sequence[float | None]) -> list[float | None]:
-    """Estimate the seconds until each run in line starts.
-
-    Args:
-        running: Seconds until each running run ends; None if unknown.
-        planned: Planned duration of each run in line, in seconds; None if unknown.
-    """
-    ends = list(running)
-    if not ends or any(end is None for end in ends):
-        return [None] * len(planned)
-    slots = [float(end) for end in ends if end is not None]
-    heapq.heapify(slots)
-    starts: list[float | None] = []
-    for seconds in planned:
-        starts.append(slots[0])
-        if seconds is None:
-            break
-        heapq.heapreplace(slots, slots[0] + seconds)
-    return starts + [None] * (len(planned) - len(starts))
-
-
-def _planned_seconds(cost: Spending) -> float | None:
-    """Return the planned duration on this machine; None if unknown."""
-    if not cost.is_local or cost.planned_chip_hours is None:
-        return None
-    return cost.planned_chip_hours * 3600
 
 
 def wait_lines(rows: Iterable[RunStatus]) -> Iterator[str]:

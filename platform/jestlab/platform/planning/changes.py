@@ -36,10 +36,9 @@ from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.judgments import acceptances, retracted
 from jestlab.platform.store.provenance import versions
 from jestlab.platform.store.records import RunState
-from jestlab.platform.store.rows import chunks
-from jestlab.platform.store.store import Store
+from jestlab.platform.store.store import Store, of_runs
 from jestlab.platform.store.tables import AttemptRow, RunRow
-from jestlab.platform.store.view_queries import FIRST_STEP
+from jestlab.platform.store.views import FIRST_STEP
 
 _MAX_BYTES = 1 << 30
 """Larger data are digested only by workers, so that planning stays fast."""
@@ -217,14 +216,8 @@ def changes_of(store: Store, experiment: str) -> ResultChanges:
 def _stored_runs(store: Store, experiment: str) -> list[StoredRun]:
     """Return the runs of an experiment with their configs, in the study's order."""
     rows = {row.fingerprint: row for row in store.runs(experiment)}
-    configs = {}
-    with store.reading() as connection:
-        for chunk in chunks(rows):
-            query = select(RunRow.fingerprint, RunRow.program, RunRow.config).where(
-                RunRow.fingerprint.in_(chunk)
-            )
-            for fingerprint, program, config in connection.execute(query).tuples():
-                configs[fingerprint] = (program, json.loads(config))
+    query = select(RunRow.fingerprint, RunRow.program, RunRow.config).where(of_runs(rows))
+    configs = {run: (program, json.loads(config)) for run, program, config in store.rows(query)}
     return [
         StoredRun(row.fingerprint, row.label, row.seed, *configs[row.fingerprint], row.state)
         for row in rows.values()
@@ -294,13 +287,7 @@ def attempts_of(store: Store, fingerprints: Sequence[str]) -> dict[str, list[dic
     columns = [getattr(AttemptRow, name) for name in _ATTEMPT_COLUMNS]
     columns.append(literal_column(FIRST_STEP).label("first_step"))
     patch_size = func.length(AttemptRow.git_patch).label("changes")
-    with store.reading() as connection:
-        for chunk in chunks(fingerprints):
-            query = (
-                select(RunRow.fingerprint, *columns, patch_size)
-                .join(RunRow, RunRow.id == AttemptRow.run_id)
-                .where(RunRow.fingerprint.in_(chunk))
-            )
-            for row in connection.execute(query).mappings():
-                attempts[row["fingerprint"]].append(dict(row))
+    query = select(RunRow.fingerprint, *columns, patch_size).join(RunRow, RunRow.id == AttemptRow.run_id)
+    for row in store.rows(query.where(of_runs(fingerprints))):
+        attempts[row.fingerprint].append(dict(row._mapping))
     return attempts

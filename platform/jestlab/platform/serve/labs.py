@@ -12,8 +12,7 @@ from sqlalchemy import select
 from jestlab.analysis.query import distinct
 from jestlab.platform.errors import StoreMissing, UserError, nearest
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.status import RunStatus
-from jestlab.platform.launch.watch import Watch
+from jestlab.platform.launch.status import RunStatus, Watch
 from jestlab.platform.serve.results import ServedResults
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import ExperimentRow, RunRow
@@ -49,7 +48,7 @@ class Served:
         with self._lock:
             status = self._status.setdefault(experiment, _Status(Watch(self.store, experiment)))
             if time.monotonic() >= status.valid_until:
-                status.rows = status.watch.update().rows
+                status.rows = status.watch.update()
                 status.valid_until = time.monotonic() + INTERVAL_SECONDS
             return status.rows
 

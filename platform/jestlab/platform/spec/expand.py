@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import functools
+import heapq
+import json
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from graphlib import CycleError, TopologicalSorter
 
 from pydantic import BaseModel
 
 from jestlab.analysis.names import compose, short_names
-from jestlab.platform.errors import Mistakes, Path, SpecError, placed, shown, within
+from jestlab.platform.errors import Mistakes, Path, SpecError, dotted, placed, shown, within
 from jestlab.platform.spec.axes import AxisStep, Point, count, place_on, span
 from jestlab.platform.spec.fields import NAMES_A_RUN, fields_of, marked, merge, unknown_keys, validated
-from jestlab.platform.spec.order import order
 from jestlab.platform.spec.program import Config
 from jestlab.platform.spec.schema import StudySpec
-from jestlab.platform.spec.tree import MATCH, STUDIES, depth_of, has, lookup, nested
+from jestlab.platform.spec.tree import MATCH, STUDIES, Tree, depth_of, has, lookup, nested
 from jestlab.platform.spec.variants import (
     Replicate,
     RunReference,
     Variant,
-    check_display_names,
-    check_references,
-    check_run_name,
+    display_name_errors,
+    reference_errors,
+    unknown_run,
 )
 
 SEED = "seed"
@@ -40,68 +43,24 @@ def expand(study: StudySpec) -> tuple[Replicate, ...]:
 
     Dependencies come first; otherwise the order is that of the spec. All runs with one seed come before those
     with the next: runs that differ only in the seed compile the same functions, and should not start at the
-    same time.
+    same time. The runs of a union's parts follow each other, with the part's name before theirs: "part/run".
 
     Raises:
         SpecError: The study has mistakes.
     """
     if "members" not in study.derived:
-        study.derived["members"] = _of_union(study) if study.studies else _of_study(study)
-    members: tuple[Replicate, ...] = study.derived["members"]
-    return members
-
-
-def _of_study(study: StudySpec) -> tuple[Replicate, ...]:
-    """List the members of an ordinary study."""
-    variants = _checked(study)
-    ordered = order([(v.name, v.label, v.point, (*v.references, *_matched(v))) for v in variants])
-    matched = {index: needs.pop(_MATCH_ROLE) for index, needs in ordered if _MATCH_ROLE in needs}
-    _check_seeds(study, variants, ordered)
-    place = {index: place for place, (index, _) in enumerate(ordered)}
-    in_all = len(ordered)
-    return tuple(
-        _replicate(
-            variants[index],
-            seed,
-            {role: replicate * in_all + place[needed] for role, needed in needs.items()},
-            replicate * in_all + place[matched[index]] if index in matched else None,
-        )
-        for replicate, seed in enumerate(study.replicates)
-        for index, needs in ordered
-    )
-
-
-def _of_union(study: StudySpec) -> tuple[Replicate, ...]:
-    """List the members of a union's parts in order, with the part's name before theirs: "part/run"."""
-    together: list[Replicate] = []
-    mistakes = Mistakes()
-    for part_name, part in study.studies.items():
-        with mistakes, within(STUDIES, part_name):
-            expand(part)
-    mistakes.check()
-    for part_name, part in study.studies.items():
-        start = len(together)
-        own = expand(part)
-        variants = {
-            id(one): replace(
-                one,
-                name=f"{part_name}/{one.name}",
-                label=f"{part_name}/{one.label}",
-                references=tuple(ref._replace(name=f"{part_name}/{ref.name}") for ref in one.references),
-            )
-            for one in (member.variant for member in own)
-        }
-        together += (
-            replace(
-                member,
-                variant=variants[id(member.variant)],
-                needs={role: start + index for role, index in member.needs.items()},
-                match=None if member.match is None else start + member.match,
-            )
-            for member in own
-        )
-    check_references(study, [member.variant for member in together])
-    return tuple(together)
+        members: list[Replicate] = []
+        mistakes = Mistakes()
+        for name, part in study.studies.items():
+            with mistakes, within(STUDIES, name):
+                members += _members(part, f"{name}/", len(members))
+        mistakes.check()
+        if study.studies:
+            mistakes.add(reference_errors(study, [member.variant for member in members]))
+            mistakes.check()
+        study.derived["members"] = tuple(members if study.studies else _members(study))
+    found: tuple[Replicate, ...] = study.derived["members"]
+    return found
 
 
 def written_at(run: str) -> str:
@@ -110,32 +69,48 @@ def written_at(run: str) -> str:
     return f"{STUDIES}.{part}.runs.{name}" if slash else f"runs.{run}"
 
 
+def _members(study: StudySpec, prefix: str = "", start: int = 0) -> Iterator[Replicate]:
+    """Yield the members of an ordinary study, with a prefix of their names, from a position on."""
+    variants = _variants(study)
+    ordered = order([(v.name, v.label, v.point, (*v.references, *_matched(v))) for v in variants])
+    _check_seeds(study, variants, ordered)
+    place = {index: start + place for place, (index, _) in enumerate(ordered)}
+    if prefix:
+        variants = [_prefixed(variant, prefix) for variant in variants]
+    for seed in study.replicates:
+        for index, needs in ordered:
+            variant, config = variants[index], variants[index].config
+            places = {role: place[needed] for role, needed in needs.items()}
+            # A run that fixes its own seed is a single run, which all replicates share.
+            if isinstance(config, dict):
+                config = {SEED: seed} | config
+            elif not _fixes_seed(config):
+                config = config.model_copy(update={SEED: seed})
+            own = config[SEED] if isinstance(config, dict) else getattr(config, SEED)
+            yield Replicate(variant, own, config, places, places.pop(_MATCH_ROLE, None))
+        place = {index: one + len(ordered) for index, one in place.items()}
+
+
+def _prefixed(variant: Variant, prefix: str) -> Variant:
+    references = tuple(each._replace(name=f"{prefix}{each.name}") for each in variant.references)
+    name, label = f"{prefix}{variant.name}", f"{prefix}{variant.label}"
+    return replace(variant, name=name, label=label, references=references)
+
+
 def _matched(variant: Variant) -> tuple[RunReference, ...]:
     """Refer to the run that a variant matches, which is ordered before it but isn't a dependency."""
     place = ("runs", variant.name, MATCH)
     return () if variant.match is None else (RunReference(_MATCH_ROLE, variant.match.run, place),)
 
 
-def _fixes_seed(variant: Variant) -> bool:
-    config = variant.config
+def _fixes_seed(config: Config) -> bool:
     return SEED in (config.model_fields_set if isinstance(config, BaseModel) else config)
-
-
-def _replicate(variant: Variant, seed: int, needs: Mapping[str, int], match: int | None) -> Replicate:
-    """Create one replicate. A run that fixes its own seed is a single run, which all replicates share."""
-    config = variant.config
-    if isinstance(config, BaseModel):
-        if SEED not in config.model_fields_set:
-            config = config.model_copy(update={SEED: seed})
-        return Replicate(variant, getattr(config, SEED), config, needs, match)
-    config = {SEED: seed} | config
-    return Replicate(variant, config[SEED], config, needs, match)
 
 
 # ---- variants
 
 
-def _checked(study: StudySpec) -> list[Variant]:
+def _variants(study: StudySpec) -> list[Variant]:
     """List the variants of all runs.
 
     Raises:
@@ -143,97 +118,75 @@ def _checked(study: StudySpec) -> list[Variant]:
     """
     _check_size(study)
     mistakes = Mistakes()
-    _check_shared(study, mistakes)
+    with mistakes:
+        mistakes.add(_shared_errors(study))
     variants: list[Variant] = []
     wrong: set[str] = set()
     for name in study.runs:
         before = len(mistakes)
         with mistakes:
-            _check_run(study, name, mistakes)
-            variants += _Run(study, name).variants()
+            mistakes.add(_run_errors(study, name))
+            variants += _variants_of(study, name)
         if len(mistakes) > before or SEED in study.base:
             wrong.add(name)
     variants = [variant for variant in variants if variant.name not in wrong]
     for variant in variants:
         for reference in variant.references:
-            with mistakes:
-                check_run_name(reference.name, study.runs, reference.path)
-    with mistakes:
-        check_display_names(study, variants)
-    with mistakes:
-        is_misnamed = any(name not in study.runs for axis in study.axes for name in axis.runs)
-        check_references(study, variants, study.runs if is_misnamed else wrong)
+            mistakes.add(unknown_run(reference.name, study.runs, reference.path))
+    mistakes.add(display_name_errors(study, variants))
+    is_misnamed = any(name not in study.runs for axis in study.axes for name in axis.runs)
+    mistakes.add(reference_errors(study, variants, study.runs if is_misnamed else wrong))
     mistakes.check()
     return variants
 
 
-class _Run:
-    """A run of a study, which expands into its variants."""
+def _variants_of(study: StudySpec, name: str) -> list[Variant]:
+    """List a run at each of its points, with validated configs."""
+    run, program = study.runs[name], study.program_of(name)
+    fields = None if program.schema is None else fields_of(program.schema)
+    names = () if program.schema is None else marked(program.schema, NAMES_A_RUN)
+    base = program.inherited(study.base, study.program_of())
+    beneath = merge(base, run.overrides, fields, ("runs", name))
+    needs = [RunReference(role, needed, ("runs", name, "needs")) for role, needed in run.needs.items()]
+    points = span(study.axes, name)
+    short = short_names({key: None for point, _ in points for key in point})
+    mistakes, labels, found = Mistakes(), set(), []
+    for point, steps in points:
+        place = functools.partial(_place, study, name, base, steps)
+        label = compose(name, point, short)
+        if label in labels:
+            axis = ("axes", str(steps[-1].axis))
+            mistakes.add([SpecError(axis, f"duplicate point {label!r}: give each point once")])
+        labels.add(label)
+        with mistakes:
+            tree = beneath
+            with placed(place):
+                for key, value in point.items():
+                    tree = merge(tree, nested(key.split("."), value), fields)
+                config: Config = tree if program.schema is None else validated(program.schema, tree)
+                if program.schema is None:
+                    problems = Mistakes()
+                    problems.add(SpecError(*problem) for problem in program.problems(tree, run.needs))
+                    problems.check()
+            # A name without effect, such as the reference of a run that selects uniformly, isn't part of the
+            # config's identity.
+            identity = program.identity(config) if names else {}
+            own = [
+                RunReference(dotted(path), str(lookup(identity, path)), place(path))
+                for path in names
+                if has(identity, path)
+            ]
+            found.append(Variant(name, label, point, program, config, (*needs, *own), run.match))
+    mistakes.check()
+    return found
 
-    def __init__(self, study: StudySpec, name: str) -> None:
-        self.axes = study.axes
-        self.name = name
-        self.spec = study.runs[name]
-        self.program = study.program_of(name)
-        self.fields = fields_of(self.program.schema) if self.program.schema is not None else None
-        self.base = self.program.inherited(study.base, study.program_of())
 
-    def variants(self) -> list[Variant]:
-        """List the run at each of its points, with validated configs."""
-        mistakes, found = Mistakes(), []
-        beneath = merge(self.base, self.spec.overrides, self.fields, ("runs", self.name))
-        points = span(self.axes, self.name)
-        short = short_names({key: None for point, _ in points for key in point})
-        labels = set()
-        for point, steps in points:
-            label = compose(self.name, point, short)
-            if label in labels:
-                axis = ("axes", str(steps[-1].axis))
-                mistakes.add([SpecError(axis, f"duplicate point {label!r}: give each point once")])
-            labels.add(label)
-            with mistakes:
-                config = self._config(point, beneath, steps)
-                references = tuple(self._references(config, steps))
-                found.append(
-                    Variant(self.name, label, point, self.program, config, references, self.spec.match)
-                )
-        mistakes.check()
-        return found
-
-    def _config(self, point: Point, tree: dict[str, Any], steps: Sequence[AxisStep]) -> Config:
-        """Merge the values of a point over a config, and validate it."""
-        with placed(lambda path: self._place(path, steps)):
-            for key, value in point.items():
-                tree = merge(tree, nested(key.split("."), value), self.fields)
-            if self.program.schema is not None:
-                return validated(self.program.schema, tree)
-            mistakes = Mistakes()
-            mistakes.add(SpecError(*problem) for problem in self.program.problems(tree, self.spec.needs))
-            mistakes.check()
-        return tree
-
-    def _place(self, path: Path, steps: Sequence[AxisStep]) -> Path:
-        """Return the place of a config's value: on an axis, in the run, or in the base."""
-        on_axis = place_on(self.axes, steps, path)
-        if on_axis is not None:
-            return on_axis
-        in_run, in_base = depth_of(self.spec.overrides, path), depth_of(self.base, path)
-        return ("base", *path) if in_base > in_run else ("runs", self.name, *path)
-
-    def _references(self, config: Config, steps: Sequence[AxisStep]) -> Iterator[RunReference]:
-        """Yield the runs that the config refers to, after those of `needs`.
-
-        A name without effect, such as the reference of a run that selects uniformly, isn't part of the
-        config's identity.
-        """
-        for role, needed in self.spec.needs.items():
-            yield RunReference(role, needed, ("runs", self.name, "needs"))
-        if self.program.schema is None:
-            return
-        identity = self.program.identity(config)
-        for path in marked(self.program.schema, NAMES_A_RUN):
-            if has(identity, path):
-                yield RunReference(".".join(path), str(lookup(identity, path)), self._place(path, steps))
+def _place(study: StudySpec, name: str, base: Tree, steps: Sequence[AxisStep], path: Path) -> Path:
+    """Return the place of a value of a run's config: on an axis, in the run, or in the base."""
+    if (on_axis := place_on(study.axes, steps, path)) is not None:
+        return on_axis
+    in_base = depth_of(base, path) > depth_of(study.runs[name].overrides, path)
+    return ("base", *path) if in_base else ("runs", name, *path)
 
 
 # ---- checks
@@ -252,70 +205,140 @@ def _check_size(study: StudySpec) -> None:
         )
 
 
-def _check_shared(study: StudySpec, mistakes: Mistakes) -> None:
-    """Check the base if each run has another program, and the names and keys of axes."""
-    with mistakes:
-        schema = study.program_of().schema
-        if schema is not None and all(
-            run.program not in (None, study.program) for run in study.runs.values()
-        ):
-            mistakes.add(unknown_keys(study.base, fields_of(schema), ("base",)))
+def _shared_errors(study: StudySpec) -> Iterator[SpecError]:
+    """Check the names and keys of axes, and the base if each run has another program."""
     if SEED in study.base:
         remedy = "replicates are set by `seeds`; a run that they share may fix its own seed"
-        mistakes.add([SpecError(("base", SEED), remedy)])
+        yield SpecError(("base", SEED), remedy)
     for index, axis in enumerate(study.axes):
         for name in axis.runs:
-            with mistakes:
-                check_run_name(name, study.runs, ("axes", str(index), "runs"))
+            yield from unknown_run(name, study.runs, ("axes", str(index), "runs"))
         if SEED in axis.keys:
-            place = ("axes", str(index), *axis.place(SEED, 0))
-            mistakes.add([SpecError(place, "replicates are set by `seeds`")])
+            yield SpecError(("axes", str(index), *axis.place(SEED, 0)), "replicates are set by `seeds`")
+    schema = study.program_of().schema
+    if schema is not None and all(run.program not in (None, study.program) for run in study.runs.values()):
+        yield from unknown_keys(study.base, fields_of(schema), ("base",))
 
 
-def _check_run(study: StudySpec, name: str, mistakes: Mistakes) -> None:
+def _run_errors(study: StudySpec, name: str) -> Iterator[SpecError]:
     """Check the seed of a free-form config, and the runs that `needs` and `match` refer to."""
-    run = study.runs[name]
+    run, program = study.runs[name], study.program_of(name)
     seed = run.overrides.get(SEED, 0)
-    if study.program_of(name).schema is None and (not isinstance(seed, int) or isinstance(seed, bool)):
-        mistakes.add([SpecError(("runs", name, SEED), f"must be a whole number, not {shown(seed)}")])
+    if program.schema is None and (not isinstance(seed, int) or isinstance(seed, bool)):
+        yield SpecError(("runs", name, SEED), f"must be a whole number, not {shown(seed)}")
     for needed in run.needs.values():
-        with mistakes:
-            check_run_name(needed, study.runs, ("runs", name, "needs"))
-    with mistakes:
-        _check_match(study, name)
-
-
-def _check_match(study: StudySpec, name: str) -> None:
-    """Check the part of a run's match that doesn't depend on its points."""
-    run = study.runs[name]
+        yield from unknown_run(needed, study.runs, ("runs", name, "needs"))
     if run.match is None:
         return
-    path, program = ("runs", name, MATCH), study.program_of(name)
-    check_run_name(run.match.run, study.runs, path)
-    if (extent := program.extent) is None:
-        raise SpecError(path, f"{program.name} has no examples_seen to solve for: drop it")
-    other = study.runs[run.match.run]
-    if other.match is not None:
-        raise SpecError(path, f"{run.match.run!r} itself matches: name {other.match.run!r} instead")
-    solved = f"conflicts with {'.'.join(path)}, which solves for it: drop one of them"
-    if has(run.overrides, extent):
-        raise SpecError(("runs", name, *extent), solved)
-    for index, axis in enumerate(study.axes):
-        if name in axis.runs and ".".join(extent) in axis.keys:
-            raise SpecError(("axes", str(index), *axis.place(".".join(extent), 0)), solved)
+    path, other = ("runs", name, MATCH), study.runs.get(run.match.run)
+    if other is None:
+        yield from unknown_run(run.match.run, study.runs, path)
+    elif (extent := program.extent) is None:
+        yield SpecError(path, f"{program.name} has no examples_seen to solve for: drop it")
+    elif other.match is not None:
+        yield SpecError(path, f"{run.match.run!r} itself matches: name {other.match.run!r} instead")
+    else:
+        solved = f"conflicts with {dotted(path)}, which solves for it: drop one of them"
+        if has(run.overrides, extent):
+            yield SpecError(("runs", name, *extent), solved)
+        for index, axis in enumerate(study.axes):
+            if name in axis.runs and dotted(extent) in axis.keys:
+                yield SpecError(("axes", str(index), *axis.place(dotted(extent), 0)), solved)
 
 
 def _check_seeds(
     study: StudySpec, variants: Sequence[Variant], ordered: Sequence[tuple[int, Mapping[str, int]]]
 ) -> None:
     """Check that a run with a fixed seed, which is a single run, depends only on single runs."""
-    for index, needs in ordered:
-        for needed in needs.values():
-            if (
-                _fixes_seed(variants[index])
-                and not _fixes_seed(variants[needed])
-                and len(study.replicates) > 1
-            ):
+    fixed = [_fixes_seed(variant.config) for variant in variants]
+    for index, needs in ordered if len(study.replicates) > 1 else ():
+        for role, needed in needs.items():
+            if fixed[index] and not fixed[needed] and role != _MATCH_ROLE:
                 other = f"{variants[needed].name!r}, which has {len(study.replicates)} replicates"
                 problem = f"is fixed, but the run needs {other}: fix both seeds, or neither"
                 raise SpecError(("runs", variants[index].name, SEED), problem)
+
+
+# ---- order
+
+Node = tuple[str, str, Point, Sequence[RunReference]]
+"""A run at a point: name, label, values on its axes, references."""
+
+
+def order(nodes: Sequence[Node]) -> list[tuple[int, dict[str, int]]]:
+    """Resolve references and sort: dependencies first, otherwise in the given order, in linear time.
+
+    A reference is resolved to the run of that name with equal values on all axis keys that both runs have.
+
+    Returns:
+        For each place in the new order, the node's index and its dependencies, role → index.
+
+    Raises:
+        SpecError: A reference matches no run or several runs, or there is a cycle.
+    """
+    by_name: dict[str, list[int]] = defaultdict(list)
+    for index, (name, *_) in enumerate(nodes):
+        by_name[name].append(index)
+
+    @functools.cache
+    def table(name: str, keys: frozenset[str]) -> dict[frozenset[str], dict[str, list[int]]]:
+        """Group the runs of a name by the keys that they share with a point, and by their values."""
+        groups: dict[frozenset[str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for index in by_name[name]:
+            shared = keys.intersection(nodes[index][2])
+            groups[shared][_values(nodes[index][2], shared)].append(index)
+        return groups
+
+    def resolve(point: Point, reference: RunReference) -> int:
+        groups = table(reference.name, frozenset(point)).items()
+        found = [index for shared, runs in groups for index in runs.get(_values(point, shared), ())]
+        if len(found) != 1:
+            named = [nodes[index] for index in found or by_name[reference.name]]
+            raise _ambiguous(point, reference, named, bool(found))
+        return found[0]
+
+    needs = [{one.role: resolve(point, one) for one in references} for *_, point, references in nodes]
+    sorter = TopologicalSorter({index: needed.values() for index, needed in enumerate(needs)})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise _cycle_error(nodes, needs, error.args[1][:0:-1]) from None
+    ready: list[int] = []
+    ordered = []
+    while sorter.is_active():
+        for index in sorter.get_ready():
+            heapq.heappush(ready, index)
+        index = heapq.heappop(ready)
+        sorter.done(index)
+        ordered.append((index, needs[index]))
+    return ordered
+
+
+def _values(point: Point, keys: frozenset[str]) -> str:
+    return json.dumps([point[key] for key in sorted(keys)], sort_keys=True)
+
+
+def _ambiguous(point: Point, reference: RunReference, named: Sequence[Node], is_found: bool) -> SpecError:
+    """Describe a reference that matches several runs, or none of the runs of that name."""
+    own = {key for _, _, values, _ in named for key in values}
+    if not is_found:
+        where = ", ".join(f"{key}={point[key]}" for key in sorted(own & point.keys()))
+        problem = f"no run {reference.name!r} with {where}: give it the same values"
+        return SpecError(reference.path, problem)
+    missing = ", ".join(sorted(own - point.keys()))
+    some = ", ".join(repr(label) for _, label, _, _ in named[:3]) + (", …" if len(named) > 3 else "")
+    problem = f"put this run on their axis too ({missing}), or name a run without it"
+    return SpecError(reference.path, f"{reference.name!r} is {len(named)} runs ({some}): {problem}")
+
+
+def _cycle_error(
+    nodes: Sequence[Node], needs: Sequence[Mapping[str, int]], cycle: Sequence[int]
+) -> SpecError:
+    """Describe a cycle, in which each run needs the next one, from its first run in the spec."""
+    first = cycle.index(min(cycle))
+    cycle = [*cycle[first:], *cycle[: first + 1]]
+    by_label = len({nodes[i][0] for i in cycle}) < len(cycle) - 1
+    names = [nodes[i][1] if by_label else nodes[i][0] for i in cycle]
+    role = next(role for role, other in needs[cycle[0]].items() if other == cycle[1])
+    reference = next(r for r in nodes[cycle[0]][3] if r.role == role)
+    return SpecError(reference.path, f"dependencies form a cycle: {' → '.join(names)}")

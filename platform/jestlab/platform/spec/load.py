@@ -25,11 +25,11 @@ from jestlab.platform.errors import (
 from jestlab.platform.errors import Path as Place
 from jestlab.platform.registry import scales_of, study_module, study_names
 from jestlab.platform.spec import overrides as overriding
-from jestlab.platform.spec.checks import check_custom_code, check_names, check_texts
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.paths import anchored
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import STUDIES, is_mapping
+from jestlab.platform.spec.variants import check_custom_code, check_names
 from jestlab.platform.spec.yaml import Document
 
 _YAML = (".yaml", ".yml")
@@ -76,7 +76,6 @@ def load(
             raise UserError(f"{override}{error}") from None
         study = anchored(study, source.folder or Path.cwd(), source.folder)
         expand(study)
-        check_texts(study)
         check_custom_code(study)
         if source.folder is not None or study.name != source.name:
             check_names(study, study_names())

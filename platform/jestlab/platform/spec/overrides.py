@@ -8,11 +8,10 @@ from typing import Any
 from jestlab.platform.errors import Mistakes, Path, SpecError, dotted, nearest, shown, within
 from jestlab.platform.spec.axes import KINDS, LABELS, columns_of, current_labels
 from jestlab.platform.spec.fields import Field, fields_of, merge, unknown_keys
-from jestlab.platform.spec.runs import LABEL
+from jestlab.platform.spec.runs import OF_RUNS
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import (
     KIND,
-    MATCH,
     STUDIES,
     Tree,
     depth_of,
@@ -26,7 +25,6 @@ from jestlab.platform.spec.tree import (
 from jestlab.platform.spec.yaml import value_of
 
 _OF_PARTS = ("program", "runs", "axes")  # keys that only the studies of a union have
-_OF_RUNS = ("needs", "program", MATCH, LABEL)  # keys of a run that aren't part of its config
 
 
 def parse(text: str) -> tuple[Path, Any]:
@@ -140,7 +138,7 @@ def _accepting(study: StudySpec, keys: Sequence[str], value: Any) -> list[str]:
 def _set_run(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
     name, keys = _named(path, study.runs, "run")
     run = written["runs"][name]
-    if keys and keys[0] in _OF_RUNS:
+    if keys and keys[0] in OF_RUNS:
         run[keys[0]] = _replaced(run.get(keys[0]), path[-len(keys) :], value)
         return
     for index, axis in enumerate(study.axes):
@@ -151,7 +149,7 @@ def _set_run(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
     if not keys and is_mapping(value) and value.get("program", run.get("program")) != run.get("program"):
         written["runs"][name] = plain(value, path)  # another program has other keys
         return
-    own_keys = {key: run[key] for key in _OF_RUNS if key in run}
+    own_keys = {key: run[key] for key in OF_RUNS if key in run}
     config = {key: below for key, below in run.items() if key not in own_keys}
     base, fields = study.program_of(name).inherited(study.base, study.program_of()), _fields(study, name)
     _check_parts(merge(base, config, fields, ("runs", name)), keys, path)

@@ -15,6 +15,9 @@ from jestlab.platform.spec.tree import MATCH, Tree, is_mapping, listed, plain
 LABEL = "label"
 """The key of a run for its display name."""
 
+OF_RUNS = ("program", "needs", MATCH, LABEL)
+"""Keys of a run that aren't part of its config."""
+
 _LONGEST_NAME = 80
 _NAME = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*")
 
@@ -86,9 +89,8 @@ class RunSpec(BaseModel):
             the base that both programs share, as `embed` does with `data`.
         needs: Runs that have to complete first, by the role under which the program finds them. In a list,
             the role is the name. Runs that the config refers to need not be repeated here.
-        texts: Keys of its config whose values are plain texts although they are names of runs; written as
-            roles without a run, `needs: {init: null}`.
-        match: The run whose FLOPs or seconds it spends; the plan solves for the number of examples.
+        match: The run whose FLOPs or seconds it spends, as in `{flops: joint}`; the plan solves for the
+            number of examples.
         label: Display name in tables and figures; null for the run's name, empty for only the values on its
             axes.
         overrides: Config keys that differ from the base.
@@ -98,7 +100,6 @@ class RunSpec(BaseModel):
 
     program: str | None = None
     needs: dict[str, str] = {}
-    texts: tuple[str, ...] = ()
     match: Match | None = None
     label: str | None = None
     overrides: Tree = {}
@@ -110,12 +111,10 @@ class RunSpec(BaseModel):
         if written is not None and not is_mapping(written):
             raise SpecError((), f"must be a mapping of overrides of the base, not {shown(written)}")
         overrides = dict(written.items()) if written is not None else {}
-        own = {key: overrides.pop(key, None) for key in ("program", "needs", MATCH, LABEL)}
+        own = {key: overrides.pop(key, None) for key in OF_RUNS}
         mistakes, run = Mistakes(), {key: value for key, value in own.items() if value is not None}
         with mistakes:
-            roles = _roles(run.pop("needs", None))
-            run["needs"] = {role: name for role, name in roles.items() if name is not None}
-            run["texts"] = tuple(role for role, name in roles.items() if name is None)
+            run["needs"] = _roles(run.get("needs"))
         with mistakes:
             if LABEL in run:
                 run[LABEL] = display_name(run[LABEL], (LABEL,))
@@ -128,9 +127,9 @@ class RunSpec(BaseModel):
     def _written(self) -> dict[str, Any]:
         """Return the form of a spec: the overrides, next to the run's own keys."""
         written: dict[str, Any] = {} if self.program is None else {"program": self.program}
-        if self.needs or self.texts:
-            by_name = all(role == name for role, name in self.needs.items()) and not self.texts
-            written["needs"] = list(self.needs) if by_name else {**self.needs, **dict.fromkeys(self.texts)}
+        if self.needs:
+            by_name = all(role == name for role, name in self.needs.items())
+            written["needs"] = list(self.needs) if by_name else self.needs
         if self.match is not None:
             written[MATCH] = {self.match.kind: self.match.run}
         if self.label is not None:
@@ -138,15 +137,12 @@ class RunSpec(BaseModel):
         return written | self.overrides
 
 
-def _roles(given: Any) -> dict[str, str | None]:
-    """Return the runs of `needs` by role; None for a key of the config that is a plain text."""
-    named = () if given is None else listed(given)
-    roles: dict[Any, Any]
-    if isinstance(named, list | tuple):
-        roles = {name if isinstance(name, str) else i: name for i, name in enumerate(named)}
-    else:
-        roles = dict(named.items()) if is_mapping(named) else {0: named}
-    if not all(isinstance(role, str) and isinstance(name, str | None) for role, name in roles.items()):
-        what = "a list of names of runs, or a mapping from roles to them"
-        raise SpecError(("needs",), f"must be {what}, not {no_string(given)}")
-    return roles
+def _roles(given: Any) -> dict[str, str]:
+    """Return the runs of `needs` by role."""
+    named: Any = () if given is None else listed(given)
+    if isinstance(named, list | tuple) and all(isinstance(name, str) for name in named):
+        return {name: name for name in named}
+    if is_mapping(named) and all(isinstance(text, str) for item in named.items() for text in item):
+        return dict(named.items())
+    what = "a list of names of runs, or a mapping from roles to them"
+    raise SpecError(("needs",), f"must be {what}, not {no_string(given)}")

@@ -1,4 +1,4 @@
-"""The runs of a study at the points of their axes, their display names, and the references to them."""
+"""The runs of a study at the points of their axes, and the checks of names that refer to them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jestlab.analysis.names import Names
-from jestlab.platform.errors import Mistakes, Path, SpecError, nearest
+from jestlab.platform import plugins
+from jestlab.platform.errors import Path, SpecError, nearest, within
 from jestlab.platform.spec.axes import LABELS, Point
-from jestlab.platform.spec.options import LearnabilityOptions, TableOptions
+from jestlab.platform.spec.options import REPORTS, TABLES, LearnabilityOptions, TableOptions, custom_code
 from jestlab.platform.spec.program import Config, ProgramConfig
 from jestlab.platform.spec.runs import LABEL, Match
 from jestlab.platform.spec.schema import StudySpec
+from jestlab.platform.spec.tree import STUDIES
 
 
 class RunReference(NamedTuple):
@@ -66,70 +68,105 @@ class Replicate:
     match: int | None = None
 
 
-def check_run_name(name: str, known: Collection[str], path: Path) -> None:
-    """Check that a name is known; a SpecError suggests the nearest."""
+def names_of(study: StudySpec, variants: Sequence[Variant]) -> Names:
+    """Return the display names of a study's runs at their points."""
+    return Names(study.to_dict(), [(each.name, each.label, each.point) for each in variants])
+
+
+def unknown_run(name: str, known: Collection[str], path: Path) -> Iterator[SpecError]:
+    """Yield an error with the nearest name if a name is unknown."""
     if name not in known:
-        raise SpecError(path, f"no run {name!r}: {nearest(name, known)}")
+        yield SpecError(path, f"no run {name!r}: {nearest(name, known)}")
 
 
-def check_references(study: StudySpec, variants: Sequence[Variant], wrong: Collection[str] = ()) -> None:
+def reference_errors(
+    study: StudySpec, variants: Sequence[Variant], wrong: Collection[str] = ()
+) -> Iterator[SpecError]:
     """Check that reports and claims refer to names of runs or labels of points.
 
     The points of runs that are `wrong`, because they have mistakes, are unknown.
     """
     known = {*names_of(study, variants).known, *study.runs, *study.adopted}
     unknown_points = tuple(f"{name} " for name in (*wrong, *study.adopted))
-    mistakes = Mistakes()
     for path, name in _shown_runs(study):
         if not name.startswith(unknown_points):
-            with mistakes:
-                check_run_name(name, known, path)
-    mistakes.check()
+            yield from unknown_run(name, known, path)
 
 
 def _shown_runs(study: StudySpec) -> Iterator[tuple[Path, str]]:
     """Yield the names and labels of runs in reports and claims, each with its place."""
     for index, report in enumerate(study.reports):
+        place = ("reports", str(index))
         option = "run" if isinstance(report, LearnabilityOptions) else "baseline"
-        named: dict[Path, str | None] = {(option,): getattr(report, option, None)}
-        of_runs = report.rows_of_runs if isinstance(report, TableOptions) else getattr(report, "runs", None)
+        if (single := getattr(report, option, None)) is not None:
+            yield (*place, option), single
+        of_runs = report.rows_of_runs if isinstance(report, TableOptions) else getattr(report, "runs", ())
         option = "rows" if isinstance(report, TableOptions) else "runs"
-        named |= {(option, str(i)): name for i, name in enumerate(of_runs or ())}
-        yield from (
-            (("reports", str(index), *place), name) for place, name in named.items() if name is not None
-        )
+        yield from (((*place, option, str(i)), name) for i, name in enumerate(of_runs))
     for index, claim in enumerate(study.claims):
         for key, side in (("of", claim.of), (claim.comparison, claim.other)):
             yield from ((("claims", str(index), key, *below), name) for below, name in side.named())
 
 
-def names_of(study: StudySpec, variants: Sequence[Variant]) -> Names:
-    """Return the display names of a study's runs at their points."""
-    return Names(study.to_dict(), [(each.name, each.label, each.point) for each in variants])
-
-
-def check_display_names(study: StudySpec, variants: Sequence[Variant]) -> None:
+def display_name_errors(study: StudySpec, variants: Sequence[Variant]) -> Iterator[SpecError]:
     """Check that each display name identifies a run."""
     if all(run.label is None for run in study.runs.values()) and not any(axis.labels for axis in study.axes):
         return
     names = names_of(study, variants)
-    taken = {each.name: each for each in variants} | {each.label: each for each in variants}
+    taken = {each.name: each.name for each in variants} | {each.label: each.name for each in variants}
     seen: dict[str, Variant] = {}
     for each in variants:
         text = names.shown[each.label]
         other = seen.setdefault(text, each)
         if other is not each:
             both = f"{each.label!r} and {other.label!r} are both shown as {text!r}"
-            raise SpecError(_label_place(study, each), f"{both}: give them different labels")
-        if text in taken and taken[text].name != each.name:
+            yield SpecError(_label_place(study, each), f"{both}: give them different labels")
+        elif taken.get(text, each.name) != each.name:
             problem = f"{each.label!r} is shown as {text!r}, the name of another run: give it another label"
-            raise SpecError(_label_place(study, each), problem)
+            yield SpecError(_label_place(study, each), problem)
 
 
 def _label_place(study: StudySpec, variant: Variant) -> Path:
     """Return the place of a display name: the run's own label, else the labels of an axis."""
-    run = study.runs[variant.name]
-    for index, axis in enumerate(study.axes):
-        if run.label is None and axis.labels and variant.name in axis.runs:
-            return ("axes", str(index), LABELS)
-    return ("runs", variant.name, LABEL)
+    labeled = (str(i) for i, axis in enumerate(study.axes) if axis.labels and variant.name in axis.runs)
+    axis = next(labeled, None) if study.runs[variant.name].label is None else None
+    return ("runs", variant.name, LABEL) if axis is None else ("axes", axis, LABELS)
+
+
+# ---- checks of a spec that is loaded; a study from the store passes without them
+
+
+def check_names(study: StudySpec, registered: Collection[str]) -> None:
+    """Check that a study and its parts don't have the name of a table or a kind of report.
+
+    Args:
+        study: The study.
+        registered: Names of registered studies, which parts may have.
+
+    Raises:
+        SpecError: A name is reserved.
+    """
+    places: dict[Path, str] = {("name",): study.name}
+    places |= {(STUDIES, name): name for name in study.studies if name not in registered}
+    for path, name in places.items():
+        if name in TABLES or name in REPORTS:
+            what = f"a table (`jestlab table {name}`)" if name in TABLES else "a kind of report"
+            raise SpecError(path, f"{name!r} is the name of {what}: choose another one, such as my_{name}")
+
+
+def check_custom_code(study: StudySpec) -> None:
+    """Check that the custom figures and tables of a study exist and accept their options. Executes nothing.
+
+    Raises:
+        SpecError: One doesn't; the path names it.
+    """
+    for name, part in study.studies.items():
+        with within(STUDIES, name):
+            check_custom_code(part)
+    for i, report in enumerate(study.reports):
+        if (code := custom_code(report)) is not None:
+            field = "kind" if code[0] == "figure" else "name"
+            try:
+                plugins.check(*code, getattr(report, "options", {}), "options")
+            except ValueError as error:
+                raise SpecError(("reports", str(i), field), str(error)) from None

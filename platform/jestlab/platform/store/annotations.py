@@ -131,9 +131,8 @@ def tags_of_runs(store: Store, fingerprints: Collection[str]) -> dict[str, list[
 
 def _grouped(store: Store, query: Any) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    with store.reading() as connection:
-        for subject, tag in connection.execute(query):
-            found.setdefault(subject, []).append(tag)
+    for subject, tag in store.rows(query):
+        found.setdefault(subject, []).append(tag)
     return found
 
 
@@ -188,5 +187,4 @@ def delete_query(store: Store, name: str) -> None:
 def saved_queries(store: Store) -> list[Saved]:
     """Return all saved queries, in alphabetical order."""
     columns = (SavedQueryRow.name, SavedQueryRow.sql, SavedQueryRow.author, SavedQueryRow.updated_at)
-    with store.reading() as connection:
-        return [Saved(*row) for row in connection.execute(select(*columns).order_by(SavedQueryRow.name))]
+    return [Saved(*row) for row in store.rows(select(*columns).order_by(SavedQueryRow.name))]

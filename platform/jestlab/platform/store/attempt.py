@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, func, select
 
 from jestlab.models.training.phases import ResumePoint, Spent
 from jestlab.platform.client import as_count, as_name
@@ -22,7 +21,17 @@ from jestlab.platform.store.leases import finish, heartbeat, start, stop_reason
 from jestlab.platform.store.provenance import Provenance, device
 from jestlab.platform.store.records import AttemptLost, RunState
 from jestlab.platform.store.rows import now
-from jestlab.platform.store.spool import LAST_STEP, Batch, Points, Spool, as_number
+from jestlab.platform.store.spool import (
+    LAST_STEP,
+    Batch,
+    Spool,
+    artifact_record,
+    as_number,
+    described,
+    records_until,
+    score_records,
+    write,
+)
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow
 
@@ -52,45 +61,6 @@ class WorkerAttempt:
         self,
         store: Store,
         fingerprint: str,
-        row: Any,
-        directory: Path,
-        disk_lasts: bool,
-        spent: Callable[[], Spent] | None,
-        resumed: ResumePoint,
-    ) -> None:
-        """Use `begin`; `row` is the attempt's row in the store."""
-        self.number = row.number
-        self.ended_before = False
-        """Whether an earlier attempt completed the run but couldn't write that."""
-        self._store = store
-        self._fingerprint = fingerprint
-        self._id, self._run_id = row.id, row.run_id
-        self._directory = directory
-        self._refused: ValueRefused | None = None  # the first one
-        self._spent = spent
-        self._points = Points(row.run_id)
-        self._spool = Spool(directory, row.id)
-        self._sure_seconds = row.lease_seconds * SURE_SHARE
-        self._disk_lasts = disk_lasts
-        self._spooled = False
-        self._buffer = Batch()
-        self._resumed = resumed
-        self._replaced_after: int | None = None  # later records of earlier attempts are replaced
-        self._early = None if row.number == 1 else Batch()  # until the step from which it continues is final
-        self._buffering = threading.Lock()  # never held during a transaction
-        self._writing = threading.Lock()
-        self._heard_at, self._retry_at = time.monotonic(), 0.0
-        self._lost: AttemptLost | None = None
-        self._stop_reason: str | None = None
-        self._ended = self._end_stored = False
-        self._wake = threading.Event()
-        self._ticker = threading.Thread(target=self._tick, name="store-writer", daemon=True)
-
-    @classmethod
-    def begin(
-        cls,
-        store: Store,
-        fingerprint: str,
         number: int,
         *,
         directory: Path,
@@ -100,7 +70,7 @@ class WorkerAttempt:
         disk_lasts: bool = True,
         spent: Callable[[], Spent] | None = None,
         resumed: ResumePoint | None = None,
-    ) -> WorkerAttempt:
+    ) -> None:
         """Start an attempt that a launcher has claimed; call `catch_up` next.
 
         Args:
@@ -124,9 +94,32 @@ class WorkerAttempt:
             values["started_at"] -= timedelta(seconds=so_far.whole_seconds)
         with store.writing() as connection:
             row = start(connection, fingerprint, number, again, handle, values)
-        attempt = cls(store, fingerprint, row, directory, disk_lasts, spent, resumed or ResumePoint())
-        attempt._ticker.start()
-        return attempt
+        self.number = number
+        self.ended_before = False
+        """Whether an earlier attempt completed the run but couldn't write that."""
+        self._store = store
+        self._fingerprint = fingerprint
+        self._id, self._run_id = row.id, row.run_id
+        self._directory = directory
+        self._refused: ValueRefused | None = None  # the first one
+        self._spent = spent
+        self._spool = Spool(directory, row.id)
+        self._sure_seconds = row.lease_seconds * SURE_SHARE
+        self._disk_lasts = disk_lasts
+        self._spooled = False
+        self._buffer: Batch = []
+        self._resumed = resumed or ResumePoint()
+        self._replaced_after: int | None = None  # later records of earlier attempts are replaced
+        self._early: Batch | None = None if number == 1 else []  # until the step of resuming is final
+        self._buffering = threading.Lock()  # never held during a transaction
+        self._writing = threading.Lock()
+        self._heard_at, self._retry_at = time.monotonic(), 0.0
+        self._lost: AttemptLost | None = None
+        self._stop_reason: str | None = None
+        self._ended = self._end_stored = False
+        self._wake = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, name="store-writer", daemon=True)
+        self._ticker.start()
 
     def catch_up(self) -> None:
         """Write the spools of earlier attempts; if this raises StoreUnreachable, call it again."""
@@ -149,8 +142,7 @@ class WorkerAttempt:
             AttemptLost: The attempt was revoked.
         """
         step = as_count("step", step)
-        points = [(step, as_name(name), as_number(value)) for name, value in metrics.items()]
-        self._add(Batch(points=points))
+        self._add([("point", step, as_name(name), as_number(value)) for name, value in metrics.items()])
 
     def evaluation(
         self,
@@ -162,11 +154,11 @@ class WorkerAttempt:
         seconds: float | None = None,
     ) -> None:
         """Record scores named `dataset/metric`; raises the same errors as `log`."""
-        self._add(Batch.of_scores(step, examples_seen, flops_total, scores, seconds))
+        self._add(score_records(step, examples_seen, flops_total, scores, seconds))
 
     def progress(self, step: int, total_steps: int) -> None:
         """Record the progress of the run."""
-        self._add(Batch(progress=(as_count("step", step), as_count("total_steps", total_steps))))
+        self._add([("progress", as_count("step", step), as_count("total_steps", total_steps))])
 
     def artifact(self, name: str, path: Path, root: Path) -> None:
         """Record a file or folder of the lab with its size and digest, replacing an artifact of this name.
@@ -174,7 +166,7 @@ class WorkerAttempt:
         Raises:
             ValueError: It is outside the lab, or does not exist.
         """
-        self._add(Batch.of_artifact(name, path, root))
+        self._add([artifact_record(name, path, root)])
 
     def flush(self) -> None:
         """Make all records durable, in the store or in the spool.
@@ -239,7 +231,7 @@ class WorkerAttempt:
         """Write the end, waiting for an unreachable store; meanwhile the spool has the end."""
         if reason is not None:  # valid in every database
             reason = reason.replace("\0", "?").encode(errors="replace").decode()
-        self._add(Batch(end=(state, reason, exit_code)))
+        self._add([("end", state, reason, exit_code)])
         deadline = time.monotonic() + END_SECONDS
         try:
             while True:
@@ -263,10 +255,10 @@ class WorkerAttempt:
     def _add(self, batch: Batch) -> None:
         if self._lost:
             raise self._lost
-        if self._refused and batch.end is None:
+        if self._refused and not _end_of(batch):
             raise self._refused
         with self._buffering:
-            self._buffer.add(self._replacing(batch))
+            self._buffer += self._replacing(batch)
             if len(self._buffer) >= FLUSH_POINTS:
                 self._wake.set()
 
@@ -275,22 +267,20 @@ class WorkerAttempt:
 
         The batch then repeats this attempt's earlier records, which the removal may delete from the store.
         """
-        for step in {point[0] for point in batch.points} | {score["step"] for score in batch.scores}:
-            self._resumed.reports(step, is_value=True)
-        if batch.progress is not None:
-            self._resumed.reports(batch.progress[0], is_value=False)
-        if batch.end is not None and batch.end[0] == RunState.COMPLETED:
-            self._resumed.completes()
+        for kind, value, *_ in batch:
+            if kind in ("point", "score", "progress"):
+                self._resumed.reports(value, is_value=kind != "progress")
+            elif kind == "end" and value == RunState.COMPLETED:
+                self._resumed.completes()
         if (early := self._early) is None:
             return batch
-        early.add(batch)
+        early += batch
         self._early = None if self._resumed.is_final else early
         before, after = self._replaced_after, self._resumed.step
         if after is None or after == before:
             return batch
         self._replaced_after = after
-        steps = (after and after + 1, LAST_STEP if before is None else before)
-        return Batch.joined([early, Batch(replaced=[steps])])
+        return [("replace", after and after + 1, LAST_STEP if before is None else before), *early]
 
     def _write(self, keep: bool) -> bool:
         """Write the buffer and the heartbeat in one transaction; return whether that succeeded.
@@ -305,23 +295,22 @@ class WorkerAttempt:
             if not keep and began < self._retry_at:
                 return False
             with self._buffering:
-                batch, self._buffer = self._buffer, Batch()
-            if self._spent is not None:
-                batch.spent = vars(self._spent())
+                batch, self._buffer = self._buffer, []
+            spent: Batch = [] if self._spent is None else [("spent", vars(self._spent()))]
             try:
                 if self._spooled:
                     self._replay(self._spool, self.number)
                     self._spooled = False
                 if not self._end_stored:
-                    self._commit(batch, self.number)
+                    self._commit(spent + batch, self.number)
             except AttemptLost as lost:
                 self._lost = lost
                 raise
             except StoreError:
-                spooled = keep and self._keep(batch)
+                spooled = keep and (not batch or self._keep(spent + batch))
                 if not spooled:
                     with self._buffering:
-                        self._buffer = Batch.joined([batch, self._buffer])
+                        self._buffer = batch + self._buffer
                 self._retry_at = time.monotonic() + TICK_SECONDS
                 if keep and not spooled and batch:
                     raise
@@ -331,8 +320,6 @@ class WorkerAttempt:
 
     def _keep(self, batch: Batch) -> bool:
         """Append a batch to the spool; return False if the disk doesn't accept it."""
-        if not batch:
-            return True
         try:
             self._spool.append(batch)
         except OSError as error:
@@ -343,20 +330,17 @@ class WorkerAttempt:
 
     def _replay(self, spool: Spool, number: int) -> bool:
         """Write the batches of an attempt's spool; return whether they completed the run."""
-        completed, own = False, number == self.number
-        batches = list(spool.batches())
-        if own and batches and batches[-1].end is not None:
+        batches, own = list(spool.batches()), number == self.number
+        state = _end_of(batches[-1]) if batches else None
+        if own and state:
             with self._store.reading() as connection:
-                self._end_stored = self._has_end(connection, batches[-1].end[0])
-            batches = [] if self._end_stored else batches
+                self._end_stored = self._has_end(connection, state)
         until = LAST_STEP if own else self._replaced_since(number)
-        for batch in batches:
-            if not own and batch.end is not None:
-                completed = batch.end[0] == RunState.COMPLETED
-                batch.end = None  # this attempt decides how the run ends
-            self._commit(batch if own else batch.until(until), number)
+        for batch in [] if self._end_stored else batches:
+            # This attempt decides how the run ends.
+            self._commit(batch if own else records_until(batch, until), number)
         spool.clear()
-        return completed
+        return not own and state == RunState.COMPLETED
 
     def _replaced_since(self, number: int) -> int:
         """Return the last step up to which the records of an attempt still count."""
@@ -373,42 +357,40 @@ class WorkerAttempt:
         except (AttemptLost, StoreError):
             raise
         except Exception as error:
-            if parts := batch.parts():
-                for part in parts:
-                    self._commit(part, number)
+            if len(batch) > 1:
+                middle = (len(batch) + 1) // 2
+                self._commit(batch[:middle], number)
+                self._commit(batch[middle:], number)
                 return
-            if not batch or batch.end is not None:
+            if not batch or batch[0][0] in ("spent", "end"):
                 raise  # not caused by a value: a bug
-            refused = ValueRefused(f"the store rejected {batch}: {database_message(error)}")
+            refused = ValueRefused(f"the store rejected {described(batch[0])}: {database_message(error)}")
             _warn(str(refused))
             self._refused = self._refused or refused
 
     def _commit_whole(self, batch: Batch, number: int) -> None:
+        state, removed = _end_of(batch), 0
         with self._store.writing() as connection:
-            if batch.end is not None and self._has_end(connection, batch.end[0]):
+            if state and self._has_end(connection, state):
                 self._end_stored = True  # an earlier transaction was committed, but its answer was lost
                 return
-            own = number == self.number
-            if not heartbeat(connection, self._id, batch.spent if own else None):
+            if not heartbeat(connection, self._id):
                 raise AttemptLost(
                     f"attempt {self.number} at run {self._fingerprint[:8]} was revoked by its launcher"
                 )
             reason = stop_reason(connection, self._run_id)
-            if batch.spent is not None and not own:  # from the spool of an earlier attempt
-                earlier = (AttemptRow.run_id == self._run_id, AttemptRow.number == number)
-                connection.execute(update(AttemptRow).where(*earlier).values(**batch.spent))
-            removed = self._points.write(connection, batch, number, late=not own)
-            if batch.end is not None:
-                end = batch.end
-                if self._refused is not None and end[0] != RunState.FAILED:
-                    end = (RunState.FAILED, str(self._refused), 1)
-                elif end[0] == RunState.PREEMPTED and reason is not None:
-                    end = (RunState.CANCELLED, reason, end[2])
-                finish(connection, self._fingerprint, self._id, *end, device=device())
+            removed = write(connection, self._run_id, number, batch, late=number != self.number)
+            if state:
+                _, state, why, exit_code = batch[-1]
+                if self._refused is not None and state != RunState.FAILED:
+                    state, why, exit_code = RunState.FAILED, str(self._refused), 1
+                elif state == RunState.PREEMPTED and reason is not None:
+                    state, why = RunState.CANCELLED, reason
+                finish(connection, self._fingerprint, self._id, state, why, exit_code, device=device())
         self._stop_reason = reason
-        self._end_stored = batch.end is not None
+        self._end_stored = state is not None
         if removed:
-            first = min(first for first, _ in batch.replaced)
+            first = min(record[1] for record in batch if record[0] == "replace")
             _warn(f"replaces {removed:,} values that earlier attempts reported from step {first:,} on")
 
     def _has_end(self, connection: Connection, state: str) -> bool:
@@ -438,6 +420,11 @@ class WorkerAttempt:
             if not reached and time.monotonic() - warned_at > 30:
                 warned_at = time.monotonic()
                 _warn(f"{problem}: records are kept and will be written later")
+
+
+def _end_of(batch: Batch) -> str | None:
+    """Return the state in which a batch ends the attempt; None if it doesn't."""
+    return batch[-1][1] if batch and batch[-1][0] == "end" else None
 
 
 def _warn(line: str) -> None:

@@ -17,9 +17,9 @@ from sqlalchemy import Connection, and_, func, insert, or_, select, update
 from jestlab.analysis import units
 from jestlab.platform.store.engine import CLAIMING, one_at_a_time
 from jestlab.platform.store.records import LIVE, Lease, RunState, check_move
-from jestlab.platform.store.rows import chunks, now
-from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import AttemptRow, BudgetRow, RunRow, run_key
+from jestlab.platform.store.rows import now, one_of
+from jestlab.platform.store.store import Store, of_runs
+from jestlab.platform.store.tables import AttemptRow, BudgetRow, RunRow
 
 LIMIT = "the limit"
 """First words of the reason of a run that would exceed a limit."""
@@ -179,14 +179,13 @@ def _free(connection: Connection, fingerprints: Iterable[str]) -> Iterator[_Free
     )
     live = func.count().filter(AttemptRow.state.in_(LIVE))
     attempts = select(AttemptRow.run_id, live, func.max(AttemptRow.number)).group_by(AttemptRow.run_id)
-    for chunk in chunks(map(run_key, fingerprints)):
-        runs = connection.execute(can_run.where(RunRow.id.in_(chunk))).all()
-        rows = connection.execute(attempts.where(AttemptRow.run_id.in_([run.id for run in runs])))
-        known = {run_id: (count, number) for run_id, count, number in rows}
-        for run in runs:
-            count, number = known.get(run.id, (0, 0))
-            if not count:
-                yield _Free(run.id, run.fingerprint, RunState(run.state), run.step, number)
+    runs = connection.execute(can_run.where(of_runs(fingerprints))).all()
+    rows = connection.execute(attempts.where(one_of(AttemptRow.run_id, [run.id for run in runs])))
+    known = {run_id: (count, number) for run_id, count, number in rows}
+    for run in runs:
+        count, number = known.get(run.id, (0, 0))
+        if not count:
+            yield _Free(run.id, run.fingerprint, RunState(run.state), run.step, number)
 
 
 def holding(store: Store, executor: str, machine: str | None) -> list[Lease]:
@@ -219,12 +218,8 @@ def _over_budget(
     most = limits.chip_hours
     if most is None:
         return {}
-    planned: dict[str, float] = {}
-    for chunk in chunks(map(run_key, fingerprints)):
-        budgets = select(RunRow.fingerprint, BudgetRow.chip_hours).join(
-            BudgetRow, BudgetRow.run_id == RunRow.id
-        )
-        planned |= dict(connection.execute(budgets.where(RunRow.id.in_(chunk))).tuples().all())
+    budgets = select(RunRow.fingerprint, BudgetRow.chip_hours).join(BudgetRow, BudgetRow.run_id == RunRow.id)
+    planned = dict(connection.execute(budgets.where(of_runs(fingerprints))).tuples().all())
     held = _held_hours(connection, limits.since)
     reasons: dict[str, str] = {}
     for fingerprint in fingerprints:
@@ -266,9 +261,8 @@ def _make_pending(connection: Connection, runs: Sequence[_Free]) -> None:
     waiting = [run for run in runs if run.state != RunState.RUNNING]
     for run in waiting:
         check_move(run.fingerprint, run.state, RunState.PENDING)
-    for chunk in chunks(run.id for run in waiting):
-        pending = update(RunRow).where(RunRow.id.in_(chunk))
-        connection.execute(pending.values(state=RunState.PENDING, reason=None))
+    pending = update(RunRow).where(one_of(RunRow.id, [run.id for run in waiting]))
+    connection.execute(pending.values(state=RunState.PENDING, reason=None))
 
 
 def _insert(

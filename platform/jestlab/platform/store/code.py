@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlalchemy import select
 
 from jestlab.platform.digests import digest_of
-from jestlab.platform.store.rows import chunks, execute_many, insert
+from jestlab.platform.store.rows import execute_many, insert, one_of
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import SourceRow
 
@@ -172,14 +172,8 @@ def store_texts(store: Store, files: Iterable[Path], clean: Callable[[str], str]
 
 def texts(store: Store, digests: Iterable[str]) -> dict[str, str]:
     """Return the text of files by their digests, if the store has them."""
-    with store.reading() as connection:
-        return {
-            digest: text
-            for chunk in chunks(digests)
-            for digest, text in connection.execute(
-                select(SourceRow.sha256, SourceRow.text).where(SourceRow.sha256.in_(chunk))
-            ).tuples()
-        }
+    query = select(SourceRow.sha256, SourceRow.text).where(one_of(SourceRow.sha256, digests))
+    return {row.sha256: row.text for row in store.rows(query)}
 
 
 def script_texts(files: Iterable[Path]) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import aliased
 from jestlab.platform.store.address import sqlite_file
 from jestlab.platform.store.engine import reading, writing
 from jestlab.platform.store.records import LIVE, RunState
-from jestlab.platform.store.rows import chunks, insert, now
+from jestlab.platform.store.rows import insert, now, one_of
 from jestlab.platform.store.tables import AttemptRow, IdentityRow, KnownLabRow, LauncherRow, RunRow, run_key
 
 COPIED = "was running when its store was copied"
@@ -101,8 +101,5 @@ def completed_elsewhere(engine: Engine, fingerprints: Iterable[str], uid: str | 
         query = query.where(AttemptRow.lab != uid)
     places = lab_places(engine)
     with reading(engine) as connection:
-        return {
-            row.fingerprint: places[row.lab]
-            for chunk in chunks(map(run_key, fingerprints))
-            for row in connection.execute(query.where(RunRow.id.in_(chunk)))
-        }
+        rows = connection.execute(query.where(one_of(RunRow.id, map(run_key, fingerprints))))
+        return {row.fingerprint: places[row.lab] for row in rows}

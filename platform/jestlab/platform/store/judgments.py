@@ -15,7 +15,7 @@ from sqlalchemy import delete, func, select, text
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.records import RunState
-from jestlab.platform.store.rows import chunks, execute_many, insert, now, to_json
+from jestlab.platform.store.rows import execute_many, insert, now, one_of, to_json
 from jestlab.platform.store.store import Store, of_experiment
 from jestlab.platform.store.tables import (
     AcceptanceRow,
@@ -60,11 +60,8 @@ def register(
         of_study = select(RegistrationRow.digest).where(RegistrationRow.experiment == experiment)
         if connection.scalar(of_study.order_by(RegistrationRow.created_at.desc()).limit(1)) == digest:
             return False
-        count = select(func.count(AttemptRow.run_id.distinct()))
-        started = sum(
-            connection.scalar(count.where(AttemptRow.run_id.in_(some))) or 0
-            for some in chunks(map(run_key, runs))
-        )
+        attempted = select(AttemptRow.run_id).where(one_of(AttemptRow.run_id, map(run_key, runs))).distinct()
+        started = len(connection.scalars(attempted).all())
         if started:
             raise UserError(
                 f"{started} of the runs of {experiment} have started: register a study before its first run, "
@@ -126,9 +123,7 @@ def acceptances(store: Store, experiment: str) -> list[AcceptanceEntry]:
         .distinct()
         .order_by(AcceptanceRow.created_at)
     )
-    with store.reading() as connection:
-        rows = connection.execute(query).all()
-    return [AcceptanceEntry(json.loads(row.accepted), row.reason, row.author, row.created_at) for row in rows]
+    return [AcceptanceEntry(json.loads(accepted), *others) for accepted, *others in store.rows(query)]
 
 
 # ---- retractions
@@ -194,6 +189,5 @@ def retracted(store: Store) -> list[Retracted]:
     """Return all runs with retracted results or dependencies, by experiment, label, and seed."""
     columns = ", ".join(Retracted.__dataclass_fields__)
     query = text(f"SELECT {columns} FROM v_retractions ORDER BY experiment, label, seed, created_at")
-    with store.reading() as connection:
-        rows = connection.execute(query).mappings()
-        return [Retracted(**{**row, "created_at": str(row["created_at"])}) for row in rows]
+    rows = map(dict, (row._mapping for row in store.rows(query)))
+    return [Retracted(**row | {"created_at": str(row["created_at"])}) for row in rows]

@@ -27,8 +27,8 @@ from jestlab.platform.store.records import (
     Standing,
     check_move,
 )
-from jestlab.platform.store.rows import chunks, insert, now
-from jestlab.platform.store.store import Store
+from jestlab.platform.store.rows import insert, now, one_of
+from jestlab.platform.store.store import Store, of_runs
 from jestlab.platform.store.tables import AttemptRow, LauncherRow, RunRow, run_key
 
 Key = TypeVar("Key", int, str)
@@ -61,8 +61,7 @@ def beat_launcher(store: Store, launcher: str) -> None:
 
 def heartbeats(store: Store) -> dict[str, datetime]:
     """Return every launcher's last heartbeat by name; its clock may differ from this machine's."""
-    with store.reading() as connection:
-        return dict(connection.execute(select(LauncherRow.name, LauncherRow.heartbeat_at)).tuples().all())
+    return {row.name: row.heartbeat_at for row in store.rows(select(LauncherRow.__table__))}
 
 
 def remove_launcher(store: Store, launcher: str) -> None:
@@ -92,11 +91,8 @@ def adopt(store: Store, leases: Sequence[Lease], launcher: str) -> list[Lease]:
 def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
     """Return the standings of runs, all at one moment."""
     with store.reading() as connection:
-        return {
-            standing.fingerprint: standing
-            for chunk in chunks(fingerprints)
-            for standing in map(_standing, connection.execute(_standings(), {"runs": chunk}))
-        }
+        rows = connection.execute(_standings(), {"runs": list(fingerprints)})
+        return {standing.fingerprint: standing for standing in map(_standing, rows)}
 
 
 @functools.cache  # building a statement takes several times as long as executing it
@@ -117,7 +113,7 @@ def _standings() -> Select[Any]:
         )
         .select_from(RunRow)
         .outerjoin(AttemptRow, (AttemptRow.run_id == RunRow.id) & (AttemptRow.number == newest))
-        .where(RunRow.fingerprint.in_(bindparam("runs", expanding=True)))
+        .where(RunRow.fingerprint.in_(bindparam("runs", expanding=True, literal_execute=True)))
     )
 
 
@@ -147,11 +143,8 @@ def set_waiting_reasons(store: Store, reasons: Mapping[str, str]) -> None:
     live = select(AttemptRow.id).where(AttemptRow.run_id == RunRow.id, AttemptRow.state.in_(LIVE))
     with store.writing() as connection:
         for reason, runs in _grouped(reasons).items():
-            for chunk in chunks(map(run_key, runs)):
-                waiting = update(RunRow).where(
-                    RunRow.id.in_(chunk), RunRow.state.in_(WAITING), ~live.exists()
-                )
-                connection.execute(waiting.values(reason=reason))
+            waiting = update(RunRow).where(of_runs(runs), RunRow.state.in_(WAITING), ~live.exists())
+            connection.execute(waiting.values(reason=reason))
 
 
 def _grouped(reasons: Mapping[Key, str]) -> dict[str, list[Key]]:
@@ -169,21 +162,19 @@ def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None
     """
     ended = (RunState.FAILED, RunState.SKIPPED, RunState.CANCELLED)
     with store.writing() as connection:
-        for chunk in chunks(map(run_key, fingerprints)):
-            free = _free(connection, chunk)
-            unfinished = update(RunRow).where(RunRow.id.in_(chunk), RunRow.state != RunState.COMPLETED)
-            connection.execute(unfinished.values(stop_reason=reason))
-            idle = update(RunRow).where(RunRow.id.in_(free), RunRow.state.not_in(ended))
-            connection.execute(idle.values(state=RunState.CANCELLED, reason=reason))
+        free = _free(connection, fingerprints)
+        unfinished = update(RunRow).where(of_runs(fingerprints), RunRow.state != RunState.COMPLETED)
+        connection.execute(unfinished.values(stop_reason=reason))
+        idle = update(RunRow).where(one_of(RunRow.id, free), RunRow.state.not_in(ended))
+        connection.execute(idle.values(state=RunState.CANCELLED, reason=reason))
 
 
 def reopen(store: Store, fingerprints: Sequence[str]) -> None:
     """Allow runs that ended early to run again, with all their retries."""
     values = {"state": RunState.PENDING, "reason": None, "failures": 0, "stop_reason": None}
     with store.writing() as connection:
-        for chunk in chunks(map(run_key, fingerprints)):
-            free = _free(connection, chunk)
-            connection.execute(update(RunRow).where(RunRow.id.in_(free)).values(**values))
+        free = one_of(RunRow.id, _free(connection, fingerprints))
+        connection.execute(update(RunRow).where(free).values(**values))
 
 
 def change_states(store: Store, entries: Sequence[tuple[Standing, RunState, str | None]]) -> int:
@@ -191,42 +182,30 @@ def change_states(store: Store, entries: Sequence[tuple[Standing, RunState, str 
 
     `entries` are runs as they were read, with the new state and its reason. Returns how many were changed.
     """
+    fingerprints = [run.fingerprint for run, _, _ in entries]
+    query = (
+        select(RunRow.fingerprint, RunRow.state, func.max(AttemptRow.number))
+        .outerjoin(AttemptRow, AttemptRow.run_id == RunRow.id)
+        .group_by(RunRow.id)
+    )
     with store.writing() as connection:
-        free: set[int] = set()
-        present: dict[int, tuple[str, int | None]] = {}
-        query = (
-            select(RunRow.id, RunRow.state, func.max(AttemptRow.number))
-            .outerjoin(AttemptRow, AttemptRow.run_id == RunRow.id)
-            .group_by(RunRow.id, RunRow.state)
-        )
-        for chunk in chunks(run_key(run.fingerprint) for run, _, _ in entries):
-            free |= set(_free(connection, chunk))
-            for key, current, number in connection.execute(query.where(RunRow.id.in_(chunk))):
-                present[key] = (current, number)
-        wanted: dict[tuple[RunState, str | None], list[int]] = defaultdict(list)
+        free = one_of(RunRow.id, _free(connection, fingerprints))
+        present = {run: as_found for run, *as_found in connection.execute(query.where(free))}
+        wanted: dict[tuple[RunState, str | None], list[str]] = defaultdict(list)
         for run, state, reason in entries:
-            key = run_key(run.fingerprint)
-            as_read = (run.state, run.lease.number if run.lease is not None else None)
-            if key in free and present[key] == as_read:
+            if present.get(run.fingerprint) == [run.state, run.lease.number if run.lease else None]:
                 check_move(run.fingerprint, run.state, state)
-                wanted[state, reason].append(key)
-        for (state, reason), keys in wanted.items():
-            for some in chunks(keys):
-                connection.execute(
-                    update(RunRow).where(RunRow.id.in_(some)).values(state=state, reason=reason)
-                )
+                wanted[state, reason].append(run.fingerprint)
+        for (state, reason), runs in wanted.items():
+            connection.execute(update(RunRow).where(of_runs(runs)).values(state=state, reason=reason))
         return sum(map(len, wanted.values()))
 
 
-def _free(connection: Connection, keys: Sequence[int]) -> list[int]:
+def _free(connection: Connection, fingerprints: Iterable[str]) -> list[int]:
     """Lock runs; return the keys of those that are neither COMPLETED nor held by an attempt."""
-    runs = connection.scalars(
-        select(RunRow.id)
-        .where(RunRow.id.in_(keys), RunRow.state != RunState.COMPLETED)
-        .order_by(RunRow.id)
-        .with_for_update(key_share=True)
-    ).all()
-    live = select(AttemptRow.run_id).where(AttemptRow.run_id.in_(runs), AttemptRow.state.in_(LIVE))
+    unfinished = select(RunRow.id).where(of_runs(fingerprints), RunRow.state != RunState.COMPLETED)
+    runs = connection.scalars(unfinished.order_by(RunRow.id).with_for_update(key_share=True)).all()
+    live = select(AttemptRow.run_id).where(one_of(AttemptRow.run_id, runs), AttemptRow.state.in_(LIVE))
     held = set(connection.scalars(live))
     return [key for key in runs if key not in held]
 
@@ -268,13 +247,13 @@ def start(
     return row
 
 
-def heartbeat(connection: Connection, attempt_id: int, spent: Mapping[str, Any] | None) -> bool:
-    """Record the heartbeat of a worker, within a write transaction, and how its time was spent.
+def heartbeat(connection: Connection, attempt_id: int) -> bool:
+    """Record the heartbeat of a worker, within a write transaction.
 
     Returns whether the attempt is RUNNING; otherwise its worker must not write.
     """
     running = update(AttemptRow).where(AttemptRow.id == attempt_id, AttemptRow.state == RunState.RUNNING)
-    return bool(connection.execute(running.values(heartbeat_at=now(), **(spent or {}))).rowcount)
+    return bool(connection.execute(running.values(heartbeat_at=now())).rowcount)
 
 
 def stop_reason(connection: Connection, run_id: int) -> str | None:

@@ -74,9 +74,7 @@ def import_cells(store: Store, cells: Sequence[PublishedCell]) -> Imported:
 
 def import_paper_tables(store: Store) -> None:
     """Import the tables of the JEST paper, unless the store has cells of them."""
-    with store.reading() as connection:
-        found = connection.scalar(select(PublishedRow.source).where(PublishedRow.source == PAPER).limit(1))
-    if found is None:
+    if not store.rows(select(PublishedRow.source).where(PublishedRow.source == PAPER).limit(1)):
         import_cells(store, paper())
 
 

@@ -234,17 +234,28 @@ class RunProgress:
         step: Completed steps.
         total_steps: Total number of steps, if known.
         latest: Newest value of each requested metric.
-        first_step: Its step when its attempt was claimed.
-        started_at: When its attempt started; None if no attempt is RUNNING.
-        reported_at: When it last reported progress or changed its state, by the same clock.
+        steps_per_second: Average speed of its RUNNING attempt, without start-up and compilation if the
+            program reports them; None if unknown.
     """
 
     step: int
     total_steps: int | None
     latest: Mapping[str, float]
-    first_step: int = 0
-    started_at: datetime | None = None
-    reported_at: datetime | None = None
+    steps_per_second: float | None = None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the last step at this speed; None if unknown."""
+        if self.steps_per_second is None or self.total_steps is None:
+            return None
+        return max(0, self.total_steps - self.step) / self.steps_per_second
+
+    def per_second(self, metric: str) -> float | None:
+        """Return the average growth of a metric that counts; None if unknown."""
+        value = self.latest.get(metric)
+        if not value or not self.step or self.steps_per_second is None:
+            return None
+        return self.steps_per_second * value / self.step
 
 
 @dataclass(frozen=True)

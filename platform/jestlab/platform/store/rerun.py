@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Sequence
 from sqlalchemy import Connection, delete, func, select, update
 
 from jestlab.platform.store.records import LIVE, RunState
-from jestlab.platform.store.rows import chunks
-from jestlab.platform.store.store import Store
+from jestlab.platform.store.rows import one_of
+from jestlab.platform.store.store import Store, of_runs
 from jestlab.platform.store.tables import (
     ArtifactRow,
     AttemptRow,
@@ -21,7 +21,6 @@ from jestlab.platform.store.tables import (
     MetricRow,
     NeedRow,
     RunRow,
-    run_key,
 )
 
 _FOLDER = re.compile(r"(?P<name>.+?)(\.again\d+)?-(?P<end>[0-9a-f]{16})")
@@ -33,20 +32,18 @@ def start_over(store: Store, fingerprints: Collection[str]) -> list[str]:
     Returns the runs that start over; a run that an attempt holds is left out.
     """
     latest = select(AttemptRow.run_id, func.max(AttemptRow.number)).group_by(AttemptRow.run_id)
-    started: dict[int, str] = {}
     with store.writing() as connection:
-        for chunk in chunks(map(run_key, fingerprints)):
-            runs = select(RunRow.id, RunRow.fingerprint, RunRow.directory).where(RunRow.id.in_(chunk))
-            rows = connection.execute(runs.order_by(RunRow.id).with_for_update(key_share=True)).all()
-            of_chunk = AttemptRow.run_id.in_(chunk)
-            live = select(AttemptRow.run_id).where(of_chunk, AttemptRow.state.in_(LIVE))
-            held = set(connection.scalars(live))  # after locking the runs
-            numbers = dict(connection.execute(latest.where(of_chunk)).tuples().all())
-            again = [row for row in rows if row.id not in held]
-            started |= {row.id: row.fingerprint for row in again}
-            for table in (MetricRow, EvaluationRow, ArtifactRow):
-                connection.execute(delete(table).where(table.run_id.in_([row.id for row in again])))
-            for row in again:
+        named = select(RunRow.id, RunRow.fingerprint, RunRow.directory).where(of_runs(fingerprints))
+        rows = connection.execute(named.order_by(RunRow.id).with_for_update(key_share=True)).all()
+        attempts = one_of(AttemptRow.run_id, [row.id for row in rows])
+        live = select(AttemptRow.run_id).where(attempts, AttemptRow.state.in_(LIVE))
+        held = set(connection.scalars(live))  # after locking the runs
+        numbers = dict(connection.execute(latest.where(attempts)).tuples().all())
+        started = {row.id: row.fingerprint for row in rows if row.id not in held}
+        for table in (MetricRow, EvaluationRow, ArtifactRow):
+            connection.execute(delete(table).where(one_of(table.run_id, started)))
+        for row in rows:
+            if row.id in started:
                 values = {
                     "state": RunState.PENDING, "reason": None, "stop_reason": None, "step": 0,
                     "total_steps": None, "failures": 0,
@@ -55,9 +52,8 @@ def start_over(store: Store, fingerprints: Collection[str]) -> list[str]:
                 connection.execute(update(RunRow).where(RunRow.id == row.id).values(**values))
         unfinished = select(RunRow.id).where(RunRow.state != RunState.COMPLETED)
         waiting = select(NeedRow.run_id).where(NeedRow.needs_id.in_(unfinished))
-        for some in chunks(started):
-            blocked = update(RunRow).where(RunRow.id.in_(some), RunRow.id.in_(waiting))
-            connection.execute(blocked.values(state=RunState.BLOCKED))
+        blocked = update(RunRow).where(one_of(RunRow.id, started), RunRow.id.in_(waiting))
+        connection.execute(blocked.values(state=RunState.BLOCKED))
     return list(started.values())
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import ColumnElement, Connection, bindparam
 
 Value = TypeVar("Value")
 
@@ -30,6 +30,16 @@ def chunks(values: Iterable[Value], size: int = _CHUNK) -> Iterator[list[Value]]
     everything = list(values)
     for start in range(0, len(everything), size):
         yield everything[start : start + size]
+
+
+def one_of(column: Any, values: Iterable[Any]) -> ColumnElement[bool]:
+    """Return whether a column has one of any number of values.
+
+    They become part of the SQL text, because databases limit the number of parameters.
+    """
+    given = bindparam(None, list(values), column.type, expanding=True, literal_execute=True)
+    of_these: ColumnElement[bool] = column.in_(given)
+    return of_these
 
 
 def insert(connection: Connection, table: Any) -> Any:

@@ -28,16 +28,13 @@ def spending(store: Store, experiment: str) -> dict[str, Spending]:
     """Return planned and actual costs of each run of an experiment, by fingerprint."""
     columns = ", ".join(Spending.__dataclass_fields__)
     query = text(f"SELECT fingerprint, {columns} FROM v_costs WHERE experiment = :experiment")
-    with store.reading() as connection:
-        rows = connection.execute(query, {"experiment": experiment}).all()
-    return {row.fingerprint: Spending(*row[1:]) for row in rows}
+    return {run: Spending(*costs) for run, *costs in store.rows(query.bindparams(experiment=experiment))}
 
 
 def attempt_times(store: Store, experiment: str) -> list[AttemptTime]:
     """Return how the time of every attempt at the runs of an experiment was spent."""
-    with store.reading() as connection:
-        rows = connection.execute(text(QUERY), {"experiment": experiment}).mappings().all()
-    return [AttemptTime.of(row) for row in rows]
+    rows = store.rows(text(QUERY).bindparams(experiment=experiment))
+    return [AttemptTime.of(row._mapping) for row in rows]
 
 
 def speeds(

@@ -11,7 +11,21 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, DateTime, Engine, Select, bindparam, exists, func, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    DateTime,
+    Engine,
+    Executable,
+    Row,
+    Select,
+    Text,
+    bindparam,
+    column,
+    func,
+    select,
+    table,
+)  # fmt: skip
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest
@@ -28,7 +42,7 @@ from jestlab.platform.store.records import (
     RunState,
     RunSummary,
 )
-from jestlab.platform.store.rows import chunks
+from jestlab.platform.store.rows import one_of
 from jestlab.platform.store.tables import (
     AttemptRow,
     EvaluationRow,
@@ -41,6 +55,8 @@ from jestlab.platform.store.tables import (
     RunRow,
     run_key,
 )
+
+_SUMMARY = [name for name in RunSummary.__dataclass_fields__ if name != "name"]
 
 
 class Store:
@@ -118,37 +134,29 @@ class Store:
 
         It distinguishes the jobs of two labs that share a cluster or a project.
         """
-        with self.reading() as connection:
-            found: str | None = connection.scalar(select(IdentityRow.id))
-        if found is None:
+        found = self.rows(select(IdentityRow.id))
+        if not found:
             raise UserError(f"the store {shown_url(self.engine.url)} has no ID: restore a backup")
-        return found
+        return str(found[0].id)
 
     def has_attempts(self) -> bool:
         """Whether any run was ever attempted."""
-        with self.reading() as connection:
-            return bool(connection.scalar(select(exists().where(AttemptRow.id.is_not(None)))))
+        return bool(self.rows(select(AttemptRow.id).limit(1)))
 
-    def _rows(self, query: Any, fingerprints: Iterable[str]) -> list[Any]:
-        """Return the rows of a query of runs, for some of the runs."""
+    def rows(self, query: Executable) -> Sequence[Any]:
+        """Return the rows of a query, read in a transaction of its own."""
         with self.reading() as connection:
-            return [
-                row
-                for chunk in chunks(map(run_key, fingerprints))
-                for row in connection.execute(query.where(RunRow.id.in_(chunk)))
-            ]
+            return connection.execute(query).all()
 
     def states(self, fingerprints: Iterable[str]) -> dict[str, RunState]:
         """Return the states of those of these runs that exist."""
-        rows = self._rows(select(RunRow.fingerprint, RunRow.state), fingerprints)
-        return {row.fingerprint: RunState(row.state) for row in rows}
+        query = select(RunRow.fingerprint, RunRow.state).where(of_runs(fingerprints))
+        return {run: RunState(state) for run, state in self.rows(query)}
 
     def reasons(self, fingerprints: Iterable[str]) -> dict[str, str]:
         """Return the reasons for the states of runs that have one."""
-        rows = self._rows(
-            select(RunRow.fingerprint, RunRow.reason).where(RunRow.reason.is_not(None)), fingerprints
-        )
-        return {row.fingerprint: row.reason for row in rows}
+        query = select(RunRow.fingerprint, RunRow.reason).where(of_runs(fingerprints))
+        return {run: reason for run, reason in self.rows(query) if reason is not None}
 
     def run(self, fingerprint: str) -> RunRecord:
         """Return a run with its dependencies; UserError if it doesn't exist."""
@@ -211,9 +219,7 @@ class Store:
             .distinct()  # a study can list a run under several labels
             .order_by(ExperimentRow.updated_at.desc())
         )
-        with self.reading() as connection:
-            rows = connection.execute(query).all()
-        studies = ((row.name, json.loads(row.spec)) for row in rows)
+        studies = [(name, json.loads(spec)) for name, spec, _ in self.rows(query)]
         return [(name, study) for name, study in studies if not study.get("studies")]
 
     def seconds_by_step(self, fingerprint: str) -> dict[int, float]:
@@ -223,9 +229,7 @@ class Store:
             .where(EvaluationRow.run_id == run_key(fingerprint))
             .group_by(EvaluationRow.step)
         )
-        with self.reading() as connection:
-            rows = connection.execute(query).tuples().all()
-        return {step: math.nan if seconds is None else float(seconds) for step, seconds in rows}
+        return {step: math.nan if time is None else float(time) for step, time in self.rows(query)}
 
     def paces(self, programs: Iterable[str]) -> list[tuple[str, dict[str, Any], str, float]]:
         """Return program, config, device, and seconds of training per example of completed runs of programs.
@@ -255,11 +259,9 @@ class Store:
             .order_by(RunRow.created_at, RunRow.id)
             .distinct()
         )
-        with self.reading() as connection:
-            rows = connection.execute(query).all()
         return [
             (row.program, json.loads(row.config), row.device or "", row.seconds / row.examples_seen)
-            for row in rows
+            for row in self.rows(query)
         ]
 
     def launched(self, experiment: str) -> dict[str, list[dict[str, Any]]]:
@@ -271,9 +273,8 @@ class Store:
             .order_by(MemberRow.position)
         )
         found: dict[str, list[dict[str, Any]]] = {}
-        with self.reading() as connection:
-            for label, config in connection.execute(query):
-                found.setdefault(label, []).append(json.loads(config))
+        for label, config in self.rows(query):
+            found.setdefault(label, []).append(json.loads(config))
         return found
 
     def runs(self, experiment: str, fingerprints: Collection[str] | None = None) -> list[RunSummary]:
@@ -282,23 +283,15 @@ class Store:
         Raises:
             UserError: No such experiment; the message suggests a name.
         """
-        columns = ", ".join(
-            "run AS name" if name == "name" else name for name in RunSummary.__dataclass_fields__
-        )
-        sql = f"SELECT {columns} FROM v_runs WHERE experiment = :experiment"
-        parts: list[dict[str, Any]] = [{}]
+        columns = [column(name, DateTime) if name.endswith("_at") else column(name) for name in _SUMMARY]
+        query: Any = select(column("run").label("name"), *columns).select_from(table("v_runs"))
+        query = query.where(column("experiment") == experiment).order_by(column("position"))
         if fingerprints is not None:
-            sql += " AND fingerprint IN :fingerprints"
-            parts = [{"fingerprints": chunk} for chunk in chunks(fingerprints)]
-        query = text(f"{sql} ORDER BY position").columns(started_at=DateTime(), ended_at=DateTime())
-        if fingerprints is not None:
-            query = query.bindparams(bindparam("fingerprints", expanding=True))
-        rows: list[Any] = []
+            query = query.where(one_of(column("fingerprint", Text), fingerprints))
         with self.reading() as connection:
             of_experiment(connection, experiment, ExperimentRow.name)
-            for part in parts:
-                rows += connection.execute(query, {"experiment": experiment, **part})
-        return [RunSummary(**{**row._mapping, "state": RunState(row.state)}) for row in rows]
+            rows = connection.execute(query).mappings().all()
+        return [RunSummary(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
 
     def snapshot(self, experiment: str) -> tuple[datetime, dict[str, RunSnapshot]]:
         """Return when an experiment was last launched, and its runs' present states by fingerprint.
@@ -318,14 +311,12 @@ class Store:
         with self.reading() as connection:
             known = select(MetricNameRow.id, MetricNameRow.name).where(MetricNameRow.name.in_(metrics))
             names = dict(connection.execute(known).tuples().all())
+            rows = connection.execute(_progress(tuple(names)), {"runs": list(map(run_key, fingerprints))})
             found = {}
-            for chunk in chunks(map(run_key, fingerprints)):
-                for row in connection.execute(_progress(tuple(names)), {"runs": chunk}):
-                    run, step, total_steps, reported_at, first_step, started_at, *values = row
-                    pairs = zip(names.values(), values, strict=True)
-                    latest = {name: value for name, value in pairs if value is not None}
-                    progress = (step, total_steps, latest, first_step or 0, started_at, reported_at)
-                    found[run] = RunProgress(*progress)
+            for row in rows:
+                pairs = zip(names.values(), row[len(_SPEED) :], strict=True)
+                latest = {name: value for name, value in pairs if value is not None}
+                found[row.fingerprint] = RunProgress(row.step, row.total_steps, latest, _speed(row))
         return found
 
     def needs(self, fingerprints: Iterable[str]) -> dict[str, dict[str, RunState]]:
@@ -335,9 +326,10 @@ class Store:
             select(RunRow.fingerprint, needed.fingerprint, needed.state)
             .join(NeedRow, NeedRow.run_id == RunRow.id)
             .join(needed, needed.id == NeedRow.needs_id)
+            .where(of_runs(fingerprints))
         )
         found: dict[str, dict[str, RunState]] = defaultdict(dict)
-        for run, need, state in self._rows(query, fingerprints):
+        for run, need, state in self.rows(query):
             found[run][need] = RunState(state)
         return dict(found)
 
@@ -349,14 +341,13 @@ class Store:
             .join(MemberRow, MemberRow.run_id == RunRow.id)
             .where(MemberRow.experiment == experiment, RunRow.program != ADOPTED)
         )
-        with self.reading() as connection:
-            return list(connection.scalars(query))
+        return [row.fingerprint for row in self.rows(query)]
 
     def shared(self, experiment: str, fingerprints: Iterable[str]) -> dict[str, int]:
         """Return the number of these runs in each other experiment."""
-        query = select(MemberRow.experiment, RunRow.id).join(RunRow, RunRow.id == MemberRow.run_id).distinct()
-        rows = self._rows(query.where(MemberRow.experiment != experiment), fingerprints)
-        return dict(Counter(row.experiment for row in rows))
+        members = select(MemberRow.experiment, RunRow.id).join(RunRow, RunRow.id == MemberRow.run_id)
+        query = members.distinct().where(MemberRow.experiment != experiment, of_runs(fingerprints))
+        return dict(Counter(row.experiment for row in self.rows(query)))
 
     def finished(self) -> list[FinishedRun]:
         """Return every completed run, the oldest first."""
@@ -381,6 +372,13 @@ class Store:
             ]
 
 
+_SPEED: tuple[Any, ...] = (
+    RunRow.fingerprint, RunRow.step, RunRow.total_steps, RunRow.updated_at, AttemptRow.first_step,
+    AttemptRow.started_at, AttemptRow.resumed_step, AttemptRow.reached_step, AttemptRow.training_seconds,
+    AttemptRow.evaluation_seconds, AttemptRow.checkpoint_seconds,
+)  # fmt: skip
+
+
 @lru_cache(maxsize=16)  # executed often, and slow to build
 def _progress(names: tuple[int, ...]) -> Select[Any]:
     """Return one query for the progress of all runs, with one index lookup at the end of each curve."""
@@ -392,12 +390,27 @@ def _progress(names: tuple[int, ...]) -> Select[Any]:
         .scalar_subquery()
         for name in names
     ]
-    attempt = (AttemptRow.first_step, AttemptRow.started_at)
     return (
-        select(RunRow.fingerprint, RunRow.step, RunRow.total_steps, RunRow.updated_at, *attempt, *newest)
+        select(*_SPEED, *newest)
         .outerjoin(AttemptRow, (AttemptRow.run_id == RunRow.id) & (AttemptRow.state == RunState.RUNNING))
-        .where(RunRow.id.in_(bindparam("runs", expanding=True)))
+        .where(RunRow.id.in_(bindparam("runs", expanding=True, literal_execute=True)))
     )
+
+
+def of_runs(fingerprints: Iterable[str]) -> ColumnElement[bool]:
+    """Return the condition that a run is one of these."""
+    return one_of(RunRow.id, map(run_key, fingerprints))
+
+
+def _speed(row: Row[Any]) -> float | None:
+    """Return the steps per second of a RUNNING attempt; None if it has made no steps."""
+    if row.started_at is None:
+        return None
+    first, last, seconds = row.first_step, row.step, (row.updated_at - row.started_at).total_seconds()
+    if row.resumed_step is not None and row.reached_step is not None:
+        first, last = row.resumed_step, row.reached_step
+        seconds = row.training_seconds + row.evaluation_seconds + row.checkpoint_seconds
+    return (last - first) / seconds if last > first and seconds > 0 else None
 
 
 def _archive(origin: str | None) -> str | None:
@@ -415,13 +428,5 @@ def of_experiment(connection: Connection, experiment: str, column: Any) -> Any:
 
 
 def _run_record(row: Any, needs: Mapping[str, RunRecord]) -> RunRecord:
-    return RunRecord(
-        fingerprint=row.fingerprint,
-        program=row.program,
-        config=json.loads(row.config),
-        seed=row.seed,
-        directory=row.directory,
-        state=RunState(row.state),
-        reason=row.reason,
-        needs=needs,
-    )
+    state, config = RunState(row.state), json.loads(row.config)
+    return RunRecord(row.fingerprint, row.program, config, row.seed, row.directory, state, row.reason, needs)

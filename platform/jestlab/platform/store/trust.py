@@ -17,8 +17,8 @@ from sqlalchemy import func, select, update
 from jestlab.platform.digests import size_and_digest
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.records import ADOPTED, RunState
-from jestlab.platform.store.rows import chunks, now
-from jestlab.platform.store.store import Store, of_experiment
+from jestlab.platform.store.rows import now
+from jestlab.platform.store.store import Store, of_experiment, of_runs
 from jestlab.platform.store.tables import ExperimentRow, MemberRow, RunRow
 from jestlab.platform.whoami import user_name
 
@@ -72,9 +72,8 @@ def origin_of(store: Store, experiment: str) -> Origin | None:
 
 def is_trusted(store: Store, experiment: str) -> bool:
     """Return whether the code that an experiment names may be executed; True if it doesn't exist."""
-    with store.reading() as connection:
-        text = connection.scalar(select(ExperimentRow.origin).where(ExperimentRow.name == experiment))
-    return text is None or Origin.parse(text).trusted_at is not None
+    rows = store.rows(select(ExperimentRow.origin).where(ExperimentRow.name == experiment))
+    return all(row.origin is None or Origin.parse(row.origin).trusted_at is not None for row in rows)
 
 
 def refuse_untrusted(store: Store, experiment: str) -> None:
@@ -95,9 +94,7 @@ def executed(store: Store, experiment: str) -> Sequence[Executed]:
         .where(MemberRow.experiment == experiment)
         .order_by(MemberRow.position, MemberRow.label)
     )
-    with store.reading() as connection:
-        rows = connection.execute(query).all()
-    return [Executed(label, program, json.loads(config)) for label, program, config in rows]
+    return [Executed(label, program, json.loads(config)) for label, program, config in store.rows(query)]
 
 
 def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
@@ -159,9 +156,7 @@ def _check_name(store: Store, name: str, fingerprints: Collection[str]) -> None:
         own = select(func.count()).select_from(RunRow).where(RunRow.id.in_(mine), RunRow.program != ADOPTED)
         total = connection.scalar(own) or 0
         done = connection.scalar(own.where(RunRow.state == RunState.COMPLETED)) or 0
-        shared = sum(
-            connection.scalar(own.where(RunRow.fingerprint.in_(chunk))) or 0 for chunk in chunks(fingerprints)
-        )
+        shared = connection.scalar(own.where(of_runs(fingerprints)))
     if row.owner is not None and row.owner != user_name() and row.origin is None:
         host = "" if row.host is None else f", launched on {row.host}"
         raise UserError(f"{name} is an experiment of {row.owner}{host}: choose another name, or --replace it")

@@ -7,8 +7,8 @@ from typing import Literal, get_args
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.registry import study_names
-from jestlab.platform.spec.checks import check_names
 from jestlab.platform.spec.schema import StudySpec
+from jestlab.platform.spec.variants import check_names
 from jestlab.platform.spec.yaml import Document
 
 Start = Literal["train", "command"]

@@ -88,7 +88,7 @@ class JobStatus:
     Attributes:
         reason: Reason of the state; may be empty.
         exit_code: Exit code of the (first) process, negative for a signal; None if unknown.
-        place: Position of a queued job and its estimated start, if the executor reports them.
+        place: Estimated start of a queued job, if the executor reports it.
         requeued: Whether a queued job had started before it was put back into the queue.
     """
 
@@ -141,7 +141,15 @@ class Job:
 
 
 class ExecutorError(UserError):
-    """A job could not be launched or stopped; the message is one line with the reason and the remedy."""
+    """A job could not be launched or stopped; the message is one line with the reason and the remedy.
+
+    Attributes:
+        transient: Whether the call may succeed within seconds, so that the executor repeats it.
+    """
+
+    def __init__(self, message: str, *, transient: bool = False) -> None:
+        super().__init__(message)
+        self.transient = transient
 
 
 class ProcessesRemain(ExecutorError):

@@ -19,9 +19,8 @@ from typing import Any
 
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.launch.executors.base import Job, JobKey, JobState, JobStatus
-from jestlab.platform.launch.executors.cloud import WORKER, arguments_at, public_variables
 from jestlab.platform.launch.executors.environment import threads_environment
-from jestlab.platform.launch.executors.reasons import explained
+from jestlab.platform.launch.executors.remote import WORKER, arguments_at, explained, public_variables
 from jestlab.platform.logs import one_line
 from jestlab.platform.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
 from jestlab.platform.spec.resources import Resources, Slice

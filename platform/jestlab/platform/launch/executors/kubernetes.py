@@ -26,7 +26,6 @@ from jestlab.platform.launch.executors.base import (
     JobStatus,
     LaunchedJob,
 )
-from jestlab.platform.launch.executors.cloud import CloudExecutor, Place, clean_line, http_error
 from jestlab.platform.launch.executors.jobset import (
     INDEX_LABEL,
     JOBSET_LABEL,
@@ -40,8 +39,7 @@ from jestlab.platform.launch.executors.jobset import (
     has_labels,
     key_labels,
 )
-from jestlab.platform.launch.executors.reasons import explained
-from jestlab.platform.launch.executors.retry import Transient
+from jestlab.platform.launch.executors.remote import CloudExecutor, Place, clean_line, explained, http_error
 from jestlab.platform.spec.resources import Resources
 
 _IN_CLUSTER = "in-cluster"
@@ -197,7 +195,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         try:
             return self._pages(*values, **options)
         except Exception as error:
-            if self._translated(error) is error:
+            if self._translated(error) is None:
                 raise
             return []
 
@@ -334,7 +332,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
     def _timeout(self) -> tuple[float, float]:
         return _CONNECT_SECONDS, self._answer_seconds
 
-    def _translated(self, error: Exception) -> Exception:
+    def _translated(self, error: Exception) -> ExecutorError | None:
         from kubernetes.client import ApiException
         from kubernetes.config import ConfigException
         from urllib3.exceptions import HTTPError
@@ -347,15 +345,15 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
             if error.status == 403 and _QUOTA in message:  # other jobs may end
                 return ExecutorUnavailable(message)
             if error.status == 403:  # an API server that has just started forbids everything for a moment
-                return Transient(ExecutorError(message))
+                return ExecutorError(message, transient=True)
             if error.status == 410:  # the pages of a list have changed: request it again
-                return Transient(ExecutorUnavailable(message))
-            return http_error(error.status or None, message, error.headers)
+                return ExecutorUnavailable(message, transient=True)
+            return http_error(error.status or None, message)
         if isinstance(error, ConfigException | YAMLError):
             return ExecutorError(f"no access to a cluster: {clean_line(error)}: see kubectl config")
         if isinstance(error, HTTPError):
-            return Transient(ExecutorUnavailable(f"the cluster can't be reached: {clean_line(error)}"))
-        return error
+            return ExecutorUnavailable(f"the cluster can't be reached: {clean_line(error)}", transient=True)
+        return None
 
 
 def _split(handle: str) -> tuple[str, str, str]:

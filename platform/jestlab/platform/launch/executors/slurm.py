@@ -8,12 +8,10 @@ Slurm reuses ids, and two clusters have the same ones.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-import threading
-import time
-from collections import defaultdict
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from jestlab.platform import logs
@@ -31,9 +29,8 @@ from jestlab.platform.launch.executors.base import (
     JobStatus,
     LaunchedJob,
 )
-from jestlab.platform.launch.executors.cloud import LAUNCHES_NOTHING, check_arguments
 from jestlab.platform.launch.executors.environment import passed_on, worker_environment
-from jestlab.platform.launch.executors.retry import Transient, retried
+from jestlab.platform.launch.executors.remote import LAUNCHES_NOTHING, check_arguments, retried
 from jestlab.platform.launch.executors.slurm_batch import (
     Batches,
     Task,
@@ -42,8 +39,8 @@ from jestlab.platform.launch.executors.slurm_batch import (
     script,
     script_by_hand,
 )
-from jestlab.platform.launch.executors.slurm_tools import Account, QueueRow, SlurmTools
-from jestlab.platform.processes import EXIT_COMPLETED, exit_from_shell
+from jestlab.platform.launch.executors.slurm_tools import QueueRow
+from jestlab.platform.processes import exit_from_shell
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import SlurmOptions
 
@@ -52,12 +49,14 @@ COMMENT = "jestlab "
 
 _NOT_PASSED_ON = (logs.COPIED, "JESTLAB_ROOT", "JESTLAB_CONFIG", "JESTLAB_STORE", "JESTLAB_STORE_SECRET")
 """Variables of the launcher that its jobs don't get."""
-_QUEUE_SECONDS = 15.0
-"""How long the order of a queue is cached: listing it lists all users' jobs."""
-_NO_SUCH_JOB = ("invalid job id", "job/step already completing or completed", "already finished")
+_NO_SUCH_JOB = "invalid job id|job/step already completing or completed|already finished"
 
-Queue = Mapping[str, Sequence[QueueRow]]
-"""The user's jobs that Slurm remembers, by batch."""
+Queue = Mapping[Task, QueueRow]
+"""The user's jobs that Slurm remembers."""
+
+
+class _OtherAttempt(ExecutorError):
+    """A handle's job has another key."""
 
 
 class _Handle(NamedTuple):
@@ -69,19 +68,7 @@ class _Handle(NamedTuple):
     log: str
 
     def __str__(self) -> str:
-        return f"{self.cluster}:{self.id}:{self.task.batch}.{self.task.number}:{self.log}"
-
-    @classmethod
-    def parse(cls, text: str) -> _Handle:
-        """Parse a handle; raise ExecutorError if it belongs to another executor."""
-        try:
-            cluster, id_, task, log = text.split(":", 3)
-            batch, number = task.split(".")
-            return cls(cluster, id_, Task(batch, int(number)), log)
-        except ValueError:
-            raise ExecutorError(
-                f"{text!r} is not a handle of slurm: expected CLUSTER:ID:BATCH.NUMBER:LOG"
-            ) from None
+        return ":".join(map(str, self))
 
 
 class SlurmExecutor(Executor):
@@ -92,7 +79,6 @@ class SlurmExecutor(Executor):
     """
 
     name = "slurm"
-    here = False
     grace_seconds = 90.0
 
     def __init__(
@@ -114,11 +100,8 @@ class SlurmExecutor(Executor):
         self._lab = lab
         self._resources = resources
         self._options = options or SlurmOptions()
-        self._tools = SlurmTools(answer_seconds)
+        self._run: Callable[..., str] = functools.partial(slurm_tools.run, answer_seconds=answer_seconds)
         self._batches = Batches(lab)
-        self._pending_jobs: dict[str, tuple[float, list[tuple[int, str]]]] = {}
-        self._lock = threading.Lock()
-        self._config: Mapping[str, str] = {}
         self.chips = resources.machines.chips if resources else 0
 
     @classmethod
@@ -151,13 +134,13 @@ class SlurmExecutor(Executor):
         try:
             resources = self._launching()
             for job in jobs:
-                check_arguments(job, "processes of a node can be seen by others")
+                check_arguments(job)
             answers |= self._launched_before(jobs)
             new = [job for job in jobs if job.key not in answers]
-            most = min(int(self._setting("MaxArraySize", "1001")), int(self._setting("MaxJobCount", "10000")))
-            while new:
-                together, new = new[: max(most - 1, 1)], new[max(most - 1, 1) :]
-                answers |= self._submit(together, resources)
+            limits = {"MaxArraySize": "1001", "MaxJobCount": "10000"} | self._config
+            most = max(min(int(limits["MaxArraySize"]), int(limits["MaxJobCount"])) - 1, 1)
+            for start in range(0, len(new), most):
+                answers |= self._submit(new[start : start + most], resources)
         except ExecutorError as error:
             for job in jobs:
                 answers.setdefault(job.key, type(error)(f"{job.title} was not launched: {error}"))
@@ -171,18 +154,14 @@ class SlurmExecutor(Executor):
 
     def _launched_before(self, jobs: Sequence[Job]) -> dict[JobKey, LaunchedJob]:
         """Find jobs that were submitted before, by the batches with their names."""
-        tasks = {job.key: task for job in jobs if (task := self._batches.find(job)) is not None}
-        if not tasks:
-            return {}
-        queue = self._queue()
+        tasks = [(job, task) for job in jobs if (task := self._batches.find(job)) is not None]
+        queue = self._queue() if tasks else {}
         launched: dict[JobKey, LaunchedJob] = {}
-        for job in jobs:
-            if (task := tasks.get(job.key)) is None:
-                continue
+        for job, task in tasks:
             if (end := self._batches.end(task)) is not None:
-                launched[job.key] = self._launched(job, end.job, task)
-            elif (row := self._row(queue, task)) is not None:
-                launched[job.key] = self._launched(job, row.id, task)
+                launched[job.key] = self._launched(job, end[1], task)
+            elif task in queue:
+                launched[job.key] = self._launched(job, queue[task].id, task)
         return launched
 
     def _submit(self, jobs: Sequence[Job], resources: Resources) -> dict[JobKey, LaunchedJob]:
@@ -194,22 +173,22 @@ class SlurmExecutor(Executor):
         several = len(jobs) > 1
         name = f"jestlab-{jobs[0].key.store[:6]}-{batch[:8]}" if several else jobs[0].name
         options = sbatch_options(name, f"{COMMENT}{batch}", folder, len(jobs), resources, self._options)
-        text = script(folder, Path.cwd(), [self._lab.root, Path.cwd()], resources, self._options)
+        text = script(folder, self._lab.root, resources, self._options)
         tried = False
 
         def submit() -> str:
             nonlocal tried
             try:
-                if tried and (rows := self._queue(self._tools.run_once).get(batch)):
-                    return rows[0].id.partition("_")[0]
+                if tried and (row := self._queue().get(Task(batch, 0))):
+                    return row.id
                 tried = True
-                answer = self._tools.run_once("sbatch", "--parsable", *options, given=text)
+                return self._run("sbatch", "--parsable", *options, given=text)
             except ExecutorUnavailable as error:
-                raise Transient(error) from None
-            return answer.strip().split(";")[0]
+                error.transient = True
+                raise
 
         try:
-            id_ = retried(submit)
+            [id_] = re.findall(r"^\d+", retried(submit))
         except ExecutorError:
             self._batches.discard(batch)
             raise
@@ -220,173 +199,128 @@ class SlurmExecutor(Executor):
 
     def _launched(self, job: Job, id_: str, task: Task) -> LaunchedJob:
         log = str(job.log.relative_to(self._lab.root))
-        return LaunchedJob(str(_Handle(self._setting("ClusterName", "slurm"), id_, task, log)), job.key)
+        return LaunchedJob(str(_Handle(self._cluster, id_, task, log)), job.key)
 
     def render(self, job: Job) -> str:
         """Return a batch script that a user can submit with `sbatch`."""
-        resources, shared = self._launching(), [self._lab.root, Path.cwd()]
+        resources = self._launching()
         folder = self._batches.folder(batch_of([job.key]))
         job = _uncopied(job, worker_environment(resources.threads, self._lab))
-        return script_by_hand(job, folder, shared, resources, self._options)
+        return script_by_hand(job, folder, self._lab.root, resources, self._options)
 
-    # ---- status
+    # ---- finding
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Return the statuses of jobs. Jobs that Slurm has forgotten are in the lab or in accounting."""
-        statuses: dict[LaunchedJob, JobStatus] = {}
-        handles: dict[LaunchedJob, _Handle] = {}
-        for job in jobs:
-            try:
-                handle = _Handle.parse(job.handle)
-                if (status := self._not_ours(handle, job)) is None:
-                    handles[job] = handle
-                else:
-                    statuses[job] = status
-            except ExecutorError as error:
-                statuses[job] = JobStatus(JobState.UNKNOWN, str(error))
+        """Return the statuses of jobs. The lab has those of jobs that Slurm has forgotten."""
         try:
-            queue = self._queue() if handles else {}
-            rows = {job: self._row(queue, handle.task) for job, handle in handles.items()}
-            accounts = self._accounts([handle for job, handle in handles.items() if rows[job] is None])
-            for job, handle in handles.items():
-                row = rows[job]
-                known = self._forgotten(handle, accounts) if row is None else self._of_row(handle, row)
-                statuses[job] = self._elsewhere(handle) or known
+            queue = self._queue() if jobs else {}
         except ExecutorError as error:
-            statuses |= dict.fromkeys(handles, JobStatus(JobState.UNKNOWN, str(error)))
-        return statuses
+            return dict.fromkeys(jobs, JobStatus(JobState.UNKNOWN, str(error)))
+        return {job: self._status(job, queue) for job in jobs}
 
-    def _not_ours(self, handle: _Handle, job: LaunchedJob) -> JobStatus | None:
-        """Return the status of a job whose key differs, or can't be read; None if the key is the job's."""
-        has_key = self._batches.has_key(handle.task, job.key)
-        if has_key is None:
-            return JobStatus(JobState.UNKNOWN, f"{self._batches.folder(handle.task.batch)} can't be read")
-        return None if has_key else JobStatus(JobState.GONE, f"job {handle.id} belongs to another attempt")
+    def _status(self, job: LaunchedJob, queue: Queue) -> JobStatus:
+        try:
+            handle = self._here(job)
+        except _OtherAttempt as error:
+            return JobStatus(JobState.GONE, str(error))
+        except ExecutorError as error:
+            return JobStatus(JobState.UNKNOWN, str(error))
+        row, end = queue.get(handle.task), self._batches.end(handle.task)
+        id_ = handle.id if row is None else row.id
+        code = exit_from_shell(end[0]) if end is not None and end[1] == id_ else None
+        if row is not None:
+            return slurm_tools.status(row, code)
+        if code is not None:
+            return slurm_tools.ended(code)
+        return JobStatus(JobState.GONE, f"Slurm has no record of job {handle.id}, nor has the lab")
 
-    def _elsewhere(self, handle: _Handle) -> JobStatus | None:
-        """Return the status of a job on another cluster; None if it is on this one."""
-        cluster = self._setting("ClusterName", "slurm")
-        if handle.cluster == cluster:
-            return None
-        return JobStatus(JobState.UNKNOWN, f"on cluster {handle.cluster}; this is {cluster}")
-
-    def _queue(self, run: Callable[..., str] | None = None) -> Queue:
-        """Return the user's jobs that Slurm remembers."""
-        answer = (run or self._tools.run)(
+    def _queue(self) -> Queue:
+        """Return the user's jobs that Slurm remembers; of a task that was submitted twice, the last one."""
+        answer = self._run(
             "squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", "--sort=i",
             f"--format={slurm_tools.QUEUE_FORMAT}",
         )  # fmt: skip
-        queue: dict[str, list[QueueRow]] = defaultdict(list)
+        queue: dict[Task, QueueRow] = {}
         for row in slurm_tools.rows(answer):
-            if row.comment.startswith(COMMENT):
-                queue[row.comment.removeprefix(COMMENT)].append(row)
+            match = re.fullmatch(r"\d+(?:_(\d+))?", row.id)
+            if match and row.comment.startswith(COMMENT):
+                task = Task(row.comment.removeprefix(COMMENT), int(match[1] or 0))
+                if task not in queue or not slurm_tools.state_of(row).is_over:
+                    queue[task] = row
         return queue
 
-    @staticmethod
-    def _row(queue: Queue, task: Task) -> QueueRow | None:
-        """Return the row of a task; the last one if its batch was submitted twice."""
-        rows = [
-            row for row in queue.get(task.batch, ()) if (row.id.partition("_")[2] or "0") == str(task.number)
-        ]
-        alive = [row for row in rows if not slurm_tools.is_over(row.state)]
-        return (alive or rows)[-1] if rows else None
+    def _owned(self, job: LaunchedJob) -> _Handle:
+        """Parse the handle of a job, and check its key.
 
-    def _of_row(self, handle: _Handle, row: QueueRow) -> JobStatus:
-        end = self._batches.end(handle.task)
-        if end is not None and (end.job != row.id or row.state == "COMPLETING"):
-            end = None
-        code = None if end is None else exit_from_shell(end.code)
-        if slurm_tools.is_over(row.state) and code == EXIT_COMPLETED:
-            return slurm_tools.ended(code)  # it had completed before Slurm ended it
-        place = slurm_tools.queue_position(row, self._pending(row)) if row.state == "PENDING" else ""
-        return slurm_tools.status(row.state, row.reason, code, place)
+        Raises:
+            _OtherAttempt: The key belongs to another attempt.
+            ExecutorUnavailable: The key can't be read.
+            ExecutorError: The handle belongs to another executor.
+        """
+        try:
+            cluster, id_, task, log = job.handle.split(":", 3)
+            handle = _Handle(cluster, id_, Task.parse(task), log)
+        except ValueError:
+            raise ExecutorError(
+                f"{job.handle!r} is not a handle of slurm: expected CLUSTER:ID:BATCH.NUMBER:LOG"
+            ) from None
+        try:
+            if self._batches.has_key(handle.task, job.key):
+                return handle
+        except OSError as error:
+            raise ExecutorUnavailable(sentence(error)) from None
+        raise _OtherAttempt(f"job {handle.id} belongs to another attempt")
 
-    def _pending(self, waiting: QueueRow) -> list[tuple[int, str]]:
-        """Return priority and id of the pending jobs in a job's partition, cached for some seconds."""
-        partition = waiting.partition
-        at, pending = self._pending_jobs.get(partition, (-_QUEUE_SECONDS, []))
-        if time.monotonic() - at > _QUEUE_SECONDS or all(id_ != waiting.id for _, id_ in pending):
-            answer = self._tools.run(
-                "squeue", "--noheader", "--array", "--states=PENDING", f"--partition={partition}",
-                "--sort=-p,i", f"--format={slurm_tools.QUEUE_FORMAT}",
-            )  # fmt: skip
-            pending = [(row.priority, row.id) for row in slurm_tools.rows(answer)]
-            self._pending_jobs[partition] = (time.monotonic(), pending)
-        return pending
-
-    def _accounts(self, handles: Sequence[_Handle]) -> dict[str, list[Account]]:
-        """Return the jobs in accounting by id; nothing if the site has no accounting."""
-        if not handles or self._setting("AccountingStorageType", "").endswith("/none"):
-            return {}
-        ids = ",".join(handle.id for handle in handles)
-        answer = self._tools.run(
-            "sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", f"--jobs={ids}",
-            f"--format={slurm_tools.ACCOUNT_FIELDS}", "--starttime=2000-01-01",
-        )  # fmt: skip
-        return slurm_tools.accounted(answer)
-
-    def _forgotten(self, handle: _Handle, accounts: Mapping[str, Sequence[Account]]) -> JobStatus:
-        """Return the status of a job that squeue doesn't list, from its `.end` file and accounting."""
-        end = self._batches.end(handle.task)
-        own = None if end is None or end.job != handle.id else slurm_tools.ended(exit_from_shell(end.code))
-        # The id may have been used for other jobs; a batch's jobs run in the batch's folder.
-        ours = [job for job in accounts.get(handle.id, ()) if Path(job.folder).name == handle.task.batch]
-        latest = ours[-1] if ours else None
-        if latest is not None and latest.state and slurm_tools.is_over(latest.state):
-            accounted = slurm_tools.status(latest.state, "", slurm_tools.exit_code(latest.code))
-            # If Slurm ended the job, the exit code that it left only counts if it is a success.
-            own_counts = own is not None and JobState.SUCCEEDED in (own.state, accounted.state)
-            return own if own and (own_counts or accounted.state == JobState.FAILED) else accounted
-        return own or JobStatus(JobState.GONE, f"Slurm has no record of job {handle.id}, nor has the lab")
+    def _here(self, job: LaunchedJob) -> _Handle:
+        """Do the same as `_owned`; raise ExecutorUnavailable for a job on another cluster."""
+        handle = self._owned(job)
+        if handle.cluster != self._cluster:
+            raise ExecutorUnavailable(f"on cluster {handle.cluster}; this is {self._cluster}")
+        return handle
 
     # ---- stopping, logs
 
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
         """Ask a job's script to stop, which asks the worker; or kill it now."""
-        handle = _Handle.parse(job.handle)
-        prefix = f"{handle.id} may still be running"
-        if (status := self._not_ours(handle, job) or self._elsewhere(handle)) is not None:
-            if status.state == JobState.UNKNOWN:
-                raise ExecutorUnavailable(f"{prefix}: {status.reason}")
-            return
         try:
-            row = self._row(self._queue(), handle.task)
-            if row is None or slurm_tools.is_over(row.state):
+            handle = self._here(job)
+            row = self._queue().get(handle.task)
+            if row is None or (state := slurm_tools.state_of(row)).is_over:
                 return
             if now:
                 self._scancel("--full", "--signal=KILL", row.id)
-                self._scancel(row.id)
-            elif row.state in slurm_tools.WAITING:
+            if now or state == JobState.QUEUED:
                 self._scancel(row.id)  # NOTE: not with --state, which cancels all waiting tasks of its array
             else:
                 self._scancel("--batch", "--signal=TERM", row.id)
+        except _OtherAttempt:
+            return
         except ExecutorError as error:
-            raise type(error)(f"{prefix}: {error}") from None
+            raise type(error)(f"{job.handle} may still be running: {error}") from None
 
     def _scancel(self, *words: str) -> None:
-        self._tools.run("scancel", *words, accept=_NO_SUCH_JOB)
+        self._run("scancel", *words, accept=_NO_SUCH_JOB)
 
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         """Yield the job's output so far from its log in the lab, or else Slurm's own output."""
-        handle = _Handle.parse(job.handle)
-        if (status := self._not_ours(handle, job)) is not None:
-            kind = ExecutorUnavailable if status.state == JobState.UNKNOWN else ExecutorError
-            raise kind(f"no log: {status.reason}")
-        task = handle.task
         try:
+            handle = self._owned(job)
             log = self._lab.inside(handle.log)
             if not log.exists():
-                log = self._batches.folder(task.batch) / f"{task.number}.out"
+                log = self._batches.folder(handle.task.batch) / f"{handle.task.number}.out"
             yield from logs.blocks(log)
         except (OSError, UserError) as error:
-            raise ExecutorError(f"no log: {sentence(error)}") from error
+            kind = ExecutorUnavailable if isinstance(error, ExecutorUnavailable) else ExecutorError
+            raise kind(f"no log: {sentence(error)}") from error
 
-    def _setting(self, key: str, default: str) -> str:
-        """Return one of the cluster's settings, which are read once."""
-        with self._lock:
-            if not self._config:
-                self._config = slurm_tools.config(self._tools.run("scontrol", "show", "config"))
-        return self._config.get(key, default)
+    @functools.cached_property
+    def _config(self) -> dict[str, str]:
+        """The cluster's settings, which are read once."""
+        return slurm_tools.config(self._run("scontrol", "show", "config"))
+
+    @property
+    def _cluster(self) -> str:
+        return self._config.get("ClusterName", "slurm")
 
 
 def _uncopied(job: Job, environment: Mapping[str, str]) -> Job:

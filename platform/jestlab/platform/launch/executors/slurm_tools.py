@@ -1,97 +1,81 @@
-"""Slurm's command-line tools: run them with a timeout, and read their answers and errors.
+"""Slurm's command-line tools: run them, read their answers and errors, and check a site for `jestlab doctor`.
 
-Text formats instead of `--json`: the letters of `squeue -o` and the fields of `sacct -P` are documented and
-stable. The JSON has changed between versions, and some sites build Slurm without it.
+Text formats instead of `--json`: the letters of `squeue -o` are documented and stable. The JSON has changed
+between versions, and some sites build Slurm without it.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab, network_file_system
 from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState, JobStatus
-from jestlab.platform.launch.executors.reasons import explained
-from jestlab.platform.launch.executors.retry import Transient, retried
+from jestlab.platform.launch.executors.remote import explained, retried
 from jestlab.platform.logs import one_line
-from jestlab.platform.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
-from jestlab.platform.words import ordinal
+from jestlab.platform.processes import EXIT_COMPLETED, describe_exit
+from jestlab.platform.spec.slurm import SlurmOptions
 
 # ---- commands
 
-_TRANSIENT = (
-    *("zero bytes were transmitted", "temporarily unavailable", "standby mode", "connection reset"),
-    *("protocol authentication", "munge", "try again", "in recovery"),
+_TRANSIENT = re.compile(
+    "zero bytes were transmitted|temporarily unavailable|standby mode|connection reset"
+    "|protocol authentication|munge|try again|in recovery"
 )
-"""Parts of errors that may pass within seconds."""
-
-_UNAVAILABLE = (
-    *("unable to contact", "connection refused", "connection timed out", "timed out", "no response"),
-    *("communication", "transport", "slurmdbd", "could not resolve", "unable to establish"),
-    *("connection failure", "disk quota"),
+_UNAVAILABLE = re.compile(
+    "unable to contact|connection refused|timed out|no response|communication|transport|slurmdbd"
+    "|could not resolve|unable to establish|connection failure|disk quota"
 )
-"""Parts of errors of a controller or database that is down. Slurm's commands have already retried for
-`MessageTimeout`."""
+"""Errors of a controller that is down. Slurm's commands have already retried for `MessageTimeout`."""
 
 _KEPT_VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ"),
     *("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"),
 )
-_SET_BY_OPTIONS = {
+_SET_BY_OPTIONS = (
     *("SBATCH_EXPORT", "SBATCH_ARRAY_INX", "SBATCH_REQUEUE", "SBATCH_NO_REQUEUE", "SBATCH_SIGNAL"),
-}
+)
 
 
-class SlurmTools:
-    """Runs Slurm's commands."""
+def run(*command: str, given: str | None = None, accept: str = "", answer_seconds: float = 20.0) -> str:
+    """Run a command, and return its output. A command without input is repeated after transient errors.
 
-    def __init__(self, answer_seconds: float) -> None:
-        """Create it without running anything; each command has `answer_seconds` to answer."""
-        self._answer_seconds = answer_seconds
+    Args:
+        command: Words of the command.
+        given: Standard input.
+        accept: Pattern of errors, in lower case, to ignore.
+        answer_seconds: Timeout.
 
-    def run(self, *command: str, accept: Sequence[str] = ()) -> str:
-        """Run a command that is safe to repeat, and return its output.
+    Raises:
+        ExecutorUnavailable: Slurm does not answer now.
+        ExecutorError: The command isn't installed, or was rejected.
+    """
 
-        Args:
-            command: Words of the command.
-            accept: Parts of errors, in lower case, to ignore.
-
-        Raises:
-            ExecutorUnavailable: Slurm does not answer now.
-            ExecutorError: The command isn't installed, or was rejected.
-        """
-        return retried(lambda: self.run_once(*command, accept=accept))
-
-    def run_once(self, *command: str, given: str = "", accept: Sequence[str] = ()) -> str:
-        """Run a command like `run`, but only once, with `given` as its standard input.
-
-        Raises:
-            Transient: The error may pass within seconds.
-        """
+    def once() -> str:
         try:
             done = subprocess.run(
-                command,
-                input=given,
-                env=_environment(),
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=self._answer_seconds,
-            )
+                command, input=given or "", env=_environment(), capture_output=True, text=True,
+                errors="replace", timeout=answer_seconds,
+            )  # fmt: skip
         except FileNotFoundError:
             raise ExecutorError(
                 f"{command[0]} not found: launch on a machine with Slurm's commands"
             ) from None
         except subprocess.TimeoutExpired:
-            raise ExecutorUnavailable(f"{command[0]}: no answer for {self._answer_seconds:g} s") from None
+            raise ExecutorUnavailable(f"{command[0]}: no answer for {answer_seconds:g} s") from None
         except OSError as error:
             raise ExecutorUnavailable(f"{command[0]} can't be started: {error.strerror}") from None
-        if done.returncode and not any(part in done.stderr.lower() for part in accept):
+        if done.returncode and not (accept and re.search(accept, done.stderr.lower())):
             raise _translated(command[0], done.stderr)
         return done.stdout
+
+    return retried(once) if given is None else once()
 
 
 def _environment() -> dict[str, str]:
@@ -104,34 +88,27 @@ def _environment() -> dict[str, str]:
     return {**kept, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard"}
 
 
-def _translated(command: str, stderr: str) -> Exception:
-    lines = [line.removeprefix(f"{command}: ").removeprefix("error: ") for line in stderr.splitlines()]
-    line = one_line("; ".join(dict.fromkeys(line.strip() for line in lines if line.strip())), 300)
-    lower = line.lower()
-    if any(part in lower for part in _TRANSIENT):
-        return Transient(ExecutorUnavailable(f"{command}: {line}"))
-    if any(part in lower for part in _UNAVAILABLE):
+def _translated(command: str, stderr: str) -> ExecutorError:
+    lines = [re.sub(f"^({command}: )?(error: )?", "", line).strip() for line in stderr.splitlines()]
+    line = one_line("; ".join(dict.fromkeys(filter(None, lines))), 300)
+    if _TRANSIENT.search(line.lower()):
+        return ExecutorUnavailable(f"{command}: {line}", transient=True)
+    if _UNAVAILABLE.search(line.lower()):
         return ExecutorUnavailable(f"{command}: {line}")
     return ExecutorError(f"{command}: {explained(line) or 'failed without an error message'}")
 
 
 # ---- answers
 
-QUEUE_FORMAT = "%i|%T|%P|%Q|%S|%r|%k"
-"""Format of `squeue -o`: id, state, partition, priority, start, reason, comment (which may contain `|`)."""
-
-ACCOUNT_FIELDS = "JobID,State,ExitCode,WorkDir"
-"""Fields of `sacct -o`."""
+QUEUE_FORMAT = "%i|%T|%S|%r|%k"
+"""Format of `squeue -o`: id, state, start, reason, comment (which may contain `|`)."""
 
 
-@dataclass(frozen=True)
-class QueueRow:
+class QueueRow(NamedTuple):
     """A line of `squeue`."""
 
     id: str
     state: str
-    partition: str
-    priority: int
     start: str
     reason: str
     comment: str
@@ -139,121 +116,117 @@ class QueueRow:
 
 def rows(answer: str) -> list[QueueRow]:
     """Parse the output of `squeue` in `QUEUE_FORMAT`, without other lines."""
-    parsed = []
-    for line in answer.splitlines():
-        fields = [field.strip() for field in line.split("|", 6)]
-        if len(fields) == 7:
-            priority = int(fields[3]) if fields[3].isascii() and fields[3].isdecimal() else 0
-            parsed.append(QueueRow(fields[0], fields[1], fields[2], priority, *fields[4:]))
-    return parsed
+    lines = (line.split("|", 4) for line in answer.splitlines())
+    return [QueueRow(*map(str.strip, fields)) for fields in lines if len(fields) == 5]
 
 
-def config(answer: str) -> Mapping[str, str]:
+def config(answer: str) -> dict[str, str]:
     """Parse `scontrol show config`: lines of KEY = VALUE."""
     pairs = (line.partition("=") for line in answer.splitlines() if "=" in line)
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-class Account(NamedTuple):
-    """A job in accounting: state, exit code, and working directory as `sacct` writes them."""
-
-    state: str
-    code: str
-    folder: str
-
-
-def accounted(answer: str) -> dict[str, list[Account]]:
-    """Parse the output of `sacct`: the jobs of each id, the latest last, since ids are used again."""
-    accounts: dict[str, list[Account]] = {}
-    for line in answer.splitlines():
-        fields = line.split("|", 3)
-        if len(fields) == 4:
-            accounts.setdefault(fields[0], []).append(Account(*fields[1:]))
-    return accounts
-
-
-def exit_code(text: str) -> int | None:
-    """Parse an exit code of sacct, CODE:SIGNAL; return minus the signal's number if there is one.
-
-    NOTE: sacct subtracts 128 from codes of 128 and more: for a script that exits with 137 it prints 9:0. A
-    script that was killed has 0:9.
-    """
-    match = re.fullmatch(r"(\d{1,5}):(\d{1,5})", text.strip())
-    if match is None:
-        return None
-    code, signal = int(match[1]), int(match[2])
-    return -signal if signal else exit_from_shell(code)
-
-
-# ---- states
-
-WAITING = (
-    *("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"),
-)
-"""States of jobs that have not started."""
-_ACTIVE = (
-    *("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "EXPEDITING"),
-)
-_PREEMPTED = (
-    *("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED", "DEADLINE", "TIMEOUT", "LAUNCH_FAILED"),
-    *("RECONFIG_FAIL", "CANCELLED"),
-)
-"""States of jobs that ended for a reason outside the run: it continues in another job."""
+_STATES: Mapping[JobState, str] = {
+    JobState.QUEUED: "PENDING CONFIGURING REQUEUED REQUEUE_HOLD REQUEUE_FED SPECIAL_EXIT RESV_DEL_HOLD",
+    JobState.RUNNING: "RUNNING COMPLETING SUSPENDED STOPPED SIGNALING STAGE_OUT RESIZING EXPEDITING",
+    JobState.SUCCEEDED: "COMPLETED",
+    JobState.FAILED: "FAILED OUT_OF_MEMORY",
+    # It ended for a reason outside the run, which continues in another job.
+    JobState.PREEMPTED: "PREEMPTED NODE_FAIL BOOT_FAIL REVOKED DEADLINE TIMEOUT LAUNCH_FAILED RECONFIG_FAIL "
+    "CANCELLED",
+}
 _FAULTS_OF_NODES = ("JobLaunchFailure", "NodeDown", "SystemFailure")
 """Reasons of FAILED jobs."""
 
 
-def is_over(state: str) -> bool:
-    """Whether a job stays in a state."""
-    return _base(state) not in (*WAITING, *_ACTIVE)
+def state_of(row: QueueRow) -> JobState:
+    """Return the meaning of a job's state."""
+    return next((state for state, names in _STATES.items() if row.state in names.split()), JobState.UNKNOWN)
 
 
-def status(state: str, reason: str = "", code: int | None = None, place: str = "") -> JobStatus:
-    """Return the status of a job by its state from squeue or sacct, such as `CANCELLED by 1000` or `FAILED+`.
-
-    `code` is the exit code of the job's script, if known.
-    """
-    base = _base(state)
-    if base in WAITING:
-        reason = reason.strip("()")
-        return JobStatus(JobState.QUEUED, "" if reason == "None" else explained(reason), place=place)
-    if base in _ACTIVE:
-        return JobStatus(JobState.RUNNING, base if base == "SUSPENDED" else "")
-    if base == "COMPLETED":
-        return JobStatus(JobState.SUCCEEDED, exit_code=EXIT_COMPLETED)
-    if base.startswith("OUT_OF_ME"):
-        return JobStatus(JobState.FAILED, explained(state), code)
-    if base in _PREEMPTED:
-        return JobStatus(JobState.PREEMPTED, explained(state))
-    if base == "FAILED":
-        return ended(code, reason)
-    return JobStatus(JobState.UNKNOWN, f"unknown state {base!r} of Slurm")
+def status(row: QueueRow, code: int | None = None) -> JobStatus:
+    """Return the status of a job in the queue; `code` is the exit code of its script, if known."""
+    state, reason = state_of(row), row.reason.strip("()")
+    if state == JobState.QUEUED:
+        known = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)", row.start)
+        place = f"estimated start {known[1]} {known[2]}" if known else ""
+        return JobStatus(state, "" if reason == "None" else explained(reason), place=place)
+    if state == JobState.RUNNING:
+        return JobStatus(state, row.state if row.state == "SUSPENDED" else "")
+    if state == JobState.SUCCEEDED or (code == EXIT_COMPLETED and state.is_over):
+        return ended(EXIT_COMPLETED)  # perhaps it had completed before Slurm ended it
+    if row.state != "FAILED":
+        return JobStatus(state, explained(row.state), code if state == JobState.FAILED else None)
+    if code is not None:
+        return ended(code)
+    state = JobState.PREEMPTED if reason in _FAULTS_OF_NODES else state
+    return JobStatus(state, f"failed in Slurm: {explained(reason)}")
 
 
-def ended(code: int | None, reason: str = "") -> JobStatus:
-    """Return the status of a job by its exit code, negative for a signal, or else by Slurm's reason."""
+def ended(code: int) -> JobStatus:
+    """Return the status of a job by its exit code, negative for a signal."""
     if code == EXIT_COMPLETED:
         return JobStatus(JobState.SUCCEEDED, exit_code=code)
-    if code is not None:
-        return JobStatus(JobState.FAILED, describe_exit(code), code)
-    state = JobState.PREEMPTED if reason in _FAULTS_OF_NODES else JobState.FAILED
-    return JobStatus(state, f"failed in Slurm: {explained(reason) or 'no reason given'}")
+    return JobStatus(JobState.FAILED, describe_exit(code), code)
 
 
-def queue_position(row: QueueRow, pending: Iterable[tuple[int, str]]) -> str:
-    """Return a job's position in its partition's queue and its estimated start.
+# ---- checks of a site, which submit nothing
 
-    `pending` has the priority and the id of each pending job of the partition.
+_COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "srun", "sinfo")
+
+Found = tuple[bool | None, str, str]
+"""Whether a check passed (None for a warning), its finding, and the remedy."""
+
+
+def is_here() -> bool:
+    """Whether this machine belongs to a Slurm cluster: it has the commands and their configuration."""
+    configured = "SLURM_CONF" in os.environ or Path("/etc/slurm/slurm.conf").exists()
+    return configured and shutil.which("sbatch") is not None
+
+
+def examine(lab: Lab, options: SlurmOptions, run: Callable[..., str] = run) -> Iterator[Found]:
+    """Check a site: commands, controller, partitions, the account, and the lab's folder.
+
+    `run` runs a command of Slurm and raises UserError.
     """
-    ids = [id_ for _, id_ in sorted(pending, key=lambda job: -job[0])]
-    parts = []
-    if row.id in ids:
-        parts.append(f"{ordinal(ids.index(row.id) + 1)} of {len(ids)} in partition {row.partition}")
-    if re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d", row.start):
-        parts.append(f"estimated start {row.start[:16].replace('T', ' ')}")
-    return ", ".join(parts)
+    if missing := [name for name in _COMMANDS if shutil.which(name) is None]:
+        yield False, f"{', '.join(missing)} not found", "launch on a machine of the cluster that has them"
+        return
+    try:
+        version, settings = run("sbatch", "--version").strip(), config(run("scontrol", "show", "config"))
+    except UserError as error:
+        yield False, "no answer", str(error)
+        return
+    yield True, f"{version}, cluster {settings.get('ClusterName', '?')}", ""
+    for check in (_partitions, _account):
+        try:
+            yield check(run, options)
+        except UserError as error:
+            yield False, "rejected", str(error)
+    if lab.remote is not None:
+        yield False, f"the lab is at {lab.remote}", "--root DIR: a folder that all nodes share"
+    elif kind := network_file_system(lab.root):
+        yield True, f"the lab is on a network file system ({kind})", ""
+    else:
+        disk = f"the lab {lab.root} is on a disk of this machine"
+        yield None, disk, "nodes must see it under the same path"
 
 
-def _base(state: str) -> str:
-    words = state.split()
-    return words[0].rstrip("+") if words else ""
+def _partitions(run: Callable[..., str], options: SlurmOptions) -> Found:
+    lines = [line.split("|") for line in run("sinfo", "--noheader", "--format=%R|%a|%D|%G").splitlines()]
+    partitions = {
+        name: f"{name} ({', '.join([f'{nodes} nodes', *({state, gres} - {'up', '(null)', ''})])})"
+        for name, state, nodes, gres in lines
+    }
+    wanted = options.partition.split(",") if options.partition else []
+    if unknown := [name for name in wanted if name not in partitions]:
+        return False, f"no partition {', '.join(unknown)}", f"set one of {', '.join(partitions)}"
+    return True, f"partitions {', '.join(partitions.values())}", ""
+
+
+def _account(run: Callable[..., str], options: SlurmOptions) -> Found:
+    """Check whether Slurm would accept a minimal job."""
+    names = ("partition", "account", "qos", "constraint")
+    given = [f"--{name}={value}" for name in names if (value := getattr(options, name)) is not None]
+    run("sbatch", "--test-only", *given, *options.options, "--wrap=true")
+    return True, "a job would be accepted", ""

@@ -22,14 +22,13 @@ from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import Vertex as VertexSettings
 from jestlab.platform.launch.executors.base import (
     ExecutorError,
-    ExecutorUnavailable,
     Job,
     JobKey,
     JobState,
     JobStatus,
     LaunchedJob,
 )
-from jestlab.platform.launch.executors.cloud import (
+from jestlab.platform.launch.executors.remote import (
     WORKER,
     CloudExecutor,
     Place,
@@ -38,7 +37,6 @@ from jestlab.platform.launch.executors.cloud import (
     http_error,
     public_variables,
 )
-from jestlab.platform.launch.executors.retry import Transient
 from jestlab.platform.logs import one_line
 from jestlab.platform.processes import EXIT_COMPLETED, exit_from_shell
 from jestlab.platform.spec.resources import Resources
@@ -250,7 +248,7 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
             client = self._clients[region]
         return getattr(client, request)(retry=None, timeout=self._answer_seconds, **options)
 
-    def _translated(self, error: Exception) -> Exception:
+    def _translated(self, error: Exception) -> ExecutorError | None:
         import requests
         from google.api_core.exceptions import GoogleAPICallError
         from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
@@ -258,17 +256,16 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
         if isinstance(error, GoogleAPICallError):
             if error.code == 401:
                 self._forget_login()
-            return http_error(error.code, _describe(error), getattr(error.response, "headers", None))
+            return http_error(error.code, _describe(error))
         if isinstance(error, TransportError | requests.RequestException):
-            return Transient(ExecutorUnavailable(f"Google Cloud can't be reached: {clean_line(error)}"))
+            return http_error(None, f"Google Cloud can't be reached: {clean_line(error)}")
         if isinstance(error, GoogleAuthError):
             self._forget_login()
             reason = clean_line(error).rstrip(".")
             message = f"no credentials of Google Cloud: {reason}: gcloud auth application-default login"
             # An expired login can be renewed while the launcher waits; missing credentials can't.
-            expired = isinstance(error, RefreshError)
-            return Transient(ExecutorUnavailable(message)) if expired else ExecutorError(message)
-        return error
+            return http_error(401, message) if isinstance(error, RefreshError) else ExecutorError(message)
+        return None
 
 
 # ---- the manifest

@@ -57,7 +57,7 @@ def planned(root: Path, run: PlannedRun) -> tuple[Lab, Store]:
 
 
 def launched(lab: Lab, store: Store, run: PlannedRun, executor: KubernetesExecutor) -> None:
-    options = ControllerOptions(executor="kubernetes", retries=0)
+    options = ControllerOptions(on="kubernetes", retries=0)
     outcome = launch(lab, store, "toy", [run], lambda _: executor, options=options)
     said = [log.read_text()[-3000:] for log in lab.root.rglob("log.txt")]
     assert outcome.exit_code == 0, (outcome, said)

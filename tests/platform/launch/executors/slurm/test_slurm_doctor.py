@@ -6,7 +6,7 @@ import yaml
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executors import slurm_site
+from jestlab.platform.launch.executors import slurm_tools
 from jestlab.platform.spec.slurm import SlurmOptions
 
 
@@ -25,7 +25,7 @@ def doctor(tmp_path, monkeypatch):
 
 def test_a_site_that_works(doctor, slurm):
     lines = [line for line in doctor(partition="high").splitlines() if "slurm" in line.lower()]
-    parts = ("slurm-wlm", "low (2 nodes)", "a job would be accepted", "no accounting", "on a disk of this")
+    parts = ("slurm-wlm", "low (2 nodes)", "a job would be accepted", "on a disk of this")
     assert not [part for part in parts if part not in "\n".join(lines)]
     assert "a job would be accepted" in doctor()  # a default partition is all that many sites need
     assert not slurm.jobs()
@@ -44,12 +44,12 @@ def test_a_site_whose_controller_is_away(tmp_path, monkeypatch):
     def away(*command):
         raise UserError("scontrol: Unable to contact slurm controller")
 
-    [(well, found, remedy)] = slurm_site.examine(Lab.find(tmp_path / "lab"), SlurmOptions(), away)
+    [(well, found, remedy)] = slurm_tools.examine(Lab.find(tmp_path / "lab"), SlurmOptions(), away)
     assert (well, found) == (False, "no answer")
     assert "Unable to contact" in remedy
 
 
 def test_a_machine_without_slurm(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    [(well, found, remedy)] = slurm_site.examine(Lab.find(tmp_path / "lab"), SlurmOptions())
+    [(well, found, remedy)] = slurm_tools.examine(Lab.find(tmp_path / "lab"), SlurmOptions())
     assert (well, "sbatch" in found, "cluster" in remedy) == (False, True, True)

@@ -8,13 +8,13 @@ from jestlab.platform.spec.slurm import SlurmOptions
 
 def counting(executor, monkeypatch):
     """Return a list to which the names of the commands are added that an executor runs."""
-    run, called = executor._tools.run_once, []
+    run, called = executor._run, []
 
     def counted(*command, **options):
         called.append(command[0])
         return run(*command, **options)
 
-    monkeypatch.setattr(executor._tools, "run_once", counted)
+    monkeypatch.setattr(executor, "_run", counted)
     return called
 
 
@@ -39,7 +39,6 @@ def test_many_are_launched_by_one_command_and_found_again(slurm_harness, slurm, 
 
 def test_an_array_is_no_longer_than_the_cluster_allows(slurm_harness, slurm, monkeypatch):
     executor = slurm_harness.executor()
-    executor._setting("ClusterName", "")
     monkeypatch.setattr(executor, "_config", {**executor._config, "MaxArraySize": "4"})
     launched = executor.launch_all([slurm_harness.job(f"jestlab-few-{number}") for number in range(7)])
     ids = [job.handle.split(":")[1] for job in launched]

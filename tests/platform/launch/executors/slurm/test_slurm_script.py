@@ -27,13 +27,7 @@ def options(count=1, resources=None, **slurm):
 
 
 def script(resources=None, **slurm):
-    return slurm_batch.script(
-        FOLDER,
-        Path("/home/a b"),
-        [Path("/lab"), Path("/home/a b")],
-        resources or Resources(),
-        SlurmOptions(**slurm),
-    )
+    return slurm_batch.script(FOLDER, Path("/lab"), resources or Resources(), SlurmOptions(**slurm))
 
 
 def test_resources_become_options():
@@ -132,7 +126,7 @@ def run_script(folder, program, late=""):
         program: The worker's program; None for a job whose files have been removed.
         late: Executed before the script knows the worker's process.
     """
-    text = slurm_batch.script(folder, folder, [folder], Resources(), SlurmOptions(python="bash"))
+    text = slurm_batch.script(folder, folder, Resources(), SlurmOptions(python="bash"))
     (folder / "job").write_text(text.replace("child=$!", f"{late}child=$!"))
     if program is not None:
         words = shlex.join(["-c", program])

@@ -1,100 +1,108 @@
-"""Slurm's answers: those of Slurm 22.05, and any other text."""
+"""Slurm's answers, those of Slurm 22.05 and any other text, and the files that jobs leave."""
 
-import dataclasses
-
+import pytest
+from executor_harnesses import KEY
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors import slurm_tools as tools
-from jestlab.platform.launch.executors.base import JobState
+from jestlab.platform.launch.executors.base import JobState, LaunchedJob
+from jestlab.platform.launch.executors.slurm import COMMENT, SlurmExecutor
+from jestlab.platform.launch.executors.slurm_batch import batch_of
+from jestlab.platform.launch.executors.slurm_tools import QueueRow
 
 QUEUE = """\
-4|FAILED|low|4294901756|2026-11-25T01:44:02|BadConstraints|(null)
-2|PENDING|low|4294901758|2026-11-25T02:44:02|BeginTime|jestlab def
-1_0|RUNNING|low|4294901759|2026-11-25T01:44:02|None|jestlab abc|x
-5|CANCELLED|low|4294901755|N/A|PartitionNodeLimit|(null)
+4|FAILED|2026-11-25T01:44:02|BadConstraints|(null)
+slurm_load_jobs warning
+1_0|RUNNING|2026-11-25T01:44:02|None|jestlab abc|x
 """
 CONFIG = """\
 Configuration data as of 2026-11-25T01:44:02
 AccountingStorageType   = accounting_storage/none
 ClusterName             = c10543
-MaxArraySize            = 1001
 """
 
 
-def test_lines_of_the_queue():
-    rows = tools.rows(QUEUE)
-    assert [row.id for row in rows] == ["4", "2", "1_0", "5"]
-    assert rows[2] == tools.QueueRow(
-        "1_0", "RUNNING", "low", 4294901759, "2026-11-25T01:44:02", "None", "jestlab abc|x"
-    )
-    assert rows[3].start == "N/A"
-
-
-def test_the_clusters_settings():
+def test_reads_the_queue_and_the_clusters_settings():
+    first, second = tools.rows(QUEUE)
+    assert (first.id, first.state, first.reason) == ("4", "FAILED", "BadConstraints")
+    assert second == QueueRow("1_0", "RUNNING", "2026-11-25T01:44:02", "None", "jestlab abc|x")
     assert tools.config(CONFIG)["ClusterName"] == "c10543"
-
-
-def test_accounts_of_an_id_that_was_used_again():
-    answer = (
-        "7|FAILED|1:0|/lab/slurm/old\n8_1|CANCELLED by 1000|0:15|/lab/a|b\n7|COMPLETED|0:0|/lab/slurm/new\n"
-    )
-    assert tools.accounted(answer) == {
-        "7": [("FAILED", "1:0", "/lab/slurm/old"), ("COMPLETED", "0:0", "/lab/slurm/new")],
-        "8_1": [("CANCELLED by 1000", "0:15", "/lab/a|b")],
-    }
 
 
 MEANINGS = {
     JobState.QUEUED: ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"),
     JobState.RUNNING: ("RUNNING", "COMPLETING", "SUSPENDED", "STAGE_OUT", "SIGNALING"),
-    JobState.PREEMPTED: (
-        *("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "REVOKED"),
-        *("CANCELLED by 1000", "CANCELLED+"),
-    ),
+    JobState.PREEMPTED: ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "REVOKED", "CANCELLED"),
     JobState.SUCCEEDED: ("COMPLETED",),
-    JobState.FAILED: ("FAILED", "OUT_OF_MEMORY", "OUT_OF_ME+"),
+    JobState.FAILED: ("FAILED", "OUT_OF_MEMORY"),
     JobState.UNKNOWN: ("SOMETHING_NEW", ""),
 }
 
 
-def test_every_state_has_a_meaning():
-    for meaning, names in MEANINGS.items():
-        found = {name: tools.status(name) for name in names}
-        assert {name: status.state for name, status in found.items()} == dict.fromkeys(names, meaning)
-        assert not [name for name, status in found.items() if "\n" in status.reason]
-        if meaning in (JobState.PREEMPTED, JobState.FAILED, JobState.UNKNOWN):
-            assert all(status.reason for status in found.values())
+def status(state, reason="None", code=None, start="N/A"):
+    return tools.status(QueueRow("7", state, start, reason, ""), code)
+
+
+@pytest.mark.parametrize("meaning", MEANINGS)
+def test_every_state_has_a_meaning(meaning):
+    for name in MEANINGS[meaning]:
+        assert (status(name).state, "\n" in status(name).reason) == (meaning, False)
 
 
 def test_slurms_reasons_are_shown():
-    assert tools.status("PENDING", "(Priority)").reason == "Priority"
-    assert tools.status("PENDING", "None").reason == ""
-    assert "CANCELLED by 1000" in tools.status("CANCELLED by 1000").reason
-    assert "memory_gb" in tools.status("OUT_OF_MEMORY").reason
-    assert tools.status("FAILED", "", 3).exit_code == 3
-    assert tools.status("FAILED", "NodeDown").state == JobState.PREEMPTED
-
-
-def test_exit_codes():
-    codes = {"3:0": 3, "0:9": -9, "137:0": -9, "143:0": 143, "0:0": 0, "": None, "3": None, "a:b": None}
-    assert {written: tools.exit_code(written) for written in codes} == codes
-
-
-def test_the_place_in_a_queue():
-    row = tools.rows("12_3|PENDING|gpu|90|2026-11-25T14:05:00|Priority|jestlab a\n")[0]
-    pending = [(90, "12_3"), (100, "7"), (100, "8"), (10, "9")]
-    place = tools.queue_position(row, pending)
-    assert place == "3rd of 4 in partition gpu, estimated start 2026-11-25 14:05"
-    assert tools.queue_position(dataclasses.replace(row, start="N/A"), []) == ""
+    assert status("PENDING", "(Priority)").reason == "Priority"
+    assert status("PENDING").reason == ""
+    assert status("PENDING", start="2026-11-25T14:05:00").place == "estimated start 2026-11-25 14:05"
+    assert "CANCELLED" in status("CANCELLED").reason
+    assert "memory_gb" in status("OUT_OF_MEMORY").reason
+    assert status("FAILED", code=3).exit_code == 3
+    assert status("FAILED", "NodeDown").state == JobState.PREEMPTED
 
 
 @given(st.text())
 def test_no_answer_breaks_the_parsers(text):
     for row in tools.rows(text):
-        assert isinstance(row.priority, int)
-        assert tools.status(row.state, row.reason).state in JobState
+        assert tools.status(row).state in JobState
     tools.config(text)
-    tools.accounted(text)
-    tools.status(text, text)
-    assert tools.exit_code(text) is None or ":" in text
+    assert status(text, text).state in JobState
+
+
+@pytest.mark.parametrize(
+    ("left", "queue", "state", "code"),
+    [
+        (None, None, JobState.GONE, None),
+        ("0 7", None, JobState.SUCCEEDED, 0),
+        ("3 7", None, JobState.FAILED, 3),
+        ("137 7", None, JobState.FAILED, -9),
+        ("0 8", None, JobState.GONE, None),  # of another job of the batch
+        ("half", None, JobState.GONE, None),
+        ("129 7", "CANCELLED", JobState.PREEMPTED, None),
+        ("0 7", "CANCELLED", JobState.SUCCEEDED, 0),
+        ("3 7", "FAILED", JobState.FAILED, 3),
+        ("3 8", "FAILED", JobState.FAILED, None),
+        ("143 7", "TIMEOUT", JobState.PREEMPTED, None),
+        ("0 7", "COMPLETING", JobState.RUNNING, None),
+        (None, "FAILED", JobState.FAILED, None),
+    ],
+)
+def test_the_file_that_a_job_left_and_the_queue_decide(tmp_path, left, queue, state, code):
+    executor, batch = SlurmExecutor(Lab.find(tmp_path)), batch_of([KEY])
+    if left is not None:
+        (tmp_path / "slurm" / batch).mkdir(parents=True)
+        (tmp_path / "slurm" / batch / "0.end").write_text(f"{left}\n")
+    lines = [f"7|{queue}|N/A|None|{COMMENT}{batch}"] if queue else ["7|FAILED|N/A|None|another's job"]
+    answers = {"squeue": "\n".join(lines), "scontrol": "ClusterName = c\n"}
+    executor._run = lambda *command: answers[command[0]]
+    job = LaunchedJob(f"c:7:{batch}.0:runs/a/log.txt", KEY)
+    found = executor.statuses([job])[job]
+    assert (found.state, found.exit_code) == (state, code)
+
+
+def test_of_a_job_that_was_submitted_twice_the_live_one_counts(tmp_path):
+    executor, batch = SlurmExecutor(Lab.find(tmp_path)), batch_of([KEY])
+    ids = {"5": "FAILED", "6": "RUNNING", "7": "CANCELLED"}
+    answer = "\n".join(f"{id_}|{state}|N/A|None|{COMMENT}{batch}" for id_, state in ids.items())
+    executor._run = lambda *command: answer
+    assert [row.id for row in executor._queue().values()] == ["6"]

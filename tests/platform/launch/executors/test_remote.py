@@ -1,10 +1,55 @@
-"""The reasons of engines, with a translation of common ones; messages are those of real clusters."""
+"""What executors of clusters share: repeated calls, and reasons in the words of real clusters."""
+
+from contextlib import closing
 
 import pytest
+from executor_harnesses import VertexHarness
 
-from jestlab.platform.launch.executors.base import JobState
+from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState
 from jestlab.platform.launch.executors.jobset import status
-from jestlab.platform.launch.executors.reasons import explained
+from jestlab.platform.launch.executors.remote import ATTEMPTS, explained, retried
+
+TRANSIENT = ExecutorUnavailable("busy", transient=True)
+
+
+@pytest.mark.parametrize(
+    ("errors", "calls"),
+    [
+        ([TRANSIENT] * (ATTEMPTS - 1), ATTEMPTS),
+        ([TRANSIENT] * ATTEMPTS, ATTEMPTS),
+        ([ExecutorError("no")], 1),
+        ([ExecutorUnavailable("later")], 1),
+        ([KeyError("bug")], 1),
+    ],
+)
+def test_only_transient_errors_are_repeated(monkeypatch, errors, calls):
+    monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
+    made = []
+
+    def act() -> int:
+        made.append(1)
+        if len(made) <= len(errors):
+            raise errors[len(made) - 1]
+        return 7
+
+    if calls > len(errors):
+        assert retried(act) == 7
+    else:
+        with pytest.raises(type(errors[-1]), match=str(errors[-1])):
+            retried(act)
+    assert len(made) == calls
+
+
+def test_after_a_stop_nothing_more_is_sent(tmp_path, monkeypatch):
+    with closing(VertexHarness(tmp_path, monkeypatch)) as harness:
+        executor = harness.executor()
+        first = executor.launch(harness.job("jestlab-0a1b2c3d-1"))
+        executor.halt()
+        [second] = executor.launch_all([harness.job("jestlab-0a1b2c3d-2")])
+        assert isinstance(second, ExecutorError)
+        assert harness.count() == 1
+        executor.stop(first, now=True)  # a job that was sent can still be stopped
+
 
 COMMON = [
     ("OUT_OF_MEMORY", "memory_gb"),
