@@ -34,7 +34,7 @@ def study_module(name: str) -> ModuleType:
     return importlib.import_module(f"{REGISTRY}.{name}")
 
 
-def scales_of(module: ModuleType, name: str) -> tuple[str, ...]:
+def scales_of(module: object, name: str) -> tuple[str, ...]:
     """Return the scales of a Python spec.
 
     Raises:

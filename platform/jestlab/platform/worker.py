@@ -57,7 +57,7 @@ from jestlab.platform.programs import failures
 from jestlab.platform.programs.command_run import left_behind
 from jestlab.platform.programs.context import Failed, Interrupted, NeededRun, RunContext
 from jestlab.platform.programs.sources import interpreter_of, sources_of
-from jestlab.platform.spec.record import Record
+from jestlab.platform.spec.schema import Record
 from jestlab.platform.store import claims, leases, provenance
 from jestlab.platform.store.attempt import ValueRefused, WorkerAttempt
 from jestlab.platform.store.code import store_texts

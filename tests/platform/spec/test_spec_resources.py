@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.platform.spec import SpecError, StudySpec
-from jestlab.platform.spec.duration import parse_duration, written_duration
+from jestlab.platform.spec.resources import parse_duration, written_duration
 
 IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" * 4
 

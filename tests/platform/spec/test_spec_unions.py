@@ -118,21 +118,6 @@ def test_a_union_of_names_without_a_scale_has_the_scales_of_its_studies(tmp_path
         load(str(tmp_path / "both.yaml"), "huge")
 
 
-def test_a_scale_that_none_of_its_studies_has_is_refused(tmp_path):
-    (tmp_path / "plain.yaml").write_text("runs: {x: {}}")
-    (tmp_path / "mini.yaml").write_text("scale: mini\nruns: {x: {}}")
-
-    def at_mini(studies, before=""):
-        (tmp_path / "both.yaml").write_text(f"{before}studies: {studies}\n")
-        return [part.scale for part in load(str(tmp_path / "both.yaml"), "mini").studies.values()]
-
-    with pytest.raises(UserError, match=r"both\.yaml has no scale 'mini': neither it nor its studies"):
-        at_mini("[plain.yaml]")
-    assert at_mini("[plain.yaml]", "scale: mini\n") == ["mini"]
-    assert at_mini("[plain.yaml, mini.yaml]") == ["mini", "mini"]
-    assert at_mini("[plain.yaml, quickstart]") == ["mini", "mini"]
-
-
 ERRORS = """
 {studies: {a: {runs: {y: {}}}}, runs: {x: {}}}
 => runs: not valid in a spec with studies

@@ -31,8 +31,7 @@ from jestlab.platform.digests import digest_of
 from jestlab.platform.errors import SpecError
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.programs.sources import interpreter_of, sources_of
-from jestlab.platform.spec.record import Record
-from jestlab.platform.spec.schema import StudySpec
+from jestlab.platform.spec.schema import Record, StudySpec
 from jestlab.platform.store.judgments import acceptances, retracted
 from jestlab.platform.store.provenance import versions
 from jestlab.platform.store.records import RunState

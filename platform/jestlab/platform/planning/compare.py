@@ -20,7 +20,7 @@ from jestlab.platform.digests import digest_of
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.changes import attempts_of
 from jestlab.platform.programs.sources import sources_of
-from jestlab.platform.spec.record import Record
+from jestlab.platform.spec.schema import Record
 from jestlab.platform.spec.tree import flatten
 from jestlab.platform.store.code import script_texts, texts
 from jestlab.platform.store.judgments import retracted

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, model_serializer, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_serializer, model_validator
 
 from jestlab.analysis.names import NAME, value_text
 from jestlab.platform.errors import Mistakes, Path, SpecError, kind_of, nearest, no_string, shown
@@ -28,6 +29,63 @@ LABELS = "labels"
 _LONGEST_LABEL = 80
 
 
+def _names(given: Any) -> Any:
+    if isinstance(given, str):
+        given = [name.strip() for name in given.split(",")]
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(name, str) for name in given):
+        raise SpecError((), f"must be names of runs, not {no_string(given)}")
+    return tuple(given)
+
+
+def _columns(given: Any) -> Any:
+    if not is_mapping(given) or not given:
+        raise SpecError((), f"must be a mapping from keys to lists of values, not {shown(given)}")
+    columns, mistakes = flatten(plain(given)), Mistakes()
+    for key, values in columns.items():
+        if not isinstance(values, list) or not values:
+            what = f"must be a list with at least one value, not {shown(values)} ({kind_of(values)})"
+            mistakes.add([SpecError(key.split("."), what)])
+    mistakes.check()
+    return columns
+
+
+def _cases(given: Any) -> Any:
+    if not isinstance(given, list | tuple) or not given:
+        raise SpecError((), f"must be a list of overrides, one per point, not {shown(given)}")
+    for i, case in enumerate(given):
+        if not is_mapping(case):
+            raise SpecError((str(i),), f"must be a mapping of overrides, not {shown(case)}")
+    return [flatten(case) for case in plain(given)]
+
+
+def display_name(given: Any, path: Path = ()) -> str:
+    """Check the display name of a run, a key, or a value; numbers are converted to text."""
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        given = value_text(given)
+    if not isinstance(given, str) or not given.isprintable() or given != given.strip():
+        raise SpecError(path, f"must be a text on one line, not {shown(given)}")
+    if len(given) > _LONGEST_LABEL:
+        raise SpecError(path, f"is longer than {_LONGEST_LABEL} characters")
+    return given
+
+
+def _labels(given: Any) -> AxisLabels:
+    if not is_mapping(given):
+        example = "{selection.filtering_ratio: {name: f, 0.5: 50%}}"
+        raise SpecError((), f"must be a mapping such as {example}, not {shown(given)}")
+    labels: AxisLabels = {}
+    for key, texts in given.items():
+        here = str(key).split(".")
+        if not is_mapping(texts):
+            raise SpecError(here, f"must be a mapping of `{NAME}` and texts by value, not {shown(texts)}")
+        named = {value_text(value): text for value, text in texts.items()}
+        labels[str(key)] = {name: display_name(text, (*here, name)) for name, text in named.items()}
+    return labels
+
+
+_Columns = Annotated[dict[str, tuple[Any, ...]], BeforeValidator(_columns)]
+
+
 class AxisSpec(BaseModel):
     """Values for one or several runs. Exactly one of grid, zip, and cases is given.
 
@@ -42,36 +100,36 @@ class AxisSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    runs: tuple[str, ...]
-    grid: dict[str, tuple[Any, ...]] | None = None
-    zip: dict[str, tuple[Any, ...]] | None = None
-    cases: tuple[Point, ...] | None = None
-    labels: AxisLabels = {}
+    runs: Annotated[tuple[str, ...], BeforeValidator(_names)]
+    grid: _Columns | None = None
+    zip: _Columns | None = None
+    cases: Annotated[tuple[Point, ...], BeforeValidator(_cases)] | None = None
+    labels: Annotated[AxisLabels, BeforeValidator(_labels)] = {}
 
     @model_validator(mode="before")
     @classmethod
     def _read(cls, written: Any) -> Any:
-        """Convert the written form: names joined by commas, and nested or dotted keys."""
         if not is_mapping(written):
             raise SpecError((), f"must be a mapping with one of {', '.join(KINDS)}, not {shown(written)}")
-        axis = dict(written.items())
-        kinds = [kind for kind in KINDS if axis.get(kind) is not None]
-        if set(axis) <= cls.model_fields.keys() and len(kinds) != 1:
+        return {key: value for key, value in written.items() if value is not None}
+
+    @model_validator(mode="after")
+    def _check(self) -> AxisSpec:
+        kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if len(kinds) != 1:
             given = " and ".join(kinds) or "none"
             raise SpecError((), f"must have exactly one of {', '.join(KINDS)}, not {given}")
-        mistakes = Mistakes()
-        with mistakes:
-            axis["runs"] = _names(axis.get("runs"))
-        for kind in kinds:
-            with mistakes:
-                axis[kind] = (_cases if kind == "cases" else _columns)(axis[kind], (kind,))
-                if kind == "zip" and len({len(values) for values in axis[kind].values()}) > 1:
-                    lengths = ", ".join(f"{key} has {len(values)}" for key, values in axis[kind].items())
-                    raise SpecError((kind,), f"must have as many values for each key: {lengths}")
-                if (labels := axis.pop(LABELS, None)) is not None:
-                    axis[LABELS] = _labels(labels, columns_of(axis[kind]))
-        mistakes.check()
-        return axis
+        if self.zip is not None and len({len(values) for values in self.zip.values()}) > 1:
+            lengths = ", ".join(f"{key} has {len(values)}" for key, values in self.zip.items())
+            raise SpecError(("zip",), f"must have as many values for each key: {lengths}")
+        for key, texts in self.labels.items():
+            here, known = (LABELS, *key.split(".")), self.named_values.get(key)
+            if known is None:
+                raise SpecError(here, f"the axis has no key {key!r}: {nearest(key, self.keys)}")
+            for value in texts.keys() - known:
+                problem = f"the axis has no value {value} of {key}: {nearest(value, known)}"
+                raise SpecError((*here, value), problem)
+        return self
 
     @property
     def kind(self) -> str:
@@ -79,9 +137,20 @@ class AxisSpec(BaseModel):
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @cached_property
-    def keys(self) -> frozenset[str]:
+    def named_values(self) -> dict[str, set[str]]:
+        """Dotted key → what `labels` may name: its values, as texts, and "name"."""
+        columns: dict[str, set[str]] = {}
+        pairs = [pair for case in self.cases or () for pair in case.items()]
+        for key, values in (self.grid or self.zip or {}).items():
+            pairs += ((key, value) for value in values)
+        for key, value in pairs:
+            columns.setdefault(key, {NAME}).add(value_text(value))
+        return columns
+
+    @property
+    def keys(self) -> AbstractSet[str]:
         """Dotted keys that the axis sets at any of its points."""
-        return frozenset(columns_of(getattr(self, self.kind)))
+        return self.named_values.keys()
 
     def points(self) -> Iterator[Point]:
         """Yield the points of the axis, the last key varying fastest."""
@@ -125,101 +194,6 @@ def listed_axes(written: Any) -> Any:
         for runs, axes in written.items()
         for axis in (axes if isinstance(axes, list | tuple) else [axes])
     ]
-
-
-def columns_of(values: Any) -> dict[str, list[Any]]:
-    """Return the values of each key, given the grid, zip, or cases of an axis."""
-    if is_mapping(values):
-        return {key: list(column) for key, column in values.items()}
-    columns: dict[str, list[Any]] = {}
-    for case in values:
-        for key, value in case.items():
-            columns.setdefault(key, []).append(value)
-    return columns
-
-
-def _names(given: Any) -> tuple[str, ...]:
-    if isinstance(given, str):
-        given = [name.strip() for name in given.split(",")]
-    if not isinstance(given, list | tuple) or not given or not all(isinstance(name, str) for name in given):
-        raise SpecError(("runs",), f"must be names of runs, not {no_string(given)}")
-    return tuple(given)
-
-
-def _columns(given: Any, path: Path) -> dict[str, tuple[Any, ...]]:
-    if not is_mapping(given) or not given:
-        raise SpecError(path, f"must be a mapping from keys to lists of values, not {shown(given)}")
-    mistakes, columns = Mistakes(), {}
-    for key, values in flatten(plain(given, path)).items():
-        if isinstance(values, list) and values:
-            columns[key] = tuple(values)
-        else:
-            what = f"must be a list with at least one value, not {shown(values)} ({kind_of(values)})"
-            mistakes.add([SpecError((*path, *key.split(".")), what)])
-    mistakes.check()
-    return columns
-
-
-def _cases(given: Any, path: Path) -> tuple[Point, ...]:
-    if not isinstance(given, list | tuple) or not given:
-        raise SpecError(path, f"must be a list of overrides, one per point, not {shown(given)}")
-    points = []
-    for i, case in enumerate(given):
-        if not is_mapping(case):
-            raise SpecError((*path, str(i)), f"must be a mapping of overrides, not {shown(case)}")
-        points.append(flatten(plain(case, (*path, str(i)))))
-    return tuple(points)
-
-
-# ---- display names
-
-
-def display_name(given: Any, path: Path = ()) -> str:
-    """Check the display name of a run, a key, or a value; numbers are converted to text."""
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        given = value_text(given)
-    if not isinstance(given, str) or not given.isprintable() or given != given.strip():
-        raise SpecError(path, f"must be a text on one line, not {shown(given)}")
-    if len(given) > _LONGEST_LABEL:
-        raise SpecError(path, f"is longer than {_LONGEST_LABEL} characters")
-    return given
-
-
-def _labels(given: Any, columns: Mapping[str, Iterable[Any]]) -> AxisLabels:
-    """Check the labels of an axis with these values by key.
-
-    Raises:
-        SpecError: The form is wrong, or the axis has no such key or value.
-    """
-    if not is_mapping(given):
-        example = "{selection.filtering_ratio: {name: f, 0.5: 50%}}"
-        raise SpecError((LABELS,), f"must be a mapping such as {example}, not {shown(given)}")
-    parsed: AxisLabels = {}
-    for key, texts in given.items():
-        here = (LABELS, *str(key).split("."))
-        if key not in columns:
-            raise SpecError(here, f"the axis has no key {str(key)!r}: {nearest(str(key), columns)}")
-        if not is_mapping(texts):
-            raise SpecError(here, f"must be a mapping of `{NAME}` and texts by value, not {shown(texts)}")
-        known = {NAME, *map(value_text, columns[key])}
-        parsed[key] = {}
-        for value, text in texts.items():
-            name = value_text(value)
-            if name not in known:
-                problem = f"the axis has no value {shown(value)} of {key}: {nearest(name, known)}"
-                raise SpecError((*here, name), problem)
-            parsed[key][name] = display_name(text, (*here, name))
-    return parsed
-
-
-def current_labels(labels: AxisLabels, columns: Mapping[str, Iterable[Any]]) -> AxisLabels:
-    """Keep only the labels of values that are on the axis."""
-    valid = {key: {NAME, *map(value_text, values)} for key, values in columns.items()}
-    kept = {
-        key: {value: text for value, text in texts.items() if value in valid.get(key, ())}
-        for key, texts in labels.items()
-    }
-    return {key: texts for key, texts in kept.items() if texts}
 
 
 # ---- points

@@ -41,6 +41,7 @@ NAMES_CODE = "names_code"
 """Marks a field whose value may be a reference to custom code, in the same way."""
 
 _INDEX = re.compile("-?[0-9]+")
+_UNKNOWN = object()
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): *(.*(?:\n {5}.*)*)", re.MULTILINE)
 
 
@@ -48,7 +49,7 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+): *(.*(?:\n {5}.*)*)", re.MULTILINE)
 
 
 class _Described(GenerateJsonSchema):
-    """Describes each property by the `Attributes:` section of its class's docstring."""
+    """Describes a class by its docstring: the first paragraph, and each property under `Attributes:`."""
 
     def model_schema(self, schema: Any) -> dict[str, Any]:
         """Generate the schema of a model."""
@@ -60,26 +61,12 @@ class _Described(GenerateJsonSchema):
 
 
 def _described(schema: dict[str, Any], cls: type) -> dict[str, Any]:
-    meanings = attributes(cls)
-    for name, of_field in schema.get("properties", {}).items():
-        if name in meanings and "description" not in of_field:
-            of_field["description"] = meanings[name]
-    return {**schema, "description": introduction(cls)}
-
-
-def attributes(cls: type) -> dict[str, str]:
-    """Return the texts under `Attributes:` in the docstrings of a class and its bases, each on one line."""
-    found: dict[str, str] = {}
-    for one in reversed(cls.__mro__):
-        _, _, rest = inspect.cleandoc(one.__dict__.get("__doc__") or "").partition("\nAttributes:\n")
-        section = re.split(r"\n(?=\S)", rest)[0]
-        found |= {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(section)}
-    return found
-
-
-def introduction(cls: type) -> str:
-    """Return the first paragraph of a class's docstring on one line."""
-    return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
+    for base in cls.__mro__:
+        section = inspect.cleandoc(base.__dict__.get("__doc__") or "").partition("\nAttributes:\n")[2]
+        for name, text in _ATTRIBUTE.findall(re.split(r"\n(?=\S)", section)[0]):
+            schema.get("properties", {}).get(name, {}).setdefault("description", " ".join(text.split()))
+    introduction = (cls.__doc__ or "").strip().split("\n\n")[0]
+    return {**schema, "description": " ".join(introduction.split())}
 
 
 @dataclass(frozen=True)
@@ -254,25 +241,21 @@ def validated(model: type[Model], given: Any) -> Model:
     try:
         result = model.model_validate(given)
     except ValidationError as error:
-        mistakes.add(_errors_of(error, fields_of(model)))
+        mistakes.add(_errors_of(error, given, fields_of(model)))
         raise mistakes.together() from None
     mistakes.add(_converted(given, result, ()))
     mistakes.check()
     return result
 
 
-def unknown_keys(tree: Tree, root: Field, path: Path = ()) -> Iterator[SpecError]:
+def unknown_keys(tree: Tree, section: Field, path: Path = ()) -> Iterator[SpecError]:
     """Yield an error for each key of a partial config that its model doesn't have."""
-
-    def unknown(tree: Tree, section: Field, path: Path) -> Iterator[SpecError]:
-        parts = section.parts(tree.get(KIND))
-        for key, value in tree.items():
-            if key not in parts:
-                yield SpecError((*path, key), _unknown(key, section, tree.get(KIND), root))
-            elif isinstance(value, dict) and parts[key].children:
-                yield from unknown(value, parts[key], (*path, key))
-
-    return unknown(tree, root, path)
+    parts = section.parts(tree.get(KIND))
+    for key, value in tree.items():
+        if key not in parts:
+            yield SpecError((*path, key), _unknown(key, section, tree.get(KIND), section))
+        elif isinstance(value, dict) and parts[key].children:
+            yield from unknown_keys(value, parts[key], (*path, key))
 
 
 def _converted(given: Any, result: Any, path: Path) -> Iterator[SpecError]:
@@ -296,46 +279,39 @@ def _converted(given: Any, result: Any, path: Path) -> Iterator[SpecError]:
             yield SpecError(path, f"must be {what}, not {shown(given)} ({kind_of(given)})")
 
 
-def _errors_of(error: ValidationError, root: Field) -> Iterator[SpecError]:
+def _errors_of(error: ValidationError, given: Any, root: Field) -> Iterator[SpecError]:
     for details in error.errors(include_url=False):
-        path, siblings, kind = _located(details["loc"], root)
+        path, section, kind = _located(details, given, root)
         own = details.get("ctx", {}).get("error")
         if isinstance(own, WrittenError):
             yield SpecError((*path, *own.path), own.message)
         elif isinstance(own, SpecError):
             yield from (SpecError((*path, *each.path), each.message) for each in own.errors)
         elif details["type"] != "too_short" or len(details["input"]) < details["ctx"]["min_length"]:
-            yield SpecError(path, _message(details, siblings, kind, root))
+            yield SpecError(path, _message(details, section, kind, root))
 
 
-def _located(loc: tuple[int | str, ...], root: Field) -> tuple[Path, Field, str | None]:
-    """Convert a location of pydantic to a place in a spec.
+def _located(details: Mapping[str, Any], given: Any, root: Field) -> tuple[Path, Field, Any]:
+    """Convert a location of pydantic to a place in the given data, without names of members of unions.
 
     Returns:
         The place, the section that its last part belongs to, and the `kind` of that section.
     """
     path: list[str] = []
-    section, field = root, root
-    of_section, kind = None, None
-    for part in map(str, loc):
-        if part == "[key]" or _is_tag(part, field, kind):
-            kind = part if part in field.variants else kind
+    section, field, kind = root, root, None
+    missing = len(details["loc"]) - 1 if details["type"] == "missing" else None
+    for depth, part in enumerate(details["loc"]):
+        is_key = isinstance(part, int) or given is _UNKNOWN or part in parts_of(given) or depth == missing
+        if part == "[key]" or not is_key:
             continue
-        path.append(part)
-        section, of_section = field, kind
-        field, kind = field.parts(kind).get(part) or field.items, None
-    return tuple(path), section, of_section
+        path.append(str(part))
+        kind = parts_of(given).get(KIND)
+        section, field = field, field.parts(kind).get(str(part)) or field.items
+        given = parts_of(given).get(str(part), _UNKNOWN)
+    return tuple(path), section, kind
 
 
-def _is_tag(part: str, field: Field, kind: str | None) -> bool:
-    """Whether a part of a location is pydantic's name for a member of a union."""
-    if field.variants:
-        return kind is None and part in field.variants
-    types = [each for each in field.alternatives if each.get("type") != "null"]
-    return len(types) > 1 and not field.sections and not part.isdecimal()
-
-
-def _message(details: Mapping[str, Any], section: Field, kind: str | None, root: Field) -> str:
+def _message(details: Mapping[str, Any], section: Field, kind: Any, root: Field) -> str:
     """Write one of pydantic's errors with the given value, and with the nearest valid key or value."""
     type_, given, context = details["type"], details["input"], details.get("ctx", {})
     if type_ == "extra_forbidden":
@@ -358,7 +334,7 @@ def _message(details: Mapping[str, Any], section: Field, kind: str | None, root:
     return f"{expected}, not {no_string(given) if type_ == 'string_type' else shown(given) + by_type}"
 
 
-def _unknown(key: str, section: Field, kind: str | None, root: Field) -> str:
+def _unknown(key: str, section: Field, kind: Any, root: Field) -> str:
     """Describe an unknown key, with the nearest valid one or the kind that has it."""
     if others := [other for other, parts in section.variants.items() if key in parts]:
         return f"not valid for {KIND} {kind} (belongs to {' and '.join(others)}): set {KIND} as well"

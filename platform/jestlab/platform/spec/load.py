@@ -1,17 +1,19 @@
-"""Load a study by its registered name or by the path of its file, with overrides, validated."""
+"""Load a study by its registered name or the path of its file: overridden, validated, with absolute paths."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import runpy
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
+from jestlab.analysis.names import NAME
+from jestlab.models.extensions import references
 from jestlab.platform.errors import (
     Mistakes,
     SpecError,
@@ -25,10 +27,12 @@ from jestlab.platform.errors import (
 from jestlab.platform.errors import Path as Place
 from jestlab.platform.registry import scales_of, study_module, study_names
 from jestlab.platform.spec import overrides as overriding
+from jestlab.platform.spec.axes import AxisSpec
 from jestlab.platform.spec.expand import expand
-from jestlab.platform.spec.paths import anchored
+from jestlab.platform.spec.fields import IS_PATH, NAMES_CODE, marked, merge
+from jestlab.platform.spec.program import ProgramConfig
 from jestlab.platform.spec.schema import StudySpec
-from jestlab.platform.spec.tree import STUDIES, is_mapping
+from jestlab.platform.spec.tree import STUDIES, Tree, has, is_mapping, lookup, nested
 from jestlab.platform.spec.variants import check_custom_code, check_names
 from jestlab.platform.spec.yaml import Document
 
@@ -61,7 +65,7 @@ def load(
     Raises:
         UserError: One line for each mistake, with file, place, and remedy.
     """
-    source = _source(spec, scale) if isinstance(spec, str) else _given(spec, scale)
+    source = _source(spec, scale)
     parsed: list[tuple[Place, Any]] = []
     override = "overrides: " if isinstance(overrides, Mapping) else "--set "
     try:
@@ -74,7 +78,7 @@ def load(
             study = overriding.apply(study, parsed)
         except SpecError as error:
             raise UserError(f"{override}{error}") from None
-        study = anchored(study, source.folder or Path.cwd(), source.folder)
+        study = _anchored(study, source.folder or Path.cwd(), source.folder)
         expand(study)
         check_custom_code(study)
         if source.folder is not None or study.name != source.name:
@@ -107,15 +111,27 @@ class _Source:
         name: Default of the study's name.
         line: Returns the line of a place, if the source has lines.
         folder: Folder of the file; None for a registered study.
-        scale: The scale that the user asked for, if the spec doesn't state it.
     """
 
     file: str
     name: str
     written: Any
-    line: Callable[[Sequence[str]], int | None] = lambda _: None
     folder: Path | None = None
-    scale: str | None = None
+    line: Callable[[Sequence[str]], int | None] = lambda _: None
+
+    def get(self, key: str) -> Any:
+        """Return the value of a key of the spec, or None."""
+        return self.written.get(key) if is_mapping(self.written) else None
+
+    def at_scale(self, scale: str | None) -> _Source:
+        """Check the scale that the user asked for, or pass it on to the studies that a union lists."""
+        own = self.get("scale")
+        if scale is None or scale == own:
+            return self
+        if own is not None or not isinstance(self.get(STUDIES), list):
+            reason = f"its scale is {own}" if own else "it names none, and only specs in Python have several"
+            raise UserError(f"{self.file} has no scale {scale!r}: {reason}")
+        return replace(self, written={**dict(self.written.items()), "scale": scale})
 
     def parse(self) -> StudySpec:
         """Parse the study. If there are mistakes, its configs are validated as well, to report all together.
@@ -131,55 +147,42 @@ class _Source:
         try:
             return self._parsed(written)
         except SpecError as error:
-            raise self._with_configs(error, written) from None
+            wrong = {one.path[0] for one in error.errors if one.path}
+            if wrong & {"base", "runs", "axes", "program", "adopted", STUDIES} or self.get("runs") is None:
+                raise
+            mistakes = Mistakes()
+            mistakes.add(error.errors)
+            with mistakes:
+                rest = {key: value for key, value in written.items() if key not in wrong}
+                expand(self._parsed({"name": "unnamed", **rest}))
+            raise mistakes.together() from None
 
     def _parsed(self, written: Any) -> StudySpec:
         study = StudySpec.parse(written)
-        return anchored(study, self.folder, self.folder) if self.folder is not None else study
-
-    def _with_configs(self, error: SpecError, written: Any) -> SpecError:
-        """Add the mistakes in configs, if those that prevent parsing are in other parts of the spec."""
-        wrong = {one.path[0] for one in error.errors if one.path}
-        needed = {"base", "runs", "axes", "program", "adopted", STUDIES}
-        if wrong & needed or not is_mapping(written) or "runs" not in written:
-            return error
-        mistakes = Mistakes()
-        mistakes.add(error.errors)
-        rest = {key: value for key, value in written.items() if key not in wrong}
-        with mistakes:
-            expand(self._parsed({"name": "unnamed", **rest}))
-        return mistakes.together()
+        return _anchored(study, self.folder, self.folder) if self.folder is not None else study
 
     def _parts(self, named: Sequence[Any], scale: Any) -> dict[str, Any]:
         """Load the parts of a union that lists registered names and paths."""
         parts: dict[str, Any] = {}
-        at_scale = self.scale is None or not named
         for index, name in enumerate(named):
-            place = (STUDIES, str(index))
-            if not isinstance(name, str):
-                raise SpecError(place, f"must be a registered name or a path, not {shown(name)}")
-            path, is_file = Path(name).expanduser(), os.sep in name or Path(name).suffix in _SUFFIXES
-            at = str(self.folder / path) if is_file and self.folder is not None else name
-            with within(*place):
+            with within(STUDIES, str(index)):
+                if not isinstance(name, str):
+                    raise SpecError((), f"must be a registered name or a path, not {shown(name)}")
+                path = Path(name).expanduser()
+                is_file = self.folder is not None and (os.sep in name or path.suffix in _SUFFIXES)
+                at = str(self.folder / path) if self.folder and is_file else name
                 source = _source(at, None if path.suffix in _YAML else scale)
-            written = source.written if is_mapping(source.written) else {}
-            if written.get(STUDIES):
-                raise SpecError(place, f"{name} is itself a union: name its parts here instead")
-            if None not in (scale, own := written.get("scale")) and own != scale:
-                raise SpecError(place, f"{name} is at scale {own}, and this union at {scale}")
-            at_scale = at_scale or path.suffix not in _YAML or own == scale
-            try:
-                part = source.parse()
-            except SpecError as error:
-                raise source.reported(error) from None
-            if part.name in parts:
-                raise SpecError(place, f"duplicate study name {part.name!r}: rename one of the two")
+                if source.get(STUDIES):
+                    raise SpecError((), f"{name} is itself a union: name its parts here instead")
+                if None not in (scale, own := source.get("scale")) and own != scale:
+                    raise SpecError((), f"{name} is at scale {own}, and this union at {scale}")
+                try:
+                    part = source.parse()
+                except SpecError as error:
+                    raise source.reported(error) from None
+                if part.name in parts:
+                    raise SpecError((), f"duplicate study name {part.name!r}: rename one of the two")
             parts[part.name] = part.to_dict()
-        if not at_scale:
-            raise UserError(
-                f"{self.file} has no scale {scale!r}: neither it nor its studies name one, and only specs in "
-                "Python have several"
-            )
         return parts
 
     def reported(
@@ -207,68 +210,44 @@ def _is_within(path: Place, place: Place) -> bool:
     return path[: len(place)] == place or (len(path) > 0 and place[: len(path)] == path)
 
 
-def _source(name_or_path: str, scale: str | None) -> _Source:
-    """Read a registered study or a file.
+# ---- reading
+
+
+def _source(spec: str | Written, scale: str | None) -> _Source:
+    """Read a registered study or a file; take a mapping as if it were a YAML file in the working directory.
 
     Raises:
         SpecError: The study, the file, or its scale doesn't exist; the caller adds the place.
         UserError: It can't be read or run; names the place in the file.
     """
-    path = Path(name_or_path)
-    if path.suffix not in _SUFFIXES and os.sep not in name_or_path:
-        module = study_module(name_or_path)
-        return _Source(name_or_path, name_or_path, _returned(module, name_or_path, scale))
+    if not isinstance(spec, str):
+        if not (is_mapping(spec) and (own := spec.get("name"))):
+            raise UserError('the spec has no name: add "name", the name of its experiment')
+        return _Source(f"spec {own}", str(own), spec, Path.cwd()).at_scale(scale)
+    path = Path(spec)
+    if path.suffix not in _SUFFIXES and os.sep not in spec:
+        return _Source(spec, spec, _returned(study_module(spec), spec, scale))
     if not path.is_file():
         siblings = [file.name for file in path.parent.glob("*") if file.suffix in _SUFFIXES]
         near = closest(path.name, siblings)
-        raise SpecError((), f"{name_or_path}: no such file" + (f": did you mean {near}?" if near else ""))
-    if path.suffix in _YAML:
-        return _read_yaml(path, scale)
-    if path.suffix != ".py":
-        raise SpecError((), f"{name_or_path}: not a spec: expected a .py, .yaml or .yml file")
-    with _one_line_errors(path.absolute()):
-        written = _returned(_module_at(path.absolute()), name_or_path, scale)
-    return _Source(name_or_path, path.stem, written, folder=path.absolute().parent)
-
-
-def _read_yaml(path: Path, scale: str | None) -> _Source:
+        raise SpecError((), f"{spec}: no such file" + (f": did you mean {near}?" if near else ""))
+    if path.suffix not in _SUFFIXES:
+        raise SpecError((), f"{spec}: not a spec: expected a .py, .yaml or .yml file")
+    source = _Source(spec, path.stem, None, path.absolute().parent)
+    if path.suffix == ".py":
+        with _one_line_errors(path.absolute()):
+            module = SimpleNamespace(**runpy.run_path(str(path.absolute()), run_name="jestlab_spec"))
+            return replace(source, written=_returned(module, spec, scale))
     try:
         document = Document(path.read_text(encoding="utf-8"))
     except SpecError as error:
         raise UserError(f"{path}: {error}") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: not valid UTF-8") from None
-    source = _Source(str(path), path.stem, document.value, document.line, path.absolute().parent)
-    return _at_scale(source, scale)
+    return replace(source, file=str(path), written=document.value, line=document.line).at_scale(scale)
 
 
-def _given(written: Written, scale: str | None) -> _Source:
-    """Take a spec from a script or a notebook, as if it were a YAML file in the working directory.
-
-    Raises:
-        UserError: It has no name.
-    """
-    name = written.get("name") if is_mapping(written) else None
-    if not name:
-        raise UserError('the spec has no name: add "name", the name of its experiment')
-    return _at_scale(_Source(f"spec {name}", str(name), written, folder=Path.cwd()), scale)
-
-
-def _at_scale(source: _Source, scale: str | None) -> _Source:
-    """Check the scale that the user asked for, or pass it on to the studies that a union lists."""
-    written = source.written
-    own = written.get("scale") if is_mapping(written) else None
-    if scale is None or scale == own:
-        return source
-    lists_parts = is_mapping(written) and isinstance(written.get(STUDIES), list)
-    if own is not None or not lists_parts:
-        reason = f"its scale is {own}" if own else "it names none, and only specs in Python have several"
-        raise UserError(f"{source.file} has no scale {scale!r}: {reason}")
-    written = {**dict(written.items()), "scale": scale}
-    return _Source(source.file, source.name, written, source.line, source.folder, scale)
-
-
-def _returned(module: ModuleType, name: str, scale: str | None) -> Any:
+def _returned(module: Any, name: str, scale: str | None) -> Any:
     """Call a Python spec's `get_config` and add the scale."""
     scales = scales_of(module, name)
     scale = scales[0] if scale is None else scale
@@ -278,17 +257,6 @@ def _returned(module: ModuleType, name: str, scale: str | None) -> Any:
     if isinstance(config, StudySpec):
         return config.to_dict()
     return {**dict(config.items()), "scale": scale} if is_mapping(config) else config
-
-
-def _module_at(path: Path) -> ModuleType:
-    """Run a Python file."""
-    name = "jestlab_spec_" + "".join(c if c.isalnum() else "_" for c in path.stem)
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise UserError(f"{path}: not a Python file")
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
 
 
 @contextmanager
@@ -303,3 +271,81 @@ def _one_line_errors(path: Path) -> Iterator[None]:
         line = error.lineno if isinstance(error, SyntaxError) else (lines or [None])[-1]
         message = error.msg if isinstance(error, SyntaxError) else error
         raise UserError(f"{path}:{line or 1}: {type(error).__name__}: {message}") from error
+
+
+# ---- absolute paths, so that the resolved spec works from any folder of this machine
+
+_Absolute = Mapping[str, Callable[[Any], Any]]
+"""Dotted key of a config → function that makes its paths absolute."""
+
+
+def _anchored(study: StudySpec, folder: Path, spec_folder: Path | None = None) -> StudySpec:
+    """Return a study with absolute paths.
+
+    Args:
+        study: The study.
+        folder: The start of relative paths.
+        spec_folder: The folder of the spec, where commands run by default; None if it has no file.
+    """
+
+    def code(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: code(below) for key, below in value.items()}
+        return references.anchored(value, folder) if isinstance(value, str) else value
+
+    def path(value: Any) -> Any:
+        return str(folder / Path(value).expanduser()) if isinstance(value, str) else value
+
+    def absolute(program: ProgramConfig) -> _Absolute:
+        if program.schema is None:
+            return {".".join(place): path for place in program.local_paths}
+        found = {".".join(place): path for place in marked(program.schema, IS_PATH)}
+        return found | {".".join(place): code for place in marked(program.schema, NAMES_CODE)}
+
+    def config(tree: Tree, program: ProgramConfig, is_base: bool = True) -> Tree:
+        if is_base and program.spec_folder is not None and spec_folder is not None:
+            tree = {**tree, program.spec_folder: tree.get(program.spec_folder, str(spec_folder))}
+        for key, make in absolute(program).items():
+            if has(tree, place := key.split(".")):
+                tree = merge(tree, nested(place, make(lookup(tree, place))))
+        return tree
+
+    reports = []
+    for report in study.reports:
+        field = "name" if report.kind == "table" else "kind"
+        reports.append(report.model_copy(update={field: code(getattr(report, field))}))
+    runs = {name: run.model_copy(update={"program": code(run.program)}) for name, run in study.runs.items()}
+    study = study.replaced(
+        program=code(study.program),
+        record=study.record.anchored(folder),
+        reports=tuple(reports),
+        resources=study.resources.model_copy(update={"on": code(study.resources.on)}),
+        runs=runs,
+        studies={name: _anchored(part, folder, spec_folder) for name, part in study.studies.items()},
+    )
+    own, axes = study.program_of(), list(study.axes)
+    for name, run in runs.items():
+        program = study.program_of(name)
+        overrides = config(run.overrides, program, program.name != own.name)
+        runs[name] = run.model_copy(update={"overrides": overrides})
+        axes = [_anchored_axis(axis, absolute(program)) if name in axis.runs else axis for axis in axes]
+    return study.replaced(base=config(study.base, own), runs=runs, axes=tuple(axes))
+
+
+def _anchored_axis(axis: AxisSpec, absolute: _Absolute) -> AxisSpec:
+    if not axis.keys & absolute.keys():
+        return axis
+
+    def moved(key: str, value: Any) -> Any:
+        return absolute[key](value) if key in absolute else value
+
+    given = getattr(axis, axis.kind)
+    if isinstance(given, Mapping):
+        points: Any = {key: tuple(moved(key, value) for value in values) for key, values in given.items()}
+    else:
+        points = tuple({key: moved(key, value) for key, value in case.items()} for case in given)
+    labels = {
+        key: {value if value == NAME else moved(key, value): text for value, text in texts.items()}
+        for key, texts in axis.labels.items()
+    }
+    return axis.model_copy(update={axis.kind: points, "labels": labels})

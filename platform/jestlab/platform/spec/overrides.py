@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from jestlab.platform.errors import Mistakes, Path, SpecError, dotted, nearest, shown, within
-from jestlab.platform.spec.axes import KINDS, LABELS, columns_of, current_labels
-from jestlab.platform.spec.fields import Field, fields_of, merge, unknown_keys
+from jestlab.platform.spec.axes import LABELS, AxisSpec
+from jestlab.platform.spec.fields import Field, fields_of, merge, unknown_keys, validated
 from jestlab.platform.spec.runs import OF_RUNS
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import (
@@ -212,11 +213,11 @@ def _check_on_axis(study: StudySpec, path: Path) -> None:
 
 def _drop_labels(axis: Any) -> None:
     """Remove the labels of values that an axis doesn't have any more."""
-    kind = next(
-        (kind for kind in KINDS if isinstance(axis, dict) and isinstance(axis.get(kind), dict | list)), None
-    )
-    if kind is not None and LABELS in axis:
-        axis[LABELS] = current_labels(axis[LABELS], columns_of(axis[kind]))
+    if isinstance(axis, dict) and (labels := axis.pop(LABELS, None)):
+        with suppress(SpecError):  # reported when the study is parsed
+            known = validated(AxisSpec, axis).named_values
+            kept = ((key, texts.items()) for key, texts in labels.items() if key in known)
+            axis[LABELS] = {key: {v: text for v, text in texts if v in known[key]} for key, texts in kept}
 
 
 def _fields(study: StudySpec, run: str | None) -> Field | None:

@@ -9,10 +9,9 @@ To add a TPU type, add a row to `TYPES`. Sources of that table, read in 2026-11:
 
 from __future__ import annotations
 
-import functools
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import (
@@ -29,7 +28,6 @@ from pydantic import (
 
 from jestlab.models import extensions
 from jestlab.platform.errors import UserError
-from jestlab.platform.spec.duration import parse_duration, written_duration
 from jestlab.platform.spec.slurm import SlurmOptions
 from jestlab.platform.spec.tree import listed
 
@@ -66,11 +64,8 @@ def runs_here(name: ExecutorName | None) -> bool:
 LOCAL_PARALLEL = 2
 """Concurrent runs on this machine by default."""
 
-_CUBE = 4  # v4 and v5p consist of cubes of 4 × 4 × 4 chips; larger slices are multiples of whole cubes
 _PLANE = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 _PARTS_OF_A_CUBE = ("2x2x1", "2x2x2", "2x2x4", "2x4x4")
-
-_PINNED = re.compile(r"[a-z0-9][a-z0-9._:/-]*@sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ class TpuType:
         peak_flops: FLOP/s of a chip, in bfloat16.
         hbm_gb: Memory of a chip.
         on_vertex: Whether Vertex AI offers it for training.
-        most_chips: Chips of the largest slice of cubes; 0 if topologies are flat.
+        most_chips: Chips of the largest slice of cubes of 4 × 4 × 4; 0 if topologies are flat.
     """
 
     name: str
@@ -95,20 +90,23 @@ class TpuType:
     on_vertex: bool
     most_chips: int = 0
 
-    @functools.cached_property
-    def topologies(self) -> tuple[str, ...]:
-        """Every topology of a slice, smallest first."""
-        return _PARTS_OF_A_CUBE + _cubes(self.most_chips) if self.most_chips else _PLANE
+    def has(self, topology: str) -> bool:
+        """Whether there are slices of a topology, such as `16x16`."""
+        if topology in (_PARTS_OF_A_CUBE if self.most_chips else _PLANE):
+            return True
+        if not self.most_chips or not re.fullmatch(r"[1-9]\d{0,3}(x[1-9]\d{0,3}){2}", topology):
+            return False
+        sides = _sides(topology)
+        is_cubes = sides == sorted(sides) and all(side % 4 == 0 for side in sides)
+        return is_cubes and math.prod(sides) <= self.most_chips
 
     @property
     def offered(self) -> str:
         """The topologies in words."""
         if not self.most_chips:
-            return f"{self.name} has {', '.join(self.topologies)}"
-        return (
-            f"{self.name} has {', '.join(_PARTS_OF_A_CUBE)}, and AxBxC with A ≤ B ≤ C, all multiples of "
-            f"{_CUBE}, up to {self.most_chips:,} chips"
-        )
+            return f"{self.name} has {', '.join(_PLANE)}"
+        cubes = f"AxBxC with A ≤ B ≤ C, all multiples of 4, up to {self.most_chips:,} chips"
+        return f"{self.name} has {', '.join(_PARTS_OF_A_CUBE)}, and {cubes}"
 
 
 TYPES = {
@@ -128,17 +126,19 @@ class Slice:
 
     type: TpuType
     topology: str
-    chips: int = field(init=False)
-    chips_per_host: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "chips", math.prod(_sides(self.topology)))
-        # 1x1 and 2x4 are one machine; every other slice has machines of four chips.
-        single = self.topology in ("1x1", "2x4")
-        object.__setattr__(self, "chips_per_host", self.chips if single else 4)
 
     def __str__(self) -> str:
         return f"{self.type.name}-{self.topology}"
+
+    @property
+    def chips(self) -> int:
+        """Number of chips."""
+        return math.prod(_sides(self.topology))
+
+    @property
+    def chips_per_host(self) -> int:
+        """Chips of each machine: 1x1 and 2x4 are one machine; other slices have machines of four chips."""
+        return self.chips if self.topology in ("1x1", "2x4") else 4
 
     @property
     def hosts(self) -> int:
@@ -183,23 +183,10 @@ def parse_slice(text: str) -> Slice:
     """
     name, _, topology = text.partition("-")
     type_ = TYPES.get(name)
-    if type_ is not None and topology in type_.topologies:
+    if type_ is not None and type_.has(topology):
         return Slice(type_, topology)
     offered = type_.offered if type_ else f"the types are {', '.join(TYPES)}, as in v5e-16x16"
     raise ValueError(f"unknown TPU slice {text!r}: {offered}")
-
-
-def _cubes(most_chips: int) -> tuple[str, ...]:
-    """List the topologies made of whole cubes."""
-    most = most_chips // _CUBE**3
-    sides = [
-        (a, b, c)
-        for a in range(1, most + 1)
-        for b in range(a, most // a + 1)
-        for c in range(b, most // (a * b) + 1)
-    ]
-    sides.sort(key=lambda side: (math.prod(side), side[2]))
-    return tuple("x".join(str(_CUBE * n) for n in side) for side in sides)
 
 
 def _sides(topology: str) -> list[int]:
@@ -212,12 +199,46 @@ def pinned_image(image: str) -> str:
     Raises:
         ValueError: The image isn't pinned: a tag can change its meaning.
     """
-    if not _PINNED.fullmatch(image):
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._:/-]*@sha256:[0-9a-f]{64}", image):
         raise ValueError(
             f"the image {image!r} is not pinned: write it with its digest, NAME@sha256:<64 hex digits>, "
             "as `docker buildx imagetools inspect NAME:TAG` prints it"
         )
     return image
+
+
+# ---- durations
+
+_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_WITH_UNITS = r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?"
+_CLOCK = r"(?:(\d+)-)?(\d{1,3}):(\d{2}):(\d{2})"
+
+
+def parse_duration(text: str) -> int:
+    """Return a duration in seconds.
+
+    Args:
+        text: Integers with units, largest first (d, h, m, s), or [DAYS-]HH:MM:SS. A number without a unit is
+            invalid, because Slurm counts minutes and other tools seconds.
+
+    Raises:
+        ValueError: The form is invalid, or the duration is zero.
+    """
+    written = text.strip().lower()
+    match = re.fullmatch(_WITH_UNITS, written) or re.fullmatch(_CLOCK, written)
+    numbers = [int(number or 0) for number in match.groups()] if match else []
+    if not any(numbers):
+        raise ValueError(f"{text!r} is not a duration: write it with its unit, as in 90m, 4h, 1h30m or 2d")
+    return sum(number * unit for number, unit in zip(numbers, _UNITS.values(), strict=True))
+
+
+def written_duration(seconds: int) -> str:
+    """Write a duration in the form of a spec: 5400 is `1h30m`."""
+    text = ""
+    for name, unit in _UNITS.items():
+        number, seconds = divmod(seconds, unit)
+        text += f"{number}{name}" if number else ""
+    return text
 
 
 class Resources(BaseModel):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
@@ -29,7 +30,6 @@ from jestlab.platform.spec.axes import AxisSpec, listed_axes
 from jestlab.platform.spec.fields import validated
 from jestlab.platform.spec.options import REPORTS, FigureOptions, Report, parse_options
 from jestlab.platform.spec.program import ProgramConfig, program_config
-from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.runs import LABEL, Name, RunSpec
 from jestlab.platform.spec.tree import STUDIES, Tree, is_mapping, listed, plain, put
@@ -139,6 +139,38 @@ _Family = Annotated[
 ]
 
 
+_Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(listed)]
+
+
+class Record(BaseModel):
+    """Additional data that a study records about each attempt.
+
+    Attributes:
+        packages: Installed packages whose versions may matter, in addition to JAX and NumPy.
+        files: Files and folders that custom programs read; their content is digested when an attempt starts.
+            Relative paths start at the folder of the spec.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    packages: _Texts = ()
+    files: _Texts = ()
+
+    def anchored(self, folder: Path) -> Record:
+        """Return a copy with absolute paths."""
+        files = tuple(str(folder / Path(file).expanduser()) for file in self.files)
+        return self.model_copy(update={"files": files})
+
+    def named_files(self) -> dict[str, Path]:
+        """Return the files by the shortest names that differ."""
+        paths = [Path(file) for file in self.files]
+        names = [path.name for path in paths]
+        return {
+            name if name and names.count(name) == 1 else str(path): path
+            for name, path in zip(names, paths, strict=True)
+        }
+
+
 class StudySpec(BaseModel):
     """A spec: the question, the runs, the axes, the reports; or a union of several such studies.
 
@@ -191,7 +223,7 @@ class StudySpec(BaseModel):
     family: _Family = Family()
     metrics: Annotated[dict[str, _Metric], BeforeValidator(_metrics)] = {}
     score: Annotated[tuple[Annotated[str, AfterValidator(_evaluation)], ...], BeforeValidator(listed)] = ()
-    adopted: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(listed)] = ()
+    adopted: _Texts = ()
     studies: dict[Name, StudySpec] = {}
 
     @classmethod

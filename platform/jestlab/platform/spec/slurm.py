@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-_WORD = re.compile(r"[^\s'\"`$\\;]+")
+_QUOTES = r"\s'\"`$\\;"
 _SET_BY_JESTLAB = (
     "--job-name", "--comment", "--output", "--error", "--array", "--requeue", "--signal", "--wrap", "--chdir",
 )  # fmt: skip
 
 
-def _word(text: str) -> str:
-    if not _WORD.fullmatch(text) or text.startswith("-"):
-        raise ValueError(f"{text!r} is not valid: expected one word without quotes")
-    return text
-
-
-def _line(text: str) -> str:
-    if "\n" in text or "\r" in text:
-        raise ValueError("expected one line of shell per entry")
-    return text
-
-
 def _option(text: str) -> str:
-    if not text.startswith("--") or not _WORD.fullmatch(text):
-        raise ValueError(f"{text!r} is not valid: expected an option of sbatch such as --reservation=x")
     if text.partition("=")[0] in _SET_BY_JESTLAB:
         raise ValueError(f"jestlab sets {text.partition('=')[0]} itself: remove it")
     return text
 
 
-def _mount(text: str) -> str:
-    places = text.split(":")
-    if not 1 <= len(places) <= 3 or not all(PurePosixPath(place).is_absolute() for place in places[:2]):
-        raise ValueError(f"{text!r} is not valid: expected /HOST/PATH:/CONTAINER/PATH")
-    return _word(text)
-
-
-_Word = Annotated[str, AfterValidator(_word)]
+_Word = Annotated[str, Field(pattern=rf"^[^-{_QUOTES}][^{_QUOTES}]*$")]
+_Line = Annotated[str, Field(pattern=r"^[^\r\n]*$")]
+_Mount = Annotated[str, Field(pattern=rf"^/[^:{_QUOTES}]*(:/[^:{_QUOTES}]*(:[^:{_QUOTES}]*)?)?$")]
+_Option = Annotated[str, Field(pattern=rf"^--[^{_QUOTES}]+$"), AfterValidator(_option)]
 
 
 class SlurmOptions(BaseModel):
@@ -73,10 +53,10 @@ class SlurmOptions(BaseModel):
     gres: _Word | None = None
     container: _Word | None = None
     runtime: Literal["pyxis", "apptainer"] = "pyxis"
-    mounts: tuple[Annotated[str, AfterValidator(_mount)], ...] = ()
-    setup: tuple[Annotated[str, AfterValidator(_line)], ...] = ()
+    mounts: tuple[_Mount, ...] = ()
+    setup: tuple[_Line, ...] = ()
     python: _Word | None = None
-    options: tuple[Annotated[str, AfterValidator(_option)], ...] = ()
+    options: tuple[_Option, ...] = ()
 
     def laid_over(self, settings: SlurmOptions) -> SlurmOptions:
         """Return these options, with unset ones from the user's settings."""

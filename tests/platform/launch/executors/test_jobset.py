@@ -79,7 +79,8 @@ def test_kubernetes_own_models_know_every_field_of_the_job():
 
 
 def test_every_host_of_a_slice_has_a_pod_and_all_its_chips_are_asked_for():
-    for name in [f"{type_}-{t}" for type_, found in TYPES.items() for t in found.topologies[:9]]:
+    every = ("1x1", "2x2", "2x4", "4x4", "16x16", "2x2x1", "2x2x4", "4x4x4", "4x4x8")
+    for name in [f"{type_}-{t}" for type_, found in TYPES.items() for t in every if found.has(t)]:
         slice_, found = parse_slice(name), manifest(name)
         limits = pod(found)["containers"][0]["resources"]["limits"]
         assert hosts(found)["parallelism"] == hosts(found)["completions"] == slice_.hosts, name
