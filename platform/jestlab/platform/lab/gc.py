@@ -122,6 +122,8 @@ def collect(lab: Lab, store: Store, older_than: timedelta, datasets: Datasets) -
 
 # ---- runs
 
+_Row = Row[int, str, str]  # key, fingerprint, and directory of a run
+
 
 def _kept(older_than: timedelta) -> Select[Any]:
     """Select the keys of the runs that are kept."""
@@ -139,7 +141,7 @@ def _kept(older_than: timedelta) -> Select[Any]:
     return select(kept.c.id)
 
 
-def _unreferenced(older_than: timedelta) -> Select[Any]:
+def _unreferenced(older_than: timedelta) -> Select[int, str, str]:
     columns = (RunRow.id, RunRow.fingerprint, RunRow.directory)
     return select(*columns).where(RunRow.id.not_in(_kept(older_than))).order_by(RunRow.id)
 
@@ -148,9 +150,9 @@ def _unreferenced(older_than: timedelta) -> Select[Any]:
 class _References:
     """What the store refers to."""
 
-    unreferenced: Sequence[Row[Any]]  # runs
+    unreferenced: Sequence[_Row]  # runs
     directories: set[str]  # of all runs
-    kept: Sequence[Row[Any]]  # programs and configs
+    kept: Sequence[Row[str, str]]  # programs and configs
     handles: Sequence[str | None]  # of the jobs of live attempts; None before a job is submitted
 
     @classmethod
@@ -173,20 +175,20 @@ class _References:
             )
 
 
-def _folder(lab: Lab, row: Row[Any]) -> Path:
+def _folder(lab: Lab, row: _Row) -> Path:
     if not _FOLDER.fullmatch(row.directory):
         raise UserError(f"run {row.fingerprint[:8]} has the folder {row.directory!r}, which is not in runs/")
     folder: Path = lab.root / row.directory
     return folder
 
 
-def _run(lab: Lab, row: Row[Any]) -> Garbage:
+def _run(lab: Lab, row: _Row) -> Garbage:
     path = _folder(lab, row)
     size = _size(path) if path.is_dir() and not path.is_symlink() else 0
     return Garbage("run", path, size, "in no experiment, and no dependency of a run", row.fingerprint)
 
 
-def _delete_rows(connection: Connection, lab: Lab, older_than: timedelta) -> list[Row[Any]]:
+def _delete_rows(connection: Connection, lab: Lab, older_than: timedelta) -> list[_Row]:
     """Delete the unreferenced runs with all rows that refer to them, and return them.
 
     They are locked first, so that nothing can refer to them until the transaction ends. Kept runs aren't
