@@ -185,7 +185,7 @@ class _Recorder:
 
 def _protocol(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     from jestlab.platform.programs.context import RunContext
-    from jestlab.platform.programs.protocol import Channel, parse
+    from jestlab.platform.programs.protocol import Channel
 
     (folder / "file").write_text("x")
     recorder = _Recorder()
@@ -200,9 +200,6 @@ def _protocol(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     )
 
     def run(content: bytes) -> None:
-        for line in content[: 1 << 15].split(b"\n"):
-            with contextlib.suppress(ValueError):
-                parse(line)
         with Channel(context) as channel, refusing():
             os.write(channel._reports_end, content[: 1 << 15])
             channel.drain(whole=True)

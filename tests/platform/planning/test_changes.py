@@ -92,7 +92,10 @@ def test_data_are_compared_with_what_is_there_now(store, tmp_path):
     (tmp_path / "x.csv").write_text("2")
     assert lines(store, planned) == ["2 of 2 runs were made with different data: x.csv changed"]
     since = compare_with_now(store, planned.runs[0].fingerprint)
-    assert since.data == {"x.csv": (inputs["x.csv"], digest_of(tmp_path / "x.csv"))} and not since.code
+    assert (
+        since.differences["data"] == {"x.csv": (inputs["x.csv"], digest_of(tmp_path / "x.csv"))}
+        and not since.differences["code"]
+    )
 
 
 def test_a_commit_of_jestlab_is_said_where_results_of_one_cell_mix(store):

@@ -104,8 +104,8 @@ def test_completed_runs_cost_nothing_and_resumed_runs_count_in_full():
 def test_an_unknown_estimate_is_refused_with_the_reason():
     own = plans.run("own", price=None)
     for run, place, reason in (
-        (own, "local", "cost of own seed 0 is unknown, because its program .*loop has"),
-        (plans.run("a"), "local", "how long a seed 0 takes is unknown, because no run of .*loop has"),
+        (own, "local", "the program .*loop of own has no price"),
+        (plans.run("a"), "local", "no run of .*loop has completed on this machine"),
         (plans.run("a"), "slurm", "no run of .*loop has completed on slurm with as many chips"),
     ):
         with pytest.raises(UserError, match=reason):

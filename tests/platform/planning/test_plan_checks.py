@@ -43,10 +43,10 @@ def refusal(*arguments: Any, **data: Any) -> str:
     ("run", "train", "message"),
     [
         (JOINT | {"schedule.batch_size": 64}, None,
-         "super-batch of 320 .* {web}, which has 100: lower schedule.batch_size or the filtering ratio"),
+         "super-batch of 320 .* {web}, which has 100: lower the batch size or the filtering ratio"),
         (JOINT | {"schedule.super_batch_size": 81_920}, {"examples": 27_588},
-         "super-batch of 81,920 .* data.train, which has 27,588: lower schedule.super_batch"),
-        ({"schedule.batch_size": 128}, None, "the batch of 128 .* {web}, which has 100: lower schedule.b"),
+         "super-batch of 81,920 .* data.train, which has 27,588: lower the batch size"),
+        ({"schedule.batch_size": 128}, None, "batch of 128 .* {web}, which has 100: lower the batch size"),
         (JOINT | {"schedule.batch_size": 64}, {"kind": "folder", "digest": "0" * 64, "examples": 200},
          "super-batch of 320 .* larger than the training set"),
     ],
@@ -101,7 +101,9 @@ def test_a_diagnosis_fits_its_data_too(web):
                       "chunks": [2], "joint_chunks": 2, "matrix_size": 8},
     }  # fmt: skip
     base = {"data.train": {"kind": "folder", "path": str(web)}}
-    with pytest.raises(UserError, match=r"runs.diagnosis: the super-batch of 1,280 .* has 100: lower batch_"):
+    with pytest.raises(
+        UserError, match=r"runs.diagnosis: the super-batch of 1,280 .* has 100: lower the batch size"
+    ):
         plan(StudySpec.parse({"name": "s", "base": base, "runs": runs}))
 
 

@@ -24,7 +24,7 @@ from jestlab.platform import client
 from jestlab.platform.client import Reporter, ScriptRun, _Reporting
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.context import RunContext
-from jestlab.platform.programs.protocol import Channel, parse
+from jestlab.platform.programs.protocol import Channel
 
 
 class Calls:
@@ -215,7 +215,7 @@ def log(step: float = 1, **parts: Any) -> bytes:
     ("line", "message"),
     [
         (b"loss 0.5", "'loss 0.5' is not a valid message: not valid JSON"),
-        (b"[" * 100_000, "not valid JSON"),
+        (b"[" * 50_000, "not valid JSON"),
         (log(metrics={"a": 1}) + b" x", "not valid JSON"),
         (b'{"type": "lgo"}', "type 'lgo' is unknown: did you mean 'log'?"),
         (b'{"step": 3}', "no type: expected log, evaluation, artifact, progress, phase, flush"),
@@ -226,20 +226,31 @@ def log(step: float = 1, **parts: Any) -> bytes:
         (log(metrics={"a\u2028b": "c"}), r"invalid value of 'a\u2028b' 'c': expected a number"),
         (log(metrics={"a" * 5_000: 1}), "1 to 300 characters"),
         (b'{"type": "evaluation", "step": 1, "scores": {"a": 1}}', "name of a score 'a'"),
-        (b'{"type": "evaluation", "step": 1, "scores": null, "examples_seen": {"a/b": 1}}', "invalid"),
+        (
+            b'{"type": "evaluation", "step": 1, "scores": null, "examples_seen": {"a/b": 1}}',
+            "scores is missing",
+        ),
         (b'{"type": "artifact", "name": "a", "path": ""}', "invalid path"),
     ],
 )
 def test_errors_name_the_problem(line, message):
-    with pytest.raises(ValueError, match="is not a valid message") as error:
-        parse(line)
+    with (
+        Channel(context(Calls())) as channel,
+        pytest.raises(UserError, match=r"^message 1: .* is not a valid message") as error,
+    ):
+        os.write(channel._reports_end, line)
+        channel.drain(whole=True)
     assert message in str(error.value)
     assert len(str(error.value)) < 400 and len(str(error.value).splitlines()) == 1
 
 
 def test_missing_numbers():
-    parsed = parse(log(metrics={"a": None, "b": math.nan, "c": math.inf, "d": 3}))
-    assert repr(parsed["metrics"]) == "{'a': nan, 'b': nan, 'c': inf, 'd': 3.0}"
+    recorder = Calls()
+    with Channel(context(recorder)) as channel:
+        line = log(metrics={"a": None, "b": math.nan, "c": math.inf, "d": 3})
+        os.write(channel._reports_end, line)
+        channel.drain(whole=True)
+    assert repr(recorder.calls[0][2]) == "{'a': nan, 'b': nan, 'c': inf, 'd': 3.0}"
 
 
 def test_an_invalid_path_is_a_short_error():

@@ -44,17 +44,17 @@ def filtering(scores: str | None, **data: str) -> dict[str, Any]:
     return {"data": {"scores": scores, **data}}
 
 
-NO_TOWERS = "its run produces no towers: expected the name of a run of train"
+NO_TOWERS = "expected the name of a run of train"
 MISTAKES = [
     # Another run that cannot serve.
-    (selecting(reference="scores"), f"selection.reference: {NO_TOWERS}, weights, or embed"),
+    (selecting(reference="scores"), f"selection.reference: {NO_TOWERS} or weights or embed"),
     (selecting(reference="cache") | FLIP, "augmentation: the reference's cached embeddings are of"),
     ({"program": "embed", "reference": "cache"}, f"reference: {NO_TOWERS} or weights"),
     (scoring(embeddings="reference"), "embeddings: expected the name of a run of embed"),
     (scoring(target="mine"), "target: expected the name of a run of embed"),
     (filtering("cache", filter="semdedup < 0.9"), "data.scores: expected the name of a run of score"),
     (diagnosing(learner="mine"), f"learner: {NO_TOWERS} or weights"),
-    (diagnosing(reference="scores"), f"reference: {NO_TOWERS}, weights, or embed"),
+    (diagnosing(reference="scores"), f"reference: {NO_TOWERS} or weights or embed"),
     (diagnosing(learner="referense"), "learner: no run 'referense'"),
     # Selection and losses.
     ({"loss": "distilled"}, "loss: distilled uses the reference"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import string
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -16,7 +16,7 @@ from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import show
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.planning.compare import CodeComparison, Pair, RunComparison, compare, compare_with_now
+from jestlab.platform.planning.compare import Comparison, Pair, Pairs, compare, compare_with_now
 from jestlab.platform.render import Block, in_state, styled, table
 from jestlab.platform.words import printable
 
@@ -48,40 +48,29 @@ def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> 
     show(as_json, about, _blocks(about, titles))
 
 
-def _data(compared: RunComparison, titles: tuple[str, str]) -> dict[str, Any]:
-    runs = zip(titles, compared.fingerprints, compared.states, strict=True)
+def _data(compared: Comparison, titles: tuple[str, str]) -> dict[str, Any]:
     return {
         "runs": [
-            {
-                "name": title,
-                "fingerprint": run,
-                "state": state,
-                "retracted": compared.retracted.get(run or ""),
-            }
-            for title, run, state in runs
+            {"name": title, "fingerprint": fingerprint, "state": state, "retracted": reason}
+            for title, (fingerprint, state, reason) in zip(titles, compared.runs, strict=True)
         ],
-        "config": dict(compared.config),
-        "needs": dict(compared.needs),
         **_code(compared),
-        "provenance": dict(compared.provenance),
-        "scores": _numbers(compared.scores),
-        "costs": _numbers(compared.costs),
+        **{name: _numbers(pairs) for name, pairs in compared.numbers.items()},
     }
 
 
-def _code(compared: CodeComparison) -> dict[str, Any]:
-    code = {"code": dict(compared.code), "source": compared.source, "data": dict(compared.data)}
-    return {"known": compared.known, **code}
+def _code(compared: Comparison) -> dict[str, Any]:
+    return {"known": compared.known, **compared.differences, "source": compared.source}
 
 
-def _numbers(pairs: Mapping[str, Pair[float]]) -> dict[str, Any]:
+def _numbers(pairs: Pairs) -> dict[str, Any]:
     return {
         key: {"values": list(map(_finite, pair)), "difference": _finite(_difference(pair))}
         for key, pair in pairs.items()
     }
 
 
-def _difference(pair: Pair[float]) -> float | None:
+def _difference(pair: Pair) -> float | None:
     return None if pair.first is None or pair.second is None else pair.second - pair.first
 
 

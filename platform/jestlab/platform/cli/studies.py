@@ -222,14 +222,14 @@ def _breakdown(found: CostBreakdown) -> Iterator[Block]:
     rows = []
     for entry in found.entries:
         for convention in CONVENTIONS:
-            cost = entry.by[convention]
+            cost, relative = entry.step.cost(convention), entry.step.relative(convention)
             whole = entry.step.iid.cost(convention).total()
             matching = entry.matching[convention]
             parts = [_multiple(getattr(cost, component) / whole) for component in EXECUTED]
             label = entry.label if convention == CONVENTIONS[0] else ""
             flops = units.flops(cost.total("reference_scoring"))
             equal = "none" if matching is None else units.count(matching)
-            rows.append((label, convention, *parts, f"{entry.relative[convention]:.2f}", flops, equal))
+            rows.append((label, convention, *parts, f"{relative:.2f}", flops, equal))
     columns = ("RUN", "BY", *_PARTS, "ALL", "FLOPs", "EQUAL BUDGET")
     yield table(columns, rows, range(2, len(columns)), _IMPORTANCE)
     yield ""
@@ -286,12 +286,13 @@ def _as_data(study: StudySpec, found: CostBreakdown) -> dict[str, Any]:
                 "step": asdict(entry.step),
                 "per_example": {
                     convention: {
-                        **{f"{part}_flops": getattr(entry.by[convention], part) for part in EXECUTED},
-                        "total_flops": entry.by[convention].total("reference_scoring"),
-                        "relative": entry.relative[convention],
+                        **{f"{part}_flops": getattr(cost, part) for part in EXECUTED},
+                        "total_flops": cost.total("reference_scoring"),
+                        "relative": entry.step.relative(convention),
                         "equal_budget_examples": entry.matching[convention],
                     }
                     for convention in CONVENTIONS
+                    for cost in [entry.step.cost(convention)]
                 },
                 "executed_flops": entry.cost.total("reference_scoring"),
                 "reference_training_flops": entry.reference_training,

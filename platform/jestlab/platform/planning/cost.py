@@ -7,7 +7,7 @@ is unknown, hours are estimated from earlier runs of the same program in the sam
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from jestlab.analysis.costs import CONVENTIONS, Convention, Cost, Scope, Step
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, RunBudget
-from jestlab.platform.programs import Price
 from jestlab.platform.spec.resources import CLUSTERS, ExecutorName, Slice
 from jestlab.platform.store.records import Speed
 from jestlab.platform.words import counted
@@ -161,33 +160,28 @@ def check_chip_hours(plan: Plan, limit: float, place: ExecutorName, launched: st
         UserError: The estimate exceeds the limit or is unknown.
     """
     runs = to_do(plan)
-    reason = None
-    if plan.waiting:
-        member = plan.waiting[0]
-        awaits = " and ".join(member.awaits)
-        reason = f"how long {member.label} trains is known only when {awaits} have completed"
-    elif unknown := [run for run in runs if run.budget is None]:
-        reason = _why_unknown(unknown[0], place)
-    if reason is not None:
-        raise UserError(f"--max-chip-hours can't be checked: {reason}; {launched} was launched")
+    where = "on this machine" if place == "local" else f"on {place}"
+    where += " with as many chips" if place in CLUSTERS else ""
+    reasons = [
+        f"how long {one.label} trains is known only when {' and '.join(one.awaits)} have completed"
+        for one in plan.waiting
+    ]
+    reasons += [
+        f"the program {run.program} of {run.label} has no price"
+        if run.price is None
+        else f"no run of {run.program} has completed {where}, and the study has no TPU slice: launch "
+        f"{run.label} first, without --max-chip-hours"
+        for run in runs
+        if run.budget is None
+    ]
+    if reasons:
+        raise UserError(f"--max-chip-hours can't be checked: {reasons[0]}; {launched} was launched")
     amount = total(runs).chip_hours
     if amount > limit:
         raise UserError(
             f"the {counted(len(runs), 'run')} to do would take {units.hours(amount)} chip-hours, more than "
             f"--max-chip-hours {limit:g}: jestlab plan lists them; {launched} was launched"
         )
-
-
-def _why_unknown(run: PlannedRun, place: ExecutorName) -> str:
-    title = f"{run.label} seed {run.seed}"
-    if run.price is None:
-        return f"the cost of {title} is unknown, because its program {run.program} has no price"
-    where = "on this machine" if place == "local" else f"on {place}"
-    where += " with as many chips" if place in CLUSTERS else ""
-    return (
-        f"how long {title} takes is unknown, because no run of {run.program} has completed {where}, "
-        "and the study has no TPU slice: launch one of its runs first, without --max-chip-hours"
-    )
 
 
 # ---- FLOPs by component
@@ -202,8 +196,6 @@ class LabelCost:
         seeds: Number of runs.
         examples: Examples seen by the learner in each run.
         step: Work per training step.
-        by: Convention → FLOPs of one example.
-        relative: Convention → executed FLOPs of one example, relative to uniform sampling.
         matching: Convention → number of examples that cost as much as the whole baseline; None if the cost
             before the first example is already higher.
         cost: Counted cost of a whole run, including its share of its dependencies.
@@ -216,8 +208,6 @@ class LabelCost:
     seeds: int
     examples: int
     step: Step
-    by: Mapping[Convention, Cost]
-    relative: Mapping[Convention, float]
     matching: Mapping[Convention, float | None]
     cost: Cost
     reference_training: float
@@ -244,7 +234,7 @@ class CostBreakdown:
     def selecting(self) -> Step | None:
         """The first step that selects, preferably with an approximate pass; None if no run selects."""
         steps = [entry.step for entry in self.entries if entry.step.super_batch_size > entry.step.batch_size]
-        return next((step for step in steps if step.approximate is not None), next(iter(steps), None))
+        return min(steps, key=lambda step: step.approximate is None, default=None)
 
 
 def cost_breakdown(plan: Plan, baseline: str | None = None, scope: Scope = "scoring") -> CostBreakdown:
@@ -260,106 +250,81 @@ def cost_breakdown(plan: Plan, baseline: str | None = None, scope: Scope = "scor
         UserError: No run trains anything, or the baseline doesn't exist.
     """
     costs.check_scope(scope)
-    by_label: dict[str, list[PlannedRun]] = {}
+    labels: dict[str, list[PlannedRun]] = {}
     for run in plan.runs:
-        by_label.setdefault(run.label, []).append(run)
-    trained = {label: runs for label, runs in by_label.items() if runs[0].price and runs[0].price.step}
+        labels.setdefault(run.label, []).append(run)
+    # The runs of one label differ only in their shares of dependencies.
+    steps = {label: (runs[0].price, runs[0].price.step) for label, runs in labels.items() if runs[0].price}
+    trained = {label: (price.examples, step) for label, (price, step) in steps.items() if step is not None}
     if not trained:
         raise UserError(f"study {plan.study.name}: no run trains anything that can be priced")
-    shares = {convention: _Shares(plan, convention) for convention in CONVENTIONS}
-    budget = _baseline(plan, trained, baseline)
-    return CostBreakdown(
-        baseline=budget[0].label,
-        scope=scope,
-        entries=tuple(_label_cost(runs, budget, shares, scope) for runs in trained.values()),
-        left_out=tuple(label for label in by_label if label not in trained),
-    )
+    first = _baseline([labels[label][0] for label in trained], plan.needed, baseline)
+    needs = {convention: _dependencies(plan, convention) for convention in CONVENTIONS}
 
+    def shared(label: str, convention: Convention) -> float:
+        """Return the mean share of a label's runs in the FLOPs of their dependencies."""
+        runs = labels[label]
+        return sum(flops / n for run in runs for flops, n in needs[convention][run.fingerprint]) / len(runs)
 
-def _baseline(plan: Plan, trained: Mapping[str, list[PlannedRun]], name: str | None) -> list[PlannedRun]:
-    """Return the runs of the baseline: the named ones, or the first that aren't dependencies."""
-    for runs in trained.values():
-        first = runs[0]
-        if name is None and first.name not in plan.needed:
-            return runs
-        places = [(first.label, first.name), *((alias.label, alias.name) for alias in first.aliases)]
-        if any(name in place for place in places):
-            return runs
-    if name is None:
-        return next(iter(trained.values()))
-    raise UserError(f"no run {name!r} that trains: {nearest(name, trained)}")
-
-
-def _trained(run: PlannedRun) -> tuple[int, Step]:
-    """Return the examples and the training step of a training run."""
-    assert run.price is not None and run.price.step is not None
-    return run.price.examples, run.price.step
-
-
-def _label_cost(
-    runs: list[PlannedRun], budget: list[PlannedRun], shares: Mapping[Convention, _Shares], scope: Scope
-) -> LabelCost:
-    # The runs of one label differ only in their shares of dependencies.
-    (examples, step), (budget_examples, budget_step) = _trained(runs[0]), _trained(budget[0])
-    matching: dict[Convention, float | None] = {}
-    for convention, share in shares.items():
+    def matching(label: str, convention: Convention) -> float | None:
         # The cost before the first example counts only in the broadest scope, and on both sides.
-        fixed = share.mean(runs) - share.mean(budget) if scope == "reference_training" else 0.0
-        spent, per_example = budget_step.cost(convention), step.cost(convention)
+        is_broadest = scope == "reference_training"
+        fixed = shared(label, convention) - shared(first, convention) if is_broadest else 0.0
+        (examples, spent), (_, step) = trained[first], trained[label]
         try:
-            matching[convention] = costs.matching_examples(budget_examples, spent, per_example, scope, fixed)
+            return costs.matching_examples(
+                examples, spent.cost(convention), step.cost(convention), scope, fixed
+            )
         except ValueError:
-            matching[convention] = None
-    of_dependencies = shares["counted"]
-    sharers = [n for run in runs if (n := of_dependencies.fewest_sharers(run)) is not None]
-    return LabelCost(
-        label=runs[0].label,
-        seeds=len(runs),
-        examples=examples,
-        step=step,
-        by={convention: step.cost(convention) for convention in CONVENTIONS},
-        relative={convention: step.relative(convention) for convention in CONVENTIONS},
-        matching=matching,
-        cost=replace(step.cost() * examples, reference_training=of_dependencies.mean(runs)),
-        reference_training=sum(map(of_dependencies.unshared, runs)) / len(runs),
-        shared_by=min(sharers, default=None),
-    )
+            return None
 
-
-class _Shares:
-    """Shares of runs in the cost of their dependencies: like the view `v_costs`, but within a plan."""
-
-    def __init__(self, plan: Plan, convention: Convention) -> None:
-        self._executed = {run.fingerprint: _executed(run.price, convention) for run in plan.runs}
-        self._needs: dict[str, frozenset[str]] = {}
-        self._sharers: Counter[str] = Counter()
-        for run in plan.runs:  # dependencies first
-            direct = list(run.needs.values())
-            reached = frozenset(direct).union(*(self._needs[needed] for needed in direct))
-            self._needs[run.fingerprint] = reached
-            if run.price is None or run.price.cost.learner > 0:
-                self._sharers.update(reached)
-
-    def unshared(self, run: PlannedRun) -> float:
-        """Sum the FLOPs of all dependencies of a run."""
-        return sum(self._executed[needed] for needed in self._needs[run.fingerprint])
-
-    def fewest_sharers(self, run: PlannedRun) -> int | None:
-        """Return the number of runs that share the least shared dependency; None without dependencies."""
-        return min((self._sharers[needed] for needed in self._needs[run.fingerprint]), default=None)
-
-    def mean(self, runs: list[PlannedRun]) -> float:
-        """Return the mean share of training runs in the FLOPs of their dependencies."""
-        shares = (
-            self._executed[needed] / self._sharers[needed]
-            for run in runs
-            for needed in self._needs[run.fingerprint]
+    entries = []
+    for label, (examples, step) in trained.items():
+        dependencies = [one for run in labels[label] for one in needs["counted"][run.fingerprint]]
+        entries.append(
+            LabelCost(
+                label=label,
+                seeds=len(labels[label]),
+                examples=examples,
+                step=step,
+                matching={convention: matching(label, convention) for convention in CONVENTIONS},
+                cost=replace(step.cost() * examples, reference_training=shared(label, "counted")),
+                reference_training=sum(flops for flops, _ in dependencies) / len(labels[label]),
+                shared_by=min((sharers for _, sharers in dependencies), default=None),
+            )
         )
-        return sum(shares) / len(runs)
+    left_out = tuple(label for label in labels if label not in trained)
+    return CostBreakdown(first, scope, tuple(entries), left_out)
 
 
-def _executed(price: Price | None, convention: Convention) -> float:
-    """Return a run's FLOPs. Runs that train nothing cost the same by all conventions."""
-    if price is None or price.step is None:
-        return 0.0 if price is None else price.executed
-    return price.step.cost(convention).total("reference_scoring") * price.examples
+def _baseline(trained: Sequence[PlannedRun], needed: Collection[str], name: str | None) -> str:
+    """Return the label of the baseline: the named one, or the first that isn't a dependency."""
+    if name is None:
+        return next((run for run in trained if run.name not in needed), trained[0]).label
+    for run in trained:
+        places = [(run.label, run.name), *((alias.label, alias.name) for alias in run.aliases)]
+        if any(name in place for place in places):
+            return run.label
+    raise UserError(f"no run {name!r} that trains: {nearest(name, (run.label for run in trained))}")
+
+
+def _dependencies(plan: Plan, convention: Convention) -> dict[str, list[tuple[float, int]]]:
+    """Return FLOPs and number of sharing runs of all dependencies of each run, by the run's fingerprint.
+
+    The shares are like those of the view `v_costs`, but within a plan.
+    """
+    executed: dict[str, float] = {}
+    needs: dict[str, dict[str, None]] = {}
+    sharers: Counter[str] = Counter()
+    for run in plan.runs:  # dependencies first
+        price, step = run.price, run.price and run.price.step
+        executed[run.fingerprint] = price.executed if price else 0.0
+        if price and step:  # runs that train nothing cost the same by all conventions
+            executed[run.fingerprint] = step.cost(convention).total("reference_scoring") * price.examples
+        reached = dict.fromkeys(run.needs.values())
+        for needed in run.needs.values():
+            reached |= needs[needed]
+        needs[run.fingerprint] = reached
+        if price is None or price.cost.learner > 0:
+            sharers.update(reached.keys())
+    return {run: [(executed[one], sharers[one]) for one in reached] for run, reached in needs.items()}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,27 +18,16 @@ from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, wai
 from jestlab.platform.planning.survey import Survey
 from jestlab.platform.programs import Price
 from jestlab.platform.render import Block, render, styled, table
-from jestlab.platform.spec.resources import CLUSTERS, ExecutorName, parse_slice
+from jestlab.platform.spec.resources import CLUSTERS
 from jestlab.platform.words import counted, few
 
 _MAX_ROWS = 40  # with more labels, each run name has one row, or each part of a union
 _COSTS = ("EXAMPLES", "LEARNER", "SCORING", "SELECTION", "REF. SCORING", "TOTAL")
-_IMPORTANCE = {
-    "TOTAL": 90,
-    "HOURS": 85,
-    "CHIP-HOURS": 85,
-    "$": 80,
-    "EXAMPLES": 75,
-    "NEEDS": 70,
-    "CHIPS": 60,
-    "LEARNER": 50,
-    "SCORING": 45,
-    "BY PAPER": 40,
-    "ID": 40,
-    "REF. SCORING": 35,
-    "SELECTION": 30,
-}
-"""Column → importance; narrow terminals omit the least important ones."""
+_DROPPED_FIRST = (
+    *("SELECTION", "REF. SCORING", "ID", "BY PAPER", "SCORING", "LEARNER", "CHIPS", "NEEDS", "EXAMPLES"),
+    *("$", "CHIP-HOURS", "HOURS", "TOTAL"),
+)
+"""Columns that narrow terminals leave out, the least important one first."""
 
 
 def text(survey: Survey, every: bool = False) -> str:
@@ -52,7 +41,7 @@ def blocks(survey: Survey, every: bool = False) -> Iterator[Block]:
     name, question = headline(survey.plan)
     yield styled(name, "bold") + f": {question}"
     yield ""
-    yield table(columns, rows, right, _IMPORTANCE)
+    yield table(columns, rows, right, {name: rank for rank, name in enumerate(_DROPPED_FIRST)})
     yield ""
     yield from sentences(survey)
     if survey.reasons:
@@ -71,7 +60,7 @@ def headline(plan: Plan) -> tuple[str, str]:
 
 def sentences(survey: Survey) -> Iterator[str]:
     """Yield the sentences below the table of a plan."""
-    plan, study = survey.plan, survey.plan.study
+    plan = survey.plan
     yield _summary(plan)
     if plan.parts:
         yield _sharing(plan)
@@ -82,10 +71,7 @@ def sentences(survey: Survey) -> Iterator[str]:
     yield from absent_data(plan)
     yield from (f"{folder}: left out: {files}" for folder, files in plan.left_out.items() if files)
     yield from memory.lines(plan, local=survey.here)
-    if _budget_headers(plan):
-        yield from _by_earlier_runs(survey) if study.resources.tpu is None else _on_tpu(plan)
-    elif study.resources.tpu is None and survey.place is not None:
-        yield from _unknown_hours(plan, survey.place)
+    yield from _hours(survey)
 
 
 def _summary(plan: Plan) -> str:
@@ -93,29 +79,26 @@ def _summary(plan: Plan) -> str:
         return f"The study has only imported runs: {few(plan.study.adopted)}."
     counts = Counter(run.action for run in plan.runs)
     actions = f"{counts[Action.DONE]} done, {counts[Action.RESUME]} to resume, {counts[Action.RUN]} to run"
-    sentences = [f"{counted(len(plan.runs), 'run')}: {actions}."]
+    parts = [f"{counted(len(plan.runs), 'run')}: {actions}."]
     if shared := 0 if plan.parts else sum(len(run.aliases) for run in plan.runs):
-        sentences.append(f"{counted(shared, 'more point')} of the study share them.")
-    unpriced = sum(run.price is None for run in plan.runs)
-    if unpriced:
-        sentences.append(f"The cost of {counted(unpriced, 'run')} in FLOPs is unknown.")
+        parts.append(f"{counted(shared, 'more point')} of the study share them.")
+    if unpriced := sum(run.price is None for run in plan.runs):
+        parts.append(f"The cost of {counted(unpriced, 'run')} in FLOPs is unknown.")
     if unpriced < len(plan.runs):
         by_paper = (
             "; BY PAPER is the same total by the paper's formulas, which reuse the scoring pass for the "
             "gradient and count nothing else"
         )
-        is_on_tpu = plan.study.resources.tpu is not None
-        sentences.append(f"TOTAL is learner + scoring + selection{by_paper if is_on_tpu else ''}.")
-    return " ".join(sentences)
+        on_tpu = plan.study.resources.tpu is not None
+        parts.append(f"TOTAL is learner + scoring + selection{by_paper if on_tpu else ''}.")
+    return " ".join(parts)
 
 
 def _sharing(plan: Plan) -> str:
     """Describe how much the parts of a union save by sharing runs."""
-    saved = _saved(plan)
+    saved, unit = _saved(plan), "hours" if _budget_headers(plan) == ("HOURS",) else "chip-hours"
     amounts = [units.flops(saved["total_flops"])] if saved["total_flops"] else []
-    if saved["chip_hours"]:
-        unit = "hours" if _budget_headers(plan) == ("HOURS",) else "chip-hours"
-        amounts.append(f"{units.hours(saved['chip_hours'])} {unit}")
+    amounts += [f"{units.hours(saved['chip_hours'])} {unit}"] if saved["chip_hours"] else []
     listed = f" ({', '.join(amounts)})" if amounts else ""
     return (
         f"Launched separately, the studies would have {len(plan.runs) + saved['runs']} runs: sharing saves "
@@ -138,35 +121,51 @@ def absent_data(plan: Plan) -> list[str]:
     if not plan.absent:
         return []
     here = Path.cwd()
-    names = [
-        str(path.relative_to(here) if path.is_relative_to(here) else path)
-        + ("/" if type_ == "folder" else "")
-        for path, type_ in plan.absent.items()
-    ]
-    counts = ", ".join(counted(count, type_) for type_, count in Counter(plan.absent.values()).items())
+    shown = {path: path.relative_to(here) if path.is_relative_to(here) else path for path in plan.absent}
+    names = (f"{shown[path]}{'/' if type_ == 'folder' else ''}" for path, type_ in plan.absent.items())
+    counts = (counted(count, type_) for type_, count in Counter(plan.absent.values()).items())
     return [
-        f"not found: {', '.join(names)} ({counts}): until they exist, runs are identified by these paths and "
-        "can't be launched"
+        f"not found: {', '.join(names)} ({', '.join(counts)}): until they exist, runs are identified by "
+        "these paths and can't be launched"
     ]
 
 
-def _on_tpu(plan: Plan) -> Iterator[str]:
-    """Yield the remaining and completed chip-hours, and the assumptions."""
-    slice_, settings = parse_slice(str(plan.study.resources.tpu)), Settings.find()
-    chip = slice_.type
-    runs, completed = to_do(plan), done(plan)
-    longest = max((run.budget.hours for run in runs if run.budget is not None), default=0.0)
-    amount = "nothing"
-    if runs:
-        amount = f"{_chip_hours(runs)} on {slice_}, the longest run {units.duration(longest)}"
-    yield f"To do: {amount}." + (f" Done: {_chip_hours(completed)}." if completed else "")
-    price = settings.prices.get(chip.name)
-    paid = f" and {units.dollars(price)} per chip-hour" if price is not None else ""
-    yield (
-        "CHIP-HOURS cover learner, scoring, selection, and ref. scoring, assuming "
-        f"{utilization(settings, chip.name):.0%} of a {chip.name}'s {chip.peak_flops / 1e12:g} "
-        f"TFLOP/s{paid}."
-    )
+def _hours(survey: Survey) -> Iterator[str]:
+    """Yield the remaining hours and what the estimate is based on, or why they are unknown."""
+    plan, resources = survey.plan, survey.plan.study.resources
+    runs, completed, amount = to_do(plan), done(plan), total(to_do(plan))
+    if resources.slice is not None and _budget_headers(plan):
+        settings, chip = Settings.find(), resources.slice.type
+        longest = max((run.budget.hours for run in runs if run.budget is not None), default=0.0)
+        left = f"{_chip_hours(runs)} on {resources.slice}, the longest run {units.duration(longest)}"
+        yield f"To do: {left if runs else 'nothing'}." + (
+            f" Done: {_chip_hours(completed)}." if completed else ""
+        )
+        price = settings.prices.get(chip.name)
+        paid = f" and {units.dollars(price)} per chip-hour" if price is not None else ""
+        yield (
+            "CHIP-HOURS cover learner, scoring, selection, and ref. scoring, assuming "
+            f"{utilization(settings, chip.name):.0%} of a {chip.name}'s {chip.peak_flops / 1e12:g} "
+            f"TFLOP/s{paid}."
+        )
+    elif _budget_headers(plan) and runs:
+        unknown = f", and {amount.unknown} of unknown length," if amount.unknown else ""
+        earlier = {run.program: run.budget.by_runs for run in runs if run.budget is not None}
+        hours = units.duration(wall_hours(runs, survey.parallel))
+        yield (
+            f"To do: about {hours}{unknown} on {survey.place or 'this machine'} with "
+            f"{survey.parallel or 'all'} at a time, estimated from "
+            f"{counted(sum(earlier.values()), 'earlier run')}."
+        )
+    elif survey.place is not None and resources.slice is None:
+        programs = list(dict.fromkeys(run.program for run in runs if run.price is not None))
+        on = str(survey.place)
+        if survey.place in CLUSTERS and resources.machines.chips:
+            on += f" with {resources.machines}"
+        if survey.place == "kubernetes":
+            on += "; with TPUs, name a slice: --set resources.tpu=v5e-16x16"
+        if programs:
+            yield f"HOURS are unknown until runs of {few(programs)} have completed on {on}."
 
 
 def _chip_hours(runs: Sequence[PlannedRun]) -> str:
@@ -174,31 +173,6 @@ def _chip_hours(runs: Sequence[PlannedRun]) -> str:
     unknown = f", and {amount.unknown} of unknown cost," if amount.unknown else ""
     paid = f" ({units.dollars(amount.dollars)})" if amount.dollars is not None else ""
     return f"{units.hours(amount.chip_hours)} chip-hours{paid}{unknown}"
-
-
-def _by_earlier_runs(survey: Survey) -> Iterator[str]:
-    """Yield the remaining hours, and the number of earlier runs that the estimate is based on."""
-    runs = to_do(survey.plan)
-    if not runs:
-        return
-    unknown = total(runs).unknown
-    rest = f", and {unknown} of unknown length," if unknown else ""
-    earlier = sum({run.program: run.budget.by_runs for run in runs if run.budget is not None}.values())
-    hours = wall_hours(runs, survey.parallel)
-    yield (
-        f"To do: about {units.duration(hours)}{rest} on {survey.place or 'this machine'} with "
-        f"{survey.parallel or 'all'} at a time, estimated from {counted(earlier, 'earlier run')}."
-    )
-
-
-def _unknown_hours(plan: Plan, place: ExecutorName) -> Iterator[str]:
-    """Yield why the hours on a cluster without TPUs are unknown."""
-    programs = dict.fromkeys(run.program for run in to_do(plan) if run.price is not None)
-    if programs:
-        machines = plan.study.resources.machines
-        on = f"{place} with {machines}" if place in CLUSTERS and machines.chips else place
-        tpu = "; with TPUs, name a slice: --set resources.tpu=v5e-16x16" if place == "kubernetes" else ""
-        yield f"HOURS are unknown until runs of {few(list(programs))} have completed on {on}{tpu}."
 
 
 # ---- table
@@ -250,24 +224,18 @@ def _groups(plan: Plan) -> Iterator[_Group]:
 
 
 def _label_groups(plan: Plan, indent: str = "") -> Iterator[_Group]:
-    groups = _grouped(plan.runs, lambda run: run.label)
-    if len(groups) > _MAX_ROWS:
-        groups = _grouped(plan.runs, lambda run: run.name)
+    by_label, by_name = defaultdict(list), defaultdict(list)
+    for run in plan.runs:
+        by_label[run.label].append(run)
+        by_name[run.name].append(run)
     names = {run.fingerprint: run.name for run in plan.runs}
-    for title, runs in groups.items():
+    for title, runs in (by_label if len(by_label) <= _MAX_ROWS else by_name).items():
         points = len({run.label for run in runs})
         aliases = dict.fromkeys(alias.label for run in runs for alias in run.aliases)
         needs = dict.fromkeys(names[fingerprint] for run in runs for fingerprint in run.needs.values())
         title += f" × {points} points" if points > 1 else ""
         title += f" (also {few(list(aliases))})" if aliases else ""
         yield (indent + title, str(len(runs)), _states(runs), ", ".join(needs) or "–"), runs
-
-
-def _grouped(runs: Sequence[PlannedRun], key: Callable[[PlannedRun], str]) -> dict[str, list[PlannedRun]]:
-    groups: dict[str, list[PlannedRun]] = {}
-    for run in runs:
-        groups.setdefault(key(run), []).append(run)
-    return groups
 
 
 def _budget_headers(plan: Plan) -> tuple[str, ...]:
@@ -358,14 +326,7 @@ def as_data(plan: Plan, reasons: Mapping[str, RunReason]) -> dict[str, Any]:
 
 
 _RUN_COLUMNS = ("run", "label", "seed", "fingerprint", "program", "action", "state")
-_FLOPS_COLUMNS = (
-    "examples",
-    "learner_flops",
-    "scoring_flops",
-    "selection_flops",
-    "reference_scoring_flops",
-    "total_flops",
-)
+_COST_COLUMNS = ("learner", "scoring", "selection", "reference_scoring", "total")
 _BUDGET_COLUMNS = ("chips", "hours", "chip_hours", "dollars")
 
 
@@ -373,12 +334,11 @@ def frame_rows(survey: Survey) -> Iterator[dict[str, Any]]:
     """Yield each run as a row of a data frame."""
     for run in as_data(survey.plan, {})["runs"]:
         price, budget = run["price"] or {}, run["budget"] or {}
-        reason = {"why": str(survey.reasons.get(run["fingerprint"], ""))} if survey.reasons else {}
         yield {
             **{column: run[column] for column in _RUN_COLUMNS},
-            **{column: price.get(column) for column in _FLOPS_COLUMNS},
+            **{name: price.get(name) for name in ("examples", *(f"{part}_flops" for part in _COST_COLUMNS))},
             **{column: budget.get(column) for column in _BUDGET_COLUMNS},
-            **reason,
+            **({"why": str(survey.reasons.get(run["fingerprint"], ""))} if survey.reasons else {}),
         }
 
 

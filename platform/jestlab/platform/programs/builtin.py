@@ -6,7 +6,7 @@ Workers execute them through `execution`, which imports JAX.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jestlab.analysis.metrics import OF_PROGRAM
 from jestlab.models.config import (
     BenchmarkFolder,
-    Data,
     DiagnoseConfig,
     EmbedConfig,
     OwnReader,
@@ -44,9 +43,6 @@ _IMPORTS = (
 isn't included because it starts a thread."""
 
 
-# ---- facts about the data
-
-
 Config = TypeVar("Config", TrainConfig, EmbedConfig, DiagnoseConfig)
 
 
@@ -57,22 +53,11 @@ def _complete_data(config: Config, data: DataLookup) -> Config:
         UserError: A folder is missing or contains no shards, or the config doesn't fit its data.
         ValueError: No example passes the filter.
     """
-    parts = ("train", "benchmark") if isinstance(config, TrainConfig) else ("train",)
-    completed = _with_digests(config.data, data, parts)
-    changes: dict[str, Any] = {} if completed is config.data else {"data": completed}
-    if code := plugins.identify(config, lambda file: data.is_absent(file, "file of code"), data.code):
-        changes["code"] = code
-    if data.placement != "none":
-        checks.check_data(config, data)
-    return config.model_copy(update=changes) if changes else config
-
-
-def _with_digests(config: Data, data: DataLookup, parts: Sequence[str]) -> Data:
-    changes: dict[str, Any] = {}
-    for part in parts:
-        folder = getattr(config, part)
-        if isinstance(folder, ShardFolder | BenchmarkFolder) and folder.digest is None:
-            path = Path(folder.path)
+    digests: dict[str, Any] = {}
+    for part in ("train", "benchmark") if isinstance(config, TrainConfig) else ("train",):
+        source = getattr(config.data, part)
+        if isinstance(source, ShardFolder | BenchmarkFolder) and source.digest is None:
+            path, field = Path(source.path), "digest"
             if data.is_absent(path, "folder"):
                 continue
             if not path.is_dir():
@@ -81,12 +66,23 @@ def _with_digests(config: Data, data: DataLookup, parts: Sequence[str]) -> Data:
                     f"data.{part}.path: no folder {path}: expected {content}; download them with "
                     "`jestlab data fetch`, or pack your own files with `jestlab data pack`"
                 )
-            changes[part] = folder.model_copy(update={"digest": data.digest(path)})
-    train = config.train
-    if isinstance(train, OwnReader) and train.path is not None and train.path_digest is None:
-        path = Path(train.path)
-        if not data.is_absent(path, "input of a reader"):
-            changes["train"] = train.model_copy(update={"path_digest": data.path_digest(path)})
+            from jestlab.models.data.datasets import digest  # imports NumPy, which few plans need
+        elif isinstance(source, OwnReader) and source.path is not None and source.path_digest is None:
+            path, field = Path(source.path), "path_digest"
+            if data.is_absent(path, "input of a reader"):
+                continue
+            from jestlab.models.data.readers import path_digest as digest
+        else:
+            continue
+        try:
+            digests[part] = source.model_copy(update={field: data.once(digest, path)})
+        except FileNotFoundError as error:
+            raise UserError(f"data.{part}.path: {error}") from None
+    changes: dict[str, Any] = {"data": config.data.model_copy(update=digests)} if digests else {}
+    if code := plugins.identify(config, lambda file: data.is_absent(file, "file of code"), data.code):
+        changes["code"] = code
+    if data.placement != "none":
+        checks.check_data(config, data)
     return config.model_copy(update=changes) if changes else config
 
 
@@ -146,34 +142,26 @@ def check_digest(field: str, path: str, recorded: str | None, digest: str) -> No
         )
 
 
-# ---- recorded metrics
+# ---- the programs
 
 
 def _recorded_by_training(config: TrainConfig) -> list[str]:
     """Return patterns of the metrics that a training run logs, and of its evaluations."""
-    logged = [name for name in OF_PROGRAM["train"] if not name.startswith("*/")]
-    return [
-        *logged,
-        *(f"{name}/{metric}" for name, metrics in _evaluated_datasets(config).items() for metric in metrics),
-        *(f"{name}/*" for name in config.evaluation.extra),
-    ]
-
-
-def _evaluated_datasets(config: TrainConfig) -> dict[str, list[str]]:
-    """Return each dataset that a training run is evaluated on, with patterns of its metrics."""
     accuracies = ["zero_shot", f"{config.evaluation.shots}_shot"]
     recalls = ["i2t_r*", "t2i_r*"]
-    if not isinstance(config.data.benchmark, BenchmarkFolder):
-        return {"shapes": accuracies, "shapes_retrieval": recalls}
-    folder = Path(config.data.benchmark.path)
-    if not folder.is_dir():  # the plan notes it as absent
-        return {"*": [*accuracies, *recalls]}
-    from jestlab.models.data.benchmarks import datasets_in  # imports NumPy, which few plans need
+    evaluated = [("shapes", accuracies), ("shapes_retrieval", recalls)]
+    if isinstance(config.data.benchmark, BenchmarkFolder):
+        evaluated = [("*", [*accuracies, *recalls])]  # of a folder that the plan notes as absent
+        if (folder := Path(config.data.benchmark.path)).is_dir():
+            from jestlab.models.data.benchmarks import datasets_in  # imports NumPy, which few plans need
 
-    datasets: dict[str, list[str]] = {}
-    for _, name, for_retrieval in datasets_in(folder):
-        datasets.setdefault(name, []).extend(recalls if for_retrieval else accuracies)
-    return datasets
+            datasets = datasets_in(folder)
+            evaluated = [(name, recalls if retrieves else accuracies) for _, name, retrieves in datasets]
+    return [
+        *(name for name in OF_PROGRAM["train"] if not name.startswith("*/")),
+        *(f"{name}/{metric}" for name, metrics in evaluated for metric in metrics),
+        *(f"{name}/*" for name in config.evaluation.extra),
+    ]
 
 
 def _recorded_by_program(name: str, _: Any) -> Collection[str]:
@@ -181,12 +169,13 @@ def _recorded_by_program(name: str, _: Any) -> Collection[str]:
     return OF_PROGRAM[name]
 
 
-# ---- the programs
-
-
-def _program(
-    name: str, schema: type[Any], price: Callable[[Any, Mapping[str, Any]], Price | None], **options: Any
-) -> Program:
+def _program(schema: type[Any], price: Callable[[Any, Any], Price | None], **options: Any) -> Program:
+    """Return the program of a config, by default one that uses JAX on several processes."""
+    name = schema.__name__.removesuffix("Config").lower()
+    defaults: dict[str, Any] = {
+        "imports": _IMPORTS,
+        "records": functools.partial(_recorded_by_program, name),
+    }
     return Program(
         name=name,
         entry_point=f"jestlab.platform.programs.execution:run_{name}",
@@ -194,35 +183,30 @@ def _program(
         schema=schema,
         identity=schema.identity,
         price=price,
-        **({"records": functools.partial(_recorded_by_program, name)} | options),
+        **defaults | options,
     )
 
 
 TRAIN = _program(
-    "train",
     TrainConfig,
     pricing.price_train,
-    check_needs=checks.check_train,
-    extent=("schedule", "examples_seen"),
     complete=_complete_data,
-    imports=_IMPORTS,
+    check_needs=checks.check_needs,
+    extent=("schedule", "examples_seen"),
     records=_recorded_by_training,
 )
 """Trains two towers by contrastive learning: a reference model or a learner."""
 
 EMBED = _program(
-    "embed",
     EmbedConfig,
     pricing.price_embed,
-    check_needs=checks.check_embed,
     complete=_complete_data,
+    check_needs=checks.check_needs,
     inherits=("data",),
-    imports=_IMPORTS,
 )
 """Caches a reference's embeddings of a whole training set, for other runs to select with."""
 
 WEIGHTS = _program(
-    "weights",
     WeightsConfig,
     pricing.price_weights,
     complete=_complete_weights,
@@ -231,25 +215,16 @@ WEIGHTS = _program(
 )
 """Imports public weights, to be used as a reference like a trained run."""
 
-SCORE = _program(
-    "score",
-    ScoreConfig,
-    pricing.price_score,
-    check_needs=checks.check_score,
-    collective=False,
-    imports=_IMPORTS,
-)
+SCORE = _program(ScoreConfig, pricing.price_score, check_needs=checks.check_needs, collective=False)
 """Scores a data set by its cached embeddings, for filters to read."""
 
 DIAGNOSE = _program(
-    "diagnose",
     DiagnoseConfig,
     pricing.price_diagnose,
-    check_needs=checks.check_diagnose,
     complete=_complete_data,
+    check_needs=checks.check_needs,
     collective=False,
     inherits=("data", "loss"),
     subjects=(pricing.DIAGNOSE_LEARNER,),
-    imports=_IMPORTS,
 )
 """Measures the learnability of the batches that each rule selects (paper, Figure 2)."""

@@ -3,7 +3,7 @@ roles."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from jestlab.models.config import (
@@ -13,7 +13,6 @@ from jestlab.models.config import (
     EmbedConfig,
     OwnReader,
     ScoreConfig,
-    ShapesWeb,
     ShardFolder,
     TrainConfig,
     WeightsConfig,
@@ -33,11 +32,14 @@ from jestlab.platform.programs.pricing import (
 from jestlab.platform.programs.program import DataLookup
 from jestlab.platform.spec.program import Config
 
-Needs = Mapping[str, Config]
-"""Role → config of the dependency. Configs of custom programs are plain mappings."""
-
-
-# ---- data
+_NAMES: dict[type, str] = {
+    TrainConfig: "train",
+    WeightsConfig: "weights",
+    EmbedConfig: "embed",
+    ScoreConfig: "score",
+}
+_TOWERS = ("train", "weights")
+_REFERENCE = (*_TOWERS, "embed")  # whose embeddings may be cached
 
 
 def check_data(config: TrainConfig | EmbedConfig | DiagnoseConfig, data: DataLookup) -> None:
@@ -53,142 +55,117 @@ def check_data(config: TrainConfig | EmbedConfig | DiagnoseConfig, data: DataLoo
     """
     train, benchmark = config.data.train, config.data.benchmark
     if isinstance(config, TrainConfig) and isinstance(benchmark, BenchmarkFolder) and _is_readable(benchmark):
-        data.check_benchmark(Path(benchmark.path))
-    if isinstance(train, ShapesWeb):
-        _check_concept_columns(config, None, data)
-        _check_size(config, train.examples, "data.train")
-    elif isinstance(train, OwnReader):
-        _check_size(config, train.examples, "the training set of its reader")
-    elif not _is_readable(train):
-        _check_size(config, train.examples, f"the training set {train.path}")
-    else:
+        from jestlab.models.data.benchmarks import dataset_folders  # imports NumPy, which few plans need
+
+        data.once(dataset_folders, Path(benchmark.path))
+    wanted = _concept_columns(config)
+    if isinstance(train, ShardFolder) and _is_readable(train):
+        from jestlab.models.data.metadata import metadata_columns
+
         folder = Path(train.path)
-        _check_filter_columns(config.data, folder, data)
-        _check_concept_columns(config, folder, data)
+        wanted |= _data_columns(config.data)
+        known = data.once(metadata_columns, folder) if wanted else ()
+        _check_columns(wanted, known, str(folder), config.data)
         _check_size(config, data.examples(folder), f"the training set {folder}")
         if config.data.filter is not None and config.data.scores is None:
             count = data.examples(folder, config.data.filter)
             _check_size(config, count, f"the part of {folder} that passes data.filter")
+    elif isinstance(train, ShardFolder | OwnReader):
+        _check_size(config, train.examples, f"the training set {train.path or 'of its reader'}")
+    else:
+        _check_columns(wanted, SHAPES_COLUMNS, "the synthetic web", config.data)
+        _check_size(config, train.examples, "data.train")
 
 
 def _is_readable(folder: ShardFolder | BenchmarkFolder) -> bool:
     return folder.digest is None and Path(folder.path).is_dir()
 
 
-def _check_filter_columns(config: Data, folder: Path, data: DataLookup) -> None:
-    """Raise UserError if the metadata lack the columns of a filter, a recaption, or a repeat."""
-    expressions = {"filter": config.filter, "recaption": config.recaption}
-    columns = {
-        field: list(Filter.parse(text).columns) for field, text in expressions.items() if text is not None
-    }
-    if "recaption" in columns:
-        columns["recaption"].append(SYNTHETIC_CAPTION)
-    if config.repeat is not None:
-        columns["repeat"] = [config.repeat]
-    for field, wanted in columns.items():
-        known = data.columns(folder)
-        if config.scores is not None and field != "recaption":
-            if both := {*wanted} & {*known} & {*SCORE_COLUMNS}:
-                raise UserError(
-                    f"data.{field}: {folder} has a column {min(both)!r}, and so has data.scores: rename the "
-                    "column in the folder"
-                )
-            known = [*known, *SCORE_COLUMNS]
-        if missing := missing_column(wanted, known):
-            raise UserError(f"data.{field}: {folder} has no metadata {missing}")
+def _data_columns(data: Data) -> dict[str, Collection[str]]:
+    """Return the metadata columns that a filter, a recaption, and a repeat read, by their places."""
+    columns: dict[str, Collection[str]] = {}
+    if data.filter is not None:
+        columns["data.filter"] = Filter.parse(data.filter).columns
+    if data.recaption is not None:
+        columns["data.recaption"] = [*Filter.parse(data.recaption).columns, SYNTHETIC_CAPTION]
+    if data.repeat is not None:
+        columns["data.repeat"] = [data.repeat]
+    return columns
 
 
-def _check_concept_columns(
-    config: TrainConfig | EmbedConfig | DiagnoseConfig, folder: Path | None, data: DataLookup
-) -> None:
-    """Raise UserError if the metadata lack the columns of the diagnostics or of the selection rule.
+def _concept_columns(config: TrainConfig | EmbedConfig | DiagnoseConfig) -> dict[str, Collection[str]]:
+    """Return the columns of the diagnostics and of the selection rule, by their places.
 
-    Default columns may be missing: few data sets have them.
+    Default columns aren't included: few data sets have them.
     """
-    wanted: dict[str, tuple[str, ...]] = {}
+    columns: dict[str, Collection[str]] = {}
     if isinstance(config, TrainConfig):
         diagnostics = config.runtime.diagnostics
         if diagnostics.every_steps is not None and "columns" in diagnostics.model_fields_set:
-            wanted["runtime.diagnostics.columns"] = diagnostics.columns
+            columns["runtime.diagnostics.columns"] = diagnostics.columns
         if config.selects and config.selection.looks_at_concepts(config.code):
-            wanted["selection.concepts"] = config.selection.concepts
+            columns["selection.concepts"] = config.selection.concepts
     elif isinstance(config, DiagnoseConfig) and "columns" in config.model_fields_set:
-        wanted["columns"] = config.columns
+        columns["columns"] = config.columns
+    return columns
+
+
+def _check_columns(
+    wanted: Mapping[str, Collection[str]], known: Collection[str], source: str, data: Data
+) -> None:
+    """Raise UserError if the metadata lack columns that are wanted at places of the config."""
     for place, columns in wanted.items():
-        if columns and (
-            missing := missing_column(columns, SHAPES_COLUMNS if folder is None else data.columns(folder))
-        ):
-            source = "the synthetic web" if folder is None else str(folder)
+        reads_scores = data.scores is not None and place in ("data.filter", "data.repeat")
+        scores = SCORE_COLUMNS if reads_scores else ()
+        if both := {*columns} & {*known} & {*scores}:
+            raise UserError(
+                f"{place}: {source} has a column {min(both)!r}, and so has data.scores: rename the column in "
+                "the folder"
+            )
+        if columns and (missing := missing_column([*columns], [*known, *scores])):
             raise UserError(f"{place}: {source} has no metadata {missing}")
 
 
 def _check_size(config: TrainConfig | EmbedConfig | DiagnoseConfig, count: int | None, source: str) -> None:
     """Raise UserError if a super-batch would contain examples twice, given the number of examples."""
-    if count is None or isinstance(config, EmbedConfig):
+    if isinstance(config, EmbedConfig):
         return
-    if isinstance(config, TrainConfig):
-        size, selects = config.super_batch_size, config.selects
-        field = "schedule.super_batch_size" if config.schedule.super_batch_size else "schedule.batch_size"
-        remedy = f"lower {field}" + (" or the filtering ratio" if selects else "")
-    else:
-        size, selects = config.super_batch_size(), True
-        remedy = "lower batch_size or the filtering ratios"
-    if size > count:
+    size = config.super_batch_size if isinstance(config, TrainConfig) else config.super_batch_size()
+    if count is not None and size > count:
         raise UserError(
-            f"the {'super-batch' if selects else 'batch'} of {size:,} examples is larger than {source}, "
-            f"which has {count:,}: {remedy}, or train on more data"
+            f"the super-batch of {size:,} examples is larger than {source}, which has {count:,}: lower the "
+            "batch size or the filtering ratio, or train on more data"
         )
 
 
-# ---- dependencies
+def check_needs(
+    config: TrainConfig | EmbedConfig | ScoreConfig | DiagnoseConfig, needs: Mapping[str, Config]
+) -> None:
+    """Check that dependencies fit their roles.
 
+    Args:
+        config: The run.
+        needs: Role → config of the dependency; a plain mapping of a custom program, which makes towers if it
+            has a model.
 
-def check_train(config: TrainConfig, needs: Needs) -> None:
-    """Check the reference of a training run, and the scores that filter its data; UserError."""
-    _check_program(needs, DATA_SCORES, ScoreConfig, "score", used=config.data.reads_scores)
-    if not config.needs_reference:
-        return
-    _check_reference(needs, TRAIN_REFERENCE)
-    if isinstance(needs.get(TRAIN_REFERENCE), EmbedConfig) and (problem := config.problem_with_cache):
-        raise UserError(problem)
-
-
-def check_embed(config: EmbedConfig, needs: Needs) -> None:
-    """Check the reference of a run of `embed`; UserError."""
-    _check_program(needs, DATA_SCORES, ScoreConfig, "score", used=config.data.reads_scores)
-    _check_towers(needs, EMBED_REFERENCE)
-
-
-def check_score(config: ScoreConfig, needs: Needs) -> None:
-    """Check the embeddings of a run of `score`; UserError."""
-    for role in (SCORE_EMBEDDINGS, SCORE_TARGET):
-        _check_program(needs, role, EmbedConfig, "embed")
-
-
-def check_diagnose(config: DiagnoseConfig, needs: Needs) -> None:
-    """Check learner and reference of a diagnosis; UserError."""
-    _check_program(needs, DATA_SCORES, ScoreConfig, "score", used=config.data.reads_scores)
-    _check_towers(needs, DIAGNOSE_LEARNER)
-    if config.needs_reference:
-        _check_reference(needs, DIAGNOSE_REFERENCE)
-
-
-def _check_program(needs: Needs, role: str, expected: type[object], name: str, used: bool = True) -> None:
-    if used and role in needs and not isinstance(needs[role], expected):
-        raise UserError(f"{role}: expected the name of a run of {name}")
-
-
-def _check_reference(needs: Needs, role: str) -> None:
-    """Check a reference, whose embeddings may be cached."""
-    if not isinstance(needs.get(role), EmbedConfig):
-        _check_towers(needs, role, ", weights, or embed")
-
-
-def _check_towers(needs: Needs, role: str, others: str = " or weights") -> None:
-    """Check that a run produces towers; a custom program does if its config has a model."""
-    need = needs.get(role)
-    makes_towers = isinstance(need, TrainConfig | WeightsConfig) or (
-        isinstance(need, dict) and "model" in need
-    )
-    if role in needs and not makes_towers:
-        raise UserError(f"{role}: its run produces no towers: expected the name of a run of train{others}")
+    Raises:
+        UserError: A dependency is a run of another program, or a cached reference doesn't fit.
+    """
+    roles: dict[str, tuple[str, ...]] = {SCORE_EMBEDDINGS: ("embed",), SCORE_TARGET: ("embed",)}
+    if not isinstance(config, ScoreConfig):
+        roles = {DATA_SCORES: ("score",)} if config.data.reads_scores else {}
+    if isinstance(config, EmbedConfig):
+        roles[EMBED_REFERENCE] = _TOWERS
+    elif isinstance(config, DiagnoseConfig):
+        roles |= {DIAGNOSE_LEARNER: _TOWERS}
+        roles |= {DIAGNOSE_REFERENCE: _REFERENCE} if config.needs_reference else {}
+    elif isinstance(config, TrainConfig) and config.needs_reference:
+        roles[TRAIN_REFERENCE] = _REFERENCE
+    for role, names in roles.items():
+        if (need := needs.get(role)) is None:
+            continue
+        name = ("train" if "model" in need else "") if isinstance(need, dict) else _NAMES.get(type(need))
+        if name not in names:
+            raise UserError(f"{role}: expected the name of a run of {' or '.join(names)}")
+        if isinstance(config, TrainConfig) and name == "embed" and (problem := config.problem_with_cache):
+            raise UserError(problem)

@@ -16,7 +16,6 @@ from jestlab.analysis.costs import Cost, Step
 from jestlab.models.config import ELSEWHERE, Code
 from jestlab.models.extensions import references
 from jestlab.models.training.phases import count_compilation
-from jestlab.platform.errors import UserError
 from jestlab.platform.programs.context import RunContext
 from jestlab.platform.spec.program import Config, ProgramConfig
 
@@ -79,7 +78,8 @@ class DataLookup:
         self.code: dict[Any, Code] = {}
         self._results: dict[tuple[Any, ...], Any] = {}
 
-    def _once(self, function: Callable[..., Result], *arguments: Any) -> Result:
+    def once(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function once with the same arguments; return the same result later."""
         key = (function, *arguments)
         if key not in self._results:
             self._results[key] = function(*arguments)
@@ -93,53 +93,19 @@ class DataLookup:
         self.absent[path] = expected
         return True
 
-    # The imports below load NumPy, which few plans need.
-
-    def digest(self, folder: Path) -> str:
-        """Return the content digest of a data folder; ValueError if it contains no shards."""
-        from jestlab.models.data.datasets import digest
-
-        return self._once(digest, folder)
-
-    def path_digest(self, path: Path) -> str:
-        """Return the digest of the input of a custom reader; UserError if it doesn't exist."""
-        from jestlab.models.data.readers import path_digest
-
-        try:
-            return self._once(path_digest, path)
-        except FileNotFoundError as error:
-            raise UserError(f"data.train.path: {error}") from None
-
-    def columns(self, folder: Path) -> list[str]:
-        """Return the names of the metadata columns of a folder of shards."""
-        from jestlab.models.data.metadata import metadata_columns
-
-        return self._once(metadata_columns, folder)
-
     def examples(self, folder: Path, filter: str | None = None) -> int | None:
         """Count the examples in a folder of shards, or those that pass a filter; None if counting is slow.
 
         Raises:
             ValueError: There are no shards, no example passes, or the filter doesn't match the metadata.
         """
-        from jestlab.models.data.curation import count_examples
+        from jestlab.models.data.curation import count_examples  # imports NumPy, which few plans need
         from jestlab.models.data.shards import ShardIndex
 
-        count = self._once(count_examples, folder, filter)
+        count = self.once(count_examples, folder, filter)
         if folder not in self.left_out:
             self.left_out[folder] = ShardIndex.load(folder).left_out()
         return count
-
-    def check_benchmark(self, folder: Path) -> None:
-        """Check that a folder contains evaluation datasets.
-
-        Raises:
-            FileNotFoundError: It contains none.
-            ValueError: Two datasets have the same name, or a dataset's type isn't supported.
-        """
-        from jestlab.models.data.benchmarks import dataset_folders
-
-        self._once(dataset_folders, folder)
 
 
 # Defaults of programs. They are functions, not lambdas, so that programs can be pickled.

@@ -1,8 +1,8 @@
 """The protocol between a command and its worker: lines of JSON through two pipes, one in each direction.
 
-`client` documents the messages. A command opens the pipes by their paths below /proc, in any of its processes
-and as often as it likes, whatever it inherited. The pipes belong to the worker's process and disappear with
-it.
+`client` documents the messages, and `Reporter` checks their values. A command opens the pipes by their paths
+below /proc, in any of its processes and as often as it likes, whatever it inherited. The pipes belong to the
+worker's process and disappear with it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any
 
-from jestlab.platform.client import as_amount, as_count, as_metrics, as_name, as_phase, as_scores
+from jestlab.platform.client import as_amount, as_count, as_phase
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.logs import one_line
 from jestlab.platform.programs.context import RunContext
@@ -25,83 +23,40 @@ MAX_MESSAGE_BYTES = 1 << 20
 _BLOCK = 1 << 16
 _LEFT_BLOCKS = 64  # a pipe holds at most 1 MiB
 _MAX_QUOTED = 120
-_MAX_ERROR = 1_000
+_MAX_ERROR = 240
 
-_Fields = Mapping[str, Callable[[str, Any], Any]]
-
-
-def _count_or_none(name: str, value: Any) -> int | None:
-    return None if value is None else as_count(name, value)
-
-
-def _amount_or_none(name: str, value: Any) -> float | None:
-    return None if value is None else as_amount(name, value)
-
-
-def _path(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"invalid {name}: expected the path of a file or folder")
-    return value
-
-
-_REQUIRED: Mapping[str, _Fields] = {
-    "log": {"step": as_count, "metrics": lambda _, value: as_metrics(value)},
-    "evaluation": {"step": as_count, "scores": lambda _, value: as_scores(value)},
-    "artifact": {"name": lambda _, value: as_name(value), "path": _path},
-    "progress": {"step": as_count, "total_steps": as_count},
-    "phase": {"name": lambda _, value: as_phase(value), "seconds": as_amount},
-    "flush": {},
+_FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "log": (("step", "metrics"), ()),
+    "evaluation": (("step", "scores"), ("examples_seen", "flops_total", "seconds")),
+    "artifact": (("name", "path"), ()),
+    "progress": (("step", "total_steps"), ()),
+    "phase": (("name", "seconds"), ()),
+    "flush": ((), ("id",)),
 }
-"""Type of a message → its fields, each with a function that checks and converts the value."""
-
-_OPTIONAL: Mapping[str, _Fields] = {
-    "evaluation": {
-        "examples_seen": _count_or_none,
-        "flops_total": _amount_or_none,
-        "seconds": _amount_or_none,
-    },
-    "flush": {"id": as_count},
-}
+"""Type of a message → its required and its optional fields."""
 
 
-def parse(line: bytes) -> dict[str, Any]:
-    """Parse and check a message.
-
-    Raises:
-        ValueError: It isn't valid; the message quotes the line.
-    """
+def _parse(line: bytes) -> dict[str, Any]:
+    """Parse a message and check the names of its fields; ValueError if they aren't valid."""
     try:
-        return _checked(json.loads(line.decode()))
-    except json.JSONDecodeError as error:
-        problem = f"not valid JSON: {error}"
-    except RecursionError:
-        problem = "not valid JSON: nested too deeply"
-    except ValueError as error:
-        problem = str(error)
-    # The error may quote names that the command chose.
-    raise ValueError(
-        f"{_quoted(line)} is not a valid message: {one_line(problem, 2 * _MAX_QUOTED)}"
-    ) from None
-
-
-def _checked(message: Any) -> dict[str, Any]:
+        message = json.loads(line.decode())
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"not valid JSON: {error}") from None
     kind = message.get("type") if isinstance(message, dict) else None
     if kind is None:
-        raise ValueError(f"it has no type: expected {', '.join(_REQUIRED)}")
-    if not isinstance(kind, str) or kind not in _REQUIRED:
-        raise ValueError(f"type {kind!r} is unknown: {nearest(str(kind), _REQUIRED)}")
-    required, fields = _REQUIRED[kind], {**_REQUIRED[kind], **_OPTIONAL.get(kind, {})}
-    if missing := [name for name in required if name not in message]:
+        raise ValueError(f"it has no type: expected {', '.join(_FIELDS)}")
+    if not isinstance(kind, str) or kind not in _FIELDS:
+        raise ValueError(f"type {kind!r} is unknown: {nearest(str(kind), _FIELDS)}")
+    required, optional = _FIELDS[kind]
+    if missing := [name for name in required if message.get(name) is None]:
         raise ValueError(f"{missing[0]} is missing")
-    if unknown := [name for name in message if name != "type" and name not in fields]:
-        raise ValueError(f"key {unknown[0]!r} is unknown: {nearest(unknown[0], fields)}")
-    return {"type": kind} | {
-        name: check(name, message[name]) for name, check in fields.items() if name in message
-    }
+    if unknown := [name for name in message if name not in ("type", *required, *optional)]:
+        raise ValueError(f"key {unknown[0]!r} is unknown: {nearest(unknown[0], (*required, *optional))}")
+    return dict(message)
 
 
 def _quoted(line: bytes) -> str:
-    text = line.decode(errors="replace").strip()
+    text = line[:_BLOCK].decode(errors="replace").strip()
     return repr(text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + "…")
 
 
@@ -122,9 +77,7 @@ class Channel:
     def __enter__(self) -> Channel:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for end in (self.reports, self._reports_end, self._replies, self._replies_end):
             os.close(end)
 
@@ -151,10 +104,8 @@ class Channel:
         for line in lines:
             self._process(line)
         if len(self._rest) > MAX_MESSAGE_BYTES:
-            raise UserError(
-                f"message {self._lines + 1}: {_quoted(self._rest[:_BLOCK])} is longer than "
-                f"{MAX_MESSAGE_BYTES:,} bytes: end each message with a line break"
-            )
+            limit = f"longer than {MAX_MESSAGE_BYTES:,} bytes: end each message with a line break"
+            raise UserError(f"message {self._lines + 1}: {_quoted(self._rest)} is {limit}")
         return True
 
     def drain(self, whole: bool) -> None:
@@ -180,26 +131,34 @@ class Channel:
         if not line.strip():
             return
         try:
-            self._report(parse(line))
+            self._report(**_parse(line))
         except (ValueError, OSError) as error:  # OSError: a path in the message doesn't exist
-            raise UserError(f"message {self._lines}: {one_line(str(error), _MAX_ERROR)}") from None
+            # The error may quote names that the command chose.
+            problem = one_line(str(error), _MAX_ERROR)
+            raise UserError(
+                f"message {self._lines}: {_quoted(line)} is not a valid message: {problem}"
+            ) from None
 
-    def _report(self, message: dict[str, Any]) -> None:
-        context, kind = self._context, message.pop("type")
-        if kind == "phase":
-            context.clock.move(message["name"], message["seconds"])
+    def _report(self, type: str, **message: Any) -> None:
+        context = self._context
+        if type == "phase":
+            as_phase(message["name"])
+            context.clock.move(message["name"], as_amount("seconds", message["seconds"]))
             if message["name"] == "checkpoint":
                 context.clock.saved()
-        elif kind == "flush":
+        elif type == "flush":
+            answer = {"type": "flushed", "id": as_count("id", message.get("id", 0))}
             context.flush()
             try:
-                self._reply({"type": "flushed", "id": message.get("id", 0)})
+                self._reply(answer)
             except BlockingIOError:
                 raise UserError("the command requests flush again and again and reads no answers") from None
         else:
-            if kind == "artifact":
+            if type == "artifact":
+                if not isinstance(message["path"], str) or not message["path"]:
+                    raise ValueError("invalid path: expected the path of a file or folder")
                 message["path"] = context.directory / message["path"]
-            getattr(context, kind)(**message)
+            getattr(context, type)(**message)
 
     def _reply(self, message: dict[str, Any]) -> None:
         os.write(self._replies, json.dumps(message).encode() + b"\n")  # short, so written atomically

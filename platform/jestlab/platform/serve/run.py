@@ -234,7 +234,7 @@ def _baseline(store: Store, experiment: str, fingerprint: str) -> dict[str, Any]
     if not baselines or run in baselines:
         return None
     other = next((row for row in baselines if row.seed == run.seed), baselines[0])
-    different = comparison.compare(store, other.fingerprint, fingerprint).config
+    different = comparison.compare(store, other.fingerprint, fingerprint).differences["config"]
     return {
         "title": f"{other.label}/{other.seed}",
         "fingerprint": other.fingerprint,
