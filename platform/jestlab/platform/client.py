@@ -47,6 +47,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -192,6 +193,7 @@ class Reporter:
         raise NotImplementedError
 
 
+@dataclass
 class ScriptRun(Reporter):
     """The run of a script.
 
@@ -204,16 +206,12 @@ class ScriptRun(Reporter):
         needs: Role → folder of the dependency.
     """
 
-    def __init__(
-        self, seed: int, directory: Path, resume: Path | None, config: dict[str, Any], needs: dict[str, Path]
-    ) -> None:
-        """Use `run` instead."""
-        self.seed = seed
-        self.directory = directory
-        self.resume = resume
-        self.config = config
-        self.needs = needs
-        self._inner_seconds = 0.0  # of phases nested in the current one
+    seed: int
+    directory: Path
+    resume: Path | None
+    config: dict[str, Any]
+    needs: dict[str, Path]
+    _inner_seconds: float = field(default=0.0, init=False)  # of phases nested in the current one
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:

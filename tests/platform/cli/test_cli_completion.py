@@ -18,7 +18,6 @@ from click.testing import CliRunner
 
 from jestlab.analysis.tables import NAMES
 from jestlab.platform.cli import cli
-from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.store import Store
 
 RUNS = [
@@ -34,7 +33,6 @@ def folder(tmp_path, monkeypatch):
     store = Store.open(stores.empty_lab(tmp_path / "lab").store_url)
     plans.record(store, plans.plan(*RUNS))
     plans.record(store, plans.plan(plans.run("cli=p", seed=0), plans.run("cli=p", seed=1), name="seeds"))
-    add_tags(store, Subject(experiment="toy"), ["keep", "best"])
     store.close_whole()
     (tmp_path / "mine.yaml").write_text("name: mine\n")
     (tmp_path / "more").mkdir()
@@ -77,7 +75,6 @@ def test_completes_verbs():
         "plan m": ["mine.yaml", "multi_resolution"],
         "plan more/": ["more/other.py"],
         "table claims seeds t": ["toy"],
-        "tag toy ": ["best", "keep"],
         "watch --root lab t": ["toy"],
         "watch --root nowhere t": [],
         "watch --store sqlite:///lab/results.db t": ["toy"],
@@ -95,10 +92,7 @@ def test_completes_verbs():
         "completion z": ["zsh"],
         "launch toy --on ": ["local", "vertex", "kubernetes", "slurm"],
         "plan mine.yaml --scale m": ["mini"],
-        "plot toy --highlight ": ["uniform", "joint ratio=0.5", "joint ratio=0.8"],
-        "plot --baseline ": [],
         "data score --target toy/u": ["toy/uniform"],
-        "keys selection.rule_": ["selection.rule_options"],
         "export ": ["//file"],
         "data make shapes ": ["//dir"],
     }.items(),

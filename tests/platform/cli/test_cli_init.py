@@ -13,8 +13,7 @@ from jestlab.platform.spec import load
 
 
 @pytest.fixture
-def jestlab(checked, monkeypatch):
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
+def jestlab(checked):
     return checked
 
 

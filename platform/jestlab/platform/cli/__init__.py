@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from gc import set_threshold
+from typing import ClassVar
 
 import click
-
-from jestlab.platform.cli.help import LazyVerbs
+from click.shell_completion import CompletionItem
 
 SECTIONS = {
     "Author": {
@@ -61,6 +62,7 @@ SECTIONS = {
 """Section of the help → its verbs, each with a line of help."""
 
 _MODULES = {
+    "authoring": ("init", "keys"),
     "studies": ("list", "show", "plan", "costs"),
     "launch": ("launch", "retry", "cancel"),
     "status": ("status", "watch"),
@@ -70,6 +72,56 @@ _MODULES = {
 }
 """Modules of several verbs; every other verb has the module of its name."""
 
+
+class Verbs(click.Group):
+    """A verb with subcommands."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the subcommands in the order of their definition."""
+        return [*self.commands]
+
+
+class _AllVerbs(click.Group):
+    """The group of all verbs, which imports the module of a verb when the verb is used."""
+
+    verbs: ClassVar = {verb: about for verbs in SECTIONS.values() for verb, about in verbs.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the verbs in the order of the help."""
+        return [*self.verbs]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command of a verb; None for an unknown verb."""
+        if cmd_name not in self.verbs:
+            return None
+        name = cmd_name.replace("-", "_")
+        module = next((module for module, verbs in _MODULES.items() if cmd_name in verbs), name)
+        command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), f"{name}_command")
+        return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Complete options and verbs without importing any."""
+        verbs = [CompletionItem(verb) for verb in self.verbs if verb.startswith(incomplete)]
+        return [*click.Command.shell_complete(self, ctx, incomplete), *verbs]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a command, with the most similar verb in the error."""
+        if args and args[0] not in self.verbs and not args[0].startswith("-"):
+            from jestlab.platform.errors import nearest
+
+            ctx.fail(f"unknown verb {args[0]!r}: {nearest(args[0], self.verbs)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections of verbs without importing any."""
+        longest = max(map(len, self.verbs))
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(verb.ljust(longest), about) for verb, about in verbs.items()])
+
+
 EPILOG = """\b
 Examples:
   jestlab launch quickstart     # train, compare, write tables and plots
@@ -78,9 +130,7 @@ Examples:
 
 
 @click.group(
-    cls=LazyVerbs,
-    sections=SECTIONS,
-    modules={verb: module for module, verbs in _MODULES.items() for verb in verbs},
+    cls=_AllVerbs,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

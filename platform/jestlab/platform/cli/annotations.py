@@ -6,7 +6,7 @@ import click
 
 from jestlab.analysis.mixing import names_of
 from jestlab.platform.cli import naming
-from jestlab.platform.cli.completion import EXPERIMENT, RUN, SUBJECT, TAG
+from jestlab.platform.cli.completion import EXPERIMENT, RUN, SUBJECT
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import Columns, say, show, show_rows
 from jestlab.platform.lab.lab import Lab
@@ -50,7 +50,7 @@ def note_command(name: str, text: str | None, *, author: str | None, as_json: bo
     )
 )
 @click.argument("name", type=SUBJECT, metavar="SUBJECT")
-@click.argument("names", type=TAG, metavar="[TAG]...", nargs=-1)
+@click.argument("names", metavar="[TAG]...", nargs=-1)
 @click.option("--remove", is_flag=True, help="Remove the tags.")
 @json_option("Print all tags of SUBJECT as a JSON list.")
 @lab_options

@@ -78,20 +78,6 @@ def _runs_of_spec(context: click.Context, incomplete: str) -> list[str]:
     return _runs_of(context, Path(context.params.get("spec") or "").stem)
 
 
-def _labels(context: click.Context, incomplete: str) -> list[str]:
-    """Name the runs of the experiments on the command line, without experiment and seed."""
-    # click leaves arguments in `args` if the value of the last option is missing.
-    given = [*(context.params.get("experiments") or ()), *context.args]
-    places = ", ".join("?" * len(given))
-    query = f"SELECT label FROM v_runs WHERE experiment IN ({places}) GROUP BY label ORDER BY min(position)"
-    return [label for (label,) in _rows(context, query, *given)]
-
-
-def _tags(context: click.Context, incomplete: str) -> list[str]:
-    query = "SELECT DISTINCT text FROM v_notes WHERE kind = 'tag' ORDER BY 1"
-    return [tag for (tag,) in _rows(context, query)]
-
-
 def _specs(context: click.Context, incomplete: str) -> list[str]:
     """Name registered studies, and files that may contain a study."""
     from jestlab.platform.registry import study_names
@@ -104,18 +90,6 @@ def _specs(context: click.Context, incomplete: str) -> list[str]:
             if entry.name[0] != "." and (ending or entry.name.endswith((".yaml", ".yml", ".py"))):
                 names.append(f"{folder}{slash}{entry.name}{ending}")
     return names
-
-
-def _keys(context: click.Context, incomplete: str) -> Iterable[str]:
-    from jestlab.platform.spec.keys import find
-
-    return dict.fromkeys(key.path for key in find(""))
-
-
-def _views(context: click.Context, incomplete: str) -> list[str]:
-    from jestlab.platform.store.views import VIEWS
-
-    return [name.removeprefix("v_") for name in VIEWS]
 
 
 class _Names(click.ParamType[str]):
@@ -136,11 +110,10 @@ class _Names(click.ParamType[str]):
         return [CompletionItem(name) for name in names]
 
 
-EXPERIMENT, RUN, LABEL, TAG = _Names(_experiments), _Names(_runs), _Names(_labels), _Names(_tags)
+EXPERIMENT, RUN, SPEC, SPEC_RUN = _Names(_experiments), _Names(_runs), _Names(_specs), _Names(_runs_of_spec)
 SUBJECT = _Names(_subjects)
 """An experiment, or its runs."""
 
-SPEC, SPEC_RUN, KEY, VIEW = _Names(_specs), _Names(_runs_of_spec), _Names(_keys), _Names(_views)
 SCALE = _Names(lambda context, incomplete: ("smoke", "mini", "paper"))
 TABLE = _Names(lambda context, incomplete: [*_experiments(context, incomplete), *_TABLES])
 SOURCE = _Names(_runs, or_file=True)

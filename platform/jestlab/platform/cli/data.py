@@ -27,9 +27,8 @@ from jestlab.models.data.images import ensure_decoded
 from jestlab.models.data.metadata import load_metadata, metadata_columns, without_metadata
 from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.scoring.columns import Column, load
-from jestlab.platform.cli import naming
+from jestlab.platform.cli import Verbs, naming
 from jestlab.platform.cli.completion import RUN
-from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.options import FILE, FOLDER, examples, json_option, lab_options
 from jestlab.platform.cli.output import counting, reporting, say, show, writing
 from jestlab.platform.errors import UserError, one_line_errors

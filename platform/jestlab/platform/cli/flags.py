@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import click
 import click.shell_completion
 
-from jestlab.platform.cli.completion import LABEL
 from jestlab.platform.errors import SpecError, UserError
 
 if TYPE_CHECKING:
@@ -75,8 +74,7 @@ def _add_flag(name: str, info: FieldInfo) -> Callable[[Any], Any]:
         return click.option(flag, name, type=click.Choice(get_args(annotation)), help=help)
     multiple = get_origin(annotation) in (tuple, dict)
     metavar = "KEY=VALUE" if get_origin(annotation) is dict else name.upper()
-    kind = LABEL if name in ("baseline", "highlight") else None
-    return click.option(flag, name, type=kind, metavar=metavar, multiple=multiple, help=help)
+    return click.option(flag, name, metavar=metavar, multiple=multiple, help=help)
 
 
 def _number(value: Any, info: FieldInfo) -> Any:

@@ -6,8 +6,9 @@ import codecs
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -53,31 +54,27 @@ def logs_command(name: str, *, lines: int | None, follow: bool, as_json: bool, l
         raise click.UsageError("--follow and --json: expected only one of them")
     store = naming.existing_store(lab)
     named = naming.run(store, name)
-    chosen = named.row
-    lease = leases.standings(store, [chosen.fingerprint])[chosen.fingerprint].lease
-    path, fetch = _log_of(chosen.directory, lease, lab)
+    run = named.row
+    lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
+    path, fetch = _log_of(run.directory, lease, lab)
     fetch()
-    if path.is_file() or follow:
-        blocks = (
-            _blocks(path, lines)
-            if not follow
-            else _followed(path, lines, _End(store, chosen.fingerprint), fetch)
-        )
+    blocks: Iterable[bytes]
+    if follow:
+        blocks = _followed(path, lines, store, run.fingerprint, fetch)
+    elif path.is_file():
+        blocks = logs.blocks(path) if lines is None else [logs.last_lines(path, lines)]
     elif (text := _of_executor(store, lease, lab)) is not None:
-        if lines is not None:
-            text = b"".join(text.splitlines(keepends=True)[-lines:] if lines else [])
-        blocks = iter([text])
-    elif chosen.program == ADOPTED:
+        every = text.splitlines(keepends=True)
+        blocks = every if lines is None else every[len(every) - min(lines, len(every)) :]
+    elif run.program == ADOPTED:
         raise UserError(f"{named.title} was imported: see the original tool for its log")
     else:
-        raise UserError(f"{named.title} has no log yet: it is {chosen.state}")
+        raise UserError(f"{named.title} has no log yet: it is {run.state}")
     if as_json:
         whole = b"".join(blocks).decode(errors="replace")
-        print_json({"path": str(path), "state": chosen.state, "text": whole})
-        return
-    with _printing() as write:
-        for block in blocks:
-            write(block)
+        print_json({"path": str(path), "state": run.state, "text": whole})
+    else:
+        _print(blocks)
 
 
 def _log_of(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Callable[[], None]]:
@@ -110,50 +107,30 @@ def _of_executor(store: Store, lease: Lease | None, lab: Lab) -> bytes | None:
     return b"".join(executors.find(lease.executor, Settings.find(), lab).logs(job))
 
 
-class _End:
-    """Whether a log is complete: the run has ended, or its worker is lost."""
-
-    def __init__(self, store: Store, fingerprint: str) -> None:
-        self._store = store
-        self._fingerprint = fingerprint
-        self._checks = 0
-
-    def __call__(self) -> bool:
-        try:
-            standing = leases.standings(self._store, [self._fingerprint])[self._fingerprint]
-        except StoreUnreachable:
-            return False
-        doubts = liveness.doubts(standing.lease, now())
-        if doubts is not None:
-            say(f"jestlab: {doubts}", err=True)
-        self._checks = self._checks + 1 if standing.state.is_terminal else 0
-        return standing.state == RunState.COMPLETED or self._checks > _ENDED_CHECKS or doubts is not None
-
-
-def _blocks(path: Path, lines: int | None, position: int = 0) -> Iterator[bytes]:
-    """Yield a log from a position, or only its last lines."""
-    if lines is not None:
-        yield logs.last_lines(path, lines)
-    elif path.is_file():
-        yield from logs.blocks(path, position)
-
-
 def _followed(
-    path: Path, lines: int | None, ended: Callable[[], bool], fetch: Callable[[], None]
+    path: Path, lines: int | None, store: Store, fingerprint: str, fetch: Callable[[], None]
 ) -> Iterator[bytes]:
-    """Yield a log, and the lines appended until the run has ended."""
-    position = path.stat().st_size if lines is not None and path.exists() else 0
-    if lines is not None:
-        yield from _blocks(path, lines)
-    while True:
-        last = ended()  # checked before reading, so that everything written before the end is read
+    """Yield a log, or its last lines, and what is appended until the run has ended."""
+    position = checks = 0
+    if lines is not None and path.exists():
+        position = path.stat().st_size
+        yield logs.last_lines(path, lines)
+    has_ended = False
+    while not has_ended:
+        # Checked before reading, so that everything written before the end is read.
+        with suppress(StoreUnreachable):
+            standing = leases.standings(store, [fingerprint])[fingerprint]
+            if (doubts := liveness.doubts(standing.lease, now())) is not None:
+                say(f"jestlab: {doubts}", err=True)
+            checks = checks + 1 if standing.state.is_terminal else 0
+            is_final = standing.state == RunState.COMPLETED or checks > _ENDED_CHECKS
+            has_ended = is_final or doubts is not None
         fetch()
-        for block in _blocks(path, None, position):
+        for block in logs.blocks(path, position) if path.is_file() else ():
             position += len(block)
             yield block
-        if last:
-            return
-        time.sleep(_POLL_SECONDS)
+        if not has_ended:
+            time.sleep(_POLL_SECONDS)
 
 
 # ---- printing
@@ -161,54 +138,31 @@ def _followed(
 _COLOR = r"\x1b\[[0-9;:]{0,32}m"
 _CONTROL = re.compile(rf"({_COLOR})|[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _INCOMPLETE = re.compile(r"\x1b(\[[0-9;:]{0,32})?\Z")
-_RESET = "\x1b[0m"
+_RESET = b"\x1b[0m"
 
 
-@contextmanager
-def _printing() -> Iterator[Callable[[bytes], None]]:
-    """Context with a function that prints parts of a log: unchanged, or only harmless ones on a terminal."""
-    out = sys.stdout.buffer
-    terminal = Terminal() if sys.stdout.isatty() else None
-
-    def write(block: bytes) -> None:
-        out.write(block if terminal is None else terminal.shown(block))
-        out.flush()
-
+def _print(blocks: Iterable[bytes]) -> None:
+    """Print a log: unchanged, or harmless on a terminal."""
+    out, is_terminal = sys.stdout.buffer, sys.stdout.isatty()
     try:
-        yield write
-    finally:
-        if terminal is not None:
-            out.write(terminal.end())
+        for block in harmless(blocks) if is_terminal else blocks:
+            out.write(block)
             out.flush()
+    finally:
+        if is_terminal:
+            out.write(_RESET)
 
 
-class Terminal:
-    """Keeps colors and carriage returns of a log, and removes all other control sequences.
+def harmless(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Keep colors and carriage returns of a log, and replace all other control characters by spaces.
 
     A program may print anything, and a terminal lets its output change the title, the screen, and even the
     clipboard.
     """
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held = ""  # possibly the first part of a color sequence
-        self._colored = False
-
-    def shown(self, block: bytes) -> bytes:
-        """Return the printable version of the next part of a log."""
-        text = self._held + self._decoder.decode(block)
-        incomplete = _INCOMPLETE.search(text)
-        self._held = incomplete[0] if incomplete else ""
-        return self._harmless(text.removesuffix(self._held))
-
-    def end(self) -> bytes:
-        """Return what remains to be printed at the end."""
-        rest = self._harmless(self._held + self._decoder.decode(b"", final=True))
-        return rest + (_RESET.encode() if self._colored else b"")
-
-    def _harmless(self, text: str) -> bytes:
-        def kept(found: re.Match[str]) -> str:
-            self._colored |= found[1] is not None
-            return found[1] or " "
-
-        return _CONTROL.sub(kept, text).encode()
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    held = ""  # possibly the first part of a color sequence
+    for block in chain(blocks, [b""]):
+        text = held + decoder.decode(block, final=not block)
+        incomplete = _INCOMPLETE.search(text) if block else None
+        held = incomplete[0] if incomplete else ""
+        yield _CONTROL.sub(lambda found: found[1] or " ", text.removesuffix(held)).encode()

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from jestlab.analysis.costs import SCOPES
-from jestlab.platform.cli.completion import LABEL, SCALE, SPEC
+from jestlab.platform.cli.completion import SCALE, SPEC
 from jestlab.platform.cli.flags import CodeName
 from jestlab.platform.cli.output import WIDE
 
@@ -153,7 +153,7 @@ def output_option(
 def baseline_option(default: str = "the first run that is not a reference") -> Callable[[Function], Function]:
     """Add `--baseline`; the command receives it as `baseline: str | None`."""
     text = f"Run or label to compare with  [default: {default}]"
-    return click.option("--baseline", type=LABEL, metavar="RUN", help=text)
+    return click.option("--baseline", metavar="RUN", help=text)
 
 
 def scope_option(

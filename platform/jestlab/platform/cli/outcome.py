@@ -86,9 +86,6 @@ def _show_reports(lab: Lab, study: StudySpec, written: Sequence[Path]) -> None:
                 print_or_write(None, f"\n{path.read_text(encoding='utf-8')}\n")
     if written:
         say(f"reports: {written[0].parent}")
-    for path in written:
-        if path.suffix == ".png" and path.parent == written[0].parent:
-            say(f"plot:    {path}")
     if (page := _page(written)) is not None:
         say(f"page:    {page}")
 

@@ -13,7 +13,7 @@ import click
 from jestlab.analysis.published import PublishedCell, paper, parse, render, stored
 from jestlab.analysis.published.cell import order
 from jestlab.analysis.published.lint import checks
-from jestlab.platform.cli.help import Verbs
+from jestlab.platform.cli import Verbs
 from jestlab.platform.cli.options import (
     FILE,
     examples,

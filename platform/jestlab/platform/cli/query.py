@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jestlab.platform.cli.completion import EXPERIMENT, VIEW
+from jestlab.platform.cli.completion import EXPERIMENT
 from jestlab.platform.cli.options import json_option, lab_options, output_option, wide_option
 from jestlab.platform.cli.output import default_format, print_or_write, print_or_write_blocks
-from jestlab.platform.render import ESSENTIAL, STATE_STYLES, USUAL, TextTable, in_state, markdown, table
+from jestlab.platform.render import STATE_STYLES, TextTable, in_state, markdown, table
 from jestlab.platform.words import listed, on_one_line
 
 if TYPE_CHECKING:
@@ -42,19 +42,14 @@ Examples:
 _ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 _VIEW_COLUMNS = ["view", "column", "meaning"]
 
-_LONG, _BROAD = 60, 24  # characters of the longest cell
-_IMPORTANCE = {
-    "value": 90, "label": 85, "seed": 80, "state": 75, "name": 70, "step": 60, "number": 60, "text": 60,
-    "reason": 55, "run": 30, "position": 5, "run_id": 5, "fingerprint": 45, "directory": 20,
-}  # fmt: skip
-"""Column of a view → its importance; that of others depends on their length."""
+_LONG = 60  # characters; columns of longer cells are dropped first
 
 Rows = Sequence[Sequence[Any]]
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("sql", required=False)
-@click.option("--view", type=VIEW, metavar="NAME",
+@click.option("--view", metavar="NAME",
               help="View to read: runs, metrics, evaluations, …  [default: runs]")  # fmt: skip
 @click.option("--where", metavar="CONDITION", help="Keep the rows that satisfy CONDITION.")
 @click.option("--columns", metavar="A,B,…", help="Columns and config keys to show; config.* for all keys.")
@@ -124,19 +119,14 @@ def _portable(value: Any) -> Any:
 
 
 def _text(headers: Sequence[str], rows: Rows) -> TextTable:
-    """Make a table for a terminal, which drops long texts and JSON before other columns."""
+    """Make a table for a terminal, which drops columns of long texts, and then the last ones."""
     cells = [[on_one_line(_cell(value)) for value in row] for row in rows]
     numbers = (int, float, type(None))
     right = [i for i in range(len(headers)) if rows and all(isinstance(row[i], numbers) for row in rows)]
-    importance = dict.fromkeys(headers[:1], ESSENTIAL)
-    for i, header in enumerate(headers[1:], 1):
-        size = max((len(row[i]) for row in cells), default=0)
-        by_size = 10 if size > _LONG else 40 if size > _BROAD else USUAL
-        importance.setdefault(header, _IMPORTANCE.get(header, by_size))
-    if headers == _VIEW_COLUMNS:
-        importance = {}
+    is_long = [any(len(row[i]) > _LONG for row in cells) for i in range(len(headers))]
+    importance = {header: -i - len(headers) * is_long[i] for i, header in enumerate(headers) if i}
     styled = ([in_state(cell) if cell in STATE_STYLES else cell for cell in row] for row in cells)
-    return table(headers, styled, right, importance)
+    return table(headers, styled, right, {} if headers == _VIEW_COLUMNS else importance)
 
 
 def _cell(value: Any) -> str:

@@ -13,9 +13,8 @@ import click
 from jestlab.models.config import TwoTowers
 from jestlab.models.weights import Weights, open_weights, read_tokenizer, run_weights, write
 from jestlab.platform import programs
-from jestlab.platform.cli import naming
+from jestlab.platform.cli import Verbs, naming
 from jestlab.platform.cli.completion import SOURCE
-from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.options import FILE, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.errors import UserError

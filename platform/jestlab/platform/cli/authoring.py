@@ -1,22 +1,50 @@
-"""`jestlab keys`: list the keys of specs and configs."""
+"""`jestlab init` and `keys`: write a starter study, and list the keys of specs and configs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
-from jestlab.platform.cli.completion import KEY
-from jestlab.platform.cli.options import examples, json_option
-from jestlab.platform.cli.output import print_json, show
+from jestlab.analysis import files
+from jestlab.platform import templates
+from jestlab.platform.cli.options import FILE, examples, json_option
+from jestlab.platform.cli.output import print_json, show, writing
+from jestlab.platform.errors import UserError
 from jestlab.platform.render import Block, styled, table
 from jestlab.platform.spec.keys import SpecKey, find, spec_schema, together
 from jestlab.platform.words import counted
 
 
+@click.command(epilog=examples("init", "init mine.yaml --program command"))
+@click.argument("file", type=FILE, default=Path("study.yaml"))
+@click.option(
+    "--program",
+    type=click.Choice(templates.STARTS),
+    default="train",
+    show_default=True,
+    help="Program of the runs: jestlab's training, or a custom script, which is written next to the study.",
+)
+@json_option("Print the names of the files as JSON.")
+def init_command(file: Path, program: templates.Start, as_json: bool) -> None:
+    """Write FILE, a short commented study, ready to plan and launch  [default: study.yaml]"""
+    texts = templates.files(file, program)
+    for path in texts:
+        if path.exists():
+            raise UserError(f"{path} exists: give another name, as in jestlab init mine.yaml")
+    for path, text in texts.items():
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.write_whole(path, text)
+    following = [f"jestlab plan {file}", f"jestlab launch {file}"]
+    lines = [*(f"wrote {path}" for path in texts), "next:", *(f"  {command}" for command in following)]
+    show(as_json, {"files": [str(path) for path in texts], "next": following}, "\n".join(lines))
+
+
 @click.command(epilog=examples("keys", "keys selection", "keys selection.rule", "keys reports.table"))
-@click.argument("prefix", type=KEY, default="")
+@click.argument("prefix", default="")
 @click.option("--schema", "program", metavar="PROGRAM",
               help="Print the JSON schema of specs of PROGRAM, such as train, for editors.")  # fmt: skip
 @json_option()
