@@ -11,7 +11,6 @@ References:
 from __future__ import annotations
 
 import json
-import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -37,7 +36,6 @@ from jestlab.platform.exchange.source_run import (
 )
 from jestlab.platform.spec.tree import without
 
-_FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-.+")
 _INTERNAL = ("_wandb", "_step", "_runtime", "_timestamp")
 _MOST_LEVELS = 100
 _MOST_METADATA_BYTES = 1 << 20
@@ -72,15 +70,9 @@ def _log_files(path: Path) -> list[Path]:
     """Return the logs in the order of writing, those of a run next to each other, without links."""
     if path.is_file():
         return [path]
-    if _FOLDER.fullmatch(path.resolve().name):
-        files = [*path.glob("*.wandb")]
-    else:
-        folders = [*path.glob("*run-*"), *path.glob("wandb/*run-*")]
-        files = [
-            file for folder in folders if not folder.is_symlink() and _FOLDER.fullmatch(folder.name)
-            for file in folder.glob("*.wandb")
-        ]  # fmt: skip
-    files = [file for file in files if file.is_file() and not file.is_symlink()]
+    patterns = ("*.wandb", "*run-*/*.wandb", "wandb/*run-*/*.wandb")
+    files = [file for pattern in patterns for file in path.glob(pattern) if not file.is_symlink()]
+    files = [file for file in files if file.parent == path or not file.parent.is_symlink()]
     if not files:
         raise UserError(
             f"{path}: no W&B runs: expected run-DATE-ID/run-ID.wandb or offline-run-DATE-ID/run-ID.wandb"
