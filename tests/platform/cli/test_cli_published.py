@@ -48,10 +48,15 @@ def test_reports_changed_cells(call, mine):
     assert "imagenet/zero_shot of SigLIP is already in line" in call("import", mine, mine, code=1)
     call("import", mine)
     mine.write_text(MINE.format("0.7"))
-    assert "small, row 2, mean_delta: printed +0.6 → +0.7, value 0.006 → 0.007" in call("import", mine)
+    [changed] = json.loads(call("import", mine, "--json"))["changed"]
+    assert (changed["position"], changed["before"]["printed"], changed["after"]["printed"]) == (
+        2,
+        "+0.6",
+        "+0.7",
+    )
     mine.write_text("\n".join(MINE.format("0.7").splitlines()[:-1]))
     printed = call("import", mine)
-    assert "are kept: 1 (small, row 2, mean_delta, …); to delete them" in printed
+    assert "are kept: 1;" in printed
     left = json.loads(call("import", mine, "--json"))["left"]
     assert [key["quantity"] for key in left] == ["mean_delta"]
 
