@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 from rich.text import Text
@@ -24,7 +24,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.status import RunStatus, Watch, read_status, wait_lines
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
-from jestlab.platform.render import ESSENTIAL, Block, TextTable, has_styles, in_state, render, table, width
+from jestlab.platform.render import Block, Column, has_styles, in_state, render, table, table_of, width
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
 from jestlab.platform.store.identity import lab_places
 from jestlab.platform.store.records import ExperimentSummary, RunState, Spending
@@ -35,61 +35,35 @@ from jestlab.platform.words import counted
 # ---- columns
 
 
-class RunColumn(NamedTuple):
-    """A column of a table of runs.
-
-    Attributes:
-        header: Heading of the column.
-        cell: Returns the cell of a row.
-        importance: On a narrow terminal, the least important columns are left out first.
-        right: Whether the column is aligned to the right.
-    """
-
-    header: str
-    cell: Callable[[RunStatus], str | Text]
-    importance: int = ESSENTIAL
-    right: bool = False
-
-
 def _optional(value: float | None, write: Callable[[float], str]) -> str:
     return "" if value is None else write(value)
 
 
 _RUN = (
-    RunColumn("run", lambda row: one_line(row.run.label)),
-    RunColumn("seed", lambda row: str(row.run.seed), right=True),
-    RunColumn("state", lambda row: in_state(row.run.state)),
-    RunColumn(
+    Column("run", lambda row: one_line(row.run.label)),
+    Column("seed", lambda row: str(row.run.seed), right=True),
+    Column("state", lambda row: in_state(row.run.state)),
+    Column(
         "step",
         lambda row: f"{row.run.step}/{row.run.total_steps}" if row.run.total_steps is not None else "",
         60,
         True,
     ),
 )
-_ATTEMPTS = RunColumn("attempts", lambda row: str(row.run.attempts), 40, True)
+_ATTEMPTS = Column("attempts", lambda row: str(row.run.attempts), 40, True)
 _PROGRESS = (
-    RunColumn("loss", lambda row: _optional(row.loss, "{:.4g}".format), 55, True),
-    RunColumn("examples/s", lambda row: _optional(row.rate, "{:,.0f}".format), 45, True),
-    RunColumn(
+    Column("loss", lambda row: _optional(row.loss, "{:.4g}".format), 55, True),
+    Column("examples/s", lambda row: _optional(row.rate, "{:,.0f}".format), 45, True),
+    Column(
         "ETA",
         lambda row: _optional(row.eta_seconds, lambda eta: str(timedelta(seconds=round(eta)))),
         65,
         True,
     ),
-    RunColumn("FLOPs so far", lambda row: _optional(row.cost.actual_flops or None, units.flops), 35, True),
-    RunColumn("planned", lambda row: _optional(row.cost.total_flops or None, units.flops), 20, True),
+    Column("FLOPs so far", lambda row: _optional(row.cost.actual_flops or None, units.flops), 35, True),
+    Column("planned", lambda row: _optional(row.cost.total_flops or None, units.flops), 20, True),
 )
-_REASON = RunColumn("reason", lambda row: one_line(row.run.reason or ""), 70)
-
-
-def runs_table(rows: Sequence[RunStatus], columns: Sequence[RunColumn]) -> TextTable:
-    """Return a table of runs with some columns."""
-    return table(
-        [column.header for column in columns],
-        [[column.cell(row) for column in columns] for row in rows],
-        [index for index, column in enumerate(columns) if column.right],
-        {column.header: column.importance for column in columns},
-    )
+_REASON = Column("reason", lambda row: one_line(row.run.reason or ""), 70)
 
 
 @dataclass(frozen=True)
@@ -112,12 +86,12 @@ class _Kind:
         is_within = pair is None or (pair[0] <= pair[1] and row.run.state != RunState.COMPLETED)
         return "" if pair is None or is_within else f"× {pair[0] / pair[1]:.2f}"
 
-    def columns(self) -> list[RunColumn]:
+    def columns(self) -> list[Column]:
         """Return the columns of this kind: actual, planned, and drift."""
         return [
-            RunColumn(self.title, lambda row: _optional(self.actual(row.cost), self.write), 50, True),
-            RunColumn("planned", lambda row: _optional(self.planned(row.cost), self.write), 20, True),
-            RunColumn("drift", self.drift, 30, True),
+            Column(self.title, lambda row: _optional(self.actual(row.cost), self.write), 50, True),
+            Column("planned", lambda row: _optional(self.planned(row.cost), self.write), 20, True),
+            Column("drift", self.drift, 30, True),
         ]
 
     def amounts(self, actual: float, planned: float) -> str:
@@ -231,10 +205,10 @@ def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]]) 
     for kind in _KINDS:
         columns += kind.columns() if any(kind.both(cost) for cost in costs) else []
     if tags:
-        columns.append(RunColumn("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
+        columns.append(Column("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
     if any(row.run.reason for row in rows):
         columns.append(_REASON)
-    yield runs_table(rows, columns)
+    yield table_of(rows, columns)
     completed = _unique_costs(row for row in rows if row.run.state == RunState.COMPLETED)
     parts = []
     for kind in _KINDS:
@@ -353,4 +327,4 @@ def watch_lines(rows: Sequence[RunStatus], height: int | None = None) -> list[Bl
         if planned := sum(kind.planned(cost) or 0.0 for cost in costs):
             actual = sum(kind.actual(cost) or 0.0 for cost in costs)
             parts.append(f"{kind.amounts(actual, planned)}, {actual / planned:.0%}")
-    return [runs_table(shown, (*_RUN, *_PROGRESS, _REASON)), "", "; ".join(parts)]
+    return [table_of(shown, (*_RUN, *_PROGRESS, _REASON)), "", "; ".join(parts)]
