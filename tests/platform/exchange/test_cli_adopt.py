@@ -176,8 +176,8 @@ def test_an_archive_contains_adopted_runs(root, siglip, tmp_path):
 def test_damaged_runs_are_one_line_and_the_others_are_adopted(root, siglip):
     siglip.write_text(SIGLIP.replace("2,1,9.5", "2,?,9.5").replace("4,1,", "4,x,").replace("10.25", "N/A"))
     done = labs.here("adopt", "csv", siglip, "--into", "old", "--run", "model,seed", root=root)
-    (line,) = done.stderr.splitlines()
-    assert done.returncode == 1 and "line 4: invalid step '?'" in line and "and 1 more run" in line
+    first, second = done.stderr.splitlines()
+    assert done.returncode == 1 and "line 4: invalid step '?'" in first and "line 6" in second
     assert "4 runs in old: 4 new" in done.stdout
     assert "left out: 1 cells of column toy/score that aren't numbers, such as 'N/A'" in done.stdout
 

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, nullcontext
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jestlab.platform.cli.completion import EXPERIMENT
+from jestlab.platform.cli.flags import model_flags
 from jestlab.platform.cli.naming import pasted
 from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options
-from jestlab.platform.cli.output import say, show
+from jestlab.platform.cli.output import reporting, say, show
 from jestlab.platform.errors import UserError
+from jestlab.platform.exchange.adopt import KINDS, Adoption, AdoptOptions, read
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.render import Block, table
 from jestlab.platform.whoami import person
-from jestlab.platform.words import counted, few, listed, on_one_line, printable
+from jestlab.platform.words import counted, few, on_one_line, printable
 
 if TYPE_CHECKING:
     from jestlab.platform.exchange.adopt_store import Change, Placed
 
-KINDS = {
-    "wandb": "read_wandb",
-    "mlflow": "read_mlflow",
-    "tensorboard": "read_tensorboard",
-    "csv": "read_tables",
-    "parquet": "read_tables",
-}
-"""Kind of source → module that reads it."""
-
-_TABLES = ("csv", "parquet")
+_MOST_ERRORS = 10  # printed
 _MOST_METRICS = 12  # listed if no metric is a score
 
 _EPILOG = f"""\
@@ -64,141 +55,42 @@ replicates. Adopting again adds new runs and updates changed ones.
 @click.command(epilog=_EPILOG)
 @click.argument("kind", type=click.Choice([*KINDS]), metavar="KIND")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option(
-    "--into",
-    "study",
-    type=EXPERIMENT,
-    metavar="STUDY",
-    required=True,
-    help="Study to add the runs to, new or existing.",
-)
-@click.option(
-    "--label",
-    metavar="TEXT",
-    default="{name}",
-    show_default=True,
-    help="Label of a run: text with {name}, {group}, and keys of the config and of tags in braces.",
-)
-@click.option(
-    "--score",
-    "scores",
-    metavar="METRIC",
-    multiple=True,
-    help="Metric to use as a score: a pattern of names, 'eval/*', or DATASET/METRIC=NAME; repeatable  "
-    "[default: metrics named like a score of STUDY]",
-)
-@click.option(
-    "--goal",
-    type=click.Choice(("max", "min")),
-    help="Whether larger or smaller scores are better, unless a spec of STUDY defines it.",
-)
-@click.option(
-    "--examples",
-    metavar="METRIC",
-    help="Metric with the examples seen, or step*256, or step*KEY with a key of the config.",
-)
-@click.option("--flops", metavar="METRIC", help="The same for the FLOPs of training.")
-@click.option(
-    "--seconds",
-    metavar="METRIC",
-    help="The same for the seconds of training  [default: the wall time of the run, at its last step]",
-)
-@click.option(
-    "--seed", metavar="KEY", default="seed", show_default=True, help="Key of the config with the seed."
-)
-@click.option(
-    "--only", metavar="PATTERN", multiple=True, help="Only adopt runs whose names match; repeatable."
-)
-@click.option("--run", "run_columns", metavar="COLUMNS", help="Tables: columns that identify a run.")
-@click.option("--step", metavar="COLUMN", help="Tables: column of steps  [default: step]")
-@click.option("--config", "config_columns", metavar="COLUMNS", help="Tables: columns of the config.")
-@click.option("--source", metavar="NAME", help="Name to distinguish tables or folders with the same name.")
-@click.option("--moved", is_flag=True, help="PATH was adopted before from another place.")
-@click.option("--dry-run", is_flag=True, help="Show what would be adopted, and write nothing.")
+@click.option("--into", "study", type=EXPERIMENT, metavar="STUDY", required=True,
+              help="Study to add the runs to, new or existing.")  # fmt: skip
+@model_flags(AdoptOptions)
 @json_option()
 @lab_options
-def adopt_command(
-    *,
-    kind: str,
-    path: Path,
-    study: str,
-    label: str,
-    scores: tuple[str, ...],
-    goal: Literal["max", "min"] | None,
-    examples: str | None,
-    flops: str | None,
-    seconds: str | None,
-    seed: str,
-    only: tuple[str, ...],
-    run_columns: str | None,
-    step: str | None,
-    config_columns: str | None,
-    source: str | None,
-    moved: bool,
-    dry_run: bool,
-    as_json: bool,
-    lab: Lab,
-) -> None:
+def adopt_command(kind: str, path: Path, study: str, given: dict[str, Any], as_json: bool, lab: Lab) -> None:
     """Import runs recorded by another tool into STUDY, with configs, metrics, scores, and costs.
 
     Exit code: 0 all runs were adopted, 1 some could not be read.
     """
-    from jestlab.platform.exchange.adopt import Adoption, Rules, parse_score
     from jestlab.platform.spec.runs import is_name
     from jestlab.platform.store.store import Store
 
     if not is_name(study):
         raise click.UsageError(f"--into {study}: expected letters, digits and _ . + -")
-    columns = {"run": listed(run_columns or ""), "config": listed(config_columns or ""), "step": step}
-    options = {name: value for name, value in columns.items() if value}
-    if options and kind not in _TABLES:
-        raise click.UsageError(f"--{next(iter(options))}: only tables have columns (csv, parquet)")
-    if source is not None and kind in ("wandb", "mlflow"):
-        raise click.UsageError(f"--source: the names of {kind} runs don't depend on the path")
-    options |= {"source": source} if source is not None else {}
-    options |= {"seed": seed} if kind in _TABLES else {}
-    rules = Rules(label, seed, tuple(map(parse_score, scores)), examples, flops, seconds)
-    errors: list[UserError] = []
-    runs = importlib.import_module(f"jestlab.platform.exchange.{KINDS[kind]}").read(
-        path, errors.append, **options
-    )
-    chosen = (run for run in runs if not only or any(fnmatchcase(run.name, pattern) for pattern in only))
-    store = Store.open_readonly(lab.store_url) if dry_run else Store.open(lab.store_url)
-    with nullcontext() if store is None else closing(store):
-        adoption = Adoption(store, study, kind, str(path.resolve()), rules, person(), moved, goal, dry_run)
-        # Keep summaries, not the runs, whose curves may be large.
-        adopted = [_summary(*one) for one in _with_progress(adoption.adopt_all(chosen, errors.append))]
-        if store is not None and not dry_run:
+    options, errors = AdoptOptions(**given), list[UserError]()
+    open_store = Store.open_readonly if options.dry_run else Store.open
+    with nullcontext() if (store := open_store(lab.store_url)) is None else closing(store):
+        adoption = Adoption(store, study, kind, str(path.resolve()), options, person())
+        runs = adoption.adopt_all(read(kind, path, errors.append, options), errors.append)
+        with reporting("adopting runs") as report:
+            adopted = []  # summaries instead of runs, whose curves may be large
+            for placed, change in runs:
+                adopted.append(_summary(placed, change))
+                report(len(adopted), len(adopted))
+        if store is not None and not options.dry_run:
             store.close_whole()
     failed = [on_one_line(str(error)) for error in errors]
-    for line in _without_repetitions(failed, is_one_file=path.is_file()):
+    for line in failed[:_MOST_ERRORS]:
         say(f"jestlab: {line}", err=True)
-    data = {"study": study, "dry_run": dry_run, "runs": adopted, "failed": failed}
-    show(as_json, data, _report(adopted, study, dry_run, only))
+    if len(failed) > _MOST_ERRORS:
+        say(f"jestlab: {len(failed) - _MOST_ERRORS} more runs failed: --json lists them", err=True)
+    data = {"study": study, "dry_run": options.dry_run, "runs": adopted, "failed": failed}
+    show(as_json, data, _report(adopted, study, options))
     if failed:
         raise SystemExit(1)
-
-
-def _without_repetitions(failed: Sequence[str], is_one_file: bool) -> Iterator[str]:
-    """Yield the first line of each kind of error, with the number of other runs that have it."""
-    by_error: dict[str, list[str]] = {}
-    for line in failed:
-        _, _, error = line.partition(": ")
-        by_error.setdefault("" if is_one_file else error or line, []).append(line)
-    for first, *others in by_error.values():
-        yield first + (f"; and {counted(len(others), 'more run')}: --json lists them" if others else "")
-
-
-def _with_progress(adopted: Iterator[tuple[Placed, Change | None]]) -> Iterator[tuple[Placed, Change | None]]:
-    """Show the number of adopted runs on a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    with console.status("reading …") if console.is_terminal else nullcontext() as status:
-        for number, (placed, change) in enumerate(adopted, start=1):
-            if status is not None:
-                status.update(f"{counted(number, 'run')}, {printable(placed.label)} …")
-            yield placed, change
 
 
 def _summary(placed: Placed, change: Change | None) -> dict[str, Any]:
@@ -217,12 +109,12 @@ def _summary(placed: Placed, change: Change | None) -> dict[str, Any]:
     }
 
 
-def _report(
-    adopted: list[dict[str, Any]], study: str, dry_run: bool, only: tuple[str, ...]
-) -> Iterator[Block]:
+def _report(adopted: list[dict[str, Any]], study: str, options: AdoptOptions) -> Iterator[Block]:
     if not adopted:
-        yield "no runs were adopted" + (f": no name matches {' or '.join(only)}" if only else "")
+        names = f": no name matches {' or '.join(options.only)}" if options.only else ""
+        yield f"no runs were adopted{names}"
         return
+    dry_run = options.dry_run
     headers = ["run", "state", "step", "scores", "from", *([] if dry_run else ["change"])]
     rows = []
     for run in sorted(adopted, key=lambda run: (run["label"], run["seed"])):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
+import importlib
 import json
 import math
 import re
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import Connection
 
@@ -31,49 +32,96 @@ from jestlab.platform.exchange.source_run import (
     whole_number,
 )
 from jestlab.platform.planning.identity import origin_fingerprint
+from jestlab.platform.spec.options import Options, option
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.records import ADOPTED_FROM
-from jestlab.platform.words import few, on_one_line
+from jestlab.platform.words import few, listed, on_one_line
 
 if TYPE_CHECKING:
-    from jestlab.analysis.metrics import Goal
     from jestlab.platform.store.store import Store
 
+KINDS = {
+    "wandb": "read_wandb",
+    "mlflow": "read_mlflow",
+    "tensorboard": "read_tensorboard",
+    "csv": "read_tables",
+    "parquet": "read_tables",
+}
+"""Kind of source → module that reads it."""
+
 _FIELD = re.compile(r"\{([^{}]*)\}")
-_DIGEST_END = re.compile(r".* #[0-9a-f]{12}", re.DOTALL)
 _PER_STEP = re.compile(r"\s*step\s*\*\s*(\S+)\s*")
-_MOST_LABEL_LETTERS = 120
-_MOST_METRIC_LETTERS = 500  # a limit of PostgreSQL's indexes
+_MOST_NAME_LETTERS = 500  # a limit of PostgreSQL's indexes
 _EXPORTED = "jestlab."
 """Prefix of the tags that `jestlab export` writes about the run that it exported."""
+
+_INVALID_NAMES = f"points of metrics whose names are empty, longer than {_MOST_NAME_LETTERS}, or invalid text"
+_INVALID_SEEDS = (
+    "seeds other than whole numbers from 0 to 4294967295, or that another run of the label has: "
+    "numbered instead"
+)
 
 AtStep = Callable[[int], float | None]
 
 
-@dataclass(frozen=True)
-class Rules:
-    """How runs become runs of a study.
+class AdoptOptions(Options):
+    """How runs of another tool become runs of a study; `jestlab adopt` has a flag for each option."""
 
-    Attributes:
-        label: Template with `{name}`, `{group}`, and keys of the config and of tags. Runs with the same label
-            are replicates.
-        seed: Key of the config, or of a tag, with the seed. Runs without a seed are numbered.
-        scores: Pairs of a score name DATASET/METRIC and a metric, or of "" and a pattern of metric names.
-        examples: Metric with the examples seen, or `step*FACTOR`; None if unknown.
-        flops: Likewise for the FLOPs of training.
-        seconds: Likewise for the seconds of training; None for the wall time of the run, at its last step.
+    label: str = option(
+        "Label of a run: text with {name}, {group}, and keys of the config and of tags in braces.", "{name}"
+    )
+    score: tuple[str, ...] = option(
+        "Metric to use as a score: a pattern of names, 'eval/*', or DATASET/METRIC=NAME; repeatable  "
+        "[default: metrics named like a score of STUDY]",
+        (),
+    )
+    goal: Literal["max", "min"] | None = option(
+        "Whether larger or smaller scores are better, unless a spec of STUDY defines it."
+    )
+    examples: str | None = option(
+        "Metric with the examples seen, or step*256, or step*KEY with a key of the config."
+    )
+    flops: str | None = option("The same for the FLOPs of training.")
+    seconds: str | None = option(
+        "The same for the seconds of training  [default: the wall time of the run, at its last step]"
+    )
+    seed: str = option("Key of the config with the seed.", "seed")
+    only: tuple[str, ...] = option("Only adopt runs whose names match this pattern; repeatable.", ())
+    run: str | None = option("Tables: columns that identify a run, joined by commas.")
+    step: str = option("Tables: column of steps.", "step")
+    config: str | None = option("Tables: columns of the config, joined by commas.")
+    source: str | None = option("Name to distinguish tables or folders with the same name.")
+    moved: bool = option("PATH was adopted before from another place.", False)
+    dry_run: bool = option("Show what would be adopted, and write nothing.", False)
+
+
+def read(kind: str, path: Path, report: Report, options: AdoptOptions) -> Iterator[SourceRun]:
+    """Yield the runs of a source, one of `KINDS`, whose names match `options.only`.
+
+    Raises:
+        UserError: The path isn't such a source, or an option doesn't apply to it.
     """
-
-    label: str = "{name}"
-    seed: str = "seed"
-    scores: Sequence[tuple[str, str]] = ()
-    examples: str | None = None
-    flops: str | None = None
-    seconds: str | None = None
+    names: dict[str, Any] = {}
+    if kind in ("csv", "parquet"):
+        columns = {"run": listed(options.run or ""), "config": listed(options.config or "")}
+        names = {**columns, "step": options.step, "seed": options.seed, "source": options.source}
+    elif given := {"run", "config", "step"} & options.model_fields_set:
+        raise UserError(f"--{min(given)}: only tables have columns (csv, parquet)")
+    elif kind == "tensorboard":
+        names = {"source": options.source}
+    elif options.source is not None:
+        raise UserError(f"--source: the names of {kind} runs don't depend on the path")
+    module = importlib.import_module(f"jestlab.platform.exchange.{KINDS[kind]}")
+    for run in module.read(path, report, **names):
+        if not options.only or any(fnmatchcase(run.name, pattern) for pattern in options.only):
+            yield run
 
 
 def parse_score(text: str) -> tuple[str, str]:
     """Parse `coco/i2t_r1=eval/recall`, `eval/top1`, or a pattern such as `eval/*`.
+
+    Returns:
+        The name of the score DATASET/METRIC and a metric, or "" and a pattern of metrics.
 
     Raises:
         UserError: The name of the score has no dataset.
@@ -86,39 +134,31 @@ def parse_score(text: str) -> tuple[str, str]:
     return name, metric
 
 
-@dataclass
 class Adoption:
-    """Adopts runs into a study, one per transaction. No two runs get the same label and seed.
+    """Adopts runs into a study, one per transaction. No two runs get the same label and seed."""
 
-    Attributes:
-        store: The store; None in a dry run if it doesn't exist.
-        study: Name of the study. If it doesn't exist, it is created with only adopted runs.
-        kind: Kind of the source, which is part of the labels.
-        path: Where the runs are read.
-        rules: How runs become runs of the study.
-        author: Author of their tags and notes.
-        moved: Whether runs may replace runs of the same origin that were read at another path.
-        goal: Whether larger or smaller scores are better, for a study that has only adopted runs.
-        dry_run: Whether to write nothing.
+    def __init__(
+        self, store: Store | None, study: str, kind: str, path: str, options: AdoptOptions, author: str = ""
+    ) -> None:
+        """Prepare to adopt runs.
 
-    Raises:
-        UserError: The study is a union of other studies.
-    """
+        Args:
+            store: The store; None in a dry run if it doesn't exist.
+            study: Name of the study. If it doesn't exist, it is created with only adopted runs.
+            kind: Kind of the source, which is part of the labels.
+            path: Where the runs are read.
+            options: How runs become runs of the study.
+            author: Author of their tags and notes.
 
-    store: Store | None
-    study: str
-    kind: str
-    path: str
-    rules: Rules
-    author: str = ""
-    moved: bool = False
-    goal: Goal | None = None
-    dry_run: bool = False
-
-    def __post_init__(self) -> None:
-        self._scores = adopt_store.score_names(self.store, self.study) if self.store is not None else set()
+        Raises:
+            UserError: The study is a union of other studies, or the name of a score is invalid.
+        """
+        self._store, self._study, self._kind = store, study, kind
+        self._path, self._options, self._author = path, options, author
+        self._patterns = [parse_score(text) for text in options.score]
+        self._known_scores = adopt_store.score_names(store, study) if store is not None else set()
         self._origins = set[str]()
-        self._seeds: dict[tuple[str, int], str] = {}
+        self._seeds = defaultdict[str, set[int]](set)
 
     def adopt_all(self, runs: Iterable[SourceRun], report: Report) -> Iterator[tuple[Placed, Change | None]]:
         """Yield each adopted run and what changed in the store; report errors of the others."""
@@ -131,20 +171,23 @@ class Adoption:
         """Adopt a run; return it with what changed in the store, None in a dry run.
 
         Raises:
-            UserError: A rule can't be applied to the run, or the study has another run with this name.
+            UserError: An option can't be applied to the run, or the study has another run with this name.
         """
-        if self.store is None:
-            placed, change = self._place(run, None), None
-        elif self.dry_run:
-            with self.store.reading() as connection:
-                placed, change = self._place(run, connection), None
-        else:
-            with self.store.writing() as connection:
+        options, change = self._options, None
+        is_dry = self._store is None or options.dry_run
+        context: Any = nullcontext()
+        if self._store is not None:
+            context = self._store.reading() if is_dry else self._store.writing()
+        with context as connection:
+            if not is_dry:
                 one_at_a_time(connection, RECORDING)
-                placed = self._place(run, connection)
-                change = adopt_store.write(connection, self.study, placed, self.author, self.moved, self.goal)
+            placed = self._place(run, connection)
+            if not is_dry:
+                change = adopt_store.write(
+                    connection, self._study, placed, self._author, options.moved, options.goal
+                )
         self._origins.add(placed.run.origin)
-        self._seeds[placed.label, placed.seed] = placed.fingerprint
+        self._seeds[placed.label].add(placed.seed)
         return placed, change
 
     def _place(self, source: SourceRun, connection: Connection | None) -> Placed:
@@ -155,82 +198,62 @@ class Adoption:
             )
         if not run.metrics and run.left_out:
             raise UserError(f"{run.name}: it has only {few([*run.left_out])}: nothing to adopt")
-        name = self._name(source)
-        label, fingerprint = f"{name} ({self.kind})", origin_fingerprint(run.origin)
-        taken = {
-            seed for (text, seed), other in self._seeds.items() if text == label and other != fingerprint
-        }
-        asked: list[int] = []
+        name, fingerprint = self._name(source), origin_fingerprint(run.origin)
+        label = f"{name} ({self._kind})"
+        before, taken = None, self._seeds[label]
         if connection is not None:
-            before, others = adopt_store.seeds(connection, self.study, fingerprint, name, label)
-            taken |= others
-            asked = [before] if before is not None else []
-        left_out = Counter(run.left_out)
-        own = self._own_seed(source, left_out)
-        if own is not None:
-            asked.insert(0, own)
-            left_out["seeds that another run of the label has: numbered instead"] += own in taken
-        free = (seed for seed in (*asked, *range(len(taken) + 1)) if seed not in taken)
-        scores = list(self._scores_of(run))
-        run, path = replace(run, left_out=+left_out), _storable(self.path)
-        return Placed(run, fingerprint, path, name, label, next(free), scores)
+            before, others = adopt_store.seeds(connection, self._study, fingerprint, name, label)
+            taken = taken | others
+        given = _value(source, self._options.seed)
+        wanted = [before] if (own := _seed(given)) is None else [own, before]
+        free = (seed for seed in chain(wanted, count()) if seed is not None and seed not in taken)
+        seed = next(free)
+        left_out = {**run.left_out, **({} if given is None or seed == own else {_INVALID_SEEDS: 1})}
+        run, path = replace(run, left_out=left_out), _storable(self._path)
+        return Placed(run, fingerprint, path, name, label, seed, [*self._scores(run)])
 
     def _name(self, run: SourceRun) -> str:
-        values = {**_tags(run), "name": run.name, "group": run.group or run.name}
+        own = {"name": run.name, "group": run.group or run.name}
 
         def text(field: re.Match[str]) -> str:
             key = field[1]
-            value = values.get(key, run.config.get(key, lookup(run.config, key)))
-            if value is None:
-                known = [*values, *flat(run.config)]
+            if (value := own.get(key, _value(run, key))) is None:
+                known = [*own, *_tags(run), *flat(run.config)]
                 raise UserError(f"{run.name}: no {key!r} for its label: {nearest(key, known)}")
             return value_text(value)
 
-        written = _FIELD.sub(text, self.rules.label)
-        name = on_one_line(written)
-        if not name:
-            raise UserError(f"{run.origin}: its label is empty: choose one with --label")
-        return _distinct(written, name, _MOST_LABEL_LETTERS)
-
-    def _own_seed(self, run: SourceRun, left_out: Counter[str]) -> int | None:
-        value = run.config.get(self.rules.seed, lookup(run.config, self.rules.seed))
-        value = _tags(run).get(self.rules.seed) if value is None else value
-        if value is None:
-            return None
-        if not isinstance(value, bool):
-            with suppress(ValueError, TypeError, OverflowError):
-                seed = whole_number(value)
-                if 0 <= seed < 2**32:
-                    return seed
-        left_out["seeds other than whole numbers from 0 to 4294967295: numbered instead"] += 1
-        return None
+        name = on_one_line(_FIELD.sub(text, self._options.label))
+        if not name or len(name) > _MOST_NAME_LETTERS:
+            problem = f"longer than {_MOST_NAME_LETTERS} characters" if name else "empty"
+            raise UserError(f"{run.origin}: its label is {problem}: choose one with --label")
+        return name
 
     # ---- scores
 
-    def _scores_of(self, run: SourceRun) -> Iterator[Score]:
-        rules = self.rules
+    def _scores(self, run: SourceRun) -> Iterator[Score]:
+        options = self._options
         examples, flops, seconds = (
-            _spent(run, text) for text in (rules.examples, rules.flops, rules.seconds)
+            _spent(run, text) for text in (options.examples, options.flops, options.seconds)
         )
-        if rules.seconds is None and run.seconds is not None:
+        if options.seconds is None and run.seconds is not None:
             seconds = {run.last_step: run.seconds}.get
-        for name, metric in self._chosen(run).items():
+        for name, metric in self._chosen(run.metrics).items():
             dataset, _, measure = name.rpartition("/")
             for step, value in zip(*(column.tolist() for column in run.metrics[metric]), strict=True):
                 seen = examples(step)
                 whole = int(seen) if seen is not None and 0 <= seen < 2**63 else None
                 yield Score(dataset, measure, step, value, whole, flops(step), seconds(step))
 
-    def _chosen(self, run: SourceRun) -> dict[str, str]:
+    def _chosen(self, metrics: Iterable[str]) -> dict[str, str]:
         """Return score name → metric."""
-        if not self.rules.scores:
-            return {metric: metric for metric in run.metrics if metric in self._scores}
+        if not self._patterns:
+            return {metric: metric for metric in metrics if metric in self._known_scores}
         chosen: dict[str, str] = {}
-        for name, pattern in self.rules.scores:
+        for name, pattern in self._patterns:
             if name:
-                chosen |= {name: pattern} if pattern in run.metrics else {}
+                chosen |= {name: pattern} if pattern in metrics else {}
                 continue
-            for metric in run.metrics:
+            for metric in metrics:
                 score = _score_name(metric, pattern) if fnmatchcase(metric, pattern) else None
                 if score and (other := chosen.setdefault(score, metric)) != metric:
                     raise UserError(f"{other} and {metric} have the same name: --score {score}=METRIC")
@@ -280,12 +303,26 @@ def _spent(run: SourceRun, text: str | None) -> AtStep:
     return at
 
 
-# ---- limits of stores
-
-
 def _tags(run: SourceRun) -> dict[str, str]:
     """Return the tags that have a value, `team=vision`."""
     return {key: value for key, equals, value in (tag.partition("=") for tag in run.tags) if equals}
+
+
+def _value(run: SourceRun, key: str) -> Any:
+    """Return the value of a key of the config, or else of a tag; None without one."""
+    value = run.config.get(key, lookup(run.config, key))
+    return _tags(run).get(key) if value is None else value
+
+
+def _seed(value: Any) -> int | None:
+    if not isinstance(value, bool):
+        with suppress(ValueError, TypeError, OverflowError):
+            if 0 <= (seed := whole_number(value)) < 2**32:
+                return seed
+    return None
+
+
+# ---- limits of stores
 
 
 def _storable_run(run: SourceRun) -> SourceRun:
@@ -293,13 +330,17 @@ def _storable_run(run: SourceRun) -> SourceRun:
     left_out = Counter(run.left_out)
     metrics = {}
     for name, (steps, values) in run.metrics.items():
-        first = int(steps.searchsorted(0)) if name else len(steps)
-        left_out["points at negative steps" if name else "points of a metric without a name"] += first
+        if not name or name != _storable(name) or len(name) > _MOST_NAME_LETTERS:
+            left_out[_INVALID_NAMES] += len(steps)
+            continue
+        first = int(steps.searchsorted(0))
+        left_out["points at negative steps"] += first
         if len(steps) > first:
-            metrics[_distinct(name, _storable(name), _MOST_METRIC_LETTERS)] = steps[first:], values[first:]
-    origin = _distinct(run.origin, _storable(run.origin))
+            metrics[name] = steps[first:], values[first:]
+    origin = _storable(run.origin)
     # NaN and infinities become text, which JSON has.
     text = json.dumps({**run.config, ADOPTED_FROM: origin}, ensure_ascii=False, default=str)
+    texts = {name: _storable(getattr(run, name) or "") or None for name in ("host", "device", "git_commit")}
     return replace(
         run,
         origin=origin,
@@ -307,21 +348,10 @@ def _storable_run(run: SourceRun) -> SourceRun:
         metrics=metrics,
         tags=tuple(_storable(tag) for tag in run.tags if not tag.startswith(_EXPORTED)),
         notes=_storable(run.notes).strip(),
-        host=_storable(run.host or "") or None,
-        device=_storable(run.device or "") or None,
-        git_commit=_storable(run.git_commit or "") or None,
         left_out=+left_out,
+        **texts,  # type: ignore[arg-type]
     )
 
 
 def _storable(text: str) -> str:
     return text.replace("\0", "").encode(errors="replace").decode()
-
-
-def _distinct(written: str, cleaned: str, most: int = sys.maxsize) -> str:
-    """Shorten a text, and add a digest if it changed, so that different texts stay different."""
-    if len(cleaned) > most:
-        cleaned = f"{cleaned[: most // 2 - 1]}…{cleaned[-most // 2 :]}"
-    if cleaned == written and not _DIGEST_END.fullmatch(written):
-        return written
-    return f"{cleaned} #{hashlib.sha256(written.encode(errors='surrogatepass')).hexdigest()[:12]}"

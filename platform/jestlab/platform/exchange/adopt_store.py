@@ -22,7 +22,6 @@ from jestlab.platform.store.tables import (
     CostRow,
     EvaluationRow,
     ExperimentRow,
-    MemberRow,
     MetricNameRow,
     MetricRow,
     NoteRow,
@@ -30,6 +29,7 @@ from jestlab.platform.store.tables import (
     TagRow,
     run_key,
 )
+from jestlab.platform.store.tables import MemberRow as Member
 from jestlab.platform.whoami import host_name, user_name
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ Change = Literal["new", "changed", "same"]
 
 _DIGEST = "adopted"
 """Key of the digest of an adopted run in the versions of its attempt."""
-
-_POINTS_AT_ONCE = 50_000
 
 _STATES: dict[State, tuple[RunState, str | None]] = {
     "COMPLETED": (RunState.COMPLETED, None),
@@ -95,11 +93,9 @@ def score_names(store: Store, study: str) -> set[str]:
         spec = connection.scalar(select(ExperimentRow.spec).where(ExperimentRow.name == study))
         if spec is not None and json.loads(spec).get("studies"):
             raise UserError(f"{study} is a union: adopt into one of its studies")
-        query = select(EvaluationRow.dataset, EvaluationRow.metric).join(
-            MemberRow, MemberRow.run_id == EvaluationRow.run_id
-        )
-        rows = connection.execute(query.where(MemberRow.experiment == study).distinct())
-        return {f"{dataset}/{metric}" for dataset, metric in rows}
+        query = select(EvaluationRow.dataset, EvaluationRow.metric).distinct()
+        query = query.join(Member, Member.run_id == EvaluationRow.run_id).where(Member.experiment == study)
+        return {f"{dataset}/{metric}" for dataset, metric in connection.execute(query)}
 
 
 def seeds(
@@ -113,18 +109,17 @@ def seeds(
         UserError: A run that isn't adopted has the name or label.
     """
     key = run_key(fingerprint)
-    mine = select(MemberRow.experiment, MemberRow.name, MemberRow.label).where(MemberRow.run_id == key)
-    places = {row.experiment: (row.name, row.label) for row in connection.execute(mine)} | {
-        study: (name, label)
-    }
+    mine = select(Member.experiment, Member.name, Member.label).where(Member.run_id == key)
+    places = {row.experiment: (row.name, row.label) for row in connection.execute(mine)}
+    places[study] = (name, label)
     has_name = [
-        (MemberRow.experiment == each) & (MemberRow.name.in_(texts) | MemberRow.label.in_(texts))
+        (Member.experiment == each) & (Member.name.in_(texts) | Member.label.in_(texts))
         for each, texts in places.items()
     ]
     others = connection.execute(
-        select(MemberRow.experiment, MemberRow.label, RunRow.seed, RunRow.program)
-        .join(RunRow, RunRow.id == MemberRow.run_id)
-        .where(MemberRow.run_id != key, or_(*has_name))
+        select(Member.experiment, Member.label, RunRow.seed, RunRow.program)
+        .join(RunRow, RunRow.id == Member.run_id)
+        .where(Member.run_id != key, or_(*has_name))
     ).all()
     if any(row.program != ADOPTED for row in others):
         remedy = "choose another label, such as --label 'old {name}'"
@@ -143,100 +138,78 @@ def write(
 ) -> Change:
     """Write a run and its place in a study, in a write transaction; replace an earlier version of the run.
 
-    The study is created if it doesn't exist. The options are those of `Adoption`.
+    The study is created if it doesn't exist. The options are those of `AdoptOptions`.
 
     Raises:
         UserError: A different run of the same origin was read at another path.
     """
-    run, key, digest = placed.run, run_key(placed.fingerprint), placed.digest()
+    origin, key, digest = placed.run.origin, run_key(placed.fingerprint), placed.digest()
     before = connection.execute(
         select(AttemptRow.number, AttemptRow.versions, AttemptRow.handle).where(AttemptRow.run_id == key)
     ).one_or_none()
     is_same = before is not None and json.loads(before.versions or "{}").get(_DIGEST) == digest
     if before is not None and not is_same and not moved and before.handle not in (None, placed.path):
         # Runs of the other kinds have names that don't depend on the path.
-        is_named = run.origin.startswith(("csv:", "parquet:", "tensorboard:"))
+        is_named = origin.startswith(("csv:", "parquet:", "tensorboard:"))
         remedy = "name this source with --source NAME, or " if is_named else ""
         remedy += "add --moved if it is the same run, moved here"
-        raise UserError(f"{run.origin} was adopted from {before.handle}, and differs there: {remedy}")
+        raise UserError(f"{origin} was adopted from {before.handle}, and differs there: {remedy}")
     if not is_same:
-        _write_run(connection, placed)
-        _write_attempt(connection, placed, before.number + 1 if before is not None else 1, digest)
-        _write_values(connection, placed)
-        _annotate(connection, placed, author)
+        # A new number ends a retraction of the earlier attempt.
+        _write_run(connection, key, placed, 1 if before is None else before.number + 1, digest)
+        _annotate(connection, key, placed.run, author)
     _list_in_spec(connection, study, placed, goal)
-    entered = _enter(connection, study, placed)
+    entered = _enter(connection, study, key, placed)
     return "changed" if entered == "same" and not is_same else entered
 
 
-def _write_run(connection: Connection, placed: Placed) -> None:
-    """Insert or update a run, and delete what the store has of its earlier version."""
-    key, step = run_key(placed.fingerprint), placed.run.last_step
-    for table in (MetricRow, EvaluationRow, CostRow, AttemptRow):
-        connection.execute(delete(table).where(table.run_id == key))
-    identity = {
-        "id": key,
-        "fingerprint": placed.fingerprint,
-        "directory": _folder(placed),
-        "created_at": now(),
-    }
-    values = {
-        "program": ADOPTED, "config": to_json(placed.run.config), "seed": placed.seed,
-        "state": str(placed.state), "reason": _STATES[placed.run.state][1], "step": step,
-        "total_steps": step or None, "updated_at": now(), "failures": 0,
-    }  # fmt: skip
-    upsert(connection, RunRow, [identity | values], ["id"], [*values])
-
-
-def _folder(placed: Placed) -> str:
-    """Return the folder that the run would have; nothing is in it."""
-    return f"runs/adopted{folder_suffix(placed.fingerprint)}"
-
-
-def _write_attempt(connection: Connection, placed: Placed, number: int, digest: str) -> None:
-    """Write the only attempt of a run. A new number ends a retraction of the earlier one."""
-    run = placed.run
+def _write_run(connection: Connection, key: int, placed: Placed, number: int, digest: str) -> None:
+    """Insert or update a run with its only attempt, and replace what it measured."""
+    run, step = placed.run, placed.run.last_step
+    state, reason = _STATES[run.state]
+    folder = f"runs/adopted{folder_suffix(placed.fingerprint)}"  # nothing is in it
     began = run.began or run.ended or now()
-    values = {
-        "run_id": run_key(placed.fingerprint), "number": number, "state": str(placed.state),
-        "reason": _STATES[run.state][1], "executor": ADOPTED, "handle": placed.path, "claimed_at": began,
-        "started_at": run.began, "heartbeat_at": run.ended or began, "ended_at": run.ended or began,
-        "host": run.host, "device": run.device, "code_commit": run.git_commit,
-        "log": f"{_folder(placed)}/log.txt", "versions": to_json({_DIGEST: digest}), "first_step": 0,
-        "chips": 0,
+    identity = {"id": key, "fingerprint": placed.fingerprint, "directory": folder, "created_at": now()}
+    about = {
+        "program": ADOPTED, "config": to_json(run.config), "seed": placed.seed, "state": str(state),
+        "reason": reason, "step": step, "total_steps": step or None, "updated_at": now(), "failures": 0,
     }  # fmt: skip
-    connection.execute(insert(connection, AttemptRow).values(**values))
-    of_run = {"run_id": values["run_id"], "attempt": number}
-    scores = [of_run | score._asdict() | {"value": as_number(score.value)} for score in placed.scores]
-    execute_many(connection, insert(connection, EvaluationRow), scores)
-
-
-def _write_values(connection: Connection, placed: Placed) -> None:
-    key = run_key(placed.fingerprint)
-    names = [{"name": name} for name in placed.run.metrics]
+    attempt = {
+        "number": number, "state": str(state), "reason": reason, "executor": ADOPTED, "handle": placed.path,
+        "claimed_at": began, "started_at": run.began, "heartbeat_at": run.ended or began,
+        "ended_at": run.ended or began, "host": run.host, "device": run.device,
+        "code_commit": run.git_commit, "log": f"{folder}/log.txt", "versions": to_json({_DIGEST: digest}),
+        "first_step": 0, "chips": 0,
+    }  # fmt: skip
+    scores = [
+        score._asdict() | {"attempt": number, "value": as_number(score.value)} for score in placed.scores
+    ]
+    flops = [(score.step, score.flops_total) for score in placed.scores if score.flops_total is not None]
+    # Other tools don't split FLOPs into parts: all count as the learner's.
+    parts = {"learner": max(flops)[1], "scoring": 0.0, "reference_scoring": 0.0} if flops else {}
+    costs = [{"component": name, "flops": value} for name, value in parts.items()]
+    rows: dict[Any, list[dict[str, Any]]] = {AttemptRow: [attempt], EvaluationRow: scores, CostRow: costs}
+    for table in (MetricRow, *reversed(rows)):
+        connection.execute(delete(table).where(table.run_id == key))
+    upsert(connection, RunRow, [identity | about], ["id"], [*about])
+    for table, values in rows.items():
+        execute_many(connection, insert(connection, table), [{"run_id": key, **value} for value in values])
+    names = [{"name": name} for name in run.metrics]
     execute_many(connection, insert(connection, MetricNameRow).on_conflict_do_nothing(), names)
     ids = dict(connection.execute(select(MetricNameRow.name, MetricNameRow.id)).tuples().all())
-    for name, (steps, values) in placed.run.metrics.items():
-        for start in range(0, len(steps), _POINTS_AT_ONCE):
-            part = slice(start, start + _POINTS_AT_ONCE)
-            points = zip(steps[part].tolist(), values[part].tolist(), strict=True)
-            write_points(connection, key, [(ids[name], step, as_number(value)) for step, value in points])
-    flops = [(score.step, score.flops_total) for score in placed.scores if score.flops_total is not None]
-    if flops:  # other tools don't split FLOPs into parts: all count as the learner's
-        parts = {"learner": max(flops)[1], "scoring": 0.0, "reference_scoring": 0.0}
-        costs = [{"run_id": key, "component": name, "flops": value} for name, value in parts.items()]
-        execute_many(connection, insert(connection, CostRow), costs)
+    for name, curve in run.metrics.items():
+        points = zip(*(column.tolist() for column in curve), strict=True)
+        write_points(connection, key, [(ids[name], step, as_number(value)) for step, value in points])
 
 
-def _annotate(connection: Connection, placed: Placed, author: str) -> None:
+def _annotate(connection: Connection, key: int, run: SourceRun, author: str) -> None:
     """Add the tags and the note of a run that it doesn't have yet; those added here stay."""
-    key = run_key(placed.fingerprint)
     about = {"run_id": key, "author": author, "created_at": now()}
-    tags = [about | {"name": name} for name in dict.fromkeys(valid_tags(placed.run.tags))]
+    tags = [about | {"name": name} for name in dict.fromkeys(valid_tags(run.tags))]
     execute_many(connection, insert(connection, TagRow).on_conflict_do_nothing(), tags)
-    same = select(NoteRow.id).where(NoteRow.run_id == key, NoteRow.text == placed.run.notes)
-    if placed.run.notes and connection.execute(same).first() is None:
-        connection.execute(insert(connection, NoteRow).values(**about, text=placed.run.notes))
+    same = select(NoteRow.id).where(NoteRow.run_id == key, NoteRow.text == run.notes)
+    if run.notes and connection.execute(same).first() is None:
+        connection.execute(insert(connection, NoteRow).values(**about, text=run.notes))
 
 
 def _list_in_spec(connection: Connection, study: str, placed: Placed, goal: Goal | None) -> None:
@@ -245,40 +218,29 @@ def _list_in_spec(connection: Connection, study: str, placed: Placed, goal: Goal
     before: dict[str, Any] = {"name": study} if text is None else json.loads(text)
     if before.get("runs"):
         return
-    metrics = before.get("metrics") or {}
-    if goal is not None:
-        own = {
-            name: {"goal": goal, **metrics.get(name, {})}
-            for name in dict.fromkeys(s.name for s in placed.scores)
-        }
-        metrics = own | {name: each for name, each in metrics.items() if name not in own}
     spec = before | {"adopted": [*dict.fromkeys([*(before.get("adopted") or ()), placed.name])]}
+    metrics = before.get("metrics") or {}
+    if goal is not None:  # own metrics first: the first pattern that matches counts
+        own = {score.name: {"goal": goal, **metrics.get(score.name, {})} for score in placed.scores}
+        metrics = own | {name: each for name, each in metrics.items() if name not in own}
     spec |= {"metrics": metrics} if metrics else {}
+    values = {"spec": to_json(spec, sort_keys=False), "updated_at": now()}
     if text is None:
-        values = {
-            "name": study, "question": "", "spec": to_json(spec, sort_keys=False), "created_at": now(),
-            "updated_at": now(), "owner": user_name(), "host": host_name(),
-        }  # fmt: skip
-        connection.execute(insert(connection, ExperimentRow).values(**values))
+        who = {"question": "", "created_at": now(), "owner": user_name(), "host": host_name()}
+        connection.execute(insert(connection, ExperimentRow).values(name=study, **who, **values))
     elif spec != before:
-        listed = update(ExperimentRow).where(ExperimentRow.name == study)
-        connection.execute(listed.values(spec=to_json(spec, sort_keys=False), updated_at=now()))
+        connection.execute(update(ExperimentRow).where(ExperimentRow.name == study).values(**values))
 
 
-def _enter(connection: Connection, study: str, placed: Placed) -> Change:
+def _enter(connection: Connection, study: str, key: int, placed: Placed) -> Change:
     """Make a run the last run of a study, or give it its new label."""
-    key = run_key(placed.fingerprint)
-    own = (MemberRow.experiment == study) & (MemberRow.run_id == key)
-    held = connection.execute(
-        select(MemberRow.name, MemberRow.label, MemberRow.position).where(own)
-    ).one_or_none()
-    if held is not None and (held.name, held.label) == (placed.name, placed.label):
-        return "same"
-    last = connection.scalar(select(func.max(MemberRow.position)).where(MemberRow.experiment == study))
-    connection.execute(delete(MemberRow).where(own))
-    values = {
-        "experiment": study, "run_id": key, "name": placed.name, "label": placed.label, "point": "{}",
-        "needed": 0, "position": held.position if held is not None else (last or 0) + 1,
-    }  # fmt: skip
-    connection.execute(insert(connection, MemberRow).values(**values))
-    return "new" if held is None else "changed"
+    names = {"name": placed.name, "label": placed.label}
+    own = (Member.experiment == study) & (Member.run_id == key)
+    held = connection.execute(select(Member.name, Member.label).where(own)).mappings().one_or_none()
+    if held is not None:
+        connection.execute(update(Member).where(own).values(**names))
+        return "same" if dict(held) == names else "changed"
+    last = connection.scalar(select(func.max(Member.position)).where(Member.experiment == study))
+    values = {"experiment": study, "run_id": key, "point": "{}", "needed": 0, "position": (last or 0) + 1}
+    connection.execute(insert(connection, Member).values(**values, **names))
+    return "new"
