@@ -95,8 +95,9 @@ def test_a_server_that_dies_takes_no_job_along_and_is_done_without(harness, tmp_
         assert executor.statuses([plain])[plain].exit_code == 1
         assert (NOTE in job.log.read_text()) == (number == 2)
     assert executor.statuses([started])[started].state == JobState.RUNNING
-    (tmp_path / f"{first.name}.code").write_text("0")
-    labs.wait_until(lambda: executor.statuses([started])[started].state == JobState.GONE)
+    (tmp_path / f"{first.name}.code").write_text("3")
+    labs.wait_until(lambda: is_over(executor, started))
+    assert executor.statuses([started])[started].exit_code == 3  # from its guard
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,13 @@
 """Fork jobs from one process that has imported their modules, so that each job starts at once.
 
-`ForkServer` starts the server, which ends with its launcher. The server's jobs, each in a separate session,
-continue. The server starts no thread, opens no database, and computes nothing, so a fork is as good as a new
-process. If an import has started a thread, the server refuses, and the job starts as a new process.
+`ForkServer` starts the server, which ends with its launcher. The server starts no thread, opens no database,
+and computes nothing, so a fork is as good as a new process. If an import has started a thread, the server
+refuses, and the job starts as a new process.
 
-Launcher and server exchange packets of JSON over a pair of sockets, one order at a time:
-
-    → {"imports": […], "arguments": […], "environment": {…}, "log": …}, with the end of a pipe
-    ← {"started": pid}  or  {"refused": reason};  later  {"ended": pid, "code": code}
-
-A job starts when the launcher writes into the pipe, and never starts if the launcher closes
-it.
+The launcher sends an order (JSON), the job's log, and one end of a pair of sockets. The server forks a guard,
+and the guard forks the job, which leads a session, sends its process id, and begins once the launcher
+answers: it never begins if the launcher closes its end. When the job ends, its guard sends the exit code.
+Jobs and guards outlive server and launcher.
 """
 
 from __future__ import annotations
@@ -21,14 +18,11 @@ import importlib
 import json
 import logging
 import os
-import queue
-import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,8 +40,7 @@ START_SECONDS = 120.0
 CLOSE_SECONDS = 5.0
 """How long a server may take to end by itself: a frozen one never does."""
 
-PACKET_BYTES = 1 << 17
-_HALTED = "the launch was stopped"
+_PACKET_BYTES = 1 << 17
 
 
 class ForkServerError(Exception):
@@ -59,28 +52,31 @@ class Forked:
 
     Attributes:
         pid: Process id.
-        lost: Whether the server is gone, so that the exit code stays unknown.
+        lost: Whether the job's guard is gone, so that the exit code stays unknown.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, guard: socket.socket) -> None:
         self.pid = pid
         self.lost = False
+        self._guard = guard
         self._code: int | None = None
-        self._over = threading.Event()
+        self._receiving = threading.Lock()
 
     def poll(self) -> int | None:
         """Return the exit code, or minus a signal's number; None while the job runs, or if it is unknown."""
-        return self._code
+        return self.wait(0)
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait until the job has ended or its server is gone; return what `poll` returns."""
-        self._over.wait(timeout)
+        """Wait until the job has ended or its guard is gone; return what `poll` returns."""
+        if self._receiving.acquire(timeout=-1 if timeout is None else timeout):
+            with contextlib.suppress(BlockingIOError, TimeoutError):
+                if self._code is None and not self.lost:
+                    self._guard.settimeout(timeout)
+                    self._code = _receive(self._guard).get("code")
+                    self.lost = self._code is None
+                    self._guard.close()
+            self._receiving.release()
         return self._code
-
-    def finish(self, code: int | None) -> None:
-        """Record the exit code; None if it stays unknown."""
-        self._code, self.lost = code, code is None
-        self._over.set()
 
 
 class ForkServer:
@@ -96,7 +92,8 @@ class ForkServer:
         Raises:
             ForkServerError: The server can't be started.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel, theirs = _pair()
+        self._starting = self._channel
         command = [sys.executable, "-m", "jestlab.platform.launch.executors.forkserver", str(theirs.fileno())]
         try:
             with theirs, log.open("ab") as output:
@@ -110,15 +107,7 @@ class ForkServer:
                     start_new_session=True,
                 )
         except OSError as error:
-            ours.close()
             raise ForkServerError(f"cannot start {command[0]}: {sentence(error)}") from error
-        self._channel = ours
-        self._answers: queue.SimpleQueue[Forked | str] = queue.SimpleQueue()
-        # The thread must not refer to this object: the server ends once nothing refers to it any more.
-        threading.Thread(
-            target=_listen, args=(ours, self._process, self._answers), name="forkserver", daemon=True
-        ).start()
-        self._finalizer = weakref.finalize(self, _hang_up, ours)
 
     @property
     def pid(self) -> int:
@@ -127,11 +116,12 @@ class ForkServer:
 
     def halt(self) -> None:
         """Wake a thread that waits for a fork; its job never begins."""
-        self._answers.put(_HALTED)
+        with contextlib.suppress(OSError):  # already closed
+            self._starting.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """End the server and wait until it has ended; its jobs continue."""
-        self._finalizer()
+        self._channel.close()
         try:
             self._process.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -150,52 +140,43 @@ class ForkServer:
             "imports": list(job.imports),
             "arguments": list(job.arguments),
             "environment": {**job.environment, JOB_KEY: str(job.key)},
-            "log": str(job.log),
         }
-        theirs, ours = os.pipe()
+        ours, theirs = _pair()
+        ours.settimeout(START_SECONDS)
+        self._starting = ours
         try:
-            try:
-                socket.send_fds(self._channel, [json.dumps(order).encode()], [theirs])
-            finally:
-                os.close(theirs)
-            answer = self._answers.get(timeout=START_SECONDS)
-            if isinstance(answer, Forked) and may_begin():
-                os.write(ours, b"go")
-                return answer
-        except OSError as error:
-            raise ForkServerError(f"the fork server has ended: {error}") from error
-        except queue.Empty:
+            with theirs, job.log.open("ab") as log:
+                descriptors = [theirs.fileno(), log.fileno()]
+                socket.send_fds(self._channel, [json.dumps(order).encode()], descriptors)
+            answer = _receive(ours)
+            if "pid" in answer and may_begin():
+                _send(ours, go=True)
+                return Forked(answer["pid"], ours)
+        except TimeoutError:
             self._process.kill()
-            raise ForkServerError(f"the fork server timed out after {START_SECONDS:.0f} s") from None
-        finally:
-            os.close(ours)
-        raise ForkServerError(answer if isinstance(answer, str) else _HALTED)
+            answer = {"refused": f"the fork server timed out after {START_SECONDS:.0f} s"}
+        except OSError as error:
+            answer = {"refused": f"the fork server has ended: {error}"}
+        ours.close()
+        raise ForkServerError(answer.get("refused", "the fork server has ended, or the launch was stopped"))
 
 
-def _hang_up(channel: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # the other side may have done so
-        channel.shutdown(socket.SHUT_RDWR)
+def _pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
-def _listen(
-    channel: socket.socket, process: subprocess.Popen[bytes], answers: queue.SimpleQueue[Forked | str]
-) -> None:
-    """Receive the server's packets until it ends."""
-    children: dict[int, Forked] = {}
-    with channel, contextlib.suppress(ConnectionError):  # the other side is gone
-        while packet := channel.recv(PACKET_BYTES):
-            answer = json.loads(packet)
-            if "ended" in answer:
-                children.pop(answer["ended"]).finish(answer["code"])
-            elif "started" in answer:
-                child = children[answer["started"]] = Forked(answer["started"])
-                answers.put(child)
-            else:
-                answers.put(str(answer["refused"]))
-    code = process.wait()
-    answers.put(f"the fork server has ended, exit code {code}")
-    for child in children.values():
-        child.finish(None)
+def _receive(channel: socket.socket) -> dict[str, Any]:
+    """Return a packet's content; empty if the other side is gone."""
+    with contextlib.suppress(ConnectionError):
+        if packet := channel.recv(_PACKET_BYTES):
+            content: dict[str, Any] = json.loads(packet)
+            return content
+    return {}
+
+
+def _send(channel: socket.socket, **content: object) -> None:
+    with contextlib.suppress(OSError):  # the other side is gone
+        channel.send(json.dumps(content).encode())
 
 
 # ---- the server's side
@@ -205,89 +186,60 @@ def _serve(channel: socket.socket) -> list[str] | None:
     """Fork jobs until the launcher is gone.
 
     Returns:
-        In a forked process, the arguments of its job; None in the server at its end, and in a process whose
-        job never begins.
+        In a forked job, its arguments; None in the server at its end, and in a job that never begins.
     """
-    children: dict[int, int] = {}  # descriptor of a job → its pid
-    waiting = select.poll()
-    waiting.register(channel, select.POLLIN)
-    with contextlib.suppress(ConnectionError):  # the launcher was killed: its jobs continue
-        while True:
-            for descriptor, _ in waiting.poll():
-                if descriptor in children:
-                    waiting.unregister(descriptor)
-                    pid = children.pop(descriptor)
-                    os.close(descriptor)
-                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    channel.send(json.dumps({"ended": pid, "code": code}).encode())
-                    continue
-                packet, [*pipes], *_ = socket.recv_fds(channel, PACKET_BYTES, 1)
-                if not packet:
-                    return None
-                [go] = pipes
-                order = json.loads(packet)
-                try:
-                    pid = _fork(order)
-                except Exception as error:  # the job reports an import's error better when it runs
-                    reason = f"the fork server failed: {type(error).__name__}: {error}"
-                    channel.send(json.dumps({"refused": reason}).encode())
-                    os.close(go)
-                    continue
-                if pid == 0:
-                    for open_descriptor in children:
-                        os.close(open_descriptor)
+    while True:
+        packet, descriptors, *_ = socket.recv_fds(channel, _PACKET_BYTES, 2)
+        if not packet:
+            return None
+        order, log = json.loads(packet), descriptors[1]
+        with socket.socket(fileno=descriptors[0]) as launcher:
+            try:
+                _import(order["imports"])
+            except Exception as error:  # the job reports an import's error better when it runs
+                _send(launcher, refused=f"the fork server failed: {type(error).__name__}: {error}")
+            else:
+                signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for guards
+                if os.fork() == 0:
                     channel.close()
-                    return list(order["arguments"]) if _may_begin(go) else None
-                os.close(go)
-                descriptor = os.pidfd_open(pid)
-                children[descriptor] = pid
-                waiting.register(descriptor, select.POLLIN)
-                channel.send(json.dumps({"started": pid}).encode())
-    return None
+                    _fork_guarded(launcher)
+                    return _begin(order, log, launcher)
+        os.close(log)
 
 
-def _may_begin(go: int) -> bool:
-    """Wait until the launcher lets a job begin; False if the launcher is gone, or has stopped meanwhile."""
-    try:
-        return bool(os.read(go, 1))
-    finally:
-        os.close(go)
-
-
-def _fork(order: Mapping[str, Any]) -> int:
-    """Fork, and make the child like a new process; return its id, or 0 in the child.
-
-    Raises:
-        RuntimeError: This process has threads, which the child would lack together with the locks they hold.
-    """
-    for module in order["imports"]:
+def _import(modules: list[str]) -> None:
+    for module in modules:
         importlib.import_module(module)
-    if (threads := psutil.Process().num_threads()) > 1:
+    if (threads := psutil.Process().num_threads()) > 1:  # a fork would lack them, but not the locks they hold
         raise RuntimeError(f"{threads} threads run after its imports")
     gc.collect()
     gc.freeze()  # or each job's collector would write to, and so copy, every imported page
-    log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    ready, not_ready = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.setsid()
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.environ.update(order["environment"])
-        # Undo what imports have set up. Python's own random numbers and OpenSSL's differ in each fork.
-        logging.getLogger().handlers.clear()
-        if "numpy.random" in sys.modules:
-            import numpy as np
 
-            np.random.seed()  # noqa: NPY002 the fork copied the global state
-        for descriptor in (log, ready, not_ready):
-            os.close(descriptor)
-        return 0
+
+def _fork_guarded(launcher: socket.socket) -> None:
+    """Fork, and return in the child; this process sends the child's exit code and ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if pid := os.fork():
+        _send(launcher, code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        os._exit(0)
+
+
+def _begin(order: Mapping[str, Any], log: int, launcher: socket.socket) -> list[str] | None:
+    """Make this process like a new one; return the job's arguments once the launcher lets it begin."""
+    os.setsid()
+    os.dup2(log, 1)
+    os.dup2(log, 2)
     os.close(log)
-    os.close(not_ready)
-    os.read(ready, 1)  # returns once the child leads its group, by which it can be stopped
-    os.close(ready)
-    return pid
+    os.environ.update(order["environment"])
+    # Undo what imports have set up. Python's own random numbers and OpenSSL's differ in each fork.
+    logging.getLogger().handlers.clear()
+    if "numpy.random" in sys.modules:
+        import numpy as np
+
+        np.random.seed()  # noqa: NPY002 the fork copied the global state
+    _send(launcher, pid=os.getpid())
+    arguments: list[str] = order["arguments"]
+    return arguments if _receive(launcher) else None
 
 
 def main() -> int:

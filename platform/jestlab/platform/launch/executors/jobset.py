@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
@@ -40,8 +39,9 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 WORKLOAD_LABEL = "kueue.x-k8s.io/job-uid"
 """Label of a Workload: the uid of its JobSet."""
 
-HOSTS = "host"
-"""Name of a JobSet's replicated job: its one Job is `JOBSET-host-0`."""
+_HOSTS = "host"
+JOB_SUFFIX = f"-{_HOSTS}-0"
+"""Follows a JobSet's name in the name of its one Job: its replicated job, and a number."""
 
 GRACE_SECONDS = 120
 """Time between SIGTERM and SIGKILL. Preempted machines leave less, about 30 s."""
@@ -50,7 +50,6 @@ KEPT_SECONDS = 7 * 24 * 3600
 """How long a JobSet that is over, and its logs, are kept."""
 
 _COORDINATOR_PORT = 8476
-_SILENT_REASON = "DeletionByTaintManager"  # of pods on nodes that are unreachable or not ready
 _PREEMPTED_REASON = "FailJobSetFailurePolicyAction"
 
 Object = Mapping[str, Any]
@@ -69,74 +68,61 @@ def jobset(job: Job, resources: Resources, settings: KubernetesSettings) -> dict
     Raises:
         ExecutorError: The manifest would contain a password.
     """
-    machines, labels = resources.machines, jobset_labels(job)
+    machines, seconds, queue = resources.machines, resources.time_seconds, settings.queue
+    ours = {f"jestlab/{name}": _label(value) for key, value in job.labels.items() if (name := _label(key))}
+    labels = ours | key_labels(job.name, job.key)
     annotations = {"jestlab/title": one_line(job.title)}
     if isinstance(machines, Slice) and machines.hosts > 1:
         # A slice of several hosts is one node pool: all pods of the job in it, and none of another job.
         annotations["alpha.jobset.sigs.k8s.io/exclusive-topology"] = "cloud.google.com/gke-nodepool"
-    queue = {} if settings.queue is None else {QUEUE_LABEL: settings.queue}
     disrupted = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    hosts: dict[str, Any] = {
-        "parallelism": machines.hosts,
-        "completions": machines.hosts,
-        "completionMode": "Indexed",
-        "backoffLimit": 0,
-        "podFailurePolicy": {"rules": [disrupted]},
-        "template": {
-            "metadata": {"labels": labels},
-            "spec": _pod(job, resources, settings),
-        },
-    }
-    reasons = ["PodFailurePolicy"]
-    if (seconds := resources.time_seconds) is not None:
-        hosts["activeDeadlineSeconds"] = max(seconds - GRACE_SECONDS, seconds // 2)
-        reasons.append("DeadlineExceeded")
+    hosts = _present(
+        parallelism=machines.hosts,
+        completions=machines.hosts,
+        completionMode="Indexed",
+        backoffLimit=0,
+        podFailurePolicy={"rules": [disrupted]},
+        template={"metadata": {"labels": labels}, "spec": _pod(job, resources, settings)},
+        activeDeadlineSeconds=seconds and max(seconds - GRACE_SECONDS, seconds // 2),
+    )
     # The JobSet's reason then tells preemption from failure even after its pods are gone.
+    reasons = ["PodFailurePolicy"] if seconds is None else ["PodFailurePolicy", "DeadlineExceeded"]
     preempted = {"name": "preempted", "action": "FailJobSet", "onJobFailureReasons": reasons}
-    replicated = {
-        "name": HOSTS,
-        "replicas": 1,
-        "template": {"metadata": {"labels": labels}, "spec": hosts},
-    }
+    job_template = {"metadata": {"labels": labels}, "spec": hosts}
     return {
         "apiVersion": "/".join(JOBSETS[:2]),
         "kind": "JobSet",
         "metadata": {
             "name": job.name,
             "namespace": settings.namespace,
-            "labels": labels | queue,
+            "labels": labels | ({QUEUE_LABEL: queue} if queue else {}),
             "annotations": annotations,
         },
-        "spec": {
-            # Suspended until Kueue admits it, even if Kueue's webhook is down.
-            **({"suspend": True} if queue else {}),
-            "ttlSecondsAfterFinished": KEPT_SECONDS,
-            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
-            "failurePolicy": {"maxRestarts": 0, "rules": [preempted]},
-            "replicatedJobs": [replicated],
-        },
+        "spec": _present(
+            suspend=True if queue else None,  # until Kueue admits it, even if Kueue's webhook is down
+            ttlSecondsAfterFinished=KEPT_SECONDS,
+            network={"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            failurePolicy={"maxRestarts": 0, "rules": [preempted]},
+            replicatedJobs=[{"name": _HOSTS, "replicas": 1, "template": job_template}],
+        ),
     }
 
 
 def _pod(job: Job, resources: Resources, settings: KubernetesSettings) -> dict[str, Any]:
-    machines = resources.machines
+    machines, claim = resources.machines, settings.claim
     selector: dict[str, str] = {}
     requests: dict[str, str] = {}
-    optional: dict[str, Any] = {}
-    container: dict[str, Any] = {}
+    affinity: dict[str, Any] | None = None
     chip = "google.com/tpu" if isinstance(machines, Slice) else "nvidia.com/gpu"
     if isinstance(machines, Slice):
-        selector = {
-            "cloud.google.com/gke-tpu-accelerator": machines.type.label,
-            "cloud.google.com/gke-tpu-topology": machines.topology,
-        }
+        selector["cloud.google.com/gke-tpu-accelerator"] = machines.type.label
+        selector["cloud.google.com/gke-tpu-topology"] = machines.topology
     else:
         requests["cpu"] = str(resources.threads)
         if machines.hosts > 1:
             others = {"labelSelector": {"matchLabels": {NAME_LABEL: job.name}}}
             apart = [{**others, "topologyKey": "kubernetes.io/hostname"}]
-            rule = {"requiredDuringSchedulingIgnoredDuringExecution": apart}
-            optional["affinity"] = {"podAntiAffinity": rule}
+            affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}}
     limited = {chip: str(machines.chips_per_host)} if machines.chips_per_host else {}
     tolerations = [{"key": chip, "operator": "Exists", "effect": "NoSchedule"}] if limited else []
     if resources.memory_gb is not None:
@@ -145,61 +131,53 @@ def _pod(job: Job, resources: Resources, settings: KubernetesSettings) -> dict[s
         key = "cloud.google.com/gke-spot"
         selector[key] = "true"
         tolerations.append({"key": key, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
-    if settings.service_account:
-        optional["serviceAccountName"] = settings.service_account
-    if settings.claim is not None:
+    container = _present(
+        name="worker",
+        image=resources.image,
+        command=WORKER,
+        args=arguments_at(settings.root, job),
+        env=_variables(job, resources, settings),
+        ports=[{"containerPort": _COORDINATOR_PORT}],
+        resources={"limits": limited, "requests": requests | limited},
+        volumeMounts=[{"name": "lab", "mountPath": settings.root}] if claim else None,
+        terminationMessagePolicy="FallbackToLogsOnError",
+    )
+    return _present(
+        restartPolicy="Never",
+        terminationGracePeriodSeconds=GRACE_SECONDS,
+        automountServiceAccountToken=False,  # runs call Google Cloud, not the cluster
+        nodeSelector=selector,
+        tolerations=tolerations,
+        affinity=affinity,
+        serviceAccountName=settings.service_account or None,
         # The container's user is not root; this group may write to the volume.
-        optional["securityContext"] = {"fsGroup": 1000}
-        optional["volumes"] = [{"name": "lab", "persistentVolumeClaim": {"claimName": settings.claim}}]
-        container["volumeMounts"] = [{"name": "lab", "mountPath": settings.root}]
-    return {
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "automountServiceAccountToken": False,  # runs call Google Cloud, not the cluster
-        "nodeSelector": selector,
-        "tolerations": tolerations,
-        **optional,
-        "containers": [
-            {
-                "name": "worker",
-                "image": resources.image,
-                "command": WORKER,
-                "args": arguments_at(settings.root, job),
-                "env": _variables(job, resources, settings),
-                "ports": [{"containerPort": _COORDINATOR_PORT}],
-                "resources": {"limits": limited, "requests": requests | limited},
-                **container,
-                "terminationMessagePolicy": "FallbackToLogsOnError",
-            }
-        ],
-    }
+        securityContext={"fsGroup": 1000} if claim else None,
+        volumes=[{"name": "lab", "persistentVolumeClaim": {"claimName": claim}}] if claim else None,
+        containers=[container],
+    )
+
+
+def _present(**parts: Any) -> dict[str, Any]:
+    return {name: part for name, part in parts.items() if part is not None}
 
 
 def _variables(job: Job, resources: Resources, settings: KubernetesSettings) -> list[dict[str, Any]]:
     machines = resources.machines
     # Without chips the CPUs compute: only those that the pod requests, instead of all CPUs of its node.
-    computing = {} if machines.chips else threads_environment(resources.threads)
-    variables: list[dict[str, Any]] = [
-        {"name": name, "value": value} for name, value in {**computing, **public_variables(job)}.items()
-    ]
+    values = {} if machines.chips else threads_environment(resources.threads)
+    values |= public_variables(job)
     secret, _, key = (settings.store_secret or "").partition("/")
-    variables.append({"name": STORE, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
+    references: dict[str, Any] = {STORE: {"secretKeyRef": {"name": secret, "key": key}}}
     if machines.hosts > 1:
-        # JobSet names pods JOBSET-REPLICATEDJOB-JOB-POD, below a service with the JobSet's name.
-        coordinator = f"{job.name}-{HOSTS}-0-0.{job.name}:{_COORDINATOR_PORT}"
+        # Pods are named JOBSET-REPLICATEDJOB-JOB-POD, below a service with the JobSet's name.
+        values["JAX_COORDINATOR_ADDRESS"] = f"{job.name}{JOB_SUFFIX}-0.{job.name}:{_COORDINATOR_PORT}"
+        values["JAX_NUM_PROCESSES"] = str(machines.hosts)
         index = f"metadata.annotations['{INDEX_LABEL}']"
-        variables += [
-            {"name": "JAX_COORDINATOR_ADDRESS", "value": coordinator},
-            {"name": "JAX_NUM_PROCESSES", "value": str(machines.hosts)},
-            {"name": "JAX_PROCESS_ID", "valueFrom": {"fieldRef": {"fieldPath": index}}},
-        ]
-    return variables
-
-
-def jobset_labels(job: Job) -> dict[str, str]:
-    """Return the labels of a job's JobSet and pods."""
-    ours = {f"jestlab/{name}": _label(value) for key, value in job.labels.items() if (name := _label(key))}
-    return ours | key_labels(job.name, job.key)
+        references["JAX_PROCESS_ID"] = {"fieldRef": {"fieldPath": index}}
+    return [
+        *({"name": name, "value": value} for name, value in values.items()),
+        *({"name": name, "valueFrom": source} for name, source in references.items()),
+    ]
 
 
 def key_labels(name: str, key: JobKey) -> dict[str, str]:
@@ -210,7 +188,7 @@ def key_labels(name: str, key: JobKey) -> dict[str, str]:
 
 def has_labels(item: Object, labels: Mapping[str, str]) -> bool:
     """Whether an object has all of these labels."""
-    return labels.items() <= (item["metadata"].get("labels") or {}).items()
+    return labels.items() <= _labels(item).items()
 
 
 def _label(text: str) -> str:
@@ -225,28 +203,27 @@ def status(jobset: Object, pods: Sequence[Object]) -> JobStatus:
     """Return the status of a JobSet's job. Of its pods, the first is enough, unless the JobSet has failed."""
     conditions = _conditions(jobset)
     first = next((pod for pod in pods if _labels(pod).get(INDEX_LABEL) == "0"), None)
+    phase = None if first is None else first.get("status", {}).get("phase")
     if "Completed" in conditions:
         return JobStatus(JobState.SUCCEEDED, exit_code=EXIT_COMPLETED)
     if "Failed" in conditions:
         return _failed(conditions["Failed"], first, pods)
     if jobset["metadata"].get("deletionTimestamp"):
         return JobStatus(JobState.RUNNING, "stopping")
-    phase = None if first is None else first.get("status", {}).get("phase")
     if jobset.get("spec", {}).get("suspend"):
         if phase == "Running":  # it may still save
             return JobStatus(JobState.RUNNING, "stopping: requeued by Kueue")
         # Created suspended, with generation 1: a later generation was resumed and suspended again.
         requeued = jobset["metadata"].get("generation", 1) > 1
-        return JobStatus(JobState.QUEUED, "suspended", requeued=requeued)
-    if first is not None and phase in ("Running", "Succeeded", "Failed"):
-        silent = _conditions(first).get("DisruptionTarget", {}).get("reason") == _SILENT_REASON
-        # The pod may still run, or be lost with its node.
-        return JobStatus(JobState.RUNNING, f"node {_node(first)} is unreachable" if silent else "")
-    if first is not None and first["metadata"].get("deletionTimestamp"):
-        # The pod never starts. On a dead node it stays, so only the worker's silence ends the attempt; a
-        # queued job may stay silent.
-        return JobStatus(JobState.RUNNING, "its pod is being deleted")
-    return JobStatus(JobState.QUEUED, explained(_waiting_reason(first)) if first is not None else "")
+        reason = "" if is_in_queue(jobset) else "suspended"
+        return JobStatus(JobState.QUEUED, reason, requeued=requeued)
+    if first is None:
+        return JobStatus(JobState.QUEUED)
+    if phase in ("Running", "Succeeded", "Failed") or first["metadata"].get("deletionTimestamp"):
+        # A pod that is deleted before it runs stays on a dead node, so only the worker's silence ends the
+        # attempt; a queued job may stay silent.
+        return JobStatus(JobState.RUNNING)
+    return JobStatus(JobState.QUEUED, explained(_waiting_reason(first)))
 
 
 def status_without_jobset(name: str, key: JobKey, namespace: str, pods: Sequence[Object]) -> JobStatus:
@@ -263,65 +240,53 @@ def is_in_queue(jobset: Object) -> bool:
     return bool(jobset["spec"].get("suspend")) and QUEUE_LABEL in _labels(jobset)
 
 
-def queued(jobset: Object, waiting: JobStatus, workloads: Sequence[Object]) -> JobStatus:
-    """Add Kueue's reason to the status of a job for whose JobSet `is_in_queue` holds.
-
-    `workloads` is empty without the right to list them, or if Kueue has not seen the JobSet.
-    """
+def queue_reason(jobset: Object, workloads: Sequence[Object]) -> str:
+    """Return why a JobSet `is_in_queue`, from its Workloads, if they may be listed and Kueue has seen it."""
     reason = ""
     for workload in workloads:
-        for condition in workload.get("status", {}).get("conditions") or ():
-            if condition["type"] == "QuotaReserved" and condition["status"] == "False":
-                reason = condition.get("message", "")
+        quota = _by_type(workload).get("QuotaReserved", {})
+        if quota.get("status") == "False":
+            reason = quota.get("message", "")
         if workload.get("spec", {}).get("active") is False:
             reason = "the Workload is not active"
     reason = explained(re.sub(r"^couldn't assign flavors to pod set \S+: ", "", one_line(reason)))
-    queue = f"waiting in queue {_labels(jobset)[QUEUE_LABEL]}"
-    return replace(waiting, reason=": ".join(part for part in (queue, reason) if part))
+    return f"waiting in queue {_labels(jobset)[QUEUE_LABEL]}" + (f": {reason}" if reason else "")
 
 
 def _failed(condition: Object, first: Object | None, pods: Sequence[Object]) -> JobStatus:
-    code, exit_text = _exit(first)
+    code, exit_text = None, ""
+    if first is not None and (ended := _container(first, "terminated")):
+        code = exit_from_shell(ended["exitCode"])
+        reason = ended.get("reason", "Error")
+        exit_text = describe_exit(code) + (
+            "" if reason in ("Error", "Completed") else f": {explained(reason)}"
+        )
     for pod in pods:
         if (disruption := _conditions(pod).get("DisruptionTarget")) is not None:
-            reason = f"node {_node(pod)} was taken away: {explained(condition_text(disruption))}"
-            return JobStatus(JobState.PREEMPTED, reason, code)
+            node = pod.get("spec", {}).get("nodeName", "?")
+            text = f"node {node} was taken away: {explained(condition_text(disruption))}"
+            return JobStatus(JobState.PREEMPTED, text, code)
+    text = condition_text(condition)
     if condition.get("reason") == _PREEMPTED_REASON:
         # Either a lost node or the time limit: the JobSet doesn't tell, and its Job may be gone.
-        text = condition_text(condition)
-        return JobStatus(
-            JobState.PREEMPTED, f"a node was taken away, or the time limit reached: {text}", code
-        )
-    return JobStatus(JobState.FAILED, exit_text or explained(condition_text(condition)), code)
-
-
-def _exit(pod: Object | None) -> tuple[int | None, str]:
-    """Return the exit code of a pod's process, and its description."""
-    state = {} if pod is None else _container(pod).get("state", {}).get("terminated")
-    if not state:
-        return None, ""
-    code = exit_from_shell(state["exitCode"])
-    reason = state.get("reason", "Error")
-    text = describe_exit(code)
-    return code, text if reason in ("Error", "Completed") else f"{text}: {explained(reason)}"
+        text = f"a node was taken away, or the time limit reached: {text}"
+        return JobStatus(JobState.PREEMPTED, text, code)
+    return JobStatus(JobState.FAILED, exit_text or explained(text), code)
 
 
 def _waiting_reason(pod: Object) -> str:
-    waiting = _container(pod).get("state", {}).get("waiting", {})
+    waiting = _container(pod, "waiting")
     if waiting.get("reason", "ContainerCreating") != "ContainerCreating":
         return condition_text(waiting)
     scheduled = _by_type(pod).get("PodScheduled", {})
     return condition_text(scheduled) if scheduled.get("status") == "False" else ""
 
 
-def _container(pod: Object) -> Object:
-    containers = pod.get("status", {}).get("containerStatuses") or [{}]
-    container: Object = containers[0]
-    return container
-
-
-def _node(pod: Object) -> str:
-    return str(pod.get("spec", {}).get("nodeName", "?"))
+def _container(pod: Object, state: str) -> Object:
+    """Return details of a pod's container in this state; empty in another one."""
+    [container, *_] = pod.get("status", {}).get("containerStatuses") or [{}]
+    details: Object = container.get("state", {}).get(state) or {}
+    return details
 
 
 def _labels(item: Object) -> Mapping[str, str]:
@@ -334,9 +299,7 @@ def _by_type(item: Object) -> dict[str, Object]:
 
 def _conditions(item: Object) -> dict[str, Object]:
     """Return the conditions that are true, by type."""
-    return {
-        name: condition for name, condition in _by_type(item).items() if condition.get("status") == "True"
-    }
+    return {name: each for name, each in _by_type(item).items() if each.get("status") == "True"}
 
 
 def condition_text(condition: Object) -> str:

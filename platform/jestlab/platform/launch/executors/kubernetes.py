@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from jestlab.platform.errors import UserError
@@ -28,6 +29,7 @@ from jestlab.platform.launch.executors.base import (
 )
 from jestlab.platform.launch.executors.jobset import (
     INDEX_LABEL,
+    JOB_SUFFIX,
     JOBSET_LABEL,
     JOBSETS,
     MANAGED,
@@ -37,6 +39,7 @@ from jestlab.platform.launch.executors.jobset import (
     Object,
     condition_text,
     has_labels,
+    is_in_queue,
     key_labels,
 )
 from jestlab.platform.launch.executors.remote import CloudExecutor, Place, clean_line, explained, http_error
@@ -127,16 +130,14 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         """Two requests; more for jobs that have just failed, that have no pods, or that are in queues."""
         context, namespace = place
         names = {_split(job.handle)[2]: job for job in jobs}
-        selector = MANAGED
-        if len(names) <= _NAMES_IN_A_SELECTOR:
-            selector += f",{NAME_LABEL} in ({','.join(sorted(names))})"
+        some = f",{NAME_LABEL} in ({','.join(sorted(names))})" if len(names) <= _NAMES_IN_A_SELECTOR else ""
 
         def listed(kind: str, selector: str) -> list[Object]:
             return self._call("the cluster does not answer", self._pages, kind, context, namespace, selector)
 
-        sets = {item["metadata"]["name"]: item for item in listed("jobsets", selector)}
+        sets = {item["metadata"]["name"]: item for item in listed("jobsets", MANAGED + some)}
         firsts: dict[str, list[Object]] = defaultdict(list)
-        for pod in listed("pods", f"{selector},{INDEX_LABEL}=0"):
+        for pod in listed("pods", f"{MANAGED}{some},{INDEX_LABEL}=0"):
             firsts[pod["metadata"]["labels"].get(NAME_LABEL, "")].append(pod)
         known: dict[str, JobStatus] = {}
         for name, job in names.items():
@@ -147,47 +148,39 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
                 known[name] = JobStatus(JobState.GONE, reason)
             else:
                 known[name] = jobset.status(sets[name], firsts[name])
-                if (
-                    known[name].state == JobState.FAILED
-                ):  # any host may have been taken away, not just the first
+                if known[name].state == JobState.FAILED:  # any host may have been taken away
                     known[name] = jobset.status(sets[name], listed("pods", f"{JOBSET_LABEL}={name}"))
-        if podless := [
-            n for n, seen in known.items() if seen == JobStatus(JobState.QUEUED) and not firsts[n]
-        ]:
-            rejected = self._rejected_pods(context, namespace)
-            known |= {
-                name: JobStatus(JobState.QUEUED, rejected[name]) for name in podless if name in rejected
-            }
-        in_queue = [
-            name
+        queued = [sets[name] for name, seen in known.items() if seen.state == JobState.QUEUED]
+        suspended = [item for item in queued if is_in_queue(item)]
+        reasons = self._queue_reasons(context, namespace, suspended) if suspended else {}
+        if any(not firsts[item["metadata"]["name"]] for item in queued if item not in suspended):
+            reasons = self._rejected_pods(context, namespace) | reasons
+        return {
+            names[name]: replace(seen, reason=seen.reason or reasons.get(name, ""))
+            if seen.state == JobState.QUEUED
+            else seen
             for name, seen in known.items()
-            if seen.state == JobState.QUEUED and jobset.is_in_queue(sets[name])
-        ]
-        if in_queue:
-            uids = {name: sets[name]["metadata"]["uid"] for name in in_queue}
-            workloads = self._workloads(context, namespace, list(uids.values()))
-            for name, uid in uids.items():
-                known[name] = jobset.queued(sets[name], known[name], workloads[uid])
-        return {names[name]: seen for name, seen in known.items()}
+        }
 
-    def _workloads(self, context: str, namespace: str, uids: Sequence[str]) -> Mapping[str, list[Object]]:
-        """Return Kueue's Workloads by the uid of their JobSet."""
-        by_uid: dict[str, list[Object]] = defaultdict(list)
-        few = len(uids) <= _NAMES_IN_A_SELECTOR
-        selector = f"{WORKLOAD_LABEL} in ({','.join(sorted(uids))})" if few else WORKLOAD_LABEL
-        for workload in self._optional_pages("workloads", context, namespace, selector):
-            by_uid[workload["metadata"]["labels"][WORKLOAD_LABEL]].append(workload)
-        return by_uid
+    def _queue_reasons(self, context: str, namespace: str, jobsets: Sequence[Object]) -> dict[str, str]:
+        """Return why JobSets are in Kueue's queues, by their names."""
+        workloads: dict[str, list[Object]] = defaultdict(list)
+        for workload in self._optional_pages("workloads", context, namespace, WORKLOAD_LABEL):
+            workloads[workload["metadata"]["labels"][WORKLOAD_LABEL]].append(workload)
+        return {
+            item["metadata"]["name"]: jobset.queue_reason(item, workloads[item["metadata"]["uid"]])
+            for item in jobsets
+        }
 
-    def _rejected_pods(self, context: str, namespace: str) -> Mapping[str, str]:
+    def _rejected_pods(self, context: str, namespace: str) -> dict[str, str]:
         """Return why the cluster rejects the pods of JobSets, by the JobSets' names."""
         events = self._optional_pages("events", context, namespace, fields="reason=FailedCreate")
         events.sort(key=lambda event: str(event.get("lastTimestamp") or ""))
-        suffix = f"-{jobset.HOSTS}-0"
+        jobs = [(event["involvedObject"]["name"], event) for event in events]
         return {
-            event["involvedObject"]["name"].removesuffix(suffix): explained(condition_text(event))
-            for event in events
-            if event["involvedObject"]["name"].endswith(suffix)
+            name.removesuffix(JOB_SUFFIX): explained(condition_text(event))
+            for name, event in jobs
+            if name.endswith(JOB_SUFFIX)
         }
 
     def _optional_pages(self, *values: str, **options: str) -> list[Object]:

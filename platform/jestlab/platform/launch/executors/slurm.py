@@ -179,7 +179,7 @@ class SlurmExecutor(Executor):
         def submit() -> str:
             nonlocal tried
             try:
-                if tried and (row := self._queue().get(Task(batch, 0))):
+                if tried and (row := self._queue(given="").get(Task(batch, 0))):
                     return row.id
                 tried = True
                 return self._run("sbatch", "--parsable", *options, given=text)
@@ -234,11 +234,11 @@ class SlurmExecutor(Executor):
             return slurm_tools.ended(code)
         return JobStatus(JobState.GONE, f"Slurm has no record of job {handle.id}, nor has the lab")
 
-    def _queue(self) -> Queue:
+    def _queue(self, given: str | None = None) -> Queue:
         """Return the user's jobs that Slurm remembers; of a task that was submitted twice, the last one."""
         answer = self._run(
             "squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", "--sort=i",
-            f"--format={slurm_tools.QUEUE_FORMAT}",
+            f"--format={slurm_tools.QUEUE_FORMAT}", given=given,
         )  # fmt: skip
         queue: dict[Task, QueueRow] = {}
         for row in slurm_tools.rows(answer):

@@ -44,11 +44,11 @@ _SET_BY_OPTIONS = (
 
 
 def run(*command: str, given: str | None = None, accept: str = "", answer_seconds: float = 20.0) -> str:
-    """Run a command, and return its output. A command without input is repeated after transient errors.
+    """Run a command, and return its output; repeat it after transient errors.
 
     Args:
         command: Words of the command.
-        given: Standard input.
+        given: Standard input; with one, even an empty one, the command is not repeated.
         accept: Pattern of errors, in lower case, to ignore.
         answer_seconds: Timeout.
 

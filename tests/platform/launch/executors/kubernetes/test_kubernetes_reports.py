@@ -109,9 +109,7 @@ def test_a_node_that_dies_takes_its_job_along_once_it_is_given_up(cluster, resto
     node = pod["spec"]["nodeName"]
     cluster.cluster.ask("kill_node", node)
     wait_until(lambda: cluster.namespace.pods(NAME)[0]["metadata"].get("deletionTimestamp"))
-    # Its process may run: the node may only be cut off.
-    assert status().state == JobState.RUNNING
-    assert status().reason == f"node {node} is unreachable"
+    assert status().state == JobState.RUNNING  # its process may run: the node may only be cut off
     # The taint that marks a machine as switched off. Kubernetes looks for such pods every 20 s.
     taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
     cluster.cluster.taint(node, taint)

@@ -94,7 +94,7 @@ def test_the_file_that_a_job_left_and_the_queue_decide(tmp_path, left, queue, st
         (tmp_path / "slurm" / batch / "0.end").write_text(f"{left}\n")
     lines = [f"7|{queue}|N/A|None|{COMMENT}{batch}"] if queue else ["7|FAILED|N/A|None|another's job"]
     answers = {"squeue": "\n".join(lines), "scontrol": "ClusterName = c\n"}
-    executor._run = lambda *command: answers[command[0]]
+    executor._run = lambda *command, **_: answers[command[0]]
     job = LaunchedJob(f"c:7:{batch}.0:runs/a/log.txt", KEY)
     found = executor.statuses([job])[job]
     assert (found.state, found.exit_code) == (state, code)
@@ -104,5 +104,5 @@ def test_of_a_job_that_was_submitted_twice_the_live_one_counts(tmp_path):
     executor, batch = SlurmExecutor(Lab.find(tmp_path)), batch_of([KEY])
     ids = {"5": "FAILED", "6": "RUNNING", "7": "CANCELLED"}
     answer = "\n".join(f"{id_}|{state}|N/A|None|{COMMENT}{batch}" for id_, state in ids.items())
-    executor._run = lambda *command: answer
+    executor._run = lambda *command, **_: answer
     assert [row.id for row in executor._queue().values()] == ["6"]
