@@ -36,9 +36,13 @@ def recorded(store: Store, written: dict[str, Any], *made: dict[str, Any]) -> Pl
 
 
 def lines(store: Store, planned: Plan) -> list[str]:
-    said = changes(store, planned.study, planned.runs).lines(planned.study.name)
+    said = lines_now(store, planned)
     assert changes_of(store, planned.study.name).lines(planned.study.name) == said
     return [line.partition(" (")[0] for line in said]
+
+
+def lines_now(store: Store, planned: Plan) -> list[str]:
+    return changes(store, planned.study, planned.runs).lines(planned.study.name)
 
 
 def test_code_is_compared_with_what_is_there_now(store, tmp_path):
@@ -104,8 +108,9 @@ def test_a_commit_of_jestlab_is_said_where_results_of_one_cell_mix(store):
     planned = recorded(store, written, failed, made, failed, made | {"git_patch": "diff"})
     assert lines(store, planned) == ["results mix 2 commits of jestlab: a"]
     found = changes(store, planned.study, planned.runs)
-    assert list(found.older.values()) == [("jestlab",)]  # of two that began at once, one
-    assert found.without(found.older).lines("own") == []
+    assert list(found.older.values()) == [["jestlab"]]  # of two that began at once, one
+    states = store.states(planned.fingerprints) | dict.fromkeys(found.older, RunState.PENDING)
+    assert lines_now(store, planned.with_states(states)) == []
     one_each = {name: {"optimizer.learning_rate": rate} for name, rate in (("a", 0.25), ("b", 0.5))}
     planned = recorded(store, {"name": "apart", "runs": one_each}, {}, {"git_commit": "c1"})
     assert lines(store, planned) == []

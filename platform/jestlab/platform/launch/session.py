@@ -262,9 +262,11 @@ class _Session:
                 if is_first:
                     found = changes(store, plan.study, plan.runs)
                     again = _runs_again(options, plan, found)
-                    notes += found.without(again).lines(plan.study.name)
+                    if again:
+                        plan = plan.with_states(states | dict.fromkeys(again, RunState.PENDING))
+                        found = changes(store, plan.study, plan.runs)
+                    notes += found.lines(plan.study.name)
                     notes += deciding.deviations(store, plan)
-                    plan = plan.with_states(states | dict.fromkeys(again, RunState.PENDING))
             if not _is_complete(plan.runs):
                 place = executors.choose(options.on, plan.study.resources, Settings.find())
                 plan = budgeted(plan, store, place)

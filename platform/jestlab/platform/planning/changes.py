@@ -11,9 +11,10 @@ import json
 import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import func, literal_column, select
 
@@ -36,8 +37,9 @@ from jestlab.platform.store.judgments import acceptances, retracted
 from jestlab.platform.store.provenance import versions
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store, of_runs
-from jestlab.platform.store.tables import AttemptRow, RunRow
+from jestlab.platform.store.tables import AttemptRow, MemberRow, RunRow
 from jestlab.platform.store.views import FIRST_STEP
+from jestlab.platform.words import few
 
 _MAX_BYTES = 1 << 30
 """Larger data are digested only by workers, so that planning stays fast."""
@@ -45,8 +47,7 @@ _MAX_BYTES = 1 << 30
 _ATTEMPT_COLUMNS = ("number", "state", "started_at", "sources", "inputs", "versions", "git_commit")
 
 
-@dataclass(frozen=True)
-class StoredRun:
+class StoredRun(NamedTuple):
     """A run of an experiment in the store."""
 
     fingerprint: str
@@ -64,7 +65,6 @@ class ResultChanges:
     An item is a file, a package, or jestlab itself; see `jestlab.analysis.mixing`.
 
     Attributes:
-        completed: Number of completed runs.
         changed: Runs whose code or data differ from the current files → the differing items.
         mixed: Item with several values among the results of one label → those labels.
         values: Each differing item → all its values, including the current one.
@@ -73,31 +73,12 @@ class ResultChanges:
         retracted: Completed runs whose results, or those of a dependency, are retracted → the reason.
     """
 
-    completed: int = 0
-    changed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    mixed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    older: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    changed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    mixed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    older: Mapping[str, Sequence[str]] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     retracted: Mapping[str, str] = field(default_factory=dict)
-
-    def without(self, fingerprints: Collection[str]) -> ResultChanges:
-        """Return the changes that remain once these runs have run again."""
-
-        def remaining(runs: Mapping[str, Any]) -> dict[str, Any]:
-            return {run: value for run, value in runs.items() if run not in fingerprints}
-
-        older = remaining(self.older)
-        # An item stops being mixed once all older runs with it have run again.
-        items = {item for run_items in older.values() for item in run_items}
-        resolved = {item for run_items in self.older.values() for item in run_items} - items
-        return replace(
-            self,
-            changed=remaining(self.changed),
-            older=older,
-            retracted=remaining(self.retracted),
-            mixed={item: labels for item, labels in self.mixed.items() if item not in resolved},
-        )
 
     def lines(self, experiment: str) -> list[str]:
         """Describe each difference and its remedies in one line."""
@@ -120,22 +101,23 @@ class ResultChanges:
             )
         for item, labels in self.mixed.items():
             values = "commits of jestlab" if item == JESTLAB else f"versions of {names_of([item])}"
-            named = ", ".join(labels[:3]) + (", …" if len(labels) > 3 else "")
             can_rerun = any(item in items for items in self.older.values())
             remedy = f"--rerun-changed runs the older ones again; {accept}" if can_rerun else accept
-            lines.append(f"results mix {len(self.values[item])} {values}: {named} ({remedy})")
+            lines.append(f"results mix {len(self.values[item])} {values}: {few(labels)} ({remedy})")
         return lines
 
     def _count(self, runs: Collection[str], singular: str, plural: str) -> str:
-        subject = f"{len(runs)} of {self.completed} runs" if self.completed > 1 else "the run"
+        subject = f"{len(runs)} of {len(self.names)} runs" if len(self.names) > 1 else "the run"
         return f"{subject} {singular if len(runs) == 1 else plural}"
 
 
 def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun | StoredRun]) -> ResultChanges:
     """Compare the code and data of a study's completed runs, given all its runs, with each other and with the
     current files."""
-    runs = list(runs)
-    completed = [run for run in runs if run.state == RunState.COMPLETED]
+    by_label: dict[str, list[PlannedRun | StoredRun]] = defaultdict(list)
+    for run in runs:
+        by_label[run.label].append(run)
+    completed = [run for group in by_label.values() for run in group if run.state == RunState.COMPLETED]
     if not completed:
         return ResultChanges()
     studies = (study, *study.studies.values())
@@ -145,50 +127,43 @@ def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun | StoredRu
     current = _Current(Record(packages=packages, files=files))
     attempts = attempts_of(store, [run.fingerprint for run in completed])
     made = {run.fingerprint: made_by(run.program, attempts[run.fingerprint], packages) for run in completed}
-    values: dict[str, dict[str, None]] = defaultdict(dict)
-
-    def differing_items(results: Iterable[Made]) -> tuple[str, ...]:
-        items = differing(results, accepted)
-        for item, its_values in items.items():
-            values[item] |= dict.fromkeys(its_values)
-        return tuple(items)
-
-    changed: dict[str, tuple[str, ...]] = {}
-    for run in completed:
-        result = made[run.fingerprint]
-        if items := differing_items([result, current.files(run, result)]):
-            changed[run.fingerprint] = items
+    changed = {
+        run.fingerprint: items
+        for run in completed
+        if (items := differing([made[run.fingerprint], current.files(run, made[run.fingerprint])], accepted))
+    }
     reported = {item for items in changed.values() for item in items}
-    mixed: dict[str, dict[str, None]] = defaultdict(dict)
-    older: dict[str, tuple[str, ...]] = {}
-    by_label: dict[str, list[PlannedRun | StoredRun]] = defaultdict(list)
-    for run in runs:
-        by_label[run.label].append(run)
+    values: dict[str, dict[str, None]] = defaultdict(dict)
+    mixed: dict[str, list[str]] = defaultdict(list)
+    older: dict[str, list[str]] = {}
     for label, group in by_label.items():
         done = [run.fingerprint for run in group if run.state == RunState.COMPLETED]
         if not done:
             continue
         results = [made[fingerprint] for fingerprint in done]
-        results += [current.packages(run, packages) for run in group if run.state != RunState.COMPLETED]
-        items = tuple(item for item in differing_items(results) if item not in reported)
-        for item in items:
-            mixed[item][label] = None
+        results += [current.packages(run) for run in group if run.state != RunState.COMPLETED]
+        items = differing(results, accepted)
         latest = max(done, key=lambda fingerprint: _started_at(attempts[fingerprint]))
-        for fingerprint in done if items else ():
+        for item, its_values in items.items():
+            values[item] |= dict.fromkeys(its_values)
+            if item not in reported:
+                mixed[item].append(label)
+        for fingerprint in done:
             differs = differing([made[fingerprint], made[latest]], accepted)
-            if outdated := tuple(item for item in items if item in differs):
+            if outdated := [item for item in items if item in differs and item not in reported]:
                 older[fingerprint] = outdated
+    for items in changed.values():
+        for item, its_values in items.items():
+            values[item] |= dict.fromkeys(its_values)
     reasons = {row.fingerprint: row.reason for row in retracted(store)}
+    names = {run.fingerprint: f"{run.label}/{run.seed}" for run in completed}
     return ResultChanges(
-        completed=len(completed),
-        changed=changed,
-        mixed={item: tuple(labels) for item, labels in mixed.items()},
+        changed={run: tuple(items) for run, items in changed.items()},
+        mixed=mixed,
         values={item: tuple(its_values) for item, its_values in values.items()},
         older=older,
-        names={run.fingerprint: f"{run.label}/{run.seed}" for run in completed},
-        retracted={
-            run.fingerprint: reasons[run.fingerprint] for run in completed if run.fingerprint in reasons
-        },
+        names=names,
+        retracted={run: reasons[run] for run in names if run in reasons},
     )
 
 
@@ -209,18 +184,21 @@ def changes_of(store: Store, experiment: str) -> ResultChanges:
         study = StudySpec.parse(spec)
     except SpecError:
         return ResultChanges()
-    return changes(store, study, _stored_runs(store, experiment))
-
-
-def _stored_runs(store: Store, experiment: str) -> list[StoredRun]:
-    """Return the runs of an experiment with their configs, in the study's order."""
-    rows = {row.fingerprint: row for row in store.runs(experiment)}
-    query = select(RunRow.fingerprint, RunRow.program, RunRow.config).where(of_runs(rows))
-    configs = {run: (program, json.loads(config)) for run, program, config in store.rows(query)}
-    return [
-        StoredRun(row.fingerprint, row.label, row.seed, *configs[row.fingerprint], row.state)
-        for row in rows.values()
+    query = (
+        select(RunRow.fingerprint, MemberRow.label, RunRow.seed, RunRow.program, RunRow.config, RunRow.state)
+        .join(RunRow, RunRow.id == MemberRow.run_id)
+        .where(MemberRow.experiment == experiment)
+        .order_by(MemberRow.position)
+    )
+    with store.reading() as connection:
+        runs = {row.fingerprint: row for row in connection.execute(query)}  # each under one label
+    stored = [
+        StoredRun(
+            row.fingerprint, row.label, row.seed, row.program, json.loads(row.config), RunState(row.state)
+        )
+        for row in runs.values()
     ]
+    return changes(store, study, stored)
 
 
 class _Current:
@@ -229,8 +207,6 @@ class _Current:
     def __init__(self, record: Record) -> None:
         self._record = record
         self._code: dict[str, dict[str, str]] = {}
-        self._data: dict[str, str] | None = None
-        self._versions: dict[str, str] | None = None
 
     def files(self, run: PlannedRun | StoredRun, recorded_items: Made) -> Made:
         """Return the current digests of a run's recorded code and data files."""
@@ -238,20 +214,16 @@ class _Current:
         if any(item.startswith("code ") for item in recorded_items):
             digests |= {f"code {name}": digest for name, digest in self._code_digests(run).items()}
         if any(item.startswith("data ") for item in recorded_items):
-            digests |= {f"data {name}": digest for name, digest in self._data_digests().items()}
+            digests |= self._data_digests
         return {item: frozenset([value]) for item, value in digests.items() if item in recorded_items}
 
-    def packages(self, run: PlannedRun | StoredRun, names: Sequence[str]) -> Made:
+    def packages(self, run: PlannedRun | StoredRun) -> Made:
         """Return the current versions of a run's packages; empty if it uses another Python.
 
         NOTE: the other Python isn't executed, since the config may come from an imported study.
         """
-        if interpreter_of(run.program, run.config, Path.cwd()) is not None:
-            return {}
-        if self._versions is None:
-            self._versions = versions(names)
-        attempt = {"sources": None, "inputs": None, "versions": json.dumps(self._versions)}
-        return {item: frozenset([value]) for item, value in recorded("", attempt, names).items()}
+        uses_other = interpreter_of(run.program, run.config, Path.cwd()) is not None
+        return {} if uses_other else self._packages
 
     def _code_digests(self, run: PlannedRun | StoredRun) -> dict[str, str]:
         if run.program in OWN_PROGRAMS:  # the digest of custom code in their configs is in their identity
@@ -264,12 +236,17 @@ class _Current:
             self._code[key] = {} if sources is None else sources.digests()
         return self._code[key]
 
+    @cached_property
     def _data_digests(self) -> dict[str, str]:
-        if self._data is None:
-            small = (entry for entry in self._record.named_files().items() if _is_small(entry[1]))
-            digests = {name: digest_of(path) for name, path in small}
-            self._data = {name: digest for name, digest in digests.items() if digest is not None}
-        return self._data
+        files = self._record.named_files().items()
+        digests = {f"data {name}": digest_of(path) for name, path in files if _is_small(path)}
+        return {item: digest for item, digest in digests.items() if digest is not None}
+
+    @cached_property
+    def _packages(self) -> Made:
+        names = self._record.packages
+        attempt = {"sources": None, "inputs": None, "versions": json.dumps(versions(names))}
+        return {item: frozenset([value]) for item, value in recorded("", attempt, names).items()}
 
 
 def _is_small(path: Path) -> bool:
