@@ -101,16 +101,15 @@ def test_lint_lists_findings_as_json(call):
     assert [cell["expected"] for cell in printed["cells"]] == ["+0.9", "+0.9", "80.4"]
 
 
-def test_errors_are_one_line_and_change_nothing(call, mine):
+def test_errors_are_one_line_and_change_nothing(call, mine, check_errors):
     bad = mine.with_name("bad.csv")
     bad.write_text(MINE.format("many"))
-    for arguments, message in (
-        (["import", mine, bad], "bad.csv, line 6, column printed: '+many' is not a number"),
-        (["import", "none.csv"], "cannot read none.csv: No such file or directory"),
-        (["list", "--source", "Doe"], "no published source 'Doe' in the store: none exist"),
-    ):
-        error = call(*arguments, code=1)
-        assert message in error and error.count("\n") == 1
+    cases = {
+        f"import {mine} {bad}": "bad.csv, line 6, column printed: '+many' is not a number",
+        "import none.csv": "cannot read none.csv: No such file or directory",
+        "list --source Doe": "no published source 'Doe' in the store: none exist",
+    }
+    check_errors(call, cases.items())
     assert not Path("lab").exists()
 
 
