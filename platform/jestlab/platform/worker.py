@@ -392,11 +392,11 @@ def _context(
         },
         recorder=recorder,
         record_artifact=record_artifact,
-        stop_requested=stop.requested,
-        saved=saved,
+        should_stop=stop.requested,
+        upload=saved,
         check_evaluation=check_evaluation,
-        earlier_seconds=earlier_seconds,
-        clock=clock,
+        earlier_seconds=earlier_seconds or {},
+        clock=clock or PhaseClock(),
     )
 
 
