@@ -25,7 +25,6 @@ from jestlab.platform.spec.keys import (
     group,
     introductions,
     spec_keys,
-    together,
 )
 
 DOCS = Path(__file__).parent
@@ -116,7 +115,7 @@ KEYS: dict[Literal["spec", "config"], str] = {
 
 def keys(what: Literal["config", "spec"]) -> str:
     """Write the reference of the keys of specs or of configs, from their schema."""
-    listed = config_keys() if what == "config" else together(spec_keys())
+    listed = config_keys() if what == "config" else spec_keys()
     texts = introductions()
     parts = [f"# {what.capitalize()} keys", KEYS[what]]
     for section, members in groupby(listed, group):

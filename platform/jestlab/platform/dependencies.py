@@ -6,7 +6,7 @@ from importlib import metadata
 
 from jestlab.platform.errors import UserError
 
-CLIENTS = {"kubernetes": ("kubernetes",), "vertex": ("google-auth", "google-cloud-aiplatform", "requests")}
+CLIENTS = {"kubernetes": ("kubernetes",), "vertex": ("google-auth", "requests")}
 """Executor → the packages of the extra with that name."""
 
 LAUNCHING = {

@@ -60,7 +60,7 @@ from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.schema import Record
 from jestlab.platform.store import claims, leases, provenance
 from jestlab.platform.store.attempt import ValueRefused, WorkerAttempt
-from jestlab.platform.store.code import store_texts
+from jestlab.platform.store.provenance import store_texts
 from jestlab.platform.store.records import AttemptLost, RunRecord, RunState
 from jestlab.platform.store.store import Store
 
@@ -246,7 +246,7 @@ def _attempt(
         studies = _patiently(lambda: store.studies(run.fingerprint), stop)
         seconds = _patiently(lambda: store.seconds_by_step(run.fingerprint), stop)
         if wanted.sources is not None and "sources" in parts:
-            sources = wanted.sources.files.values()
+            sources = wanted.sources.values()
             _patiently(lambda: store_texts(store, sources, provenance.cleaner()), stop)
     except (AttemptLost, StoreError) as error:
         _say(f"jestlab: {error}")

@@ -162,7 +162,7 @@ def test_packages_for_launches_are_optional(monkeypatch):
 
 @pytest.mark.parametrize("executor", ["kubernetes", "vertex"])
 def test_a_configured_executor_without_its_client(tmp_path, monkeypatch, executor):
-    labs.hide_packages(monkeypatch, "kubernetes", "google-cloud-aiplatform")
+    labs.hide_packages(monkeypatch, "kubernetes", "google-auth")
     lab = Lab.find(tmp_path / "lab")
     assert examined(lab)[executor].found == "not configured"
     write_settings(tmp_path, f"on: {executor}\n")

@@ -22,8 +22,8 @@ from jestlab.platform.exchange.source_run import SourceRun, curve
 from jestlab.platform.planning.identity import is_authentic, origin_fingerprint
 from jestlab.platform.store.annotations import Subject, add_note, notes, tags
 from jestlab.platform.store.judgments import retract, retracted
-from jestlab.platform.store.maintenance import check
 from jestlab.platform.store.records import ADOPTED, RunState
+from jestlab.platform.store.schema import check
 from jestlab.platform.store.store import Store
 
 ORIGIN = "csv:t.csv#a"

@@ -210,7 +210,7 @@ def test_criteria_are_checked_before_anything_is_trained(tmp_path):
 def test_attempts_record_the_code_that_configs_name(tmp_path):
     run = planned(spec(tmp_path, x=ONE_OF_EACH["rule"])).runs[-1]
     found = sources_of(run.program, run.config, tmp_path)
-    assert found is not None and [*found.files] == ["own.py"]
+    assert found is not None and [*found] == ["own.py"]
 
 
 def test_a_finished_run_of_custom_code(root, tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jestlab.platform.programs.sources import sources_of
+from jestlab.platform.store.provenance import digests_of
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -19,7 +20,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 def named(place: Path, *words: str, **config: object) -> list[str]:
     found = sources_of("command", {"command": list(words), **config}, place)
-    return [] if found is None else sorted(found.files)
+    return [] if found is None else sorted(found)
 
 
 def test_a_script_and_what_it_imports_of_ones_own(tmp_path):
@@ -43,7 +44,7 @@ def test_a_script_and_what_it_imports_of_ones_own(tmp_path):
     ]  # fmt: skip
     found = sources_of("command", {"command": "python ridge.py"}, tmp_path)
     assert found is not None
-    assert found.digests()["late.py"] == hashlib.sha256(b"import json").hexdigest()
+    assert digests_of(found)["late.py"] == hashlib.sha256(b"import json").hexdigest()
 
 
 def test_installed_packages_and_interpreters_are_not_ones_own(tmp_path):
@@ -99,4 +100,4 @@ def test_a_function_counts_with_its_module(tmp_path, monkeypatch):
         f"{tmp_path}/nowhere.py:run": [],
     }.items():
         found = sources_of(program, {}, tmp_path)
-        assert ([] if found is None else sorted(found.files)) == files, program
+        assert ([] if found is None else sorted(found)) == files, program

@@ -11,7 +11,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.registry import study_names
 from jestlab.platform.spec import StudySpec, load
 from jestlab.platform.spec.fields import fields_of
-from jestlab.platform.spec.keys import config_keys, find, spec_keys, spec_schema, together
+from jestlab.platform.spec.keys import config_keys, find, spec_keys, spec_schema
 from jestlab.platform.spec.options import REPORTS
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import SlurmOptions
@@ -126,5 +126,3 @@ def test_the_identity_of_keys_is_that_of_the_config():
         changed = TrainConfig.model_validate(plain({path: value})).identity()
         assert (changed != plainly) == key.identity == (path != "runtime.microbatches")
     assert [key.identity for key in find("data.train.path")] == [False, False]
-    baselines = [key for key in together(spec_keys()) if key.path == "reports.*.baseline"]
-    assert {"table", "curves", "pareto"} <= set(baselines[0].where)

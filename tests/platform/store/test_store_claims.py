@@ -120,9 +120,12 @@ def test_ended_attempts_count_with_their_hours_since_the_launch_began(store):
 
 def test_the_reason_to_wait_stays_until_the_run_is_claimed(store):
     run = RUNS["a"].fingerprint
-    leases.set_waiting_reasons(store, {run: "waits for a slot: 4 of 4 taken"})
+    leases.set_reasons(store, {run: "waits for a slot: 4 of 4 taken"}, claimed=False)
     assert store.reasons([run]) == {run: "waits for a slot: 4 of 4 taken"}
     claims.claim_all(store, {run: LOGS[run]}, terms(store))
     assert store.reasons([run]) == {}
-    leases.set_waiting_reasons(store, {run: "too late"})
+    leases.set_reasons(store, {run: "too late"}, claimed=False)
     assert store.reasons([run]) == {}
+    other = RUNS["b"].fingerprint
+    leases.set_reasons(store, {run: "the queue is full", other: "too early"}, claimed=True)
+    assert store.reasons([run, other]) == {run: "the queue is full"}

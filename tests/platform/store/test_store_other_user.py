@@ -16,7 +16,7 @@ from tests.rights import without_rights
 
 from jestlab.analysis import connection, guards, query
 from jestlab.platform.errors import StoreError, StoreUnreachable, UserError
-from jestlab.platform.store import maintenance
+from jestlab.platform.store import schema
 from jestlab.platform.store.store import Store
 
 
@@ -37,13 +37,13 @@ def lab() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def read(folder: Path) -> tuple[int, int, list[maintenance.StoreProblem]]:
+def read(folder: Path) -> tuple[int, int, list[schema.StoreProblem]]:
     """Read a store in three ways: rows by the platform, rows by the analysis, what a check finds."""
     url = f"sqlite:///{folder / 'results.db'}"
     store = Store.open_readonly(url)
     assert store is not None
     with closing(store):
-        found = len(store.runs("toy")), len(query.frame(url)), maintenance.check(url, folder)
+        found = len(store.runs("toy")), len(query.frame(url)), schema.check(url, folder)
     connection._forget()  # a connection that is kept would hold the files open that SQLite makes
     return found
 
@@ -71,7 +71,7 @@ def test_it_is_read(lab, tmp_path):
 
 READERS: list[Callable[[str], object]] = [
     Store.open_readonly,
-    lambda url: maintenance.check(url, Path("/")),
+    lambda url: schema.check(url, Path("/")),
     query.frame,
 ]
 

@@ -15,7 +15,7 @@ from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.backup import back_up
 from jestlab.platform.store.engine import closing_engine, writable
-from jestlab.platform.store.maintenance import upgrade
+from jestlab.platform.store.schema import upgrade
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Base
 from jestlab.platform.store.views import VIEWS

@@ -34,7 +34,7 @@ from jestlab.platform.programs import failures
 from jestlab.platform.programs.context import Interrupted, RunContext
 from jestlab.platform.store import provenance
 from jestlab.platform.store.attempt import WorkerAttempt
-from jestlab.platform.store.code import store_texts
+from jestlab.platform.store.provenance import store_texts
 from jestlab.platform.store.records import AttemptLost, RunRecord
 from jestlab.platform.store.store import Store
 
@@ -295,7 +295,7 @@ def _begin(
     )
     attempt.catch_up()
     if wanted.sources is not None:
-        store_texts(store, wanted.sources.files.values(), provenance.cleaner())
+        store_texts(store, wanted.sources.values(), provenance.cleaner())
     with (folder / logs.NAME).open("a") as log:
         log.write(f"--- attempt {number}\n")
     return attempt

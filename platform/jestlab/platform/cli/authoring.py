@@ -14,7 +14,7 @@ from jestlab.platform.cli.options import FILE, examples, json_option
 from jestlab.platform.cli.output import print_json, show, writing
 from jestlab.platform.errors import UserError
 from jestlab.platform.render import Block, styled, table
-from jestlab.platform.spec.keys import SpecKey, find, spec_schema, together
+from jestlab.platform.spec.keys import SpecKey, find, spec_schema
 from jestlab.platform.words import counted
 
 
@@ -59,7 +59,7 @@ def keys_command(prefix: str, program: str | None, as_json: bool) -> None:
         return
     found = find(prefix)
     is_single = len({key.path for key in found}) == 1
-    show(as_json, [asdict(key) for key in found], _details(found) if is_single else _list(together(found)))
+    show(as_json, [asdict(key) for key in found], _details(found) if is_single else _list(found))
 
 
 def _details(keys: Sequence[SpecKey]) -> Iterator[Block]:

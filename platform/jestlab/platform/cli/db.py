@@ -11,7 +11,7 @@ from jestlab.platform.cli import Verbs
 from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.store import maintenance
+from jestlab.platform.store import schema
 from jestlab.platform.store.address import parse_url, shown_url
 from jestlab.platform.store.backup import back_up
 from jestlab.platform.store.backup import restore as restore_backup
@@ -36,7 +36,7 @@ def db_command() -> None:
 @lab_options
 def upgrade(*, as_json: bool, lab: Lab) -> None:
     """Recreate the views of the store, as this version defines them. Views hold no data."""
-    maintenance.upgrade(lab.store_url)
+    schema.upgrade(lab.store_url)
     show(as_json, {"views": list(VIEWS)}, "views recreated")
 
 
@@ -49,7 +49,7 @@ def check(context: click.Context, *, as_json: bool, lab: Lab) -> None:
 
     Exit code: 0 without problems, 1 with problems. Each line names a problem and its remedy.
     """
-    findings = maintenance.check(lab.store_url, lab.root)
+    findings = schema.check(lab.store_url, lab.root)
     if as_json:
         print_json({"sound": not findings, "findings": list(map(asdict, findings))})
     else:

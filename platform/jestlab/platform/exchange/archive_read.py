@@ -146,7 +146,8 @@ class _Import:
         }
         for table in TABLES:
             if table.name == "published":
-                self.summary.published = take_rows(self.connection, [*self._rows(table)])
+                imported = take_rows(self.connection, [*self._rows(table)])
+                self.summary.published = imported.new + len(imported.changed)
             elif table.name == "metric":
                 self._take_metrics()
             elif table.name not in ("run", "experiment", "metric_name"):

@@ -207,7 +207,7 @@ class Claiming:
         before = {run.fingerprint: run.reason for run, _ in ready}
         new = {run: reason for run, reason in reasons.items() if before[run] != reason}
         if new:
-            leases.set_waiting_reasons(self._launcher.store, new)
+            leases.set_reasons(self._launcher.store, new, claimed=False)
         return new.keys()
 
     def _clear(self, lease: Lease | None) -> bool:

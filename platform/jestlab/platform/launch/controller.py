@@ -239,7 +239,7 @@ class _Controller:
         """
         changes = [(run, act.state, act.reason) for run, _, act in actions if isinstance(act, SetState)]
         waits = {
-            run.lease.id: act.reason
+            run.fingerprint: act.reason
             for run, _, act in actions
             if isinstance(act, Wait) and act.reason and run.lease is not None and act.reason != run.reason
         }
@@ -248,7 +248,7 @@ class _Controller:
             leases.change_states(self._store, changes)
             self._observer.changed.update(run.fingerprint for run, _, _ in changes)
         if waits:
-            leases.set_pending_reasons(self._store, waits)
+            leases.set_reasons(self._store, waits, claimed=True)
         if orphans:
             leases.adopt(self._store, orphans, self._launcher.register())
         each(self._termination.stop, [act.lease for _, _, act in actions if isinstance(act, StopJob)])

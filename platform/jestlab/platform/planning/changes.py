@@ -34,7 +34,7 @@ from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.schema import Record, StudySpec
 from jestlab.platform.store.judgments import acceptances, retracted
-from jestlab.platform.store.provenance import versions
+from jestlab.platform.store.provenance import digests_of, versions
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store, of_runs
 from jestlab.platform.store.tables import AttemptRow, MemberRow, RunRow
@@ -233,7 +233,7 @@ class _Current:
         key = json.dumps([run.program, run.config if has_placeholders else relevant], default=str)
         if key not in self._code:
             sources = sources_of(run.program, run.config, Path.cwd())
-            self._code[key] = {} if sources is None else sources.digests()
+            self._code[key] = {} if sources is None else digests_of(sources)
         return self._code[key]
 
     @cached_property

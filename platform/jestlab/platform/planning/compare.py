@@ -22,8 +22,8 @@ from jestlab.platform.planning.changes import attempts_of
 from jestlab.platform.programs.sources import sources_of
 from jestlab.platform.spec.schema import Record
 from jestlab.platform.spec.tree import flatten
-from jestlab.platform.store.code import script_texts, texts
 from jestlab.platform.store.judgments import retracted
+from jestlab.platform.store.provenance import digests_of, script_texts, texts
 from jestlab.platform.store.records import RunRecord, RunState
 from jestlab.platform.store.tables import AttemptRow, BudgetRow, CostRow, EvaluationRow, run_key
 
@@ -90,7 +90,7 @@ def compare_with_now(store: Store, fingerprint: str) -> Comparison:
     last = attempts[-1] if attempts else {"sources": None, "inputs": None}
     then, data = (json.loads(last[name] or "{}") for name in ("sources", "inputs"))
     sources = None if last["sources"] is None else sources_of(run.program, run.config, Path.cwd())
-    now = {} if sources is None else sources.digests()
+    now = {} if sources is None else digests_of(sources)
     files: dict[str, Path] = {}
     for _, study in store.studies(fingerprint):
         files |= Record.model_validate(study.get("record", {})).named_files()
@@ -98,7 +98,7 @@ def compare_with_now(store: Store, fingerprint: str) -> Comparison:
     return Comparison(
         known=last["sources"] is not None or run.program in OWN_PROGRAMS,
         differences={"code": _differing(then, now), "data": _differing(data, data_now)},
-        source=_source_diff(store, then, now, {} if sources is None else sources.files),
+        source=_source_diff(store, then, now, sources or {}),
     )
 
 

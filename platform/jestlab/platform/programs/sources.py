@@ -21,7 +21,7 @@ from jestlab.models.extensions import references
 from jestlab.models.extensions.imports import Imports
 from jestlab.platform.plugins import files_of
 from jestlab.platform.programs.command import known_words
-from jestlab.platform.store.code import SourceFiles, repository_of
+from jestlab.platform.store.provenance import repository_of
 
 MOST_FILES = 2_000
 """Maximum number of files of one program; others are left out."""
@@ -32,7 +32,7 @@ _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 _INSTALLED = frozenset({"site-packages", "dist-packages", "__pycache__"})
 
 
-def sources_of(program: str, config: Mapping[str, Any], place: Path) -> SourceFiles | None:
+def sources_of(program: str, config: Mapping[str, Any], place: Path) -> dict[str, Path] | None:
     """Return the custom code of a run; None without any. Commands and modules are found in `place`."""
     if program == "command":
         words, cwd = known_words(config), config.get("cwd")
@@ -93,7 +93,7 @@ def _is_own(file: Path) -> bool:
 # ---- imports
 
 
-def _followed(entries: Sequence[Path], root: Path | None) -> SourceFiles | None:
+def _followed(entries: Sequence[Path], root: Path | None) -> dict[str, Path] | None:
     """Return files and the user's modules that they import.
 
     Args:
@@ -109,4 +109,4 @@ def _followed(entries: Sequence[Path], root: Path | None) -> SourceFiles | None:
     files = Imports(inside).followed(
         entries, lambda file: file.is_relative_to(top) and _is_own(file), MOST_FILES
     )
-    return SourceFiles(first.parent, {os.path.relpath(file, first.parent): file for file in files})
+    return {os.path.relpath(file, first.parent): file for file in files}

@@ -8,6 +8,7 @@ study.reports = [table(baseline="uniform"), curves()]
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from ml_collections import ConfigDict
@@ -108,32 +109,25 @@ def _axis(kind: str, values: Any, labels: Labels | None) -> dict[str, Any]:
     return {kind: values} if labels is None else {kind: values, "labels": labels}
 
 
-def table(**options: Any) -> dict[str, Any]:
-    """Report a table: final scores, mean ± std over seeds, and the difference to the run `baseline`.
-
-    `name` selects another table, such as "speedups". `jestlab keys reports.table` lists the options.
-    """
-    return figure("table", **options)
-
-
-def curves(**options: Any) -> dict[str, Any]:
-    """Report learning curves; `jestlab keys reports.curves` lists the options."""
-    return figure("curves", **options)
-
-
-def pareto(**options: Any) -> dict[str, Any]:
-    """Report scores against the cost of training; `jestlab keys reports.pareto` lists the options."""
-    return figure("pareto", **options)
-
-
-def learnability(**options: Any) -> dict[str, Any]:
-    """Report how learnable the selected batches are, as measured by `run`, a run of `diagnose`."""
-    return figure("learnability", **options)
-
-
 def figure(kind: str, **options: Any) -> dict[str, Any]:
-    """Report any other figure, such as `figure("filtering_ratio", baseline="uniform")`."""
+    """Report a figure, such as `figure("filtering_ratio", baseline="uniform")`."""
     return {"kind": kind, **options}
+
+
+table = partial(figure, "table")
+"""Report a table: final scores, mean ± std over seeds, and the difference to the run `baseline`.
+
+`name` selects another table, such as "speedups". `jestlab keys reports.table` lists the options.
+"""
+
+curves = partial(figure, "curves")
+"""Report learning curves; `jestlab keys reports.curves` lists the options."""
+
+pareto = partial(figure, "pareto")
+"""Report scores against the cost of training; `jestlab keys reports.pareto` lists the options."""
+
+learnability = partial(figure, "learnability")
+"""Report how learnable the selected batches are, as measured by `run`, a run of `diagnose`."""
 
 
 def claim(statement: str, **options: Any) -> dict[str, Any]:

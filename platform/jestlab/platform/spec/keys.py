@@ -133,18 +133,18 @@ def spec_keys() -> tuple[SpecKey, ...]:
 @functools.cache
 def config_keys() -> tuple[SpecKey, ...]:
     """Return the keys of the configs of jestlab's own programs by section, each with its programs."""
-    keys: list[SpecKey] = []
+    programs: dict[SpecKey, tuple[str, ...]] = {}
     for name, program in builtin_programs().items():
-        if program.schema is not None:
-            keys += _config_keys(fields_of(program.schema), name)
+        keys = [] if program.schema is None else list(_config_keys(fields_of(program.schema)))
         local = set(map(dotted, program.local_paths))
-        keys += (SpecKey(key, *of, (name,), key not in local) for key, of in program.free_keys.items())
-    return tuple(_by_section(_merged((key, key) for key in keys)))
+        keys += (SpecKey(key, *of, (), key not in local) for key, of in program.free_keys.items())
+        programs |= {key: (*programs.get(key, ()), name) for key in keys}
+    found = [replace(key, where=where) for key, where in programs.items()]
+    groups = list(dict.fromkeys(map(group, found)))
+    return tuple(sorted(found, key=lambda key: groups.index(group(key))))
 
 
-def _config_keys(
-    section: Field, program: str, path: tuple[str, ...] = (), kind: str = ""
-) -> Iterator[SpecKey]:
+def _config_keys(section: Field, path: tuple[str, ...] = (), kind: str = "") -> Iterator[SpecKey]:
     """Yield the keys of a section of a config."""
     for name, field in section.parts(kind).items():
         here = (*path, name)
@@ -154,43 +154,21 @@ def _config_keys(
             if kinds := tuple(field.variants):
                 texts = zip(kinds, field.sections, strict=True)
                 meaning = " ".join(f"{each}: {model.get('description', '')}" for each, model in texts)
-                about = (_either(kinds), str(field.default_kind), meaning, (program,), True, kinds)
+                about = (_either(kinds), str(field.default_kind), meaning, (), True, kinds)
                 yield SpecKey(dotted((*here, KIND)), *about)
             for each in kinds or ("",):
-                yield from _config_keys(field, program, here, each)
+                yield from _config_keys(field, here, each)
             continue
         decides = here[0] != "runtime" and (dotted(here), kind) not in _WITHOUT_EFFECT
-        about = (_type(field), _default(field), field.description, (program,), decides, _choices(field))
+        about = (_type(field), _default(field), field.description, (), decides, _choices(field))
         yield SpecKey(dotted(here), *about, kind)
         if field.items.children and here != ("code",):
-            yield from _config_keys(field.items, program, (*here, "<name>"))
+            yield from _config_keys(field.items, (*here, "<name>"))
 
 
 def group(key: SpecKey) -> str:
     """Return the heading of a key: its section, or the first program for a top-level key of configs."""
     return key.section or key.where[0]
-
-
-def _by_section(keys: Iterable[SpecKey]) -> list[SpecKey]:
-    keys = list(keys)
-    groups = list(dict.fromkeys(map(group, keys)))
-    return sorted(keys, key=lambda key: groups.index(group(key)))
-
-
-def _merged(keys: Iterable[tuple[SpecKey, SpecKey]]) -> Iterator[SpecKey]:
-    """Merge keys that differ only in `where`, given each key and its form if it is shared."""
-    found: dict[SpecKey, list[SpecKey]] = {}
-    for key, shared in keys:
-        found.setdefault(replace(shared, where=()), []).append(key)
-    for shared, same in found.items():
-        where = tuple(name for key in same for name in key.where)
-        yield same[0] if len(same) == 1 else replace(shared, where=where)
-
-
-def together(keys: Iterable[SpecKey]) -> list[SpecKey]:
-    """List keys by section; an option that several reports have is listed once, as `reports.*.baseline`."""
-    report = re.compile(r"^reports\.\w+(?=\.\w+$)")
-    return _by_section(_merged((key, replace(key, path=report.sub("reports.*", key.path))) for key in keys))
 
 
 # ---- types

@@ -7,7 +7,7 @@ from them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -35,7 +35,7 @@ from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import SpecError, nearest, shown
 from jestlab.platform.spec.fields import validated
-from jestlab.platform.spec.tree import flatten, listed
+from jestlab.platform.spec.tree import KIND, flatten, listed
 
 PaperTable = Literal["comparison", "longer_training", "specialists", "laion", "raw_vs_filtered"]
 TABLES: tuple[str, ...] = ("summary", "speedups", "claims", *get_args(PaperTable))
@@ -48,22 +48,14 @@ def option(description: str, default: Any = None) -> Any:
     return Field(default, description=description)
 
 
-def _shared(description: str) -> Any:
-    return Field(description=description)
+def _checked(parse: Callable[[Any], object]) -> BeforeValidator:
+    """Accept the values that a function parses."""
 
+    def check(given: Any) -> Any:
+        parse(given)
+        return given
 
-def _check_table_name(name: str) -> str:
-    return extensions.check_name("table", name, TABLES)
-
-
-def _check_smoothing(given: Any) -> Any:
-    Smoothing.parse(given)
-    return given
-
-
-def _check_width(width: str) -> str:
-    parse_width(width)
-    return width
+    return BeforeValidator(check)
 
 
 def _parse_digits(given: Any) -> Any:
@@ -85,15 +77,15 @@ Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
 
 Baseline = Annotated[
     str | None,
-    _shared("Run or label to compare with; default: the first run that is not a reference."),
+    option("Run or label to compare with; default: the first run that is not a reference."),
 ]
-Runs = Annotated[Names, _shared("Runs or labels to show; default: all.")]
+Runs = Annotated[Names, option("Runs or labels to show; default: all.")]
 Score = Annotated[
     Names,
-    _shared("Evaluation to use as the score; several are averaged; default: the study's score."),
+    option("Evaluation to use as the score; several are averaged; default: the study's score."),
 ]
-FlopsScope = Annotated[Scope, _shared("FLOPs that count; each scope includes the previous ones.")]
-Source = Annotated[str | None, _shared("Source of the published table; default: the one with most points.")]
+FlopsScope = Annotated[Scope, option("FLOPs that count; each scope includes the previous ones.")]
+Source = Annotated[str | None, option("Source of the published table; default: the one with most points.")]
 
 
 class Options(BaseModel):
@@ -154,7 +146,7 @@ class TableOptions(Options):
     """
 
     kind: Literal["table"]
-    name: Annotated[str, AfterValidator(_check_table_name)] = option(
+    name: Annotated[str, AfterValidator(lambda name: extensions.check_name("table", name, TABLES))] = option(
         "Table to show; or a custom one, such as file.py:function.", "summary"
     )
     baseline: Baseline = None
@@ -174,7 +166,7 @@ class TableOptions(Options):
     caption: str | None = option("Caption; default: the table's own.")
     label: str = option("LaTeX label; default: tab:NAME.", "")
     notes: Annotated[bool, Field(strict=True)] = option("Show the notes.", True)
-    width: Annotated[str, AfterValidator(_check_width)] = option(
+    width: Annotated[str, _checked(parse_width)] = option(
         "Maximum width in LaTeX: auto, column, text, or a length.", "auto"
     )
     options: dict[str, Any] = option("Arguments of a custom table.", {})
@@ -214,7 +206,7 @@ class CurvesOptions(_CostComparison, _Printed):
     kind: Literal["curves"]
     over: Over | None = option("Horizontal axis; default: examples_seen, else seconds, else steps.")
     metric: Names = option("Recorded metric to show instead of the score; one panel each.", ())
-    smooth: Annotated[int | str, BeforeValidator(_check_smoothing)] | None = option(
+    smooth: Annotated[int | str, _checked(Smoothing.parse)] | None = option(
         "Window of a running mean: recorded points (5) or a share (10%)."
     )
     scale: Scale | None = option("Scale of the metric's axis; default: as declared in `metrics`.")
@@ -352,45 +344,29 @@ def flat_fields(*models: type[Options]) -> dict[str, FieldInfo]:
     return fields
 
 
-def options_of(kind: str) -> type[Options]:
-    """Return the options of a kind: one of `REPORTS`, "all", or a custom figure.
-
-    Raises:
-        ValueError: The kind is unknown; the message suggests the nearest.
-    """
-    if kind == "all":
-        return EveryFigureOptions
-    if kind in REPORTS:
-        return REPORTS[kind]
-    known = (*REPORTS, *extensions.installed("figure"))
-    if kind not in known and not references.is_reference(kind):
-        raise ValueError(
-            f"no report {shown(kind)}: {nearest(kind, known)}; a custom figure is file.py:function, "
-            f"module:function, or an entry point of {extensions.GROUPS['figure']}"
-        )
-    return CustomFigureOptions
-
-
 def parse_options(kind: str, given: Mapping[str, Any]) -> Any:
     """Validate the options of a kind.
 
     Args:
-        kind: As for `options_of`.
+        kind: One of `REPORTS`, "all", or a custom figure.
         given: Option → value; those of `FigureOptions` may be given flat or under `figure`.
 
     Raises:
         SpecError: The kind or an option is unknown or invalid; the path names it.
     """
-    try:
-        model = options_of(kind)
-    except ValueError as error:
-        raise SpecError(("kind",), str(error)) from None
+    model: type[Options] | None = EveryFigureOptions if kind == "all" else REPORTS.get(kind)
+    if model is None:
+        known = (*REPORTS, *extensions.installed("figure"))
+        if kind not in known and not references.is_reference(kind):
+            custom = f"file.py:function, module:function, or an entry point of {extensions.GROUPS['figure']}"
+            problem = f"no report {shown(kind)}: {nearest(kind, known)}; a custom figure is {custom}"
+            raise SpecError((KIND,), problem)
+        model = CustomFigureOptions
     given = dict(given)
-    if "figure" in model.model_fields and (
-        flat := [key for key in FigureOptions.model_fields if key in given]
-    ):
+    flat = [key for key in FigureOptions.model_fields if key in given]
+    if "figure" in model.model_fields and flat:
         given["figure"] = {key: given.pop(key) for key in flat} | (given.get("figure") or {})
-    return validated(model, {**given, "kind": kind})
+    return validated(model, {**given, KIND: kind})
 
 
 # ---- custom figures and tables

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from jestlab.platform.errors import Mistakes, Path, SpecError, dotted, nearest, shown, within
+from jestlab.platform.errors import Path, SpecError, dotted, nearest, shown, within
 from jestlab.platform.spec.axes import LABELS, AxisSpec
 from jestlab.platform.spec.fields import Field, fields_of, merge, unknown_keys, validated
 from jestlab.platform.spec.runs import OF_RUNS
@@ -80,8 +80,7 @@ def _set(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
     if head == "scale":
         raise SpecError(path, "cannot be set: use --scale")
     if head == "base":
-        _check_parts(written, path, path)
-        written["base"] = _merged(written.get("base", {}), keys, value, _fields(study, None), path)
+        written["base"] = _merged({}, written.get("base", {}), keys, value, _fields(study, None), path)
     elif head == "runs":
         _set_run(study, written, path, value)
     else:
@@ -120,20 +119,18 @@ def _accepting(study: StudySpec, keys: Sequence[str], value: Any) -> list[str]:
     Raises:
         SpecError: No part may have the key.
     """
-    accepting, mistakes = [], Mistakes()
+    errors: dict[str, list[SpecError]] = {}
     for name, part in study.studies.items():
-        fields, before = _fields(part, None), len(mistakes)
-        with mistakes, within(STUDIES, name):
-            if fields is not None:
-                for error in unknown_keys(plain(nested(keys, value)), fields, ("base",)):
-                    raise error
-            elif not has(part.base, keys):
-                raise SpecError(("base", *keys), "no part has such a key")
-        if len(mistakes) == before:
-            accepting.append(name)
-    if not accepting:
-        raise mistakes.together().errors[0]
-    return accepting
+        fields, place = _fields(part, None), (STUDIES, name, "base")
+        if fields is not None:
+            errors[name] = list(unknown_keys(plain(nested(keys, value)), fields, place))
+        else:
+            errors[name] = (
+                [] if has(part.base, keys) else [SpecError((*place, *keys), "no part has such a key")]
+            )
+    if all(errors.values()):
+        raise next(iter(errors.values()))[0]
+    return [name for name in errors if not errors[name]]
 
 
 def _set_run(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
@@ -153,8 +150,7 @@ def _set_run(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
     own_keys = {key: run[key] for key in OF_RUNS if key in run}
     config = {key: below for key, below in run.items() if key not in own_keys}
     base, fields = study.program_of(name).inherited(study.base, study.program_of()), _fields(study, name)
-    _check_parts(merge(base, config, fields, ("runs", name)), keys, path)
-    written["runs"][name] = own_keys | _merged(config, keys, value, fields, path)
+    written["runs"][name] = own_keys | _merged(base, config, keys, value, fields, path)
 
 
 def _named(path: Path, known: Mapping[str, object], what: str) -> tuple[str, Path]:
@@ -168,22 +164,19 @@ def _named(path: Path, known: Mapping[str, object], what: str) -> tuple[str, Pat
     raise SpecError(path, f"no {what} {path[1]!r}: {nearest(path[1], known)}")
 
 
-def _merged(beneath: Tree, keys: Sequence[str], value: Any, fields: Field | None, path: Path) -> Tree:
-    """Merge a value over a config."""
+def _merged(base: Tree, own: Tree, keys: Sequence[str], value: Any, fields: Field | None, path: Path) -> Tree:
+    """Merge a value over a config, in which it may have a place only because of the config beneath."""
     place = path[: len(path) - len(keys)]
     above = plain(nested(keys, value), place)
     if not isinstance(above, dict):
         raise SpecError(path, f"must be a mapping, not {shown(value)}")
-    return merge(beneath, above, fields, place)
-
-
-def _check_parts(tree: Tree, keys: Sequence[str], path: Path) -> None:
-    """Check that a path leads through mappings, and through existing elements of lists."""
-    depth = depth_of(tree, keys)
-    beneath = lookup(tree, keys[:depth])
+    whole = merge(base, own, fields, place)
+    depth = depth_of(whole, keys)
+    beneath = lookup(whole, keys[:depth])
     if depth < len(keys) and not isinstance(beneath, dict | None):
-        place = dotted(path[: len(path) - len(keys) + depth])
-        raise SpecError(path, f"{place} is {shown(beneath)}, without {keys[depth]!r}: set it as a whole")
+        problem = f"is {shown(beneath)}, without {keys[depth]!r}: set it as a whole"
+        raise SpecError(path, f"{dotted((*place, *keys[:depth]))} {problem}")
+    return merge(own, above, fields, place)
 
 
 def _replaced(tree: Any, path: Path, value: Any, depth: int = 1) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +24,6 @@ from jestlab.analysis.claims.families import Family
 from jestlab.analysis.claims.stopping import Until
 from jestlab.analysis.metrics import Metric
 from jestlab.analysis.written import WrittenError
-from jestlab.models.extensions import references
 from jestlab.platform.errors import Mistakes, SpecError, UserError, nearest, shown
 from jestlab.platform.spec.axes import AxisSpec, listed_axes
 from jestlab.platform.spec.fields import validated
@@ -32,7 +31,7 @@ from jestlab.platform.spec.options import REPORTS, FigureOptions, Report, parse_
 from jestlab.platform.spec.program import ProgramConfig, program_config
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.runs import LABEL, Name, RunSpec
-from jestlab.platform.spec.tree import STUDIES, Tree, is_mapping, listed, plain, put
+from jestlab.platform.spec.tree import KIND, STUDIES, Tree, is_mapping, listed, plain
 from jestlab.platform.spec.yaml import dump
 
 _OF_PARTS = ("program", "runs", "base", "axes", "seeds")  # what only the studies of a union have
@@ -72,31 +71,16 @@ def _is_whole(value: object) -> bool:
 def _report(given: Any) -> Any:
     """Convert `curves`, `{curves: {…}}`, and `{kind: curves, …}` to a report."""
     if isinstance(given, str):
-        given = {"kind": given}
+        given = {KIND: given}
     if not is_mapping(given):
         raise SpecError((), f"must be one of {', '.join(REPORTS)}, not {shown(given)}")
-    if len(named := dict(given.items())) == 1:
-        [(kind, body)] = named.items()
-        if isinstance(kind, str) and references.is_reference(kind) and is_mapping(body):
-            given = {"kind": kind, **dict(body.items())}  # the dot of a file name doesn't separate keys
-    options: dict[str, Any] = plain(given)
-    if len(options) == 1 and is_mapping(body := next(iter(options.values()))):
-        options = {"kind": next(iter(options)), **body}
-    kind = options.pop("kind", None)
+    options = dict(given.items())
+    kind = options.pop(KIND, None)
+    if kind is None and len(options) == 1 and is_mapping(body := next(iter(options.values()))):
+        [kind], options = options, body  # the dot of a file name doesn't separate keys
     if not isinstance(kind, str):
-        raise SpecError(("kind",), f"no report {shown(kind)}: {nearest(str(kind), REPORTS)}")
-    return parse_options(kind, options)
-
-
-def _metrics(written: Any) -> Any:
-    """Merge dotted keys: `loss.goal: min`. Other dots are part of a metric's name: `clip-v1.5/accuracy`."""
-    if not is_mapping(written):
-        return written
-    merged: Tree = {}
-    for name, meaning in written.items():
-        parts = [name] if is_mapping(meaning) or isinstance(meaning, Metric) else str(name).rsplit(".", 1)
-        put(merged, parts, meaning if isinstance(meaning, Metric) else plain(meaning, parts), ())
-    return merged
+        raise SpecError((KIND,), f"no report {shown(kind)}: {nearest(str(kind), REPORTS)}")
+    return parse_options(kind, plain(options))
 
 
 def _distinct(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
@@ -221,7 +205,7 @@ class StudySpec(BaseModel):
     figure: FigureOptions | None = None
     claims: Annotated[tuple[_Claim, ...], AfterValidator(_distinct)] = ()
     family: _Family = Family()
-    metrics: Annotated[dict[str, _Metric], BeforeValidator(_metrics)] = {}
+    metrics: dict[str, _Metric] = {}
     score: Annotated[tuple[Annotated[str, AfterValidator(_evaluation)], ...], BeforeValidator(listed)] = ()
     adopted: _Texts = ()
     studies: dict[Name, StudySpec] = {}
@@ -248,11 +232,9 @@ class StudySpec(BaseModel):
         """
         if not any(each.claims for each in (self, *self.studies.values())):
             raise UserError(f"{self.name} has no claims to decide: write `claims` in its spec")
-        if self.studies:
-            parts = {name: part.decided() if part.claims else part for name, part in self.studies.items()}
+        parts = {name: part.decided() if part.claims else part for name, part in self.studies.items()}
+        if self.studies or isinstance(self.seeds, Until):
             return self.replaced(studies=parts)
-        if isinstance(self.seeds, Until):
-            return self
         default = Until()
         own = min(len(self.seeds), default.at_most)
         return self.replaced(seeds=Until(own if own > 1 else default.at_least))
@@ -289,11 +271,6 @@ class StudySpec(BaseModel):
         """Return the resolved spec in YAML: it launches the same runs from any folder of this machine."""
         return dump(self.to_dict())
 
-    def __getstate__(self) -> dict[Any, Any]:
-        """Return the state for pickling, without derived results: configs of programs have functions."""
-        state = super().__getstate__()
-        return state | {"__dict__": {k: v for k, v in state["__dict__"].items() if k != "derived"}}
-
     @model_validator(mode="before")
     @classmethod
     def _read(cls, written: Any) -> Any:
@@ -311,32 +288,37 @@ class StudySpec(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> StudySpec:
         mistakes = Mistakes()
-        if self.studies:
-            mistakes.add(
-                SpecError((key,), f"not valid in a spec with {STUDIES}: move it to the studies")
-                for key in _OF_PARTS
-                if key in self.model_fields_set and getattr(self, key)
-            )
-            mistakes.add(_part_errors(self))
-            mistakes.check()
-            if "resources" not in self.model_fields_set:
+        mistakes.add(self._errors())
+        if self.studies and "resources" not in self.model_fields_set:
+            with mistakes:
                 self.__dict__["resources"] = _common_resources(self.studies)
-        elif STUDIES in self.model_fields_set and not self.runs:
-            raise SpecError((STUDIES,), "is empty: name studies or their files, or give the spec `runs`")
-        elif not self.runs and not self.adopted:
-            raise SpecError(("runs",), "is missing")
-        mistakes.add(
-            SpecError(("runs", name, LABEL), "is empty, and the run is on no axis: give it a text")
-            for name, run in self.runs.items()
-            if run.label == "" and not any(name in axis.runs for axis in self.axes)
-        )
-        mistakes.add(
-            SpecError(("adopted", str(i)), f"{name!r} is a run of this spec: rename one")
-            for i, name in enumerate(self.adopted)
-            if name in self.runs
-        )
         mistakes.check()
         return self
+
+    def _errors(self) -> Iterator[SpecError]:
+        if STUDIES in self.model_fields_set and not self.studies and not self.runs:
+            yield SpecError((STUDIES,), "is empty: name studies or their files, or give the spec `runs`")
+        elif not self.runs and not self.adopted and not self.studies:
+            yield SpecError(("runs",), "is missing")
+        for key in _OF_PARTS:
+            if self.studies and key in self.model_fields_set and getattr(self, key):
+                yield SpecError((key,), f"not valid in a spec with {STUDIES}: move it to the studies")
+        for name, part in self.studies.items():
+            if name == self.name:
+                yield SpecError((STUDIES, name), "has the name of the union itself: rename one of them")
+            if part.name != name:
+                problem = f"is {part.name!r}: expected {name!r}, its name in the union"
+                yield SpecError((STUDIES, name, "name"), problem)
+            if part.studies:
+                problem = "is itself a union: name its parts here instead"
+                yield SpecError((STUDIES, name, STUDIES), problem)
+        for name, run in self.runs.items():
+            if run.label == "" and not any(name in axis.runs for axis in self.axes):
+                problem = "is empty, and the run is on no axis: give it a text"
+                yield SpecError(("runs", name, LABEL), problem)
+        for i, name in enumerate(self.adopted):
+            if name in self.runs:
+                yield SpecError(("adopted", str(i)), f"{name!r} is a run of this spec: rename one")
 
 
 def _unwrapped(value: Any) -> Any:
@@ -348,24 +330,11 @@ def _unwrapped(value: Any) -> Any:
     return value.to_dict() if isinstance(value, StudySpec) else value
 
 
-def _part_errors(union: StudySpec) -> list[SpecError]:
-    errors = []
-    for name, part in union.studies.items():
-        if name == union.name:
-            errors.append(SpecError((STUDIES, name), "has the name of the union itself: rename one of them"))
-        if part.name != name:
-            place = (STUDIES, name, "name")
-            errors.append(SpecError(place, f"is {part.name!r}: expected {name!r}, its name in the union"))
-        if part.studies:
-            place = (STUDIES, name, STUDIES)
-            errors.append(SpecError(place, "is itself a union: name its parts here instead"))
-    return errors
-
-
 def _common_resources(parts: Mapping[str, StudySpec]) -> Resources:
     """Return the resources of the parts that have some, if these parts agree."""
-    given = [(name, part.resources) for name, part in parts.items() if part.resources != Resources()]
-    for name, resources in given[1:]:
-        if resources != given[0][1]:
-            raise SpecError(("resources",), f"is missing: those of {given[0][0]} and {name} differ")
-    return given[0][1] if given else Resources()
+    given = {name: part.resources for name, part in parts.items() if part.resources != Resources()}
+    first = next(iter(given), "")
+    for name, resources in given.items():
+        if resources != given[first]:
+            raise SpecError(("resources",), f"is missing: those of {first} and {name} differ")
+    return given.get(first, Resources())

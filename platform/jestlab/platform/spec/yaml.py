@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from jestlab.platform.errors import SpecError, shown
+from jestlab.platform.errors import SpecError, dotted, shown
 
 LARGEST = 1_000_000
 """Maximum number of values in a spec, counting each use of an alias."""
@@ -35,9 +35,6 @@ _RESOLVERS: tuple[tuple[str, str, str], ...] = (
     ),
     ("merge", r"<<", "<"),
 )
-
-
-_IGNORED = (yaml.AnchorToken, yaml.DirectiveToken, yaml.DocumentStartToken, yaml.DocumentEndToken)
 
 
 class _Loader(yaml.SafeLoader):
@@ -129,12 +126,11 @@ class Document:
 
     def line(self, path: Sequence[str]) -> int | None:
         """Return the line of a place, counted from 1, or of the nearest place above it in the document."""
-        node, rest = self._root, list(path)
-        line = None
+        node, rest, line = self._root, dotted(path), None
         while node is not None and rest:
-            for parts, key, below in _below(node):
-                if rest[: len(parts)] == parts:
-                    line, node, rest = key.start_mark.line + 1, below, rest[len(parts) :]
+            for name, key, below in _below(node):
+                if f"{rest}.".startswith(f"{name}."):
+                    line, node, rest = key.start_mark.line + 1, below, rest[len(name) + 1 :]
                     break
             else:
                 break
@@ -142,61 +138,40 @@ class Document:
 
 
 def value_of(text: str) -> Any:
-    """Parse a value from a command line, without comments, anchors, and document markers.
+    """Parse a value on one line of a command, without comments, anchors, and document markers.
 
     Raises:
         SpecError: The value isn't valid YAML, or YAML would ignore a part of it.
     """
-    value = Document(text, _ValueLoader).value
-    is_ignored = text.strip() in ("-", "?")
-    for token in yaml.scan(text, Loader=_ValueLoader):
-        is_ignored |= isinstance(token, _IGNORED)
-        if isinstance(token, yaml.ScalarToken):
-            is_block = token.style in ("|", ">")
-            # Outside a block, YAML replaces a line break by a space.
-            is_ignored |= not token.value if is_block else token.start_mark.line < token.end_mark.line
-    if is_ignored:
+    value, word = Document(text, _ValueLoader).value, text.strip()
+    ignored = (yaml.AnchorToken, yaml.DirectiveToken, yaml.DocumentStartToken, yaml.DocumentEndToken)
+    is_special = word in ("-", "?") or word[:1] in ("|", ">") or "\n" in word
+    if is_special or any(isinstance(token, ignored) for token in yaml.scan(text, Loader=_ValueLoader)):
         raise SpecError((), "has a special meaning in YAML")
     return value
 
 
-def _below(node: yaml.Node) -> Iterator[tuple[list[str], yaml.Node, yaml.Node]]:
-    """Yield the parts of each key below a node, its key node, and its value node."""
+def _below(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
+    """Yield the name of each key below a node, its key node, and its value node."""
     if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield str(key.value).split("."), key, value
+        yield from ((str(key.value), key, value) for key, value in node.value)
         # Axes may be a mapping, but errors number them.
-        yield from (([str(index)], key, value) for index, (key, value) in enumerate(node.value))
+        yield from ((str(index), key, value) for index, (key, value) in enumerate(node.value))
     elif isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            yield [str(index)], item, item
+        yield from ((str(index), item, item) for index, item in enumerate(node.value))
 
 
 def _check(node: yaml.Node, sizes: dict[int, int], above: set[int]) -> int:
     """Check a node within other ones, and return the number of its values; `sizes` has earlier results."""
-    if id(node) in above:
-        raise SpecError((), f"line {node.start_mark.line + 1}: contains itself through an alias")
-    if id(node) not in sizes:
-        _check_node(node)
-        above.add(id(node))
-        sizes[id(node)] = 1 + sum(_check(child, sizes, above) for child in _children(node))
-        above.remove(id(node))
-        if sizes[id(node)] > LARGEST:
-            raise SpecError((), f"has more than {LARGEST:,} values: too many for a spec")
-    return sizes[id(node)]
-
-
-def _children(node: yaml.Node) -> list[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        return [part for pair in node.value for part in pair]
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
-
-
-def _check_node(node: yaml.Node) -> None:
     line = node.start_mark.line + 1
+    if id(node) in above:
+        raise SpecError((), f"line {line}: contains itself through an alias")
+    if id(node) in sizes:
+        return sizes[id(node)]
     if node.tag not in _CORE and node.tag != _MERGE:
         written = node.tag.replace(_TAG, "!!")
         raise SpecError((), f"line {line}: the tag {written} is not allowed: specs are plain YAML")
+    children = [] if isinstance(node, yaml.ScalarNode) else node.value
     if isinstance(node, yaml.MappingNode):
         seen = set()
         for key, _ in node.value:
@@ -205,6 +180,13 @@ def _check_node(node: yaml.Node) -> None:
             if (key.tag, key.value) in seen:
                 raise SpecError((), f"line {key.start_mark.line + 1}: duplicate key {key.value!r}")
             seen.add((key.tag, key.value))
+        children = [part for pair in node.value for part in pair]
+    above.add(id(node))
+    size = sizes[id(node)] = 1 + sum(_check(child, sizes, above) for child in children)
+    above.remove(id(node))
+    if size > LARGEST:
+        raise SpecError((), f"has more than {LARGEST:,} values: too many for a spec")
+    return size
 
 
 def dump_inline(value: Any) -> str:

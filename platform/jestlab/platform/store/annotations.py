@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, insert, select
 
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.store.rows import execute_many, insert, now
+from jestlab.platform.store.rows import now, upsert
 from jestlab.platform.store.store import Store, of_experiment
 from jestlab.platform.store.tables import ExperimentRow, NoteRow, RunRow, SavedQueryRow, TagRow, run_key
 
@@ -53,18 +53,15 @@ def add_note(store: Store, subject: Subject, text: str, author: str) -> None:
         raise UserError("the note is empty: give its text")
     with store.writing() as connection:
         values = _columns(connection, subject) | {"text": text, "author": author, "created_at": now()}
-        connection.execute(insert(connection, NoteRow).values(**values))
+        connection.execute(insert(NoteRow).values(**values))
 
 
 def notes(store: Store, subject: Subject) -> list[NoteEntry]:
     """Return the notes about a subject, the oldest first."""
+    query = select(NoteRow.text, NoteRow.author, NoteRow.created_at)
     with store.reading() as connection:
-        rows = connection.execute(
-            select(NoteRow.text, NoteRow.author, NoteRow.created_at)
-            .where(*_is(NoteRow, _columns(connection, subject)))
-            .order_by(NoteRow.created_at, NoteRow.id)
-        ).all()
-    return [NoteEntry(*row) for row in rows]
+        rows = connection.execute(query.filter_by(**_columns(connection, subject)).order_by(NoteRow.id))
+        return [NoteEntry(*row) for row in rows]
 
 
 # ---- tags
@@ -91,7 +88,7 @@ def add_tags(store: Store, subject: Subject, names: Sequence[str], author: str |
     with store.writing() as connection:
         about = _columns(connection, subject) | {"author": author, "created_at": now()}
         rows = [about | {"name": name} for name in dict.fromkeys(names)]
-        execute_many(connection, insert(connection, TagRow).on_conflict_do_nothing(), rows)
+        upsert(connection, TagRow, rows)
 
 
 def remove_tags(store: Store, subject: Subject, names: Collection[str]) -> None:
@@ -101,19 +98,19 @@ def remove_tags(store: Store, subject: Subject, names: Collection[str]) -> None:
         UserError: The subject lacks one of the tags.
     """
     with store.writing() as connection:
-        own = _is(TagRow, _columns(connection, subject))
-        known = set(connection.scalars(select(TagRow.name).where(*own)))
+        own = _columns(connection, subject)
+        known = set(connection.scalars(select(TagRow.name).filter_by(**own)))
         if missing := sorted(set(names) - known):
             existing = f"its tags are {', '.join(sorted(known))}" if known else "it is untagged"
             raise UserError(f"no tag {missing[0]!r} to remove: {existing}")
-        connection.execute(delete(TagRow).where(*own, TagRow.name.in_(names)))
+        connection.execute(delete(TagRow).filter_by(**own).where(TagRow.name.in_(names)))
 
 
 def tags(store: Store, subject: Subject) -> list[str]:
     """Return the tags of a subject, in alphabetical order."""
     with store.reading() as connection:
-        own = _is(TagRow, _columns(connection, subject))
-        return sorted(connection.scalars(select(TagRow.name).where(*own)))
+        own = select(TagRow.name).filter_by(**_columns(connection, subject))
+        return sorted(connection.scalars(own))
 
 
 def tags_of_experiments(store: Store) -> dict[str, list[str]]:
@@ -145,10 +142,6 @@ def _columns(connection: Connection, subject: Subject) -> dict[str, Any]:
     return {"run_id": run_key(subject.fingerprint)}
 
 
-def _is(table: Any, columns: dict[str, Any]) -> list[Any]:
-    return [getattr(table, name) == value for name, value in columns.items()]
-
-
 # ---- saved queries
 
 
@@ -170,10 +163,9 @@ def save_query(store: Store, name: str, sql: str, author: str) -> None:
     name = " ".join(name.split())
     if not name or not sql.strip() or len(name) > _LONGEST_NAME:
         raise UserError(f"expected a name of at most {_LONGEST_NAME} characters and an SQL query")
-    values = {"sql": sql.strip(), "author": author, "updated_at": now()}
+    row = {"name": name, "sql": sql.strip(), "author": author, "updated_at": now()}
     with store.writing() as connection:
-        statement = insert(connection, SavedQueryRow).values(name=name, **values)
-        connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
+        upsert(connection, SavedQueryRow, [row], ["name"], list(row))
 
 
 def delete_query(store: Store, name: str) -> None:

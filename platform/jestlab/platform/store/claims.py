@@ -16,6 +16,7 @@ from sqlalchemy import Connection, and_, func, insert, or_, select, update
 
 from jestlab.analysis import units
 from jestlab.platform.store.engine import CLAIMING, one_at_a_time
+from jestlab.platform.store.leases import attempts
 from jestlab.platform.store.records import LIVE, Lease, RunState, check_move
 from jestlab.platform.store.rows import now, one_of
 from jestlab.platform.store.store import Store, of_runs
@@ -178,9 +179,9 @@ def _free(connection: Connection, fingerprints: Iterable[str]) -> Iterator[_Free
         .with_for_update(key_share=True)
     )
     live = func.count().filter(AttemptRow.state.in_(LIVE))
-    attempts = select(AttemptRow.run_id, live, func.max(AttemptRow.number)).group_by(AttemptRow.run_id)
+    counts = select(AttemptRow.run_id, live, func.max(AttemptRow.number)).group_by(AttemptRow.run_id)
     runs = connection.execute(can_run.where(of_runs(fingerprints))).all()
-    rows = connection.execute(attempts.where(one_of(AttemptRow.run_id, [run.id for run in runs])))
+    rows = connection.execute(counts.where(one_of(AttemptRow.run_id, [run.id for run in runs])))
     known = {run_id: (count, number) for run_id, count, number in rows}
     for run in runs:
         count, number = known.get(run.id, (0, 0))
@@ -195,20 +196,14 @@ def holding(store: Store, executor: str, machine: str | None) -> list[Lease]:
 
 
 def _holding(connection: Connection, executor: str, machine: str | None) -> list[Lease]:
-    of_attempt = (getattr(AttemptRow, name) for name in Lease.__dataclass_fields__ if name != "fingerprint")
-    query = (
-        select(*of_attempt, RunRow.fingerprint)
-        .join(RunRow, RunRow.id == AttemptRow.run_id)
-        .where(AttemptRow.state.in_(LIVE), AttemptRow.executor == executor)
-    )
+    conditions = [AttemptRow.state.in_(LIVE), AttemptRow.executor == executor]
     if machine is not None:
         here = AttemptRow.launcher.startswith(f"{machine}:", autoescape=True)
         if executor == "local":  # a launcher of another machine may have adopted an attempt
             by_handle = AttemptRow.handle.startswith(f"{machine}:", autoescape=True)
             here = or_(by_handle, and_(AttemptRow.handle.is_(None), here))
-        query = query.where(here)
-    rows = connection.execute(query).mappings()
-    return [Lease(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
+        conditions.append(here)
+    return attempts(connection, *conditions)
 
 
 def _over_budget(

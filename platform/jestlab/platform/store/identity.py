@@ -16,7 +16,7 @@ from sqlalchemy.orm import aliased
 from jestlab.platform.store.address import sqlite_file
 from jestlab.platform.store.engine import reading, writing
 from jestlab.platform.store.records import LIVE, RunState
-from jestlab.platform.store.rows import insert, now, one_of
+from jestlab.platform.store.rows import now, one_of, upsert
 from jestlab.platform.store.tables import AttemptRow, IdentityRow, KnownLabRow, LauncherRow, RunRow, run_key
 
 COPIED = "was running when its store was copied"
@@ -71,10 +71,9 @@ def _place(connection: Connection) -> str:
 
 def enter_lab(engine: Engine, uid: str, address: str, host: str | None) -> None:
     """Enter a lab by its ID, with its present place: a folder and its machine, or the URL of its bucket."""
-    place = {"address": address, "host": host, "seen_at": now()}
+    row = {"uid": uid, "address": address, "host": host, "seen_at": now()}
     with writing(engine) as connection:
-        statement = insert(connection, KnownLabRow).values(uid=uid, **place)
-        connection.execute(statement.on_conflict_do_update(index_elements=["uid"], set_=place))
+        upsert(connection, KnownLabRow, [row], ["uid"], list(row))
 
 
 def lab_places(engine: Engine) -> dict[str, str]:

@@ -9,13 +9,11 @@ launcher or a worker dead ends or adopts the attempt as it read it, and fails if
 
 from __future__ import annotations
 
-import functools
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, bindparam, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, select, update
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.store.records import (
@@ -27,16 +25,15 @@ from jestlab.platform.store.records import (
     Standing,
     check_move,
 )
-from jestlab.platform.store.rows import insert, now, one_of
+from jestlab.platform.store.rows import execute_many, now, one_of, upsert
 from jestlab.platform.store.store import Store, of_runs
 from jestlab.platform.store.tables import AttemptRow, LauncherRow, RunRow, run_key
 
-Key = TypeVar("Key", int, str)
-
 _LONG_GONE = timedelta(days=7)
-_OF_RUN = tuple(name for name in Standing.__dataclass_fields__ if name not in ("fruitless", "lease"))
-_OF_LEASE = tuple(name for name in Lease.__dataclass_fields__ if name != "fingerprint")
-_OF_STANDING = (*_OF_RUN, "fruitless")
+_OF_RUN = [name for name in Standing.__dataclass_fields__ if name not in ("fruitless", "lease")]
+_OF_LEASE = [name for name in Lease.__dataclass_fields__ if name != "fingerprint"]
+
+_RUN: Any = RunRow.__table__
 
 # ---- launchers
 
@@ -47,9 +44,8 @@ def enter_launcher(store: Store, name: str, lab: str | None = None) -> str:
         used = select(AttemptRow.launcher).where(AttemptRow.launcher.is_not(None), AttemptRow.state.in_(LIVE))
         long_gone = LauncherRow.heartbeat_at < now() - _LONG_GONE
         connection.execute(delete(LauncherRow).where(long_gone, LauncherRow.name.not_in(used)))
-        values = {"heartbeat_at": now(), "lab": lab}
-        statement = insert(connection, LauncherRow).values(name=name, **values)
-        connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
+        row = {"name": name, "heartbeat_at": now(), "lab": lab}
+        upsert(connection, LauncherRow, [row], ["name"], list(row))
     return name
 
 
@@ -90,69 +86,46 @@ def adopt(store: Store, leases: Sequence[Lease], launcher: str) -> list[Lease]:
 
 def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
     """Return the standings of runs, all at one moment."""
-    with store.reading() as connection:
-        rows = connection.execute(_standings(), {"runs": list(fingerprints)})
-        return {standing.fingerprint: standing for standing in map(_standing, rows)}
-
-
-@functools.cache  # building a statement takes several times as long as executing it
-def _standings() -> Select[Any]:
-    last = aliased(AttemptRow)
+    past = aliased(AttemptRow)
     fruitless = (
         select(func.count())
-        .where(last.run_id == RunRow.id, last.state == RunState.PREEMPTED, last.first_step == RunRow.step)
-        .correlate(RunRow)
+        .where(past.run_id == RunRow.id, past.state == RunState.PREEMPTED, past.first_step == RunRow.step)
         .scalar_subquery()
     )
-    newest = select(func.max(last.number)).where(last.run_id == RunRow.id).correlate(RunRow).scalar_subquery()
-    return (
-        select(
-            *(getattr(RunRow, name) for name in _OF_RUN),
-            fruitless,
-            *(getattr(AttemptRow, name) for name in _OF_LEASE),
-        )
-        .select_from(RunRow)
-        .outerjoin(AttemptRow, (AttemptRow.run_id == RunRow.id) & (AttemptRow.number == newest))
-        .where(RunRow.fingerprint.in_(bindparam("runs", expanding=True, literal_execute=True)))
-    )
+    newest = select(func.max(past.number)).where(past.run_id == RunRow.id).correlate(RunRow).scalar_subquery()
+    these = of_runs(fingerprints)
+    columns = (*(getattr(RunRow, name) for name in _OF_RUN), fruitless.label("fruitless"))
+    with store.reading() as connection:
+        last = {
+            lease.fingerprint: lease for lease in attempts(connection, these, AttemptRow.number == newest)
+        }
+        rows = connection.execute(select(*columns).where(these)).mappings()
+        return {
+            run: Standing(**dict(row) | {"state": RunState(row["state"]), "lease": last.get(run)})
+            for row in rows
+            if (run := row["fingerprint"])
+        }
 
 
-def _standing(row: Row[Any]) -> Standing:
-    count = len(_OF_STANDING)
-    run = dict(zip(_OF_STANDING, row[:count], strict=True))
-    attempt = dict(zip(_OF_LEASE, row[count:], strict=True))
-    lease = None
-    if attempt["id"] is not None:
-        lease = Lease(**attempt | {"state": RunState(attempt["state"]), "fingerprint": run["fingerprint"]})
-    return Standing(**run | {"state": RunState(run["state"]), "lease": lease})
+def attempts(connection: Connection, *conditions: ColumnElement[bool]) -> list[Lease]:
+    """Return the attempts that meet these conditions."""
+    columns = (getattr(AttemptRow, name) for name in _OF_LEASE)
+    query = select(RunRow.fingerprint, *columns).join(RunRow, RunRow.id == AttemptRow.run_id)
+    rows = connection.execute(query.where(*conditions)).mappings()
+    return [Lease(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
 
 
-def set_pending_reasons(store: Store, reasons: Mapping[int, str]) -> None:
-    """Store why the jobs of attempts have not started yet, by attempt ID, unless they have."""
+def set_reasons(store: Store, reasons: Mapping[str, str], *, claimed: bool) -> None:
+    """Store why runs haven't started, by fingerprint.
+
+    With `claimed`, these are runs whose jobs wait, otherwise runs that no attempt holds. Others are left out.
+    """
+    live = select(AttemptRow.id).where(AttemptRow.run_id == RunRow.id, AttemptRow.state.in_(LIVE)).exists()
+    this = (RunRow.id == bindparam("key"), RunRow.state.in_(WAITING), live if claimed else ~live)
+    change = update(_RUN).where(*this).values(reason=bindparam("why"))
     with store.writing() as connection:
-        for reason, attempts in _grouped(reasons).items():
-            pending = select(AttemptRow.run_id).where(
-                AttemptRow.id.in_(attempts), AttemptRow.state == RunState.PENDING
-            )
-            waiting = update(RunRow).where(RunRow.id.in_(pending), RunRow.state == RunState.PENDING)
-            connection.execute(waiting.values(reason=reason))
-
-
-def set_waiting_reasons(store: Store, reasons: Mapping[str, str]) -> None:
-    """Store why runs that no attempt holds have not been launched, by fingerprint."""
-    live = select(AttemptRow.id).where(AttemptRow.run_id == RunRow.id, AttemptRow.state.in_(LIVE))
-    with store.writing() as connection:
-        for reason, runs in _grouped(reasons).items():
-            waiting = update(RunRow).where(of_runs(runs), RunRow.state.in_(WAITING), ~live.exists())
-            connection.execute(waiting.values(reason=reason))
-
-
-def _grouped(reasons: Mapping[Key, str]) -> dict[str, list[Key]]:
-    """Return the keys by reason: one statement is executed for each reason."""
-    found: dict[str, list[Key]] = defaultdict(list)
-    for key, reason in reasons.items():
-        found[reason].append(key)
-    return found
+        for run, reason in reasons.items():
+            connection.execute(change, {"key": run_key(run), "why": reason})
 
 
 def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None:
@@ -191,14 +164,14 @@ def change_states(store: Store, entries: Sequence[tuple[Standing, RunState, str 
     with store.writing() as connection:
         free = one_of(RunRow.id, _free(connection, fingerprints))
         present = {run: as_found for run, *as_found in connection.execute(query.where(free))}
-        wanted: dict[tuple[RunState, str | None], list[str]] = defaultdict(list)
+        rows = []
         for run, state, reason in entries:
             if present.get(run.fingerprint) == [run.state, run.lease.number if run.lease else None]:
                 check_move(run.fingerprint, run.state, state)
-                wanted[state, reason].append(run.fingerprint)
-        for (state, reason), runs in wanted.items():
-            connection.execute(update(RunRow).where(of_runs(runs)).values(state=state, reason=reason))
-        return sum(map(len, wanted.values()))
+                rows.append({"key": run_key(run.fingerprint), "new": state, "why": reason})
+        change = update(_RUN).where(_RUN.c.id == bindparam("key"))
+        execute_many(connection, change.values(state=bindparam("new"), reason=bindparam("why")), rows)
+        return len(rows)
 
 
 def _free(connection: Connection, fingerprints: Iterable[str]) -> list[int]:

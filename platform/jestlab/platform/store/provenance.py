@@ -2,6 +2,7 @@
 
 An environment variable is recorded if its name is on an allowlist and has no word that hints at a secret. In
 recorded values, credentials in URLs are replaced, and so is the value of every variable with such a word.
+Secrets are also left out of the text of files and of uncommitted changes.
 """
 
 from __future__ import annotations
@@ -12,28 +13,193 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from sqlalchemy import select
+
 from jestlab.analysis.mixing import DECISIVE
 from jestlab.models.processes import launched_with_others
 from jestlab.platform.digests import digest_of
 from jestlab.platform.redaction import PARTS, SECRET_NAME, without_secrets, without_values
 from jestlab.platform.store.address import STORE
-from jestlab.platform.store.code import Checkout, SourceFiles
-from jestlab.platform.store.rows import to_json
+from jestlab.platform.store.rows import one_of, to_json, upsert
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import SourceRow
 from jestlab.platform.whoami import host_name
-from jestlab.platform.words import counted
 
 RECORD = "JESTLAB_RECORD"
 """Environment variable of a worker: the parts to record, separated by commas; all parts without it."""
 
+PATCH_BYTES = 200_000
+"""Longer patches are cut off."""
+
+MOST_FILE_BYTES = 256 * 1024
+"""The text of larger files is not stored, only their digests."""
+
+MOST_BYTES = 4 * 1024 * 1024
+"""The same, for all files of one run together."""
+
+_WORKER = "platform/jestlab/platform/worker.py"  # from the top of jestlab's checkout
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+)
+# This filter ignores arguments of calls: it would miss the secret in `login("…")`.
+_CALLS = "detect_secrets.filters.heuristic.is_indirect_reference"
+_DIFF = ("diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color")
+_SCRIPTS = frozenset({".py", ".sh", ".bash", ".zsh", ".pl", ".rb", ".js", ".ts", ".jl", ".r", ".lua"})
+
 _JAX = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain")
 _PACKAGES = ("jestlab", *_JAX, "numpy", "sentencepiece", "sqlalchemy", "xmanager")
+
+
+# ---- checkouts
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A Git checkout.
+
+    Attributes:
+        commit: The commit that is checked out.
+        folder: Folder of the code in the repository; empty for all of it.
+        place: Any folder of the code, on this machine.
+    """
+
+    commit: str
+    folder: str
+    place: Path
+
+    @classmethod
+    def of(cls, code: Path) -> Checkout | None:
+        """Return the checkout with jestlab's code; None if it is installed otherwise.
+
+        Git also finds the repository of a project with jestlab installed in its `.venv`. Its commit says
+        nothing about jestlab's code, and its changes are private.
+        """
+        known = git(code, "ls-files", "--full-name", "--error-unmatch", "worker.py")
+        commit = git(code, "rev-parse", "HEAD")
+        if known is None or commit is None or not known.strip().endswith(_WORKER):
+            return None
+        return cls(commit.strip(), known.strip().removesuffix(_WORKER), code)
+
+    @classmethod
+    def around(cls, file: Path) -> Checkout | None:
+        """Return the checkout that contains a user's file; None without one, or without a commit."""
+        if repository_of(file) is None:
+            return None
+        commit = git(file.parent, "rev-parse", "HEAD")
+        return None if commit is None else cls(commit.strip(), "", file.parent)
+
+    def patch(self, clean: Callable[[str], str]) -> str | None:
+        """Return the uncommitted changes, at most about `PATCH_BYTES`; `clean` replaces known secrets.
+
+        None without changes.
+        """
+        patch = git(self.place, *_DIFF, "--", f":/{self.folder}")
+        if not patch:
+            return None
+        patch = clean(patch)
+        left_out = len(patch) - PATCH_BYTES
+        patch = without_secret_lines(patch[:PATCH_BYTES])
+        return patch if left_out <= 0 else f"{patch}\n[{left_out} more characters left out]\n"
+
+
+def repository_of(file: Path) -> Path | None:
+    """Return the top of the repository that contains a file; None without one."""
+    return next((folder for folder in file.parents if (folder / ".git").exists()), None)
+
+
+def git(folder: Path, *arguments: str) -> str | None:
+    """Return the output of git; None without git or a checkout, or if git does not answer in time."""
+    return _output(["git", "-C", str(folder), *arguments], 10)
+
+
+def _output(command: Sequence[str], seconds: float) -> str | None:
+    """Return what a command prints; None if it fails, or doesn't end in time."""
+    env = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, check=True, timeout=seconds, stdin=subprocess.DEVNULL, env=env
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode(errors="replace").replace("\0", "")
+
+
+def without_secret_lines(text: str) -> str:
+    """Leave out private keys, and lines in which Yelp's detect-secrets finds a secret."""
+    from detect_secrets.core.scan import scan_file
+    from detect_secrets.settings import default_settings
+
+    text = _PRIVATE_KEY.sub("[a private key is left out]", text)
+    with tempfile.TemporaryDirectory(prefix="jestlab-") as folder:
+        file = Path(folder) / "patch.txt"
+        file.write_text(text, encoding="utf-8")
+        with default_settings() as settings:
+            settings.disable_filters(_CALLS)
+            secrets = {secret.line_number: secret.type for secret in scan_file(str(file))}
+    lines = text.split("\n")
+    for number, kind in secrets.items():
+        lines[number - 1] = f"{lines[number - 1][:1]}[a line is left out, which may hold a secret: {kind}]"
+    return "\n".join(lines)
+
+
+# ---- the user's code
+
+
+def digests_of(files: Mapping[str, Path]) -> dict[str, str]:
+    """Return the SHA-256 of each readable file by its name."""
+    found = {name: digest_of(file) for name, file in files.items()}
+    return {name: digest for name, digest in found.items() if digest is not None}
+
+
+def store_texts(store: Store, files: Iterable[Path], clean: Callable[[str], str]) -> None:
+    """Store the text of scripts that the store does not have yet.
+
+    Other files that a command names may be data or credentials: only their digests are recorded. `clean`
+    replaces known secrets.
+    """
+    found = dict(script_texts(files))
+    missing = found.keys() - texts(store, found).keys()
+    rows = [
+        {"sha256": digest, "text": without_secret_lines(clean(found[digest]))} for digest in sorted(missing)
+    ]
+    if rows:
+        with store.writing() as connection:
+            upsert(connection, SourceRow, rows)
+
+
+def texts(store: Store, digests: Iterable[str]) -> dict[str, str]:
+    """Return the text of files by their digests, if the store has them."""
+    query = select(SourceRow.sha256, SourceRow.text).where(one_of(SourceRow.sha256, digests))
+    return {row.sha256: row.text for row in store.rows(query)}
+
+
+def script_texts(files: Iterable[Path]) -> Iterator[tuple[str, str]]:
+    """Yield digest and text of scripts, within the limits of size."""
+    left = MOST_BYTES
+    for file in files:
+        try:
+            size = file.stat().st_size
+            if size > min(MOST_FILE_BYTES, left):
+                continue
+            text = file.read_bytes().decode()
+            digest = digest_of(file)
+        except (OSError, UnicodeDecodeError):
+            continue
+        is_script = file.suffix.lower() in _SCRIPTS or text.startswith("#!")
+        if is_script and digest is not None and "\0" not in text:
+            left -= size
+            yield digest, text
+
+
+# ---- what an attempt records
 
 
 @dataclass(frozen=True)
@@ -77,13 +243,13 @@ class RunDetails:
     """The part of the provenance that depends on the run.
 
     Attributes:
-        sources: The user's code that it executes; None without any.
+        sources: Files of the user's code by path, the executed one first; None without any.
         packages: Packages whose versions may matter.
         interpreter: The Python of its command; None for the worker's own.
         files: Files and folders that it reads, by name.
     """
 
-    sources: SourceFiles | None = None
+    sources: Mapping[str, Path] | None = None
     packages: Collection[str] = ()
     interpreter: str | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
@@ -100,7 +266,7 @@ def collect(code: Path, parts: Collection[str] = PARTS, run: RunDetails | None =
     run = run or RunDetails()
     sources = run.sources
     own = Checkout.of(code)
-    users = None if sources is None else Checkout.around(next(iter(sources.files.values())))
+    users = None if sources is None else Checkout.around(next(iter(sources.values())))
     clean = cleaner()
 
     def patch(checkout: Checkout | None) -> str | None:
@@ -115,7 +281,7 @@ def collect(code: Path, parts: Collection[str] = PARTS, run: RunDetails | None =
         environment=kept_variables(os.environ) if "environment" in parts else {},
         code_commit=users.commit if users else None,
         code_patch=patch(users),
-        sources=None if sources is None else sources.digests(),
+        sources=None if sources is None else digests_of(sources),
         inputs={name: digest_of(file) for name, file in run.files.items()} or None,
     )
 
@@ -138,9 +304,8 @@ def announcement(code: Path, parts: Collection[str], own_code: bool) -> str:
     if "environment" in parts:
         listed.append(f"{len(kept_variables(os.environ))} environment variables without secrets")
     if (checkout := Checkout.of(code)) is not None:
-        listed.append(f"jestlab's commit {checkout.commit[:8]}")
-        if "changes" in parts and (changed := checkout.changed()):
-            listed.append(f"its uncommitted changes ({counted(len(changed), 'file')}, without secrets)")
+        changes = " and its uncommitted changes without secrets" if "changes" in parts else ""
+        listed.append(f"jestlab's commit {checkout.commit[:8]}{changes}")
     if own_code:
         text = ", with their text without secrets" if "sources" in parts else ""
         listed.append(f"digests of custom code{text}")
@@ -195,14 +360,8 @@ def versions(packages: Collection[str] = (), interpreter: str | None = None) -> 
 def _versions_in(interpreter: str, packages: Collection[str]) -> dict[str, str]:
     """Ask another Python for its version and those of packages; empty if it does not answer."""
     try:
-        done = subprocess.run(
-            [interpreter, "-c", _ASK, *packages],
-            capture_output=True,
-            timeout=_ASK_SECONDS,
-            stdin=subprocess.DEVNULL,
-        )
-        found = json.loads(done.stdout)
-    except (OSError, subprocess.TimeoutExpired, ValueError):
+        found = json.loads(_output([interpreter, "-c", _ASK, *packages], _ASK_SECONDS) or "{}")
+    except ValueError:
         return {}
     return {str(name): str(version) for name, version in found.items()}
 

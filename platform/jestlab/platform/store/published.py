@@ -51,24 +51,37 @@ def import_cells(store: Store, cells: Sequence[PublishedCell]) -> Imported:
     Raises:
         ValueError: The cells contradict each other, or those that are kept.
     """
-    imported = Imported()
     with store.writing() as connection:
-        kept = _stored(connection, cells)
-        written = []
-        for cell in cells:
-            row, before = _row(cell), kept.pop(cell.key, None)
-            if before is None:
-                imported.new += 1
-            elif changed := [name for name in _VALUES if before[name] != row[name]]:
-                old, new = ({name: values[name] for name in changed} for values in (before, row))
-                imported.changed.append(Change(cell.key, old, new))
-            else:
-                imported.unchanged += 1
-                continue
-            written.append(row | {"updated_at": now()})
-        imported.left = sorted(kept)
-        _check([*map(_cell, kept.values()), *cells])
-        upsert(connection, PublishedRow, written, _KEY, (*_VALUES, "updated_at"))
+        return take_rows(connection, [_row(cell) | {"updated_at": now()} for cell in cells])
+
+
+def take_rows(connection: Connection, rows: Sequence[dict[str, Any]]) -> Imported:
+    """Insert or update rows with all columns, in a write transaction; existing ones that are newer remain.
+
+    Raises:
+        ValueError: A row isn't valid, or contradicts others.
+    """
+    _check(map(_cell, rows))
+    imported, written = Imported(), []
+    stored = _stored(connection, map(_cell, rows))
+    kept = dict(stored)
+    for row in rows:
+        key = _cell(row).key
+        before = stored.get(key, row)
+        changed = [name for name in _VALUES if before[name] != row[name]]
+        if key not in stored:
+            imported.new += 1
+        elif not changed or before["updated_at"] >= row["updated_at"]:
+            imported.unchanged += 1
+            continue
+        else:
+            old, new = ({name: values[name] for name in changed} for values in (before, row))
+            imported.changed.append(Change(key, old, new))
+        written.append(row)
+        kept.pop(key, None)
+    imported.left = sorted(stored.keys() - {_cell(row).key for row in rows})
+    _check(map(_cell, [*kept.values(), *written]))
+    upsert(connection, PublishedRow, written, _KEY, (*_VALUES, "updated_at"))
     return imported
 
 
@@ -76,28 +89,6 @@ def import_paper_tables(store: Store) -> None:
     """Import the tables of the JEST paper, unless the store has cells of them."""
     if not store.rows(select(PublishedRow.source).where(PublishedRow.source == PAPER).limit(1)):
         import_cells(store, paper())
-
-
-def take_rows(connection: Connection, rows: Sequence[dict[str, Any]]) -> int:
-    """Insert or update rows of another store's table that are new or newer; return their number.
-
-    Args:
-        connection: In a write transaction.
-        rows: With all columns.
-
-    Raises:
-        ValueError: A row isn't valid, or contradicts others.
-    """
-    _check(map(_cell, rows))
-    key = [getattr(PublishedRow, name) for name in _KEY]
-    known = {tuple(row[:-1]): row[-1] for row in connection.execute(select(*key, PublishedRow.updated_at))}
-    times = [known.get(tuple(row[name] for name in _KEY)) for row in rows]
-    newer = [row for row, time in zip(rows, times, strict=True) if time is None or time < row["updated_at"]]
-    cells = {cell.key: cell for cell in map(_cell, newer)}
-    stored = {stored_key: _cell(row) for stored_key, row in _stored(connection, cells.values()).items()}
-    _check((stored | cells).values())
-    upsert(connection, PublishedRow, newer, _KEY, (*_VALUES, "updated_at"))
-    return len(newer)
 
 
 def remove_source(store: Store, source: str) -> int:
@@ -112,9 +103,10 @@ def remove_source(store: Store, source: str) -> int:
 
 def _stored(connection: Connection, cells: Iterable[PublishedCell]) -> dict[CellKey, dict[str, Any]]:
     """Read all rows of the tables of cells."""
-    columns = [getattr(PublishedRow, name) for name in (*_KEY, *_VALUES)]
     tables = {(cell.source, cell.table) for cell in cells}
-    query = select(*columns).where(tuple_(PublishedRow.source, PublishedRow.table_name).in_(tables))
+    query = select(PublishedRow.__table__).where(
+        tuple_(PublishedRow.source, PublishedRow.table_name).in_(tables)
+    )
     rows = map(dict, connection.execute(query).mappings())
     return {CellKey(*(row[name] for name in _KEY)): row for row in rows}
 

@@ -65,17 +65,9 @@ def next_folder(directory: str, number: int) -> str:
 
 def with_needs(connection: Connection, runs: Iterable[int]) -> set[int]:
     """Return the keys of runs and of all their direct and indirect dependencies."""
-    needs: dict[int, list[int]] = {}
-    for run_id, needed in connection.execute(select(NeedRow.run_id, NeedRow.needs_id)):
-        needs.setdefault(run_id, []).append(needed)
-    found: set[int] = set()
-    waiting = list(runs)
-    while waiting:
-        run_id = waiting.pop()
-        if run_id not in found:
-            found.add(run_id)
-            waiting += needs.get(run_id, [])
-    return found
+    found = select(RunRow.id).where(one_of(RunRow.id, runs)).cte("found", recursive=True)
+    found = found.union(select(NeedRow.needs_id).join(found, NeedRow.run_id == found.c.id))
+    return set(connection.scalars(select(found.c.id)))
 
 
 def with_dependents(chosen: Collection[str], runs: Sequence[tuple[str, Collection[str]]]) -> list[str]:

@@ -64,23 +64,26 @@ def upsert(
     connection: Connection,
     table: Any,
     rows: Sequence[Mapping[str, Any]],
-    keys: Sequence[str],
-    changed: Sequence[str],
+    keys: Sequence[str] = (),
+    changed: Sequence[str] = (),
     newest: str | None = None,
 ) -> None:
-    """Insert many rows; update rows whose keys exist.
+    """Insert many rows; update rows whose keys exist, or leave them if no column changes.
 
     Args:
         connection: In a write transaction.
         table: Mapped class.
-        rows: All with the same columns. The last of several with the same keys counts.
+        rows: All with the same columns. With `keys`, the last of several with the same keys counts.
         keys: Columns of a primary key or unique constraint.
         changed: Columns to update.
         newest: A column; an existing row with a greater value in it is not updated.
     """
+    statement = insert(connection, table)
+    if not changed:
+        execute_many(connection, statement.on_conflict_do_nothing(), rows)
+        return
     key_of = itemgetter(*keys)
     last = {key_of(row): row for row in rows}
-    statement = insert(connection, table)
     new = statement.excluded
     statement = statement.on_conflict_do_update(
         index_elements=list(keys),

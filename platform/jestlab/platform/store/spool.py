@@ -19,7 +19,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from jestlab.platform.client import as_count, as_name
 from jestlab.platform.digests import size_and_digest
-from jestlab.platform.store.rows import insert, upsert, write_points
+from jestlab.platform.store.rows import upsert, write_points
 from jestlab.platform.store.tables import (
     ArtifactRow,
     AttemptRow,
@@ -208,7 +208,6 @@ def _name_ids(connection: Connection, names: set[str]) -> dict[str, int]:
     query = select(MetricNameRow.name, MetricNameRow.id).where(MetricNameRow.name.in_(names))
     known = dict(connection.execute(query).tuples().all())
     if missing := sorted(names - known.keys()):
-        new = insert(connection, MetricNameRow).on_conflict_do_nothing()
-        connection.execute(new, [{"name": name} for name in missing])
+        upsert(connection, MetricNameRow, [{"name": name} for name in missing])
         known = dict(connection.execute(query).tuples().all())
     return known

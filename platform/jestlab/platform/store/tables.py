@@ -9,6 +9,7 @@ fingerprint, a study by its name, an attempt by its run and its number.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Any
 
@@ -24,7 +25,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
@@ -66,11 +67,14 @@ class Base(DeclarativeBase):
     )
     type_annotation_map = {str: Text(), float: Double(), int: Integer()}  # noqa: RUF012
 
+    @declared_attr.directive
+    def __tablename__(cls) -> str:
+        """The name of the class: MetricNameRow is the table `metric_name`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Row")).lower()
+
 
 class IdentityRow(Base):
     """The identity of this store: one row with a random ID. See `identity.py`."""
-
-    __tablename__ = "identity"
 
     id: Mapped[str] = mapped_column(primary_key=True)
     place: Mapped[str | None]  # identifies the file or database; differs in a copy
@@ -78,8 +82,6 @@ class IdentityRow(Base):
 
 class ExperimentRow(Base):
     """A study as of its last launch."""
-
-    __tablename__ = "experiment"
 
     name: Mapped[str] = mapped_column(primary_key=True)
     question: Mapped[str]
@@ -107,8 +109,6 @@ class KnownLabRow(Base):
 class LauncherRow(Base):
     """A controller that launches runs. It is alive as long as its heartbeat changes."""
 
-    __tablename__ = "launcher"
-
     name: Mapped[str] = mapped_column(primary_key=True)  # host, process ID, and start time
     heartbeat_at: Mapped[datetime]
     lab: Mapped[str | None] = mapped_column(ForeignKey("lab.uid", ondelete="SET NULL"))  # None: unknown
@@ -117,7 +117,6 @@ class LauncherRow(Base):
 class RunRow(Base):
     """One scientific config, which any number of studies can share."""
 
-    __tablename__ = "run"
     __table_args__ = (CheckConstraint(_STATES, name="state"),)
 
     id: Mapped[int] = mapped_column(_INT64, primary_key=True, autoincrement=False)  # see `run_key`
@@ -139,7 +138,6 @@ class RunRow(Base):
 class MemberRow(Base):
     """A run's place in an experiment."""
 
-    __tablename__ = "member"
     __table_args__ = (Index(None, "run_id"),)
 
     experiment: Mapped[str] = _of_experiment(primary_key=True)
@@ -154,7 +152,6 @@ class MemberRow(Base):
 class NeedRow(Base):
     """`run_id` depends on the result of `needs_id`, to which its config refers at the path `role`."""
 
-    __tablename__ = "need"
     __table_args__ = (Index(None, "needs_id"),)
 
     run_id: Mapped[int] = _of_run(primary_key=True)
@@ -170,7 +167,6 @@ class AttemptRow(Base):
     is RUNNING: the attempt is the lease, its ID the fencing token.
     """
 
-    __tablename__ = "attempt"
     __table_args__ = (UniqueConstraint("run_id", "number"), CheckConstraint(_STATES, name="state"))
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -220,8 +216,6 @@ class AttemptRow(Base):
 class MetricNameRow(Base):
     """Names of metrics, each stored once."""
 
-    __tablename__ = "metric_name"
-
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
 
@@ -229,7 +223,6 @@ class MetricNameRow(Base):
 class MetricRow(Base):
     """A value at a step; the last write counts."""
 
-    __tablename__ = "metric"
     # One curve is one contiguous range of the table.
     __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012
 
@@ -242,7 +235,6 @@ class MetricRow(Base):
 class EvaluationRow(Base):
     """A score on a dataset at a step; the last write counts."""
 
-    __tablename__ = "evaluation"
     __table_args__ = (
         Index(None, "run_id", "step"),
         ForeignKeyConstraint(["run_id", "attempt"], ["attempt.run_id", "attempt.number"], ondelete="CASCADE"),
@@ -262,16 +254,12 @@ class EvaluationRow(Base):
 class SourceRow(Base):
     """The text of a file of the user's code, without secrets, stored once."""
 
-    __tablename__ = "source"
-
     sha256: Mapped[str] = mapped_column(primary_key=True)  # of the original file
     text: Mapped[str]
 
 
 class AcceptanceRow(Base):
     """A statement that some differences between a run and others do not matter, in any study."""
-
-    __tablename__ = "acceptance"
 
     run_id: Mapped[int] = _of_run(primary_key=True)
     created_at: Mapped[datetime] = mapped_column(primary_key=True)
@@ -283,8 +271,6 @@ class AcceptanceRow(Base):
 class RegistrationRow(Base):
     """The claims of a study and how they will be judged, registered before its first run."""
 
-    __tablename__ = "registration"
-
     experiment: Mapped[str] = mapped_column(primary_key=True)  # not a reference: it may not be launched yet
     created_at: Mapped[datetime] = mapped_column(primary_key=True)
     content: Mapped[str]  # JSON: see `jestlab.analysis.claims.registration`
@@ -295,8 +281,6 @@ class RegistrationRow(Base):
 
 class RetractionRow(Base):
     """A statement that a run's results are wrong, until an attempt after `number` completes it again."""
-
-    __tablename__ = "retraction"
 
     run_id: Mapped[int] = _of_run(primary_key=True)
     created_at: Mapped[datetime] = mapped_column(primary_key=True)
@@ -311,8 +295,6 @@ class CostRow(Base):
     Adopted runs have one component "learner" instead of both towers and the loss.
     """
 
-    __tablename__ = "cost"
-
     run_id: Mapped[int] = _of_run(primary_key=True)
     component: Mapped[str] = mapped_column(primary_key=True)
     flops: Mapped[float]
@@ -320,8 +302,6 @@ class CostRow(Base):
 
 class ArtifactRow(Base):
     """A file or folder that a run recorded."""
-
-    __tablename__ = "artifact"
 
     run_id: Mapped[int] = _of_run(primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -333,8 +313,6 @@ class ArtifactRow(Base):
 class BudgetRow(Base):
     """The accelerator time that a run was planned to occupy; unknown without a row."""
 
-    __tablename__ = "budget"
-
     run_id: Mapped[int] = _of_run(primary_key=True)
     chip: Mapped[str]  # v5e, v6e, …; gpu; local: chips are not counted, and a run counts as one
     chips: Mapped[int]
@@ -345,7 +323,6 @@ class BudgetRow(Base):
 class NoteRow(Base):
     """A note about an experiment or a run."""
 
-    __tablename__ = "note"
     __table_args__ = (CheckConstraint(_ONE_SUBJECT, name="subject"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -359,7 +336,6 @@ class NoteRow(Base):
 class TagRow(Base):
     """A tag of an experiment or a run. The tag `keep` protects it from `jestlab gc`."""
 
-    __tablename__ = "tag"
     __table_args__ = (
         CheckConstraint(_ONE_SUBJECT, name="subject"),
         UniqueConstraint("experiment", "name"),
@@ -377,8 +353,6 @@ class TagRow(Base):
 class SavedQueryRow(Base):
     """An SQL query that was saved under a name."""
 
-    __tablename__ = "saved_query"
-
     name: Mapped[str] = mapped_column(primary_key=True)
     sql: Mapped[str]
     author: Mapped[str]
@@ -387,8 +361,6 @@ class SavedQueryRow(Base):
 
 class PublishedRow(Base):
     """A cell of a published table. Its columns are explained in the view `v_published`."""
-
-    __tablename__ = "published"
 
     source: Mapped[str] = mapped_column(primary_key=True)
     table_name: Mapped[str] = mapped_column(primary_key=True)

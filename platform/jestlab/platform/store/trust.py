@@ -139,29 +139,24 @@ def check_names_available(store: Store, studies: Mapping[str, Collection[str]]) 
     Raises:
         UserError: A name is not available; the message names the options.
     """
+    columns = (ExperimentRow.owner, ExperimentRow.host, ExperimentRow.origin)
     for name, fingerprints in studies.items():
-        _check_name(store, name, fingerprints)
-
-
-def _check_name(store: Store, name: str, fingerprints: Collection[str]) -> None:
-    with store.reading() as connection:
-        row = connection.execute(
-            select(ExperimentRow.owner, ExperimentRow.host, ExperimentRow.origin).where(
-                ExperimentRow.name == name
-            )
-        ).one_or_none()
-        if row is None:
-            return
-        mine = select(MemberRow.run_id).where(MemberRow.experiment == name)
-        own = select(func.count()).select_from(RunRow).where(RunRow.id.in_(mine), RunRow.program != ADOPTED)
-        total = connection.scalar(own) or 0
-        done = connection.scalar(own.where(RunRow.state == RunState.COMPLETED)) or 0
-        shared = connection.scalar(own.where(of_runs(fingerprints)))
-    if row.owner is not None and row.owner != user_name() and row.origin is None:
-        host = "" if row.host is None else f", launched on {row.host}"
-        raise UserError(f"{name} is an experiment of {row.owner}{host}: choose another name, or --replace it")
-    if done and not shared:
-        raise UserError(
-            f"there is an experiment {name} already with {total} other runs: --replace it, or choose "
-            "another name to keep both"
+        members = select(MemberRow.run_id).where(MemberRow.experiment == name)
+        own = (
+            select(func.count()).select_from(RunRow).where(RunRow.id.in_(members), RunRow.program != ADOPTED)
         )
+        with store.reading() as connection:
+            row = connection.execute(select(*columns).where(ExperimentRow.name == name)).one_or_none()
+            total = connection.scalar(own)
+            done = connection.scalar(own.where(RunRow.state == RunState.COMPLETED))
+            shared = connection.scalar(own.where(of_runs(fingerprints)))
+        if row is not None and row.owner not in (None, user_name()) and row.origin is None:
+            host = "" if row.host is None else f", launched on {row.host}"
+            raise UserError(
+                f"{name} is an experiment of {row.owner}{host}: choose another name, or --replace it"
+            )
+        if done and not shared:
+            raise UserError(
+                f"there is an experiment {name} already with {total} other runs: --replace it, or choose "
+                "another name to keep both"
+            )

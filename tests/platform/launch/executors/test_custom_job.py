@@ -94,8 +94,8 @@ def test_every_state_of_vertex_has_a_meaning():
     from google.cloud.aiplatform_v1.types import JobState as VertexState
 
     expected = {f"JOB_STATE_{name}": state for state, names in STATES.items() for name in names}
-    assert {name: vertex.status(name, 0, "").state for name in VertexState.__members__} == expected
-    assert vertex.status("JOB_STATE_DREAMING", 0, "").state == JobState.UNKNOWN  # of a later release
+    assert {name: vertex.status({"state": name}).state for name in VertexState.__members__} == expected
+    assert vertex.status({"state": "JOB_STATE_DREAMING"}).state == JobState.UNKNOWN  # of a later release
 
 
 def test_a_job_that_was_launched_twice_at_once_is_one_job_in_the_end(cloud):

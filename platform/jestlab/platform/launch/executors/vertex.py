@@ -9,10 +9,10 @@ References:
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from jestlab.platform.errors import UserError
@@ -51,19 +51,16 @@ _MOST_SINGLE_REQUESTS = 8  # for the statuses of more jobs, all of jestlab's Cus
 _PAGE = 100
 _LOG_PAGE = 1000
 
-_STATES = {
-    "JOB_STATE_QUEUED": JobState.QUEUED,
-    "JOB_STATE_PENDING": JobState.QUEUED,
-    "JOB_STATE_PAUSED": JobState.QUEUED,
-    "JOB_STATE_RUNNING": JobState.RUNNING,
-    "JOB_STATE_UPDATING": JobState.RUNNING,
-    "JOB_STATE_CANCELLING": JobState.RUNNING,
-    "JOB_STATE_SUCCEEDED": JobState.SUCCEEDED,
-    "JOB_STATE_PARTIALLY_SUCCEEDED": JobState.FAILED,
-    "JOB_STATE_FAILED": JobState.FAILED,
-    "JOB_STATE_CANCELLED": JobState.FAILED,
-    "JOB_STATE_EXPIRED": JobState.FAILED,
+Answer = dict[str, Any]
+"""An object of the REST API."""
+
+_MEANINGS = {
+    JobState.QUEUED: "QUEUED PENDING PAUSED",
+    JobState.RUNNING: "RUNNING UPDATING CANCELLING",
+    JobState.SUCCEEDED: "SUCCEEDED",
+    JobState.FAILED: "FAILED PARTIALLY_SUCCEEDED CANCELLED EXPIRED",
 }
+_STATES = {f"JOB_STATE_{name}": state for state, names in _MEANINGS.items() for name in names.split()}
 _UNREMARKABLE = frozenset({"JOB_STATE_QUEUED", "JOB_STATE_RUNNING", "JOB_STATE_FAILED"})
 _WITHDRAWN = frozenset({"JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED"})
 _TAKEN_AWAY = re.compile(r"stockout|preempt", re.IGNORECASE)
@@ -108,33 +105,29 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
 
     def launch(self, job: Job) -> LaunchedJob:
         """Create the CustomJob, or find the one with that name."""
-        from google.cloud.aiplatform_v1.types import CustomJob
-        from google.protobuf.json_format import ParseDict
-
-        body = CustomJob(ParseDict(self.render(job), CustomJob.pb(CustomJob())))
+        body = self.render(job)
         parent = f"projects/{self._settings.project}/locations/{self._settings.region}"
 
         def create() -> str:
             # Vertex AI accepts a name twice. So look before and after: the oldest CustomJob counts.
             if not (before := self._named(parent, job)):
-                made = self._jobs(parent, "create_custom_job", parent=parent, custom_job=body)
+                made = self._vertex("POST", f"{parent}/customJobs", json=body)
                 before = self._named(parent, job) or [made]
             oldest, *others = before
             for other in others:
-                self._cancel(other.name)
-            return str(oldest.name)
+                self._cancel(other["name"])
+            return str(oldest["name"])
 
         return LaunchedJob(self._call(f"{job.title} was not launched", create), job.key)
 
-    def _named(self, parent: str, job: Job) -> list[Any]:
+    def _named(self, parent: str, job: Job) -> list[Answer]:
         """Return the CustomJobs of a job, oldest first, without canceled ones: two may be created at once."""
-        request = {"parent": parent, "filter": f'display_name="{job.name}"'}
         ours = [
             made
-            for made in self._jobs(parent, "list_custom_jobs", request=request)
-            if _has_key(made.labels, job.key) and made.state.name not in _WITHDRAWN
+            for made in self._list(parent, f'display_name="{job.name}"')
+            if _has_key(made, job.key) and made["state"] not in _WITHDRAWN
         ]
-        return sorted(ours, key=lambda made: (made.create_time, made.name))
+        return sorted(ours, key=lambda made: (made["createTime"], made["name"]))
 
     def _place(self, handle: str) -> Place:
         parent, _, region, _ = _parts(handle)
@@ -152,22 +145,12 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
         return statuses
 
     def _listed(self, parent: str, jobs: Mapping[str, LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        request = {"parent": parent, "filter": f"labels.{NAME_LABEL}:*", "page_size": _PAGE}
-        statuses: dict[LaunchedJob, JobStatus] = {}
-        for made in self._jobs(parent, "list_custom_jobs", request=request):
-            if (job := jobs.get(made.name)) is not None:
-                statuses[job] = _status(made, job)
-                if len(statuses) == len(jobs):
-                    break
-        return statuses
+        made = ((jobs.get(made["name"]), made) for made in self._list(parent, f"labels.{NAME_LABEL}:*"))
+        found = ((job, _status_of(job, made)) for job, made in made if job is not None)
+        return dict(islice(found, len(jobs)))
 
     def _one(self, job: LaunchedJob) -> JobStatus:
-        from google.api_core.exceptions import NotFound
-
-        try:
-            return _status(self._jobs(job.handle, "get_custom_job", name=job.handle), job)
-        except NotFound:
-            return JobStatus(JobState.GONE, f"{job.handle} not found")
+        return _status_of(job, self._vertex("GET", job.handle, accept=404))
 
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
         """Cancel the CustomJob. Vertex AI has only one way to cancel, with little time to save."""
@@ -177,87 +160,74 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
             self._call(prefix, self._cancel, job.handle)
 
     def _cancel(self, handle: str) -> None:
-        from google.api_core.exceptions import BadRequest, NotFound
-
-        with contextlib.suppress(NotFound):
-            try:
-                self._jobs(handle, "cancel_custom_job", name=handle)
-            except BadRequest:  # a CustomJob that is over can't be canceled
-                made = self._jobs(handle, "get_custom_job", name=handle)
-                if not status(made.state.name, made.error.code, made.error.message).state.is_over:
-                    raise
+        try:
+            self._vertex("POST", f"{handle}:cancel", accept=404)
+        except ExecutorError:  # a CustomJob that is over can't be canceled
+            made = self._vertex("GET", handle, accept=404)
+            if made and not status(made).state.is_over:
+                raise
 
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         """Return the output of the first host in Cloud Logging."""
         _, project, region, number = _parts(job.handle)
         prefix = f"the log of {job.handle} can't be read"
-        try:
-            if (seen := self._call(prefix, self._one, job)).state == JobState.GONE:
-                raise ExecutorError(f"no log: {seen.reason}")
-            lines = self._log_lines(prefix, project, number)
-            if (first := next(lines, None)) is None:
-                raise ExecutorError(f"no log of {job.handle} yet")
-        except ExecutorError as error:
-            page = f"{_CONSOLE}/ai/platform/locations/{region}/training/{number}?project={project}"
-            raise type(error)(f"{error}; in the browser: {page}") from None
-        return chain([first], lines)
-
-    def _log_lines(self, prefix: str, project: str, number: str) -> Iterator[bytes]:
-        query: dict[str, Any] = {
+        query = {
             "resourceNames": [f"projects/{project}"],
             "filter": f'resource.type="ml_job" AND resource.labels.job_id="{number}" '
             'AND resource.labels.task_name="workerpool0-0"',
             "orderBy": "timestamp asc",
             "pageSize": _LOG_PAGE,
         }
-        while True:
-            page = self._call(prefix, self._log_page, query)
-            for entry in page.get("entries", ()):
-                payload = entry.get("jsonPayload", {})  # a printed line has a textPayload instead
-                text = entry.get("textPayload", payload.get("message", payload))
-                yield str(text).rstrip("\n").encode() + b"\n"
-            if not (token := page.get("nextPageToken")):
-                return
-            query["pageToken"] = token
+        try:
+            if (seen := self._call(prefix, self._one, job)).state == JobState.GONE:
+                raise ExecutorError(f"no log: {seen.reason}")
+            request = functools.partial(self._call, prefix, self._request, "POST")
+            url = f"{self.logging_endpoint}/v2/entries:list"
+            entries = _items(lambda page: request(url, json=query | page), "entries")
+            if (first := next(entries, None)) is None:
+                raise ExecutorError(f"no log of {job.handle} yet")
+        except ExecutorError as error:
+            page = f"{_CONSOLE}/ai/platform/locations/{region}/training/{number}?project={project}"
+            raise type(error)(f"{error}; in the browser: {page}") from None
+        return map(_line, chain([first], entries))
 
-    def _log_page(self, query: dict[str, Any]) -> dict[str, Any]:
+    # ---- requests
+
+    def _list(self, parent: str, which: str) -> Iterator[Answer]:
+        query = {"filter": which, "pageSize": _PAGE}
+        url = f"{parent}/customJobs"
+        return _items(lambda page: self._vertex("GET", url, params=query | page), "customJobs")
+
+    def _vertex(self, method: str, name: str, **options: Any) -> Answer:
+        """Send one request to the region of a resource's name."""
+        endpoint = self.endpoint or f"https://{name.split('/')[3]}-aiplatform.googleapis.com"
+        return self._request(method, f"{endpoint}/v1/{name}", **options)
+
+    def _request(self, method: str, url: str, *, accept: int | None = None, **options: Any) -> Answer:
+        """Send one request; return its answer, which is empty with the status `accept`."""
         import google.auth
-        from google.api_core.exceptions import from_http_response
         from google.auth.transport.requests import AuthorizedSession
 
-        url = f"{self.logging_endpoint}/v2/entries:list"
-        with AuthorizedSession(self.credentials or google.auth.default(scopes=[_SCOPE])[0]) as session:
-            answer = session.post(url, json=query, timeout=self._answer_seconds)
-        if answer.status_code != 200:
-            raise from_http_response(answer)
-        page: dict[str, Any] = answer.json()
-        return page
-
-    def _jobs(self, name: str, request: str, /, **options: Any) -> Any:
-        """Send one request about CustomJobs to the region of a resource's name."""
-        from google.cloud.aiplatform_v1.services.job_service import JobServiceClient
-
-        region = name.split("/")[3]
         with self._lock:
-            if region not in self._clients:
-                self._clients[region] = JobServiceClient(
-                    credentials=self.credentials,
-                    transport="rest",
-                    client_options={"api_endpoint": self.endpoint or f"{region}-aiplatform.googleapis.com"},
-                )
-            client = self._clients[region]
-        return getattr(client, request)(retry=None, timeout=self._answer_seconds, **options)
+            if "session" not in self._clients:
+                credentials = self.credentials or google.auth.default(scopes=[_SCOPE])[0]
+                self._clients["session"] = AuthorizedSession(credentials)
+            session = self._clients["session"]
+        answer = session.request(method, url, timeout=self._answer_seconds, **options)
+        if answer.status_code == accept:
+            return {}
+        if not answer.ok:
+            if answer.status_code == 401:
+                self._forget_login()
+            raise http_error(answer.status_code, _describe(answer))
+        content: Answer = answer.json()
+        return content
 
     def _translated(self, error: Exception) -> ExecutorError | None:
-        import requests
-        from google.api_core.exceptions import GoogleAPICallError
         from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
+        from requests import RequestException
 
-        if isinstance(error, GoogleAPICallError):
-            if error.code == 401:
-                self._forget_login()
-            return http_error(error.code, _describe(error))
-        if isinstance(error, TransportError | requests.RequestException):
+        if isinstance(error, TransportError | RequestException):
             return http_error(None, f"Google Cloud can't be reached: {clean_line(error)}")
         if isinstance(error, GoogleAuthError):
             self._forget_login()
@@ -321,29 +291,50 @@ def _label(text: str) -> str:
 # ---- answers
 
 
-def status(state: str, code: int, message: str) -> JobStatus:
-    """Return the status of a CustomJob's job from the name of its state and its error (code 0: no error)."""
-    job_state = _STATES.get(state, JobState.UNKNOWN)
-    if job_state == JobState.SUCCEEDED:
-        return JobStatus(job_state, exit_code=EXIT_COMPLETED)
-    reason = "" if state in _UNREMARKABLE else state
-    if job_state != JobState.FAILED:
-        return JobStatus(job_state, reason)
-    text = one_line(": ".join(part for part in (reason, message) if part)) or f"error {code}"
-    if state == "JOB_STATE_FAILED" and _TAKEN_AWAY.search(message):
+def status(made: Answer) -> JobStatus:
+    """Return the status of a CustomJob's job."""
+    name, message = made.get("state", ""), made.get("error", {}).get("message", "")
+    state = _STATES.get(name, JobState.UNKNOWN)
+    if state == JobState.SUCCEEDED:
+        return JobStatus(state, exit_code=EXIT_COMPLETED)
+    reason = "" if name in _UNREMARKABLE else name
+    if state != JobState.FAILED:
+        return JobStatus(state, reason)
+    text = (
+        one_line(": ".join(part for part in (reason, message) if part)) or "failed without an error message"
+    )
+    if name == "JOB_STATE_FAILED" and _TAKEN_AWAY.search(message):
         return JobStatus(JobState.PREEMPTED, text)
     match = _EXIT_CODE.search(message)
-    return JobStatus(job_state, text, exit_from_shell(int(match[1])) if match else None)
+    return JobStatus(state, text, exit_from_shell(int(match[1])) if match else None)
 
 
-def _status(made: Any, job: LaunchedJob) -> JobStatus:
-    if not _has_key(made.labels, job.key):
+def _status_of(job: LaunchedJob, made: Answer) -> JobStatus:
+    if not made:
+        return JobStatus(JobState.GONE, f"{job.handle} not found")
+    if not _has_key(made, job.key):
         return JobStatus(JobState.GONE, f"{job.handle} belongs to another attempt")
-    return status(made.state.name, made.error.code, made.error.message)
+    return status(made)
 
 
-def _has_key(labels: Mapping[str, str], key: JobKey) -> bool:
-    return all(labels.get(name) == value for name, value in key.labels.items())
+def _has_key(made: Answer, key: JobKey) -> bool:
+    labels: dict[str, str] = made.get("labels", {})
+    return key.labels.items() <= labels.items()
+
+
+def _items(request: Callable[[dict[str, str]], Answer], key: str) -> Iterator[Any]:
+    """Yield the items of all pages; `request` requests the page with a `pageToken`, or the first one."""
+    token: str | None = ""
+    while token is not None:
+        page = request({"pageToken": token} if token else {})
+        yield from page.get(key, ())
+        token = page.get("nextPageToken") or None
+
+
+def _line(entry: Answer) -> bytes:
+    payload = entry.get("jsonPayload", {})  # a printed line has a textPayload instead
+    text = entry.get("textPayload", payload.get("message", payload))
+    return str(text).rstrip("\n").encode() + b"\n"
 
 
 def _parts(handle: str) -> tuple[str, str, str, str]:
@@ -357,7 +348,10 @@ def _parts(handle: str) -> tuple[str, str, str, str]:
     return parent, project, region, number
 
 
-def _describe(error: Any) -> str:
-    code = error.code.value if hasattr(error.code, "value") else error.code
-    line = clean_line(f"{code} {error.message}")
-    return f"{line}: ask for the role aiplatform.user in the project" if code == 403 else line
+def _describe(answer: Any) -> str:
+    try:
+        message = answer.json()["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        message = answer.text or answer.reason
+    line = clean_line(f"{answer.status_code} {message}")
+    return f"{line}: ask for the role aiplatform.user in the project" if answer.status_code == 403 else line
