@@ -137,7 +137,7 @@ def results(labs: Labs, request: Request) -> Response:
     headers = {"etag": made.etag, "cache-control": "no-cache"}
     if request.headers.get("if-none-match") == made.etag:
         return Response(status_code=304, headers=headers)
-    return HTMLResponse(made.html, headers=headers)
+    return HTMLResponse(made.parts.html, headers=headers)
 
 
 def figure(labs: Labs, request: Request) -> Response:
