@@ -409,7 +409,8 @@ def _speed(row: Row[Any]) -> float | None:
     first, last, seconds = row.first_step, row.step, (row.updated_at - row.started_at).total_seconds()
     if row.resumed_step is not None and row.reached_step is not None:
         first, last = row.resumed_step, row.reached_step
-        seconds = row.training_seconds + row.evaluation_seconds + row.checkpoint_seconds
+        parts = (row.training_seconds, row.evaluation_seconds, row.checkpoint_seconds)
+        seconds = sum(part or 0.0 for part in parts)
     return (last - first) / seconds if last > first and seconds > 0 else None
 
 
