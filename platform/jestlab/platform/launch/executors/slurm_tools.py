@@ -16,10 +16,16 @@ from typing import NamedTuple
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab, network_file_system
-from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState, JobStatus
+from jestlab.platform.launch.executors.base import (
+    ExecutorError,
+    ExecutorUnavailable,
+    JobState,
+    JobStatus,
+    ended,
+)
 from jestlab.platform.launch.executors.remote import explained, retried
 from jestlab.platform.logs import one_line
-from jestlab.platform.processes import EXIT_COMPLETED, describe_exit
+from jestlab.platform.processes import EXIT_COMPLETED
 from jestlab.platform.spec.slurm import SlurmOptions
 
 # ---- commands
@@ -161,13 +167,6 @@ def status(row: QueueRow, code: int | None = None) -> JobStatus:
         return ended(code)
     state = JobState.PREEMPTED if reason in _FAULTS_OF_NODES else state
     return JobStatus(state, f"failed in Slurm: {explained(reason)}")
-
-
-def ended(code: int) -> JobStatus:
-    """Return the status of a job by its exit code, negative for a signal."""
-    if code == EXIT_COMPLETED:
-        return JobStatus(JobState.SUCCEEDED, exit_code=code)
-    return JobStatus(JobState.FAILED, describe_exit(code), code)
 
 
 # ---- checks of a site, which submit nothing
