@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jestlab.analysis import query, rows
+from jestlab.analysis import guards, query, rows
 
 CONFIGS = {
     "reference": {"seed": 0, "selection": {"rule": "uniform"}, "steps": 10, "flag": False},
@@ -142,3 +142,30 @@ def test_prefiltering_in_sql_changes_nothing(store, monkeypatch):
     fast = query.select(store.url, "evaluations", asked).rows
     monkeypatch.setattr(rows, "_in_sql", lambda *_: None)
     assert fast == query.select(store.url, "evaluations", asked).rows != []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM attempt",
+        'SELECT token FROM "attempt"',
+        "SELECT TOKEN FROM ATTEMPT",
+        "TABLE attempt",
+        "SELECT a FROM public.attempt AS a",
+        "SELECT to_jsonb(a) FROM attempt AS a",
+        "WITH a AS (SELECT * FROM/**/attempt) SELECT token FROM a",
+        r'SELECT token FROM U&"\0061ttempt"',
+        r"SELECT * FROM attempt WHERE E'\'' <> ' --'",
+        "SELECT query_to_xml('SELECT * FROM att' || 'empt', true, false, '')",
+        "SELECT table_to_xml('att' || 'empt', true, false, '')",
+        "SELECT schema_to_xml('public', true, false, '')",
+        "SELECT * FROM ts_stat('SELECT to_tsvector(token) FROM att' || 'empt')",
+        "SELECT set_config('role', 'none', true)",
+        "SELECT histogram_bounds, most_common_vals FROM pg_stats",
+        "SELECT * FROM connectby('att' || 'empt', 'token', 'id', '1', 1) AS t (a text)",
+        "SELECT * FROM XPATH_TABLE('id', 'token', 'a' || 't') AS t (a text)",
+    ],
+)
+def test_sql_on_postgresql_cannot_name_the_secrets_of_jobs(sql):
+    with pytest.raises(ValueError, match=r"secrets of jobs|prohibited"):
+        guards.refuse_secret(sql)

@@ -95,15 +95,13 @@ def test_unusable_stores_and_folders(tmp_path):
     assert examined(Lab.find(tmp_path / "file"))["folder"].level == "broken"
 
 
-def test_a_slow_clock_and_silent_attempts(lab):
+def test_a_slow_clock(lab):
     store = Store.open(lab.store_url)
-    runs = [plans.run("ahead"), plans.run("silent", seed=1)]
-    plans.record(store, plans.plan(*runs))
-    stores.attempt(store, runs[0], RunState.RUNNING, started=now() + timedelta(minutes=5))
-    stores.attempt(store, runs[1], RunState.RUNNING, started=now() - timedelta(minutes=11))
-    _, clock, silent = doctor._store(lab)
+    run = plans.run("ahead")
+    plans.record(store, plans.plan(run))
+    stores.attempt(store, run, RunState.RUNNING, started=now() + timedelta(minutes=5))
+    _, clock = doctor._store(lab)
     assert clock.level == "warning" and "NTP" in clock.remedy
-    assert silent.found.startswith("1 running without a heartbeat")
 
 
 def test_kubernetes(tmp_path):
@@ -111,7 +109,7 @@ def test_kubernetes(tmp_path):
     for config, kube, level, found in (
         ("{}", None, "ok", "not configured"),
         ("on: kubernetes", None, "broken", "No configuration"),
-        ("kubernetes: {context: lab}", "other", "broken", "no context 'lab'"),
+        ("kubernetes: {context: lab}", "other", "broken", "object with name lab"),
         ("kubernetes: {context: lab}", "lab", "ok", "context lab"),
         ("on: kubernetes", "lab", "ok", "context lab"),
     ):
@@ -157,7 +155,8 @@ def test_packages_for_launches_are_optional(monkeypatch):
     """As in the container."""
     labs.hide_packages(monkeypatch, "xmanager", "pandas")
     [found] = doctor._packages(Lab.find("lab"))
-    assert (found.level, found.found) == ("warning", "without pandas (tables), xmanager (launches)")
+    assert found.level == "warning"
+    assert found.found == "pandas missing, xmanager missing: only workers run without them"
 
 
 @pytest.mark.parametrize("executor", ["kubernetes", "vertex"])

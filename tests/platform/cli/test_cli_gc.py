@@ -13,7 +13,7 @@ import plans_support as plans
 import pytest
 import stores_support as stores
 from click.testing import CliRunner
-from sqlalchemy import insert, text, update
+from sqlalchemy import insert, select, text, update
 
 from jestlab.models.config import ShapesBenchmark, ShapesWeb
 from jestlab.models.data import datasets
@@ -75,7 +75,7 @@ def found(lab, age=DAY):
     with closing(Store.open(lab.store_url)) as store:
         listed = gc.find(lab, store, age, generated_datasets)
     return sorted(
-        (item.kind.value, item.path.relative_to(lab.root).as_posix().rpartition("-")[0]) for item in listed
+        (item.kind, item.path.relative_to(lab.root).as_posix().rpartition("-")[0]) for item in listed
     )
 
 
@@ -177,14 +177,15 @@ def test_a_crash_while_a_folder_is_deleted_leaves_no_partial_folder(lab, runs, m
     assert kept_folders(lab) == ["other"]
 
 
-def test_keeps_the_folder_of_a_run_that_is_recorded_again_meanwhile(lab, runs, monkeypatch):
-    is_owned = gc._is_owned
+def test_keeps_the_folder_of_a_run_that_is_recorded_again_meanwhile(lab, store, runs, monkeypatch):
+    size = gc._size
 
-    def record_first(store, *rest):
-        plans.record(store, plans.plan(runs["uniform"], name="again"))
-        return is_owned(store, *rest)
+    def record_first(path):
+        if "uniform" in path.name:
+            plans.record(store, plans.plan(runs["uniform"], name="again"))
+        return size(path)
 
-    monkeypatch.setattr(gc, "_is_owned", record_first)
+    monkeypatch.setattr(gc, "_size", record_first)
     collect(lab)
     assert kept_folders(lab) == ["uniform"]
 
@@ -321,8 +322,8 @@ def test_workers_of_other_runs_can_write_meanwhile(tmp_path, postgresql_url, mon
         connection.execute(update(tables.RunRow).values(updated_at=now() - 3 * DAY))
     delete_rows = gc._delete_rows
 
-    def last(connection, ids):
-        delete_rows(connection, ids)
+    def last(connection, *rest):
+        rows = delete_rows(connection, *rest)
         running = "FROM run WHERE state = 'RUNNING'"
         with store.writing() as worker:
             for sql in (
@@ -331,21 +332,23 @@ def test_workers_of_other_runs_can_write_meanwhile(tmp_path, postgresql_url, mon
                 "UPDATE run SET step = 2 WHERE state = 'RUNNING'",
             ):
                 worker.execute(text(sql))
+        return rows
 
     monkeypatch.setattr(gc, "_delete_rows", last)
     assert [item.fingerprint for item in collect(lab)] == [goes.fingerprint]
 
 
 def test_keeps_a_run_that_is_tagged_before_the_rows_are_locked(lab, runs, monkeypatch):
-    locked = gc._Runs.locked
+    delete_rows = gc._delete_rows
 
-    def later(state, connection, older_than):
-        run_id = next(run.id for run in state.unreferenced if run.fingerprint == runs["uniform"].fingerprint)
+    def later(connection, *rest):
+        where = tables.RunRow.fingerprint == runs["uniform"].fingerprint
+        run_id = connection.scalar(select(tables.RunRow.id).where(where))
         tag = {"run_id": run_id, "name": "keep", "created_at": now()}
         connection.execute(insert(tables.TagRow).values(**tag))
-        return locked(state, connection, older_than)
+        return delete_rows(connection, *rest)
 
-    monkeypatch.setattr(gc._Runs, "locked", later)
+    monkeypatch.setattr(gc, "_delete_rows", later)
     collect(lab)
     assert kept_folders(lab) == ["uniform"]
 

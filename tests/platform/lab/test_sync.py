@@ -16,6 +16,7 @@ from jestlab.platform.lab.sync import SyncedFolder
 URL = "gs://lab-bucket/labs/mine"
 RUN = "runs/joint-abc"
 KEPT = f"{RUN}/kept"
+FIRST = f"{KEPT}/000000000-000000001"
 
 
 @pytest.fixture(autouse=True)
@@ -153,11 +154,11 @@ def test_damaged_files_are_left_out(bucket, machine, tmp_path, caplog):
     fill(tmp_path / "a", FILES)
     first.push()
     digest = hashlib.sha256(FILES["whole parts"][:1_000]).hexdigest()
-    bucket.write(f"{KEPT}/0-1/{digest}", b"something else")
+    bucket.write(f"{FIRST}/{digest}", b"something else")
     machine("b").pull()
     assert content(tmp_path / "b") == {name: data for name, data in FILES.items() if name != "whole parts"}
     assert "whole parts is damaged" in caplog.text
-    bucket.delete([f"{KEPT}/0-1/{digest}"])
+    bucket.delete([f"{FIRST}/{digest}"])
     machine("c").pull()
     assert content(tmp_path / "c") == content(tmp_path / "b")
 
@@ -183,10 +184,11 @@ def test_only_changed_parts_are_sent_and_unneeded_ones_are_deleted(bucket, machi
     fill(tmp_path / "a", {"embeddings/images.npy": bytes(rows)})
     synced.push()
     assert len(sent) == 1 + 1
-    assert len(bucket.names(f"{KEPT}/0-1")) == 5
+    assert len(bucket.names(FIRST)) == 5
     second = begun(machine("b"), 2)
     second.push()
-    assert sorted(bucket.names(KEPT)) == ["1-2", "1-2.json"]
+    second_name = "000000001-000000002"
+    assert sorted(bucket.names(KEPT)) == [second_name, f"{second_name}.json"]
 
 
 def test_logs_and_events_are_plain_objects(bucket, machine, tmp_path):
@@ -203,7 +205,7 @@ def test_logs_and_events_are_plain_objects(bucket, machine, tmp_path):
 
 
 def test_files_outside_the_folder_are_refused(bucket, machine, tmp_path):
-    bucket.write(f"{KEPT}/0-1.json", json.dumps({"format": 1, "files": {"../../out": []}}).encode())
+    bucket.write(f"{FIRST}.json", json.dumps({"format": 1, "files": {"../../out": []}}).encode())
     with pytest.raises(UserError, match="is outside the run's folder"):
         machine("b").pull()
     assert not (tmp_path.parent / "out").exists()

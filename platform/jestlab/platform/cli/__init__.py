@@ -65,7 +65,7 @@ _MODULES = {
     "authoring": ("init", "keys"),
     "studies": ("list", "show", "plan", "costs"),
     "launch": ("launch", "retry", "cancel"),
-    "status": ("status", "watch"),
+    "status": ("status", "watch", "attach"),
     "results": ("table", "plot", "report"),
     "annotations": ("note", "tag", "accept", "retract"),
     "export": ("export", "import"),

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing
 from datetime import timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import click
-from rich.console import Console
 from sqlalchemy import func, select
 
 from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
-from jestlab.platform.dependencies import LAUNCHING, missing_client
-from jestlab.platform.errors import BucketUnreachable, UserError
-from jestlab.platform.lab import gc
+from jestlab.platform.dependencies import LAUNCHING, installed, missing_client
+from jestlab.platform.errors import UserError
 from jestlab.platform.lab.bucket import Bucket
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
+from jestlab.platform.logs import one_line
 from jestlab.platform.render import styled, table
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import parse_url, shown_url
-from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import insert, now
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, LauncherRow
@@ -41,10 +38,7 @@ PROCESS_SECONDS = 60.0
 """Time limit of a check in another process."""
 
 _LITTLE_DISK, _NO_DISK = 5e9, 2e8  # bytes
-_SILENT = timedelta(minutes=10)
 _CLOCK_SKEW = timedelta(minutes=1)
-_STALE = timedelta(days=1)  # the default of `jestlab gc`
-
 _STYLES = {"ok": "green", "warning": "yellow", "broken": "red"}
 
 
@@ -66,7 +60,7 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
     Exit code: 0 everything required works, 1 something is broken.
     """
     found = []
-    for check, finding in _with_spinner(examine(lab, jax)):
+    for check, finding in examine(lab, jax):
         found.append({"check": check, **finding._asdict()})
         if not as_json:
             level = styled(f"{finding.level:8}", _STYLES[finding.level])
@@ -75,17 +69,6 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
         print_json(found)
     if any(each["level"] == "broken" for each in found):
         raise SystemExit(1)
-
-
-def _with_spinner(results: Iterator[tuple[str, CheckResult]]) -> Iterator[tuple[str, CheckResult]]:
-    """Show that a check is running, on a terminal."""
-    console = Console(stderr=True)
-    while True:
-        with console.status("checking …") if console.is_terminal else nullcontext():
-            result = next(results, None)
-        if result is None:
-            return
-        yield result
 
 
 def examine(lab: Lab, jax: bool = True) -> Iterator[tuple[str, CheckResult]]:
@@ -109,25 +92,21 @@ def _packages(lab: Lab) -> Iterator[CheckResult]:
 
     required = [Requirement(text) for text in metadata.requires("jestlab") or ()]
     required = [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
-    omitted, wrong = [], []
-    for each in required:
-        try:
-            version = metadata.version(each.name)
-        except metadata.PackageNotFoundError:
-            version = ""
-        if not version and each.name in LAUNCHING:
-            omitted.append(f"{each.name} ({LAUNCHING[each.name]})")
-        elif not version or not each.specifier.contains(version, prereleases=True):
-            wrong.append((each, version or "missing"))
-    if omitted:
-        remedy = "only workers run without them: launch and read results where all of jestlab is installed"
-        yield CheckResult("warning", f"without {', '.join(omitted)}", remedy)
-    if wrong:
-        found = ", ".join(f"{each.name} {version}" for each, version in wrong)
-        remedy = "pip install " + " ".join(f"'{each.name}{each.specifier}'" for each, _ in wrong)
-        yield CheckResult("broken", found, remedy)
-    if not omitted and not wrong:
+    versions = [metadata.version(each.name) if installed(each.name) else "missing" for each in required]
+    wrong = [
+        (each, version)
+        for each, version in zip(required, versions, strict=True)
+        if version == "missing" or not each.specifier.contains(version, prereleases=True)
+    ]
+    if not wrong:
         yield CheckResult("ok", f"all {len(required)} as required")
+        return
+    found = ", ".join(f"{each.name} {version}" for each, version in wrong)
+    remedy = "pip install " + " ".join(f"'{each.name}{each.specifier}'" for each, _ in wrong)
+    if all(version == "missing" and each.name in LAUNCHING for each, version in wrong):
+        yield CheckResult("warning", f"{found}: only workers run without them", remedy)
+    else:
+        yield CheckResult("broken", found, remedy)
 
 
 def _settings(lab: Lab) -> Iterator[CheckResult]:
@@ -139,15 +118,14 @@ def _settings(lab: Lab) -> Iterator[CheckResult]:
 def _jax(lab: Lab) -> Iterator[CheckResult]:
     """Find the devices in another process, which may hang or crash."""
     code = (
-        "import json, jax; devices = jax.devices(); print(json.dumps({'version': jax.__version__,"
-        "'backend': jax.default_backend(), 'count': len(devices), 'kind': devices[0].device_kind}))"
+        "import jax; devices = jax.devices(); "
+        "print(f'{jax.__version__}, {len(devices)} × {devices[0].device_kind} ({jax.default_backend()})')"
     )
     remedy = "set JAX_PLATFORMS=cpu to run without the accelerator; else fix its driver or reinstall jax"
-    command = [sys.executable, "-c", code]
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=PROCESS_SECONDS, check=False,
+            [sys.executable, "-X", "utf8", "-c", code], stdin=subprocess.DEVNULL, capture_output=True,
+            encoding="utf-8", errors="replace", timeout=PROCESS_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         yield CheckResult("broken", f"no answer within {PROCESS_SECONDS:.0f} s", remedy)
@@ -156,8 +134,7 @@ def _jax(lab: Lab) -> Iterator[CheckResult]:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         yield CheckResult("broken", lines[-1][:300], remedy)
     else:
-        answer = json.loads(done.stdout.splitlines()[-1])
-        yield CheckResult("ok", "{version}, {count} × {kind} ({backend})".format(**answer))
+        yield CheckResult("ok", done.stdout.splitlines()[-1])
 
 
 # ---- the lab
@@ -165,12 +142,10 @@ def _jax(lab: Lab) -> Iterator[CheckResult]:
 
 def _folder(lab: Lab) -> Iterator[CheckResult]:
     place = _nearest_existing(lab.root)
-    if not place.is_dir():
-        yield CheckResult("broken", f"{place} is not a folder", "choose another --root")
-    elif not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        yield CheckResult("broken", f"no permission to write in {place}", "choose another --root")
-    else:
+    if place.is_dir() and os.access(place, os.R_OK | os.W_OK | os.X_OK):
         yield CheckResult("ok", str(lab.root) if place == lab.root else f"{lab.root}, not created yet")
+    else:
+        yield CheckResult("broken", f"{place} is not a writable folder", "choose another --root")
 
 
 def _bucket(lab: Lab) -> Iterator[CheckResult]:
@@ -178,15 +153,10 @@ def _bucket(lab: Lab) -> Iterator[CheckResult]:
     if lab.remote is None:
         return
     bucket, name = Bucket(lab.remote), f".doctor-{uuid.uuid4().hex}"
-    try:
-        bucket.write(name, b"test")
-        bucket.read(name)
-        bucket.delete([name])
-    except BucketUnreachable as error:
-        remedy = "gcloud auth application-default login, or fix the bucket's permissions"
-        yield CheckResult("broken", str(error), remedy)
-    else:
-        yield CheckResult("ok", f"{lab.remote}, writable")
+    bucket.write(name, b"test")
+    bucket.read(name)
+    bucket.delete([name])
+    yield CheckResult("ok", f"{lab.remote}, writable")
 
 
 def _disk(lab: Lab) -> Iterator[CheckResult]:
@@ -213,34 +183,16 @@ def _store(lab: Lab) -> Iterator[CheckResult]:
         yield CheckResult("ok", f"{address}, created by the first launch")
         return
     existing.close()
-    with closing(Store.open(lab.store_url, create=False)) as store:
-        with suppress(_Rollback), store.writing() as connection:
+    with closing(Store.open(lab.store_url, create=False)) as store, store.writing() as connection:
+        with connection.begin_nested() as change:
             name = f"doctor {uuid.uuid4()}"
             connection.execute(insert(connection, LauncherRow).values(name=name, heartbeat_at=now()))
-            raise _Rollback
-        yield CheckResult("ok", f"{address}, schema {SCHEMA}, writable")
-        with store.reading() as connection:
-            last = connection.scalar(select(func.max(AttemptRow.heartbeat_at)))
-            is_silent = (AttemptRow.state == RunState.RUNNING, AttemptRow.heartbeat_at < now() - _SILENT)
-            silent = connection.scalar(select(func.count()).select_from(AttemptRow).where(*is_silent))
+            change.rollback()
+        last = connection.scalar(select(func.max(AttemptRow.heartbeat_at)))
+    yield CheckResult("ok", f"{address}, schema {SCHEMA}, writable")
     if last is not None and last > now() + _CLOCK_SKEW:
         found = f"the clock is {(last - now()).total_seconds():,.0f} s behind another machine's"
         yield CheckResult("warning", found, "set the clocks of all machines of the lab by NTP")
-    if silent:
-        found = f"{silent} running without a heartbeat for {_SILENT.total_seconds() / 60:.0f} minutes"
-        yield CheckResult("warning", found, "see jestlab status; launch again to resume them")
-
-
-class _Rollback(Exception):
-    """Ends a transaction without a change."""
-
-
-def _leftovers(lab: Lab) -> Iterator[CheckResult]:
-    if found := list(gc.leftovers(lab, _STALE)):
-        remedy = "jestlab gc lists them, jestlab gc --delete removes them"
-        yield CheckResult("warning", f"{len(found)} partial files and locks", remedy)
-    else:
-        yield CheckResult("ok", "none")
 
 
 # ---- executors
@@ -252,51 +204,35 @@ def _is_configured(executor: str) -> bool:
     return settings.on == executor or bool(section != type(section)())
 
 
-def _unready(executor: str) -> CheckResult | None:
-    """Return the finding for an executor that isn't configured, or whose client is missing."""
+def _cloud(executor: str, check: Callable[[], str], remedy: str) -> Iterator[CheckResult]:
+    """Check an executor, if it is configured, with a function that returns a description or raises."""
     if not _is_configured(executor):
-        return CheckResult("ok", "not configured")
-    if (missing := missing_client(executor)) is not None:
-        found, _, remedy = missing.partition(": ")
-        return CheckResult("broken", found, remedy)
-    return None
-
-
-def _vertex(lab: Lab) -> Iterator[CheckResult]:
-    if (result := _unready("vertex")) is not None:
-        yield result
-        return
-    import google.auth
-    from google.auth.exceptions import GoogleAuthError
-
-    try:
-        google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
-    except GoogleAuthError as error:
-        yield CheckResult("broken", str(error), "gcloud auth application-default login")
+        yield CheckResult("ok", "not configured")
+    elif (missing := missing_client(executor)) is not None:
+        found, _, command = missing.partition(": ")
+        yield CheckResult("broken", found, command)
     else:
-        yield CheckResult("ok", f"credentials for Google Cloud, project {Settings.find().vertex.project}")
+        try:
+            yield CheckResult("ok", check())
+        except Exception as error:
+            yield CheckResult("broken", one_line(str(error)), remedy)
 
 
-def _kubernetes(lab: Lab) -> Iterator[CheckResult]:
-    if (result := _unready("kubernetes")) is not None:
-        yield result
-        return
+def _vertex() -> str:
+    import google.auth
+
+    google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+    return f"credentials for Google Cloud, project {Settings.find().vertex.project}"
+
+
+def _kubernetes() -> str:
     from kubernetes import config
 
     name = Settings.find().kubernetes.context
     if os.environ.get("KUBERNETES_SERVICE_HOST") and name is None:
-        yield CheckResult("ok", "inside a cluster")
-        return
-    try:
-        contexts, current = config.list_kube_config_contexts()
-    except config.ConfigException as error:
-        yield CheckResult("broken", str(error), "gcloud container clusters get-credentials …")
-        return
-    name = name or current["name"]
-    if name in [context["name"] for context in contexts]:
-        yield CheckResult("ok", f"context {name}")
-    else:
-        yield CheckResult("broken", f"no context {name!r}", "name one of `kubectl config get-contexts`")
+        return "inside a cluster"
+    config.load_kube_config(context=name)
+    return f"context {name or config.list_kube_config_contexts()[1]['name']}"
 
 
 def _slurm(lab: Lab) -> Iterator[CheckResult]:
@@ -316,8 +252,9 @@ _CHECKS: dict[str, Callable[[Lab], Iterator[CheckResult]]] = {
     "disk": _disk,
     "bucket": _bucket,
     "store": _store,
-    "leftovers": _leftovers,
-    "vertex": _vertex,
-    "kubernetes": _kubernetes,
+    "vertex": lambda lab: _cloud("vertex", _vertex, "gcloud auth application-default login"),
+    "kubernetes": lambda lab: _cloud(
+        "kubernetes", _kubernetes, "name one of `kubectl config get-contexts` in the config file"
+    ),
     "slurm": _slurm,
 }

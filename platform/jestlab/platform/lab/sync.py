@@ -20,10 +20,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from filelock import FileLock
 from tenacity import Retrying, before_sleep_log, retry_if_exception_type, stop_after_delay, wait_exponential
@@ -44,8 +44,7 @@ SHOW_SECONDS = 60.0
 PUSH_SECONDS = 600.0
 """How long the end of a run waits for an unreachable bucket."""
 
-_AT_ONCE = 8  # concurrent transfers
-_KEPT = "kept"
+_AT_ONCE = 8  # files that are sent or fetched concurrently
 _EVENTS = "events.out.tfevents."
 _SPOOL = "spool-"  # start of the names of files that stay on the machine
 
@@ -74,25 +73,6 @@ class LocalFolder:
             BucketUnreachable: The bucket is not available.
         """
 
-    def show(self) -> None:
-        """Publish the current log and events, if that is possible now."""
-
-
-class _Version(NamedTuple):
-    """The name of a snapshot; the greatest one counts."""
-
-    generation: int
-    attempt: int
-
-    def __str__(self) -> str:
-        return f"{self.generation}-{self.attempt}"
-
-    @classmethod
-    def parse(cls, name: str) -> _Version | None:
-        """Parse the name of a snapshot or of the folder of its parts; None for another name."""
-        numbers = name.removesuffix(".json").split("-")
-        return cls(*map(int, numbers)) if len(numbers) == 2 and all(map(str.isdecimal, numbers)) else None
-
 
 class SyncedFolder(LocalFolder):
     """A temporary folder of a run, saved in a bucket. `LocalFolder` describes its methods."""
@@ -107,8 +87,9 @@ class SyncedFolder(LocalFolder):
         """
         self._bucket = bucket
         self._folder = folder
+        self._kept = f"{folder}/kept"
         self._directory = directory
-        self._version = _Version(0, 0)
+        self._name = ""  # of this attempt's snapshots
         self._check: Callable[[], None] = lambda: None
         self._last: Files | None = None
         self._sent: set[str] = set()
@@ -121,40 +102,30 @@ class SyncedFolder(LocalFolder):
     def begin(self, attempt: int, check: Callable[[], None]) -> None:
         """Restore the folder; from then on, publish the log regularly."""
         newest = self.pull()
-        self._version = _Version(newest.generation + 1 if newest else 0, attempt)
+        generation = int(newest.partition("-")[0]) + 1 if newest else 0
+        self._name = f"{generation:09}-{attempt:09}"
         self._check = check
         threading.Thread(target=self._show_regularly, name="sync", daemon=True).start()
 
-    def pull(self) -> _Version | None:
+    def newest(self) -> str | None:
+        """Return the name of the newest snapshot."""
+        names = (name for name in self._bucket.names(self._kept) if name.endswith(".json"))
+        return max((name.removesuffix(".json") for name in names), default=None)
+
+    def pull(self) -> str | None:
         """Make the local folder equal to the newest snapshot, or empty without one; return its name.
 
         Files that are damaged in the bucket are omitted: a program that needs one finds it missing.
         """
         while True:
-            newest = self._newest()
+            newest = self.newest()
             damaged = self._fetch(newest)
             # Another attempt may have saved a newer snapshot and deleted this one meanwhile.
-            if not damaged or self._newest() == newest:
+            if not damaged or self.newest() == newest:
                 break
         for name in damaged:
             _LOG.warning("%s/%s: %s is damaged and omitted", self._bucket.url, self._folder, name)
         return newest
-
-    def pull_ended(self) -> None:
-        """Pull the folder of a run that has ended, unless it is up to date.
-
-        Raises:
-            UserError: The bucket has no files of the run.
-        """
-        newest = self._newest()
-        if newest is None:
-            raise UserError(f"{self._bucket.url}/{self._folder} has no files of that run: launch it again")
-        self._directory.parent.mkdir(parents=True, exist_ok=True)
-        marker = self._directory.with_name(f".{self._directory.name}.pulled")
-        with FileLock(marker.with_suffix(".lock")):
-            if not self._directory.is_dir() or not marker.exists() or marker.read_text() != str(newest):
-                marker.unlink(missing_ok=True)
-                marker.write_text(str(self.pull()))
 
     def fetch_log(self, path: Path) -> bool:
         """Write the log in the bucket to a file; return False without one."""
@@ -165,44 +136,39 @@ class SyncedFolder(LocalFolder):
         _write(path, [content])
         return True
 
-    def _newest(self) -> _Version | None:
-        names = self._bucket.names(f"{self._folder}/{_KEPT}")
-        versions = (_Version.parse(name) for name in names if name.endswith(".json"))
-        return max((version for version in versions if version is not None), default=None)
-
-    def _fetch(self, version: _Version | None) -> list[str]:
+    def _fetch(self, snapshot: str | None) -> list[str]:
         """Make the local folder equal to a snapshot; return the names of damaged files."""
         files: Files = {}
-        if version is not None:
+        if snapshot is not None:
             try:
-                files = json.loads(self._bucket.read(f"{self._kept(version)}.json"))["files"]
+                files = json.loads(self._bucket.read(f"{self._kept}/{snapshot}.json"))["files"]
             except FileNotFoundError:
-                return [f"{version}.json"]
+                return [f"{snapshot}.json"]
         self._directory.mkdir(parents=True, exist_ok=True)
         for name, path in list(self._files(shown=False)):
             if name not in files:
                 path.unlink()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            fetched = pool.map(lambda name: self._fetch_file(self._kept(version), name, files[name]), files)
+            fetched = pool.map(partial(self._fetch_file, f"{self._kept}/{snapshot}"), files, files.values())
             return [name for name, is_complete in zip(files, fetched, strict=True) if not is_complete]
 
-    def _fetch_file(self, kept: str, name: str, digests: list[str]) -> bool:
+    def _fetch_file(self, snapshot: str, name: str, digests: list[str]) -> bool:
         path = self._directory / name
         if not path.resolve().is_relative_to(self._directory.resolve()):
-            raise UserError(f"{self._bucket.url}/{kept}.json: {name!r} is outside the run's folder")
+            raise UserError(f"{self._bucket.url}/{snapshot}.json: {name!r} is outside the run's folder")
         if path.is_file() and [digest for digest, _ in _parts(path)] == digests:
             return True
         path.unlink(missing_ok=True)
         try:
-            _write(path, (self._part(kept, digest) for digest in digests))
-        except (FileNotFoundError, _Damaged):
+            _write(path, (self._part(f"{snapshot}/{digest}", digest) for digest in digests))
+        except FileNotFoundError:
             return False
         return True
 
-    def _part(self, kept: str, digest: str) -> bytes:
-        content = self._bucket.read(f"{kept}/{digest}")
+    def _part(self, name: str, digest: str) -> bytes:
+        content = self._bucket.read(name)
         if hashlib.sha256(content).hexdigest() != digest:
-            raise _Damaged
+            raise FileNotFoundError(f"{name} is damaged")
         return content
 
     # ---- to the bucket
@@ -229,51 +195,36 @@ class SyncedFolder(LocalFolder):
     def _push(self) -> None:
         """Send missing parts and the snapshot, then delete obsolete objects."""
         self._check()
-        own = self._kept(self._version)
-        files = self._send_files(own)
+        paths = dict(self._files(shown=False))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            parts = pool.map(self._send_file, paths.values())
+            files = {name: digests for name, digests in zip(paths, parts, strict=True) if digests is not None}
         if files == self._last:
             return
         self._check()  # sending may have taken minutes
-        self._bucket.write(f"{own}.json", json.dumps({"format": 1, "files": files}, indent=1).encode())
+        content = json.dumps({"format": 1, "files": files}, indent=1).encode()
+        self._bucket.write(f"{self._kept}/{self._name}.json", content)
         self._last = files
         with suppress(BucketUnreachable):  # obsolete objects only cost space
-            names = self._bucket.names(f"{self._folder}/{_KEPT}")
-            versions = {name: _Version.parse(name) for name in names}
-            before = [name for name, found in versions.items() if found is not None and found < self._version]
+            before = [name for name in self._bucket.names(self._kept) if name < self._name]
             before.sort(key=lambda name: not name.endswith(".json"))  # no snapshot without its parts
-            self._bucket.delete(f"{self._folder}/{_KEPT}/{name}" for name in before)
-            for digest in self._sent - {part for parts in files.values() for part in parts}:
-                self._bucket.delete([f"{own}/{digest}"])
+            self._bucket.delete(f"{self._kept}/{name}" for name in before)
+            for digest in self._sent.difference(*files.values()):
+                self._bucket.delete([f"{self._kept}/{self._name}/{digest}"])
                 self._sent.discard(digest)
 
-    def _send_files(self, own: str) -> Files:
-        """Send the parts that this attempt hasn't sent; return all files."""
-        files: Files = {}
-        sending: list[Future[None]] = []
-        in_memory = threading.BoundedSemaphore(2 * _AT_ONCE)
-
-        def send(digest: str, content: bytes) -> None:
-            try:
-                self._bucket.write(f"{own}/{digest}", content)
-                self._sent.add(digest)
-            finally:
-                in_memory.release()
-
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for name, path in self._files(shown=False):
-                digests = []
-                try:
-                    for digest, content in _parts(path):
-                        digests.append(digest)
-                        if digest not in self._sent:
-                            in_memory.acquire()
-                            sending.append(pool.submit(send, digest, content))
-                except FileNotFoundError:
-                    continue  # deleted meanwhile
-                files[name] = digests
-            for future in sending:
-                future.result()
-        return files
+    def _send_file(self, path: Path) -> list[str] | None:
+        """Send the parts that this attempt hasn't sent; return all parts, None for a deleted file."""
+        digests = []
+        try:
+            for digest, content in _parts(path):
+                digests.append(digest)
+                if digest not in self._sent:
+                    self._bucket.write(f"{self._kept}/{self._name}/{digest}", content)
+                    self._sent.add(digest)
+        except FileNotFoundError:
+            return None
+        return digests
 
     def show(self) -> None:
         """Publish the log and events that have changed."""
@@ -294,11 +245,6 @@ class SyncedFolder(LocalFolder):
                 return
             self.show()
 
-    # ---- names
-
-    def _kept(self, version: _Version | None) -> str:
-        return f"{self._folder}/{_KEPT}/{version}"
-
     def _files(self, shown: bool) -> Iterator[tuple[str, Path]]:
         """Yield the files of the run with their names in its folder: the log and events, or the others."""
         for path in sorted(self._directory.rglob("*")):
@@ -318,13 +264,18 @@ def fetched(lab: Lab, folder: str) -> Path:
         UserError: The bucket has no files of the run.
     """
     directory = lab.inside(folder)
-    if lab.remote is not None:
-        SyncedFolder(Bucket(lab.remote), folder, directory).pull_ended()
+    if lab.remote is None:
+        return directory
+    synced = SyncedFolder(Bucket(lab.remote), folder, directory)
+    if (newest := synced.newest()) is None:
+        raise UserError(f"{lab.remote}/{folder} has no files of that run: launch it again")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    marker = directory.with_name(f".{directory.name}.pulled")
+    with FileLock(marker.with_suffix(".lock")):
+        if not directory.is_dir() or not marker.exists() or marker.read_text() != newest:
+            marker.unlink(missing_ok=True)
+            marker.write_text(str(synced.pull()))
     return directory
-
-
-class _Damaged(Exception):
-    """The content of a part doesn't match its name."""
 
 
 def _parts(path: Path) -> Iterator[tuple[str, bytes]]:

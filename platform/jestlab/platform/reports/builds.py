@@ -29,6 +29,7 @@ from jestlab.platform.store.tables import (
     NeedRow,
     NoteRow,
     PublishedRow,
+    RegistrationRow,
     RetractionRow,
     RunRow,
     TagRow,
@@ -100,7 +101,12 @@ def build_key(store: Store, study: StudySpec) -> str:
     custom = [f"{name} {plugins.digest(kind, name)}" for kind, name in filter(None, named)]
     if custom:
         custom += [f"trusted {is_trusted(store, part)}" for part in (*study.studies, study.name)]
-    for part in ([version("jestlab"), study.to_dict()], _code_state(), custom, *_store_state(store, study)):
+    for part in (
+        [version("jestlab"), study.to_dict()],
+        _code_state(),
+        custom,
+        *store_state(store, study.name, study.studies),
+    ):
         digest.update(json.dumps(part, default=str).encode())
     return digest.hexdigest()
 
@@ -116,9 +122,9 @@ def _code_state() -> list[Any]:
     return [(path.name, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
 
 
-def _store_state(store: Store, study: StudySpec) -> Iterator[Sequence[Any]]:
-    """Yield the rows of the store that a study's reports depend on."""
-    is_member = MemberRow.experiment == study.name
+def store_state(store: Store, study: str, parts: Collection[str] = ()) -> Iterator[Sequence[str]]:
+    """Yield the rows of the store that the reports of a study, or of a union of some studies, depend on."""
+    is_member = MemberRow.experiment == study
     runs = select(MemberRow.run_id).where(is_member)
     run = (RunRow.id, RunRow.fingerprint, RunRow.state, RunRow.reason, RunRow.step, RunRow.total_steps)
     attempt = (AttemptRow.id, AttemptRow.state, AttemptRow.heartbeat_at, AttemptRow.ended_at)
@@ -129,10 +135,10 @@ def _store_state(store: Store, study: StudySpec) -> Iterator[Sequence[Any]]:
         select(CostRow.__table__).where(CostRow.run_id.in_(runs)),
         select(BudgetRow.__table__).where(BudgetRow.run_id.in_(runs)),
         # A part of a union may have been launched again by itself.
-        select(ExperimentRow.name, ExperimentRow.spec).where(ExperimentRow.name.in_(study.studies)),
+        select(ExperimentRow.name, ExperimentRow.spec).where(ExperimentRow.name.in_((study, *parts))),
     ]
     latest: tuple[Any, ...] = (PublishedRow.updated_at, NoteRow.id, TagRow.id, RunRow.id, NeedRow.run_id)
-    latest += (AcceptanceRow.created_at, RetractionRow.created_at)
+    latest += (AcceptanceRow.created_at, RetractionRow.created_at, RegistrationRow.created_at)
     queries += (select(func.count(), func.max(column)) for column in latest)
     with store.reading() as connection:
         for query in queries:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
 import json
-import stat
+import os
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import text
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from jestlab.analysis.claims import studies
 from jestlab.analysis.configs import flat
@@ -38,8 +37,52 @@ MOST_CURVES = 12
 MOST_COMPARED = 20
 """Maximum number of compared runs."""
 
-_CONTINUATION = bytes(range(0x80, 0xC0))
-"""Bytes of UTF-8 within a character."""
+_ID = "(SELECT id FROM run WHERE fingerprint = :run)"
+_QUERIES = {
+    # The run's experiments, and its label and seed in each.
+    "places": (
+        "SELECT experiment, label, seed FROM v_runs WHERE fingerprint = :run ORDER BY experiment, position"
+    ),
+    "scores": f"SELECT dataset, metric, step, value FROM evaluation WHERE run_id = {_ID} ORDER BY step",
+    # Each with its code, versions, and machine.
+    "attempts": (
+        "SELECT DISTINCT number, state, reason, executor, host, device, claimed_at, started_at, ended_at, "
+        "exit_code, git_commit, git_patch, code_commit, code_patch, versions, environment, lab "
+        "FROM v_attempts WHERE fingerprint = :run ORDER BY number"
+    ),
+    "needs": (
+        "SELECT need.role, needed.fingerprint, needed.state, needed.directory FROM need "
+        f"JOIN run AS needed ON needed.id = need.needs_id WHERE need.run_id = {_ID} ORDER BY need.role"
+    ),
+    "metrics": (
+        "SELECT name FROM metric_name WHERE EXISTS "
+        f"(SELECT 1 FROM metric WHERE metric.name_id = metric_name.id AND metric.run_id = {_ID})"
+    ),
+}
+
+
+def _read(store: Store, fingerprint: str, *queries: str) -> dict[str, Any]:
+    """Read data of a run: a list of rows for each query, as the templates show them."""
+    with store.reading() as connection:
+        data: dict[str, Any] = {
+            name: [
+                dict(row._mapping) for row in connection.execute(text(_QUERIES[name]), {"run": fingerprint})
+            ]
+            for name in queries or _QUERIES
+        }
+    if "scores" in data:
+        last = {f"{row['dataset']}/{row['metric']}": row for row in data["scores"]}
+        data["scores"] = [
+            {"name": name, "value": number(row["value"]) or "not a number", "step": f"{row['step']:,}"}
+            for name, row in sorted(last.items())
+        ]
+    for row in data.get("attempts", ()):
+        row |= {name: json.loads(row[name]) if row[name] else {} for name in ("versions", "environment")}
+        row |= {name: str(row[name] or "")[:19] for name in ("claimed_at", "started_at", "ended_at")}
+    if "metrics" in data:
+        names = [row["name"] for row in data["metrics"]]
+        data["metrics"] = sorted(names, key=lambda name: (name != LOSS, name))
+    return data
 
 
 def page(labs: Labs, request: Request) -> Any:
@@ -48,8 +91,8 @@ def page(labs: Labs, request: Request) -> Any:
     lab, store = request.query_params.get("lab"), served.store
     if fingerprint != request.path_params["fingerprint"]:
         return RedirectResponse(address("run", fingerprint, lab=lab), 303)
-    places = _places(store, fingerprint)
-    experiment = places[0]["experiment"] if places else None
+    data = _read(store, fingerprint)
+    experiment = data["places"][0]["experiment"] if data["places"] else None
     record = store.run(fingerprint)
     subject = Subject(fingerprint=fingerprint)
     return rendered(
@@ -59,20 +102,16 @@ def page(labs: Labs, request: Request) -> Any:
         several=len(labs) > 1,
         fingerprint=fingerprint,
         record=record,
-        places=places,
         row=_row(served, experiment, fingerprint) if experiment else None,
-        title=f"{places[0]['label']}/{places[0]['seed']}" if places else f"run {fingerprint[:8]}",
+        title=_title(data, fingerprint),
         config=[(key, plain(value)) for key, value in sorted(flat(record.config).items())],
         baseline=_baseline(store, experiment, fingerprint) if experiment else None,
-        scores=_scores(store, fingerprint),
-        attempts=_attempts(store, fingerprint),
-        needs=_needs(store, fingerprint),
-        metrics=_metrics(store, fingerprint),
         pictures=_recorded_steps(served, fingerprint),
         notes=notes(store, subject),
         tags=tags(store, subject),
         writes=labs.writes,
         data=lambda kind, **query: address("run", fingerprint, kind, lab=lab, **query),
+        **data,
     )
 
 
@@ -86,32 +125,22 @@ def curves(labs: Labs, request: Request) -> dict[str, Any]:
     return {"curves": {name: {"x": x, "y": y} for name, (x, y) in found.items()}}
 
 
-def log(labs: Labs, request: Request) -> dict[str, Any]:
-    """Return the end of a run's log, or its part after an offset."""
+def log(labs: Labs, request: Request) -> Response:
+    """Return the end of a run's log, or its part after an offset.
+
+    The header `start` is the part's offset. Without it, the text is the reason why there is no log.
+    """
     served, fingerprint = _found(labs, request)
-    name = f"{served.store.run(fingerprint).directory}/{logs.NAME}"
+    path = served.lab.inside(f"{served.store.run(fingerprint).directory}/{logs.NAME}")
+    if not path.is_file():  # opening a pipe would wait for a writer
+        return PlainTextResponse(_no_log(served, fingerprint))
     given = whole(request.query_params.get("from", ""))
-    try:
-        path = served.lab.inside(name)
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for a writer
-            raise OSError(f"{name} is not a file")
-        is_offset = given is not None and given <= status.st_size
-        start = given if given is not None and is_offset else max(0, status.st_size - TAIL_BYTES)
-        with path.open("rb") as stream:
-            stream.seek(start)
-            block = stream.read(TAIL_BYTES)
-    except FileNotFoundError:
-        return {"text": "", "to": 0, "why": _no_log(served, fingerprint)}
-    except (OSError, RuntimeError) as error:  # RuntimeError: links in a loop
-        why = f"The log can't be read: {getattr(error, 'strerror', None) or error}."
-        return {"text": "", "to": 0, "why": why}
-    # A character at the start of the tail may be incomplete; one at its end is sent again when complete.
-    complete = block.lstrip(_CONTINUATION) if 0 < start != given else block
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    decoded = decoder.decode(complete)
-    to = start + len(block) - len(decoder.getstate()[0])
-    return {"text": decoded, "to": to, "cut": start > 0 and given is None}
+    with path.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        start = given if given is not None and given <= size else max(0, size - TAIL_BYTES)
+        stream.seek(start)
+        part = stream.read(TAIL_BYTES)
+    return Response(part, headers={"start": str(start)}, media_type="application/octet-stream")
 
 
 def batch(labs: Labs, request: Request) -> Response:
@@ -120,7 +149,7 @@ def batch(labs: Labs, request: Request) -> Response:
     from jestlab.platform.reports.selected import RecordedRun, sample
 
     served, fingerprint = _found(labs, request)
-    places = _places(served.store, fingerprint)
+    places = _read(served.store, fingerprint, "places")["places"]
     if not places:
         raise Missing(f"run {fingerprint[:8]} belongs to no experiment")
     if (wanted := whole(request.path_params["step"])) is None:
@@ -143,35 +172,28 @@ def compare(labs: Labs, request: Request) -> Any:
     """Compare the runs of `?run=…&run=…`; with `data` in the address, return their curves."""
     wanted = list(dict.fromkeys(request.query_params.getlist("run")))[:MOST_COMPARED]
     lab, metric = request.query_params.get("lab"), request.query_params.get("metric", LOSS)
-    found = [labs.with_run(each, lab) for each in wanted]
-    if "data" in request.query_params:
-        series = []
-        for served, fingerprint in found:
-            x, y = curves_of(served.store, [fingerprint], metric)[fingerprint]
-            series.append({"run": fingerprint, "name": _title(served.store, fingerprint), "x": x, "y": y})
-        return {"series": series, "left": 0}
     runs: list[dict[str, Any]] = []
-    metrics: dict[str, None] = {}
-    for served, fingerprint in found:
-        record = served.store.run(fingerprint)
-        metrics |= dict.fromkeys(_metrics(served.store, fingerprint))
-        config = flat(record.config) | {"program": record.program}
-        runs.append(
-            {
-                "run": fingerprint,
-                "title": _title(served.store, fingerprint),
-                "config": {key: plain(value) for key, value in config.items()},
-                "scores": {each["name"]: each["value"] for each in _scores(served.store, fingerprint)},
-            }
-        )
-    config_rows = _side_by_side([each["config"] for each in runs])
+    for served, fingerprint in (labs.with_run(each, lab) for each in wanted):
+        run = {"run": fingerprint} | _read(served.store, fingerprint, "places", "scores", "metrics")
+        run["name"] = _title(run, fingerprint)
+        if "data" in request.query_params:
+            run["x"], run["y"] = curves_of(served.store, [fingerprint], metric)[fingerprint]
+        else:
+            record = served.store.run(fingerprint)
+            config = flat(record.config) | {"program": record.program}
+            run["config"] = {key: plain(value) for key, value in config.items()}
+            run["scores"] = {each["name"]: each["value"] for each in run["scores"]}
+        runs.append(run)
+    if "data" in request.query_params:
+        return {"series": [{key: run[key] for key in ("run", "name", "x", "y")} for run in runs], "left": 0}
+    config_rows = _side_by_side([run["config"] for run in runs])
     return rendered(
         "compare.html.j2",
         here="",
         runs=runs,
         config=[(key, row) for key, row in config_rows if len(set(row)) > 1],
-        scores=_side_by_side([each["scores"] for each in runs]),
-        metrics=list(metrics),
+        scores=_side_by_side([run["scores"] for run in runs]),
+        metrics=list(dict.fromkeys(name for run in runs for name in run["metrics"])),
         metric=metric,
         most=MOST_COMPARED,
         lab=lab,
@@ -183,9 +205,9 @@ def _side_by_side(columns: list[dict[str, str]]) -> list[tuple[str, list[str]]]:
     return [(key, [column.get(key, "–") for column in columns]) for key in keys]
 
 
-def _title(store: Store, fingerprint: str) -> str:
-    places = _places(store, fingerprint)
-    return "{experiment}/{label}/{seed}".format(**places[0]) if places else fingerprint[:8]
+def _title(data: dict[str, Any], fingerprint: str) -> str:
+    places = data["places"]
+    return "{experiment}/{label}/{seed}".format(**places[0]) if places else f"run {fingerprint[:8]}"
 
 
 def _found(labs: Labs, request: Request) -> tuple[Served, str]:
@@ -198,66 +220,6 @@ def _row(served: Served, experiment: str, fingerprint: str) -> dict[str, Any] | 
         if row.run.fingerprint == fingerprint:
             return cells(row, index)
     return None
-
-
-# ---- data of a run
-
-
-def _query(store: Store, sql: str, fingerprint: str) -> list[dict[str, Any]]:
-    with store.reading() as connection:
-        return [dict(row._mapping) for row in connection.execute(text(sql), {"run": fingerprint})]
-
-
-_ID = "(SELECT id FROM run WHERE fingerprint = :run)"
-
-
-def _places(store: Store, fingerprint: str) -> list[dict[str, Any]]:
-    """Return the run's experiments, and its label and seed in each."""
-    sql = "SELECT experiment, label, seed FROM v_runs WHERE fingerprint = :run ORDER BY experiment, position"
-    return _query(store, sql, fingerprint)
-
-
-def _scores(store: Store, fingerprint: str) -> list[dict[str, str]]:
-    """Return the last value of each score."""
-    sql = f"SELECT dataset, metric, step, value FROM evaluation WHERE run_id = {_ID} ORDER BY step"
-    last = {f"{row['dataset']}/{row['metric']}": row for row in _query(store, sql, fingerprint)}
-    return [
-        {"name": name, "value": number(row["value"]) or "not a number", "step": f"{row['step']:,}"}
-        for name, row in sorted(last.items())
-    ]
-
-
-def _attempts(store: Store, fingerprint: str) -> list[dict[str, Any]]:
-    """Return all attempts in order, each with its code, versions, and machine."""
-    sql = (
-        "SELECT DISTINCT number, state, reason, executor, host, device, claimed_at, started_at, ended_at, "
-        "exit_code, git_commit, git_patch, code_commit, code_patch, versions, environment, lab "
-        "FROM v_attempts WHERE fingerprint = :run ORDER BY number"
-    )
-    rows = _query(store, sql, fingerprint)
-    for row in rows:
-        row |= {name: json.loads(row[name]) if row[name] else {} for name in ("versions", "environment")}
-        row |= {name: str(row[name] or "")[:19] for name in ("claimed_at", "started_at", "ended_at")}
-    return rows
-
-
-def _needs(store: Store, fingerprint: str) -> list[dict[str, Any]]:
-    """Return the dependencies of a run, by role."""
-    sql = (
-        "SELECT need.role, needed.fingerprint, needed.state, needed.directory FROM need "
-        f"JOIN run AS needed ON needed.id = need.needs_id WHERE need.run_id = {_ID} ORDER BY need.role"
-    )
-    return _query(store, sql, fingerprint)
-
-
-def _metrics(store: Store, fingerprint: str) -> list[str]:
-    """Return the names of the run's metrics, the loss first."""
-    sql = (
-        "SELECT name FROM metric_name WHERE EXISTS "
-        f"(SELECT 1 FROM metric WHERE metric.name_id = metric_name.id AND metric.run_id = {_ID})"
-    )
-    names = [row["name"] for row in _query(store, sql, fingerprint)]
-    return sorted(names, key=lambda name: (name != LOSS, name))
 
 
 def _baseline(store: Store, experiment: str, fingerprint: str) -> dict[str, Any] | None:
@@ -295,5 +257,6 @@ def _recorded_steps(served: Served, fingerprint: str) -> list[int]:
 def _no_log(served: Served, fingerprint: str) -> str:
     if served.store.run(fingerprint).program == ADOPTED:
         return "This run was imported; see the original tool for its log."
-    labs = [each["lab"] for each in _attempts(served.store, fingerprint) if each["lab"]]
+    attempts = _read(served.store, fingerprint, "attempts")["attempts"]
+    labs = [each["lab"] for each in attempts if each["lab"]]
     return f"The log is in the lab at {labs[-1]}." if labs else "The log is not written yet."

@@ -141,17 +141,23 @@ function followResults(place) {
 }
 
 function followLog(place) {
-  let to = "";
+  let to = null;
+  let decoder;
   const update = async () => {
     const url = new URL(place.dataset.log, location.href);
-    if (to !== "") url.searchParams.set("from", to);
-    const data = await (await request(url)).json();
-    if (data.why) return void (place.textContent = data.why);
+    if (to !== null) url.searchParams.set("from", to);
+    const response = await request(url);
+    if (!response.headers.has("start")) return void (place.textContent = await response.text()); // no log
+    const start = Number(response.headers.get("start"));
+    const bytes = await response.arrayBuffer();
     const atEnd = place.scrollTop + place.clientHeight >= place.scrollHeight - 4;
-    if (to === "" || data.to < to) place.textContent = (data.cut ? "…\n" : "") + data.text;
-    else if (data.text) place.append(data.text);
-    if (to === "" || (data.text && atEnd)) place.scrollTop = place.scrollHeight;
-    to = data.to;
+    if (start !== to) {
+      decoder = new TextDecoder(); // keeps the start of a character for the next part
+      place.textContent = start > 0 ? "…\n" : "";
+    }
+    place.append(decoder.decode(bytes, { stream: true }));
+    if (start !== to || (bytes.byteLength > 0 && atEnd)) place.scrollTop = place.scrollHeight;
+    to = start + bytes.byteLength;
   };
   update().catch(showError).finally(() => repeatedly(update, 2 * TICK));
 }
