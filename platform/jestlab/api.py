@@ -199,12 +199,11 @@ class LoadedStudy:
                 checkpoint, from which the next launch resumes. A second interrupt stops them at once.
         """
         from jestlab.platform.launch import session
-        from jestlab.platform.launch.display import Listener
-        from jestlab.platform.launch.notebook import display_here
+        from jestlab.platform.launch.display import Listener, display
         from jestlab.platform.launch.options import LaunchOptions
 
         with one_line_errors():
-            listener = display_here(self.name) if progress else Listener()
+            listener = display(self.name) if progress else Listener()
             study = self._spec.decided() if decide else self._spec
             options = LaunchOptions(
                 on, parallel, retries, fail_fast, keep_going, max_chip_hours,

@@ -10,7 +10,7 @@ import notebook_support as notebooks
 import plans_support as plans
 import pytest
 
-from jestlab.platform.launch.notebook import Notebook
+from jestlab.platform.launch.display import Notebook
 from jestlab.platform.store.records import RunProgress, RunState
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "notebook.ipynb"

@@ -97,7 +97,7 @@ def test_it_gives_up_after_a_while_and_says_little(monkeypatch, capfd):
         raise StoreError("store results.db: attempt to write a readonly database")
 
     with pytest.raises(StoreError, match="readonly"):
-        workers._patiently(fail, workers.Stop())
+        workers.Stop().patiently(fail)
     said = capfd.readouterr().err.splitlines()
     assert 2 <= len(said) <= workers.STORE_SECONDS / 10
     assert all("readonly database: waiting for the store" in line for line in said)

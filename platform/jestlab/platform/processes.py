@@ -114,12 +114,7 @@ class Process:
         """Return the ids of the session's processes. Its id isn't reused before all have ended."""
         if start_of(self.pid) not in (None, self.start):
             return set()  # the id belongs to another process by now
-        pids = set()
-        for pid in _pids():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if os.getsid(pid) == self.pid:
-                    pids.add(pid)
-        return pids
+        return _pids_where(lambda pid: os.getsid(pid) == self.pid)
 
 
 def identity() -> str:
@@ -160,19 +155,22 @@ def start_of(pid: int) -> str | None:
         return None
 
 
-def _pids() -> list[int]:
+def own_age() -> float:
+    """Return for how many seconds this process has been running."""
+    began = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]  # in ticks since boot
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(began) / _TICKS)
+
+
+def _pids_where(holds: Callable[[int], bool]) -> set[int]:
+    """Return the ids of the processes for which a condition holds, except those that this user can't read."""
     import psutil  # slow on some machines, and most commands don't look for processes
 
-    return psutil.pids()
-
-
-def own_age() -> float:
-    """Return for how many seconds this process has been running; 0 if the system doesn't show it."""
-    try:
-        began = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]  # in ticks since boot
-        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(began) / _TICKS)
-    except (OSError, AttributeError, ValueError):
-        return 0.0
+    pids = set()
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError):
+            if holds(pid):
+                pids.add(pid)
+    return pids
 
 
 # ---- ending a job's processes
@@ -221,13 +219,13 @@ def with_key(key: str) -> set[int]:
 
     Environments of other users' processes can't be read. This runs whenever a job ends, so it avoids psutil.
     """
-    wanted, pids, this = f"{JOB_KEY}={key}".encode(), set(), os.getpid()
-    for pid in _pids():
-        with contextlib.suppress(OSError):
-            environment = Path(f"/proc/{pid}/environ").read_bytes()
-            if wanted in environment and pid != this and wanted in environment.split(b"\0"):
-                pids.add(pid)
-    return pids
+    wanted, this = f"{JOB_KEY}={key}".encode(), os.getpid()
+
+    def has_key(pid: int) -> bool:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        return wanted in environment and pid != this and wanted in environment.split(b"\0")
+
+    return _pids_where(has_key)
 
 
 def adopt_orphans() -> None:
@@ -251,8 +249,4 @@ def die_with_parent() -> None:
 
 def group_runs(group: int) -> bool:
     """Return whether any process of a process group runs, except zombies."""
-    for pid in _pids():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if os.getpgid(pid) == group and start_of(pid) is not None:
-                return True
-    return False
+    return any(start_of(pid) is not None for pid in _pids_where(lambda pid: os.getpgid(pid) == group))

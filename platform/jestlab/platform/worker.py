@@ -26,7 +26,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
@@ -36,7 +36,7 @@ from jestlab.models.processes import launched_first
 from jestlab.models.training.phases import PhaseClock
 from jestlab.models.training.tracker import NullTracker, Recorder
 from jestlab.platform import logs, programs
-from jestlab.platform.errors import BucketUnreachable, StoreError, StoreUnreachable, UserError
+from jestlab.platform.errors import BucketUnreachable, StoreError, UserError
 from jestlab.platform.lab.bucket import Bucket
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import PUSH_SECONDS, LocalFolder, SyncedFolder, fetched
@@ -111,6 +111,22 @@ class Stop:
         for number in (signal.SIGTERM, signal.SIGINT, *reasons):
             signal.signal(number, stop)
 
+    def patiently(self, act: Callable[[], Result]) -> Result:
+        """Use the store, and retry while it is unavailable: moved, read-only, or down."""
+        began = noted_at = time.monotonic()
+        noted_at -= _NOTE_SECONDS
+        while True:
+            try:
+                return act()
+            except StoreError as error:
+                now = time.monotonic()
+                if self.requested() or now > began + STORE_SECONDS:
+                    raise
+                if now >= noted_at + _NOTE_SECONDS:
+                    _say(f"jestlab: {error}: waiting for the store")
+                    noted_at = now
+                time.sleep(1.0)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one attempt and return the exit code."""
@@ -122,34 +138,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Tracing creates many objects and little garbage: collecting it took 5% of a small run's start.
     gc.set_threshold(10_000)
 
-    clock = PhaseClock(own_age())
-    stop = Stop()
+    clock, stop = PhaseClock(own_age()), Stop()
     stop.on_signals()
     adopt_orphans()
-    try:
-        lab = Lab.find(options.root)
-        store, run = _patiently(lambda: _open(lab, options.run), stop)
-        bucket = Bucket(lab.remote) if lab.remote else None
-        assists = not launched_first()
-        if (
-            bucket is not None or logs.COPIED in os.environ
-        ):  # a machine of the job's own, where no lab is moved
-            lab.root.mkdir(parents=True, exist_ok=True)
-        directory = _patiently(lambda: lab.make_folder(run.directory), stop)
-    except StoreError as error:  # not the run's fault, so it is retried
-        _say(f"jestlab: {error}")
-        return EXIT_BUSY
-    except (UserError, ValueError) as error:
-        _say(f"jestlab: {error}")
-        return EXIT_REFUSED
+    return _guarded(lambda: _run(options.root, options.run, options.attempt, stop, clock))
+
+
+def _run(root: str, fingerprint: str, attempt: int | None, stop: Stop, clock: PhaseClock) -> int:
+    """Run an attempt, or compute together with the process that has it."""
+    lab = Lab.find(root)
+    store = stop.patiently(lambda: Store.open(lab.store_url, create=False))
+    run = stop.patiently(lambda: store.run(fingerprint))
+    bucket = Bucket(lab.remote) if lab.remote else None
+    assists = not launched_first()
+    if bucket is not None or logs.COPIED in os.environ:  # a machine of the job's own, where no lab is moved
+        lab.root.mkdir(parents=True, exist_ok=True)
+    directory = stop.patiently(lambda: lab.make_folder(run.directory))
     if assists:
         store.close()  # one connection is enough for a slice's 64 hosts
         return _assist(lab, run, stop)
     synced = SyncedFolder(bucket, run.directory, directory) if bucket else None
+    keeper = synced or LocalFolder()
     with _copied_output(directory / logs.NAME, synced) if os.environ.get(logs.COPIED) else nullcontext():
-        code = _attempt(lab, store, run, options.attempt, stop, synced or LocalFolder(), clock)
+        code = _guarded(lambda: _attempt(lab, store, run, attempt, stop, keeper, clock))
     if synced and code != EXIT_BUSY:
         synced.show()
+    return code
+
+
+def _guarded(work: Callable[[], int]) -> int:
+    """Return the exit code of some work, in which errors that the program didn't raise are one line."""
+    try:
+        return work()
+    except (AttemptLost, StoreError) as error:  # not the run's fault, so it is retried
+        code, line = EXIT_BUSY, str(error)
+    except ValueRefused as error:  # the store has recorded that the run FAILED
+        code, line = EXIT_FAILED, str(error)
+    except (UserError, ValueError) as error:
+        code, line = EXIT_REFUSED, str(error)
+    _say(f"jestlab: {line}")
     return code
 
 
@@ -178,28 +205,6 @@ def _copied_output(log: Path, synced: SyncedFolder | None) -> Iterator[None]:
             copier.wait(_OUTPUT_SECONDS)
 
 
-def _open(lab: Lab, fingerprint: str) -> tuple[Store, RunRecord]:
-    store = Store.open(lab.store_url, create=False)
-    return store, store.run(fingerprint)
-
-
-def _patiently(act: Callable[[], Result], stop: Stop) -> Result:
-    """Use the store, and retry while it is unavailable: moved, read-only, or down."""
-    began = noted_at = time.monotonic()
-    noted_at -= _NOTE_SECONDS
-    while True:
-        try:
-            return act()
-        except StoreError as error:
-            now = time.monotonic()
-            if stop.requested() or now > began + STORE_SECONDS:
-                raise
-            if now >= noted_at + _NOTE_SECONDS:
-                _say(f"jestlab: {error}: waiting for the store")
-                noted_at = now
-            time.sleep(1.0)
-
-
 def _claim(store: Store, run: RunRecord) -> int:
     """Claim an attempt, and return its number."""
     launcher = leases.enter_launcher(store, identity())
@@ -220,12 +225,13 @@ def _attempt(
 ) -> int:
     """Take up the attempt, run its program, and record how it ended."""
     _log_to_standard_error()
-    parts, wanted = provenance.recorded_parts(), _patiently(lambda: _wanted(store, run), stop)
-    collected = provenance.collect(Path(__file__).parent, parts, wanted)
-    tries = itertools.count()
-
-    def begin(number: int) -> WorkerAttempt:
-        return WorkerAttempt(
+    # Read now: the store may be unavailable while the program runs.
+    studies = stop.patiently(lambda: store.studies(run.fingerprint))
+    parts, wanted = provenance.recorded_parts(), _wanted(run, studies)
+    collected, tries = provenance.collect(Path(__file__).parent, parts, wanted), itertools.count()
+    number = stop.patiently(lambda: _claim(store, run)) if claimed is None else claimed
+    attempt = stop.patiently(
+        lambda: WorkerAttempt(
             store,
             run.fingerprint,
             number,
@@ -237,27 +243,19 @@ def _attempt(
             spent=clock.spent,
             resumed=clock.resumed,
         )
-
-    try:
-        number = _patiently(lambda: _claim(store, run), stop) if claimed is None else claimed
-        attempt = _patiently(lambda: begin(number), stop)
-        _patiently(attempt.catch_up, stop)
-        # Read now: the store may be unavailable while the program runs.
-        studies = _patiently(lambda: store.studies(run.fingerprint), stop)
-        seconds = _patiently(lambda: store.seconds_by_step(run.fingerprint), stop)
-        if wanted.sources is not None and "sources" in parts:
-            sources = wanted.sources.values()
-            _patiently(lambda: store_texts(store, sources, provenance.cleaner()), stop)
-    except (AttemptLost, StoreError) as error:
-        _say(f"jestlab: {error}")
-        return EXIT_BUSY
+    )
+    stop.patiently(attempt.catch_up)
+    seconds = stop.patiently(lambda: store.seconds_by_step(run.fingerprint))
+    if wanted.sources is not None and "sources" in parts:
+        texts = wanted.sources.values()
+        stop.patiently(lambda: store_texts(store, texts, provenance.cleaner()))
     stop.asked = attempt.stop_requested
     started = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     _say(f"--- attempt {attempt.number}: {started}, {socket.gethostname()}, pid {os.getpid()}")
 
     def execute() -> None:
         keeper.begin(attempt.number, attempt.flush)
-        options: dict[str, Any] = {"saved": keeper.keep, "earlier_seconds": seconds, "clock": clock}
+        options: dict[str, Any] = {"upload": keeper.keep, "earlier_seconds": seconds, "clock": clock}
         if studies:
             options["check_evaluation"] = functools.partial(check_first, *studies[0], run.program)
         # Created now, since the files of earlier attempts may have come from a bucket.
@@ -265,12 +263,8 @@ def _attempt(
         context = _context(lab, run, attempt, artifact, stop, **options)
         if attempt.number == 1 or context.resume is None:
             clock.resumed.finds_nothing()
-        _fetch_needs(lab, run)
         try:
-            try:
-                _execute(run, context)
-            finally:
-                clock.wind_down()
+            _execute(lab, run, context)
         except AttemptLost:
             raise
         except BaseException as error:
@@ -281,29 +275,20 @@ def _attempt(
         keeper.push(PUSH_SECONDS)  # before the store records that the run completed
 
     try:
-        try:
-            code, reason = _outcome(attempt, stop, execute, lab.root)
-        finally:
-            _end_descendants()
-        if code == EXIT_COMPLETED:
-            attempt.complete()
-        elif code == EXIT_STOPPED:
-            attempt.interrupt(reason)
-        else:
-            attempt.fail(reason, code)
-        return code
-    except (AttemptLost, StoreUnreachable) as error:
-        _say(f"jestlab: {error}")
-        return EXIT_BUSY
-    except ValueRefused as error:  # the store has recorded that the run FAILED
-        _say(f"jestlab: {error}")
-        return EXIT_FAILED
+        code, reason = (EXIT_COMPLETED, "") if attempt.ended_before else _outcome(stop, execute, lab.root)
+    finally:
+        _end_descendants()
+    if code == EXIT_COMPLETED:
+        attempt.complete()
+    elif code == EXIT_STOPPED:
+        attempt.interrupt(reason)
+    else:
+        attempt.fail(reason, code)
+    return code
 
 
-def _outcome(attempt: WorkerAttempt, stop: Stop, execute: Callable[[], None], root: Path) -> tuple[int, str]:
+def _outcome(stop: Stop, execute: Callable[[], None], root: Path) -> tuple[int, str]:
     """Execute, and return the exit code and the reason."""
-    if attempt.ended_before:
-        return EXIT_COMPLETED, ""
     try:
         execute()
     except (Interrupted, KeyboardInterrupt):
@@ -325,9 +310,8 @@ def _outcome(attempt: WorkerAttempt, stop: Stop, execute: Callable[[], None], ro
     return EXIT_COMPLETED, ""
 
 
-def _wanted(store: Store, run: RunRecord) -> provenance.RunDetails:
+def _wanted(run: RunRecord, studies: Sequence[tuple[str, dict[str, Any]]]) -> provenance.RunDetails:
     """Return the details to record about a run: its custom code, and those that its studies request."""
-    studies = store.studies(run.fingerprint)
     records = [Record.model_validate(study.get("record", {})) for _, study in studies]
     files = dict.fromkeys(file for record in records for file in record.files)
     return provenance.RunDetails(
@@ -349,22 +333,14 @@ def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
     if stop.requested():
         return EXIT_STOPPED
     _log_to_standard_error()
+    null = NullTracker()
     try:
-        _fetch_needs(lab, run)
-        null = NullTracker()
-        _execute(run, _context(lab, run, null, null.artifact, stop))
+        _execute(lab, run, _context(lab, run, null, null.artifact, stop))
     except (Interrupted, KeyboardInterrupt):
         return EXIT_STOPPED
     finally:
         _end_descendants()
     return EXIT_COMPLETED
-
-
-def _fetch_needs(lab: Lab, run: RunRecord) -> None:
-    """Download the folders of the run's dependencies."""
-    for need in run.needs.values():
-        if need.state == RunState.COMPLETED:
-            fetched(lab, need.directory)
 
 
 def _context(
@@ -373,38 +349,40 @@ def _context(
     recorder: Recorder,
     record_artifact: Callable[[str, Path], None],
     stop: Stop,
-    saved: Callable[[], None] = lambda: None,
-    check_evaluation: Callable[[Collection[str]], None] = lambda _: None,
-    earlier_seconds: Mapping[int, float] | None = None,
-    clock: PhaseClock | None = None,
+    **options: Any,
 ) -> RunContext:
-    """Create the context that the run's program is called with."""
+    """Create the context that the run's program is called with; `options` are more of its arguments."""
     directory = lab.root / run.directory
+    needs = {
+        role: NeededRun(need.fingerprint, need.program, lab.root / need.directory, need.config)
+        for role, need in run.needs.items()
+    }
     return RunContext(
         directory=directory,
         resume=directory if left_behind(directory) else None,
         config=run.config,
         cache=lab.data,
         seed=run.seed,
-        needs={
-            role: NeededRun(need.fingerprint, need.program, lab.root / need.directory, need.config)
-            for role, need in run.needs.items()
-        },
+        needs=needs,
         recorder=recorder,
         record_artifact=record_artifact,
-        stop_requested=stop.requested,
-        saved=saved,
-        check_evaluation=check_evaluation,
-        earlier_seconds=earlier_seconds,
-        clock=clock,
+        should_stop=stop.requested,
+        **options,
     )
 
 
-def _execute(run: RunRecord, context: RunContext) -> None:
+def _execute(lab: Lab, run: RunRecord, context: RunContext) -> None:
+    """Download the folders of the run's dependencies, and call its program."""
+    for need in run.needs.values():
+        if need.state == RunState.COMPLETED:
+            fetched(lab, need.directory)
     for role, need in run.needs.items():
         if need.state != RunState.COMPLETED:
             raise UserError(f"needs run {need.fingerprint[:8]} ({role}), which is {need.state}")
-    programs.get(run.program).entry(run.config, context)
+    try:
+        programs.get(run.program).entry(run.config, context)
+    finally:
+        context.clock.wind_down()
 
 
 def _end_descendants() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +15,9 @@ import pytest
 import stores_support as stores
 from sqlalchemy import update
 
-from jestlab.platform.cli import attach
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import detached
+from jestlab.platform.launch import detached, status
 from jestlab.platform.launch.executors import local
 from jestlab.platform.launch.executors.environment import passed_on
 from jestlab.platform.programs import command_run
@@ -118,7 +118,8 @@ def attempt(root, monkeypatch):
 
 
 def when_it_waits(monkeypatch, action):
-    monkeypatch.setattr(attach, "time", SimpleNamespace(sleep=lambda _: action()))
+    fake = SimpleNamespace(sleep=lambda _: action(), monotonic=time.monotonic)
+    monkeypatch.setattr(status, "time", fake)
 
 
 def test_attach_shows_states_until_all_runs_have_completed(root, attempt, monkeypatch):

@@ -23,6 +23,7 @@ from jestlab.platform.cli.outcome import claims_table
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import liveness
+from jestlab.platform.launch import status as launch_status
 from jestlab.platform.launch.options import Intervals
 from jestlab.platform.launch.status import RunStatus, Watch
 from jestlab.platform.planning.plan import plan
@@ -309,7 +310,7 @@ def test_watch_on_a_terminal_continues_until_all_runs_are_over(store, jestlab, m
 
     monkeypatch.setattr(Watch, "update", read_or_fail)
     monkeypatch.setattr(Live, "update", lambda live, content: redraw(live, content, refresh=True))
-    at_each_sleep(monkeypatch, status, lambda: None, lambda: None, attempt.complete)
+    at_each_sleep(monkeypatch, launch_status, lambda: None, lambda: None, attempt.complete)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     for name, value in {"TERM": "xterm", "COLUMNS": "140", "LINES": "40"}.items():
         monkeypatch.setenv(name, value)

@@ -287,7 +287,7 @@ def _begin(
     """Begin an attempt, as a worker does."""
     recorded, wanted = plans.HERE, provenance.RunDetails()
     if run.program == "command":  # the sources of toy programs are the whole repository
-        wanted = replace(worker._wanted(store, run), interpreter=None)
+        wanted = replace(worker._wanted(run, store.studies(run.fingerprint)), interpreter=None)
         recorded = provenance.collect(Path(__file__).parent, [], wanted)
     folder = lab.make_folder(run.directory)
     attempt = WorkerAttempt(

@@ -65,9 +65,9 @@ _MODULES = {
     "authoring": ("init", "keys"),
     "studies": ("list", "show", "plan", "costs"),
     "launch": ("launch", "retry", "cancel"),
-    "status": ("status", "watch"),
-    "results": ("table", "plot", "report"),
-    "annotations": ("note", "tag", "accept", "retract"),
+    "status": ("status", "watch", "attach"),
+    "results": ("table", "plot", "report", "show-batch"),
+    "annotations": ("note", "tag", "accept", "retract", "trust"),
     "export": ("export", "import"),
 }
 """Modules of several verbs; every other verb has the module of its name."""

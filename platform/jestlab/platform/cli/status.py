@@ -1,14 +1,14 @@
-"""`jestlab status` and `jestlab watch`: states, progress, and costs of runs, once or live."""
+"""`jestlab status`, `watch`, and `attach`: states, progress, and costs of runs, once or live."""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import IO, Any
 
 import click
 from rich.text import Text
@@ -17,17 +17,28 @@ from jestlab.analysis import units
 from jestlab.analysis.costs.goodput import Goodput, by_run, summary, total
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import EXPERIMENT, SUBJECT
-from jestlab.platform.cli.options import examples, json_option, lab_options, wide_option
-from jestlab.platform.cli.output import show
+from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options, wide_option
+from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.status import RunStatus, Watch, read_status, wait_lines
+from jestlab.platform.launch.display import display
+from jestlab.platform.launch.status import STARTING, RunStatus, Watch, read_status, wait_lines
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
-from jestlab.platform.render import ESSENTIAL, Block, TextTable, has_styles, in_state, render, table, width
+from jestlab.platform.render import (
+    Block,
+    Column,
+    has_styles,
+    in_state,
+    render,
+    result_blocks,
+    table,
+    table_of,
+    width,
+)
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
 from jestlab.platform.store.identity import lab_places
-from jestlab.platform.store.records import ExperimentSummary, RunState, Spending
+from jestlab.platform.store.records import WAITING, ExperimentSummary, RunState, Spending
 from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.store import Store
 from jestlab.platform.words import counted
@@ -35,61 +46,36 @@ from jestlab.platform.words import counted
 # ---- columns
 
 
-class RunColumn(NamedTuple):
-    """A column of a table of runs.
+def _amount(
+    header: str, read: Callable[[RunStatus], float | None], write: Callable[[float], str], importance: int
+) -> Column:
+    """Return a column of numbers, empty where unknown."""
 
-    Attributes:
-        header: Heading of the column.
-        cell: Returns the cell of a row.
-        importance: On a narrow terminal, the least important columns are left out first.
-        right: Whether the column is aligned to the right.
-    """
+    def cell(row: RunStatus) -> str:
+        return "" if (value := read(row)) is None else write(value)
 
-    header: str
-    cell: Callable[[RunStatus], str | Text]
-    importance: int = ESSENTIAL
-    right: bool = False
+    return Column(header, cell, importance, True)
 
 
-def _optional(value: float | None, write: Callable[[float], str]) -> str:
-    return "" if value is None else write(value)
+def _steps(row: RunStatus) -> str:
+    return "" if row.run.total_steps is None else f"{row.run.step}/{row.run.total_steps}"
 
 
 _RUN = (
-    RunColumn("run", lambda row: one_line(row.run.label)),
-    RunColumn("seed", lambda row: str(row.run.seed), right=True),
-    RunColumn("state", lambda row: in_state(row.run.state)),
-    RunColumn(
-        "step",
-        lambda row: f"{row.run.step}/{row.run.total_steps}" if row.run.total_steps is not None else "",
-        60,
-        True,
-    ),
+    Column("run", lambda row: one_line(row.run.label)),
+    Column("seed", lambda row: str(row.run.seed), right=True),
+    Column("state", lambda row: in_state(row.run.state)),
+    Column("step", _steps, 60, True),
 )
-_ATTEMPTS = RunColumn("attempts", lambda row: str(row.run.attempts), 40, True)
+_ATTEMPTS = Column("attempts", lambda row: str(row.run.attempts), 40, True)
 _PROGRESS = (
-    RunColumn("loss", lambda row: _optional(row.loss, "{:.4g}".format), 55, True),
-    RunColumn("examples/s", lambda row: _optional(row.rate, "{:,.0f}".format), 45, True),
-    RunColumn(
-        "ETA",
-        lambda row: _optional(row.eta_seconds, lambda eta: str(timedelta(seconds=round(eta)))),
-        65,
-        True,
-    ),
-    RunColumn("FLOPs so far", lambda row: _optional(row.cost.actual_flops or None, units.flops), 35, True),
-    RunColumn("planned", lambda row: _optional(row.cost.total_flops or None, units.flops), 20, True),
+    _amount("loss", lambda row: row.loss, "{:.4g}".format, 55),
+    _amount("examples/s", lambda row: row.rate, "{:,.0f}".format, 45),
+    _amount("ETA", lambda row: row.progress.seconds_left, lambda eta: str(timedelta(seconds=round(eta))), 65),
+    _amount("FLOPs so far", lambda row: row.cost.actual_flops or None, units.flops, 35),
+    _amount("planned", lambda row: row.cost.total_flops or None, units.flops, 20),
 )
-_REASON = RunColumn("reason", lambda row: one_line(row.run.reason or ""), 70)
-
-
-def runs_table(rows: Sequence[RunStatus], columns: Sequence[RunColumn]) -> TextTable:
-    """Return a table of runs with some columns."""
-    return table(
-        [column.header for column in columns],
-        [[column.cell(row) for column in columns] for row in rows],
-        [index for index, column in enumerate(columns) if column.right],
-        {column.header: column.importance for column in columns},
-    )
+_REASON = Column("reason", lambda row: one_line(row.run.reason or ""), 70)
 
 
 @dataclass(frozen=True)
@@ -112,12 +98,12 @@ class _Kind:
         is_within = pair is None or (pair[0] <= pair[1] and row.run.state != RunState.COMPLETED)
         return "" if pair is None or is_within else f"× {pair[0] / pair[1]:.2f}"
 
-    def columns(self) -> list[RunColumn]:
+    def columns(self) -> list[Column]:
         """Return the columns of this kind: actual, planned, and drift."""
         return [
-            RunColumn(self.title, lambda row: _optional(self.actual(row.cost), self.write), 50, True),
-            RunColumn("planned", lambda row: _optional(self.planned(row.cost), self.write), 20, True),
-            RunColumn("drift", self.drift, 30, True),
+            _amount(self.title, lambda row: self.actual(row.cost), self.write, 50),
+            _amount("planned", lambda row: self.planned(row.cost), self.write, 20),
+            Column("drift", self.drift, 30, True),
         ]
 
     def amounts(self, actual: float, planned: float) -> str:
@@ -231,10 +217,10 @@ def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]]) 
     for kind in _KINDS:
         columns += kind.columns() if any(kind.both(cost) for cost in costs) else []
     if tags:
-        columns.append(RunColumn("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
+        columns.append(Column("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
     if any(row.run.reason for row in rows):
         columns.append(_REASON)
-    yield runs_table(rows, columns)
+    yield table_of(rows, columns)
     completed = _unique_costs(row for row in rows if row.run.state == RunState.COMPLETED)
     parts = []
     for kind in _KINDS:
@@ -281,9 +267,7 @@ def _experiment_data(row: ExperimentSummary) -> dict[str, Any]:
     }
 
 
-# ---- watch
-
-_QUIET = 4  # updates without a running or waiting run, after which the launch counts as ended
+# ---- watch and attach
 
 
 @click.command(epilog=examples("watch quickstart", "watch quickstart --once --json"))
@@ -304,38 +288,30 @@ def watch_command(
 
     The speed is the average of the attempt, without start-up and compilation if the program reports them.
 
-    Ends when no run is running or waiting; Ctrl-C ends only the display. Exit code: 0 all runs are completed
-    or have not ended yet, 1 a run has failed or was stopped.
+    Ends when no run is running, and none is waiting or no launcher is alive; Ctrl-C ends only the display.
+    Exit code: 0 all runs are completed or have not ended yet, 1 a run has failed or was stopped.
     """
     watch = Watch(naming.existing_store(lab), experiment)
-    rows = watch.update()
     if once or as_json or not sys.stdout.isatty():
+        rows = watch.update()
         show(as_json, [row.as_data() for row in rows], watch_lines(rows))
     else:
-        rows = _watch_live(watch, rows, every)
+        rows = _watch_live(watch, every)
     failed = {RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.PREEMPTED}
     context.exit(1 if any(row.run.state in failed for row in rows) else 0)
 
 
-def _watch_live(watch: Watch, rows: list[RunStatus], every: float) -> list[RunStatus]:
+def _watch_live(watch: Watch, every: float) -> list[RunStatus]:
     """Redraw the table until the launch has ended; return its last rows."""
     from rich.live import Live
 
-    def draw(blocks: Iterable[Block]) -> Text:
-        return Text.from_ansi(render(blocks, width(), has_styles()), no_wrap=True)
-
-    with Live(draw(watch_lines(rows)), refresh_per_second=4, screen=False) as live:
-        quiet = 0
-        while quiet < _QUIET and not all(row.run.state == RunState.COMPLETED for row in rows):
-            time.sleep(every)
-            try:
-                rows = watch.update()
-            except StoreUnreachable as error:
-                live.update(draw([*watch_lines(rows, live.console.height), one_line(str(error))]))
-                continue
-            # Failed and stopped runs may be retried in a moment.
-            quiet = quiet + 1 if all(row.run.state.is_terminal for row in rows) else 0
-            live.update(draw(watch_lines(rows, live.console.height)))
+    rows: list[RunStatus] = []
+    with Live(refresh_per_second=4, screen=False) as live:
+        for update in watch.follow(every):
+            error = [one_line(str(update))] if isinstance(update, StoreUnreachable) else []
+            rows = rows if isinstance(update, StoreUnreachable) else update
+            blocks = [*watch_lines(rows, live.console.height), *error]
+            live.update(Text.from_ansi(render(blocks, width(), has_styles()), no_wrap=True))
     return rows
 
 
@@ -353,4 +329,69 @@ def watch_lines(rows: Sequence[RunStatus], height: int | None = None) -> list[Bl
         if planned := sum(kind.planned(cost) or 0.0 for cost in costs):
             actual = sum(kind.actual(cost) or 0.0 for cost in costs)
             parts.append(f"{kind.amounts(actual, planned)}, {actual / planned:.0%}")
-    return [runs_table(shown, (*_RUN, *_PROGRESS, _REASON)), "", "; ".join(parts)]
+    return [table_of(shown, (*_RUN, *_PROGRESS, _REASON)), "", "; ".join(parts)]
+
+
+@click.command(epilog=examples("attach quickstart", "attach quickstart --store postgresql://server/results"))
+@click.argument("experiment", type=EXPERIMENT)
+@wide_option
+@json_option("Print the runs as JSON at the end, and progress to standard error.")
+@lab_options
+@click.pass_context
+def attach_command(context: click.Context, experiment: str, *, as_json: bool, lab: Lab) -> None:
+    """Follow the launch of EXPERIMENT, wherever it runs: progress, states, and its tables at the end.
+
+    Ctrl-C ends the display; the launch continues. Exit code: 0 all runs are completed, 1 not all are, 130
+    interrupted.
+    """
+    from jestlab.platform import reports
+    from jestlab.platform.spec.load import load_stored
+
+    with closing(naming.existing_store(lab)) as store:
+        try:
+            rows = _attach(Watch(store, experiment), experiment, sys.stderr if as_json else sys.stdout)
+        except KeyboardInterrupt:
+            command = f"jestlab attach {naming.pasted(experiment)}{same_lab_options()}"
+            say(f"the launch continues: {command} shows it again, jestlab cancel stops it", err=as_json)
+            context.exit(130)
+        counts = Counter(str(row.run.state) for row in rows if not row.repeats)
+        is_complete = set(counts) <= {"COMPLETED"}
+        if as_json:
+            print_json([row.as_data() for row in rows])
+        else:
+            for each in reports.tables_of(lab, load_stored(experiment, store.spec(experiment))):
+                say(["", *result_blocks(each), ""])
+            if not is_complete:
+                say(", ".join(f"{count} {state}" for state, count in counts.items()))
+    context.exit(0 if is_complete else 1)
+
+
+def _attach(watch: Watch, experiment: str, stream: IO[str]) -> list[RunStatus]:
+    """Show all changes until the launch has ended; return the last status of the runs."""
+    listener = display(experiment, stream)
+    rows: list[RunStatus] = []
+    shown: dict[str, tuple[RunState, str | None]] = {}
+    completed: set[str] | None = None  # before
+    try:
+        for update in watch.follow(1.0):
+            if isinstance(update, StoreUnreachable):
+                continue
+            rows, unique = update, [row for row in update if not row.repeats]
+            if completed is None:
+                completed = {row.run.fingerprint for row in unique if row.run.state == RunState.COMPLETED}
+                listener.begin(len(unique) - len(completed))
+            for row in unique:
+                run, is_live = row.run, row.lease is not None and row.lease.is_live
+                is_queued = is_live and run.reason != STARTING
+                if run.fingerprint in completed or (run.state in WAITING and not is_queued):
+                    continue
+                if shown.get(run.fingerprint) != (run.state, run.reason):
+                    shown[run.fingerprint] = (run.state, run.reason)
+                    listener.state(run, run.state, run.reason)
+            running = [row for row in unique if row.run.state == RunState.RUNNING]
+            listener.progress({row.run.fingerprint: row.progress for row in running})
+        if waiting := sum(not row.run.state.is_terminal for row in rows if not row.repeats):
+            listener.note(f"no launcher is alive: {counted(waiting, 'run')} not launched")
+    finally:
+        listener.end()
+    return rows

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
 import re
 import subprocess
@@ -18,7 +17,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
@@ -31,8 +29,6 @@ FOLDER = "launches"
 
 DETACHED = "JESTLAB_DETACHED"
 """Environment variable of a background launch: descriptors of the pipe for its start signal and its lock."""
-
-_LONGEST = 80  # characters of a study's name in file names; a digest follows a changed name
 
 _COMMAND = "from jestlab.platform.cli import main; main()"
 
@@ -59,15 +55,19 @@ def start(lab: Lab, study: str, words: Sequence[str]) -> DetachedLaunch:
     """
     lab.root.mkdir(parents=True, exist_ok=True)
     folder = lab.make_folder(FOLDER)
-    name = re.sub(r"[^-\w.]", "_", study, flags=re.ASCII)[:_LONGEST]
-    if name != study:
-        name = f"{name}-{hashlib.sha256(study.encode()).hexdigest()[:16]}"
+    name = re.sub(r"[^-\w.]", "_", study, flags=re.ASCII)[:80]  # different names may become the same
+    name = f"{name}-{hashlib.sha256(study.encode()).hexdigest()[:16]}"
     log = folder / f"{now():%Y%m%dT%H%M%S}-{name}.log"
     with (folder / f".{name}.lock").open("a+", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(_already_running(lock, study)) from None
+            lock.seek(0)  # empty if it has only just started
+            command = study.rpartition(" ")[2]
+            raise UserError(
+                f"{study} is already running{lock.read()}: jestlab attach {command} shows it, "
+                f"jestlab cancel {command} stops it"
+            ) from None
         reader, writer = os.pipe()
         environment = {key: value for key, value in os.environ.items() if key != SERVE_TOKEN}
         with log.open("ab") as output:
@@ -83,7 +83,7 @@ def start(lab: Lab, study: str, words: Sequence[str]) -> DetachedLaunch:
         os.close(writer)
         lock.seek(0)
         lock.truncate()
-        lock.write(json.dumps({"host": host_name(), "pid": process.pid, "log": str(log)}))
+        lock.write(f" on {host_name()}, process {process.pid}, log {log}")
         lock.flush()
     with os.fdopen(reader, "rb") as stream:
         has_started = stream.read(1) != b""
@@ -104,19 +104,6 @@ def signal_start() -> None:
     with contextlib.suppress(OSError):  # the waiting command has ended
         os.write(pipe, b"1")
     os.close(pipe)
-
-
-def _already_running(lock: IO[str], study: str) -> str:
-    try:
-        lock.seek(0)
-        holder = json.loads(lock.read())
-        where = f" on {holder['host']}, process {holder['pid']}, log {holder['log']}"
-    except (ValueError, KeyError, OSError):
-        where = ""  # it has only just started
-    name = study.rpartition(" ")[2]
-    return (
-        f"{study} is already running{where}: jestlab attach {name} shows it, jestlab cancel {name} stops it"
-    )
 
 
 def _without_store(words: Sequence[str]) -> list[str]:

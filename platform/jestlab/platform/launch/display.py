@@ -1,12 +1,15 @@
-"""Show a launch: progress bars on a terminal, one line per change in a pipe."""
+"""Show a launch: progress bars on a terminal, one line per change in a pipe, one output in a notebook."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
-from typing import IO, TYPE_CHECKING
+from datetime import timedelta
+from html import escape
+from typing import IO, TYPE_CHECKING, Any
 
 from jestlab.platform.launch.reconcile import Target, title
 from jestlab.platform.logs import one_line
@@ -14,8 +17,7 @@ from jestlab.platform.render import has_styles, in_state, render, styled
 from jestlab.platform.store.records import RunProgress, RunState
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
-    from rich.progress import TaskID
+    from rich.progress import Progress, TaskID
     from rich.text import Text
 
 EXAMPLES = "examples_seen"
@@ -24,6 +26,7 @@ EXAMPLES = "examples_seen"
 LONGEST = 2_000
 """Maximum number of characters of a message."""
 
+_MAX_RUNS, _MAX_MESSAGES, _UPDATE_SECONDS = 8, 20, 0.5  # in a notebook
 _WIDE = 100  # columns from which loss and rate fit next to label, bar, and time
 
 
@@ -55,9 +58,18 @@ class Listener:
 
 
 def display(experiment: str, stream: IO[str] | None = None, task: str = "to run") -> Listener:
-    """Return a display for the runs of an experiment on a stream, by default standard output."""
+    """Return a display for the runs of an experiment on a stream, by default in the notebook or on stdout."""
+    if stream is None and in_notebook():
+        return Notebook()
     stream = stream or sys.stdout
     return ProgressBars(experiment, stream) if stream.isatty() else Lines(experiment, stream, task)
+
+
+def in_notebook() -> bool:
+    """Return whether this process is a notebook's kernel, without importing IPython."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
 
 
 class Lines(Listener):
@@ -109,60 +121,50 @@ class ProgressBars(Lines):
     def __init__(self, experiment: str, stream: IO[str]) -> None:
         """Create it for an experiment and a terminal."""
         super().__init__(experiment, stream)
-        self._bars: Bars | None = None
-        self._all: TaskID | None = None
-        self._tasks: dict[str, TaskID] = {}
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}  # fingerprint → bar; "" → bar of all runs
 
     def begin(self, count: int) -> None:
         """Draw the bar for all runs."""
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingColumn
-        from rich.text import Text
-
-        class _Remaining(TimeRemainingColumn):
-            """Shows the remaining time of one run; not of all runs, whose lengths differ."""
-
-            def render(self, task: Task) -> Text:
-                return Text("") if task.id == 0 else super().render(task)
+        from rich.progress import BarColumn, Progress, TextColumn
 
         self._total += count  # of all rounds
         console = Console(file=self._stream)
-        fields = ["done", *(["loss", "rate"] if console.width >= _WIDE else [])]
-        first, *others = (TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in fields)
+        fields = ["done", *(["loss", "rate"] if console.width >= _WIDE else []), "left"]
         self._bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            first,
-            *others,
-            _Remaining(),
+            *(TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in fields),
             console=console,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._all = self._add("all runs", total=self._total, completed=self._ended, done=self._count())
+        self._add("", "all runs", done="")
+        self._update_all()
         self._bars.start()
 
     def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
         """Add or remove the bar of a run."""
-        if self._bars is None or self._all is None:
+        if self._bars is None:
             return
         if state == RunState.RUNNING:
             self._line(run, state, reason)  # starts the clock
-            self._tasks[run.fingerprint] = self._add(one_line(title(run)), total=None, done="starting")
+            self._add(run.fingerprint, one_line(title(run)), done="starting")
             return
         if run.fingerprint in self._tasks:
             self._bars.remove_task(self._tasks.pop(run.fingerprint))
         super().state(run, state, reason)
-        self._bars.update(self._all, completed=self._ended, done=self._count())
+        self._update_all()
 
     def progress(self, found: Mapping[str, RunProgress]) -> None:
         """Update the bars of the running runs."""
         for fingerprint, progress in found.items():
             if self._bars is None or fingerprint not in self._tasks or not progress.total_steps:
                 continue
-            loss = progress.latest.get("loss")
-            rate = progress.per_second(EXAMPLES)
+            loss, rate = progress.latest.get("loss"), progress.per_second(EXAMPLES)
+            left = progress.seconds_left
             self._bars.update(
                 self._tasks[fingerprint],
                 completed=progress.step,
@@ -170,6 +172,7 @@ class ProgressBars(Lines):
                 done=f"{progress.step}/{progress.total_steps} steps",
                 loss="" if loss is None else f"loss {loss:.4g}",
                 rate=f"{rate:,.0f} examples/s" if rate else "",
+                left="" if left is None else str(timedelta(seconds=round(left))),
                 refresh=True,
             )
 
@@ -178,15 +181,99 @@ class ProgressBars(Lines):
         if self._bars is not None:
             self._bars.stop()
 
-    def _add(self, description: str, *, total: int | None, done: str, completed: int = 0) -> TaskID:
+    def _add(self, key: str, description: str, done: str) -> None:
         assert self._bars is not None
-        return self._bars.add_task(description, total=total, completed=completed, done=done, loss="", rate="")
+        task = self._bars.add_task(description, total=None, done=done, loss="", rate="", left="")
+        self._tasks[key] = task
 
-    def _count(self) -> str:
-        return f"{self._ended}/{self._total} runs"
+    def _update_all(self) -> None:
+        assert self._bars is not None
+        done = f"{self._ended}/{self._total} runs"
+        self._bars.update(self._tasks[""], completed=self._ended, total=self._total, done=done)
 
     def _print(self, line: Text) -> None:
         if self._bars is None:
             super()._print(line)
         else:
             self._bars.console.print(line)
+
+
+class Notebook(Listener):
+    """Shows the number of ended runs, the progress of active ones, and failures, in one output."""
+
+    def __init__(self) -> None:
+        """Create a display, which shows nothing until the launch."""
+        super().__init__()
+        self._output: Any = None
+        self._shown_at = 0.0
+        self._total = 0
+        self._ended: Counter[RunState] = Counter()
+        self._running: dict[str, str] = {}  # fingerprint → title
+        self._progress: Mapping[str, RunProgress] = {}
+        self._messages: list[str] = []
+
+    def begin(self, count: int) -> None:
+        """Add the runs of a round."""
+        self._total += count
+        self._show()
+
+    def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
+        """Update the state of a run."""
+        name = one_line(title(run))
+        self._running.pop(run.fingerprint, None)
+        if state == RunState.RUNNING:
+            self._running[run.fingerprint] = name
+        elif state.is_terminal:
+            self._ended[state] += 1
+            if state != RunState.COMPLETED:
+                because = f": {one_line(reason, LONGEST)}" if reason else ""
+                self._messages.append(f"{state}: {name}{because}")
+        self._show(_UPDATE_SECONDS)
+
+    def note(self, message: str) -> None:
+        """Add a message."""
+        super().note(message)
+        self._messages.append(self.notes[-1])
+        self._show()
+
+    def progress(self, found: Mapping[str, RunProgress]) -> None:
+        """Update the progress of active runs."""
+        self._progress = found
+        self._show(_UPDATE_SECONDS)
+
+    def end(self) -> None:
+        """Show the final state."""
+        self._running = {}
+        self._show()
+
+    def _show(self, pause_seconds: float = 0.0) -> None:
+        if time.monotonic() - self._shown_at < pause_seconds:
+            return
+        self._shown_at = time.monotonic()
+        content = self._content()
+        if self._output is None:
+            from IPython import display
+
+            show: Any = display.display  # untyped
+            self._output = show(content, raw=True, display_id=True)
+        else:
+            self._output.update(content, raw=True)
+
+    def _content(self) -> dict[str, str]:
+        """Return the output as text and as HTML."""
+        ended, lines, bar = self._ended.total(), [], ""
+        if self._total:
+            bad = [f"{count} {state}" for state, count in self._ended.items() if state != RunState.COMPLETED]
+            lines.append(f"{ended} of {self._total} runs have ended" + (f": {', '.join(bad)}" if bad else ""))
+            bar = f'<progress value="{ended}" max="{self._total}" aria-label="ended runs"></progress>'
+        for run, name in list(self._running.items())[:_MAX_RUNS]:
+            progress = self._progress.get(run)
+            if progress is not None and progress.total_steps:
+                name += f"  {progress.step} of {progress.total_steps} steps"
+                name += f", loss {progress.latest['loss']:.4g}" if "loss" in progress.latest else ""
+            lines.append(name)
+        if len(self._running) > _MAX_RUNS:
+            lines.append(f"and {len(self._running) - _MAX_RUNS} more")
+        lines += self._messages[-_MAX_MESSAGES:]
+        html = "".join(f"<div>{escape(line)}</div>" for line in lines)
+        return {"text/plain": "\n".join(lines), "text/html": bar + html}

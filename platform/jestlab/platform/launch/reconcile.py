@@ -7,16 +7,16 @@ which ends of a job count as failures, how often a run is retried, and how long 
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from jestlab.platform.launch.executors.base import JobState, JobStatus
+from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.processes import EXIT_BUSY, EXIT_STOPPED, describe_exit
 from jestlab.platform.programs.failures import is_refused, reason_of
 from jestlab.platform.store.claims import LIMIT
-from jestlab.platform.store.records import Lease, RunState, Standing
+from jestlab.platform.store.records import Lease, RunState, RunSummary, Standing
 
 SLOT = "waits for a slot"
 """Start of the reason of a run that could start if fewer others ran."""
@@ -24,32 +24,8 @@ SLOT = "waits for a slot"
 _STOP_CODES = (-signal.SIGTERM, -signal.SIGINT, EXIT_STOPPED)
 
 
-class Target(Protocol):
-    """A run to launch."""
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 hash that identifies the run."""
-
-    @property
-    def name(self) -> str:
-        """Name of the run in its study."""
-
-    @property
-    def label(self) -> str:
-        """Name and values on the axes."""
-
-    @property
-    def seed(self) -> int:
-        """Number of the replicate, from 0."""
-
-    @property
-    def program(self) -> str:
-        """Name of the program that it executes."""
-
-    @property
-    def needs(self) -> Mapping[str, str]:
-        """Role → fingerprint of each run that it depends on."""
+Target = PlannedRun | RunSummary
+"""A run to launch."""
 
 
 def title(run: Target) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.launch.display import EXAMPLES
 from jestlab.platform.launch.liveness import any_launcher, doubts
 from jestlab.platform.launch.options import Intervals
@@ -33,6 +34,7 @@ from jestlab.platform.words import counted
 LOSS, FLOPS = "loss", "flops_total"
 """Metrics in the rows."""
 
+_QUIET = 4  # updates in which nothing can run, after which a launch counts as ended
 _WAITS_SECONDS = 5.0
 """How often the waiting runs are read if no run has changed its state."""
 
@@ -57,16 +59,24 @@ class WaitStatus(NamedTuple):
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One run of an experiment. The two last attributes don't count when rows are compared."""
+    """One run of an experiment."""
 
     run: RunSummary  # the run with its current state and reason, such as doubts whether it still runs
     cost: Spending = field(default_factory=Spending)  # cost so far and planned cost
-    loss: float | None = None  # newest training loss; None before the first
-    rate: float | None = None  # examples per second; None if unknown
-    eta_seconds: float | None = None  # seconds until its end at this speed; None if unknown
+    progress: RunProgress = field(default_factory=lambda: RunProgress(0, None, {}))
     repeats: bool = False  # whether an earlier row shows the same run under another label
-    wait: WaitStatus | None = field(default=None, compare=False)  # why it has not started; None if it has
-    lease: Lease | None = field(default=None, compare=False)  # last attempt; None before the first
+    wait: WaitStatus | None = None  # why it has not started; None if it has
+    lease: Lease | None = None  # last attempt; None before the first
+
+    @property
+    def loss(self) -> float | None:
+        """Newest training loss; None before the first."""
+        return self.progress.latest.get(LOSS)
+
+    @property
+    def rate(self) -> float | None:
+        """Examples per second; None if unknown."""
+        return self.progress.per_second(EXAMPLES)
 
     def as_data(self) -> dict[str, Any]:
         """Return the row as JSON data."""
@@ -85,7 +95,7 @@ class RunStatus:
             "total_steps": run.total_steps,
             "loss": self.loss,
             "examples_per_second": self.rate,
-            "eta_seconds": self.eta_seconds,
+            "eta_seconds": self.progress.seconds_left,
             "attempts": run.attempts,
             "executor": lease.executor if lease else None,
             "handle": lease.handle if lease else None,
@@ -134,9 +144,7 @@ def read_status(
             RunStatus(
                 replace(run, state=wait.state, reason=None if reason is None else one_line(reason)),
                 cost,
-                report.latest.get(LOSS),
-                report.per_second(EXAMPLES),
-                report.seconds_left,
+                report,
                 repeats=run.fingerprint in seen,
                 wait=wait if wait.state in WAITING else None,
                 lease=standing.lease,
@@ -188,6 +196,29 @@ class Watch:
             self._rows |= {label: row for label, row in some.items() if label in self._rows}
         self._launched_at, self._runs = launched_at, runs
         return list(self._rows.values())
+
+    def follow(self, pause_seconds: float) -> Iterator[list[RunStatus] | StoreUnreachable]:
+        """Yield the status of all runs until the launch has ended; or the error, if the store is unreachable.
+
+        A launch has ended if all runs are completed, or if repeatedly none is running, and all have ended or
+        no launcher is alive: runs may be retried in a moment.
+        """
+        quiet = 0
+        while quiet < _QUIET:
+            try:
+                rows = self.update()
+                states = {row.run.state for row in rows}
+                may_run = any(not state.is_terminal for state in states) and (
+                    RunState.RUNNING in states or any_launcher(leases.heartbeats(self._store), now())
+                )
+            except StoreUnreachable as error:
+                yield error
+            else:
+                yield rows
+                if states <= {RunState.COMPLETED}:
+                    return
+                quiet = 0 if may_run else quiet + 1
+            time.sleep(pause_seconds)
 
 
 def _by_label(rows: Iterable[RunStatus]) -> dict[tuple[str, int], RunStatus]:

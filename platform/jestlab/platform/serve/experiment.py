@@ -34,7 +34,7 @@ SORTS: dict[str, Callable[[RunStatus], Any]] = {
     "progress": lambda row: row.run.step / row.run.total_steps if row.run.total_steps else None,
     "loss": lambda row: row.loss,
     "speed": lambda row: row.rate,
-    "left": lambda row: row.eta_seconds,
+    "left": lambda row: row.progress.seconds_left,
     "flops": lambda row: row.cost.actual_flops,
     "hours": lambda row: row.cost.actual_hours,
 }
@@ -124,7 +124,7 @@ def cells(row: RunStatus, index: int) -> dict[str, Any]:
         "share": min(1.0, run.step / run.total_steps) if run.total_steps else None,
         "loss": number(row.loss),
         "speed": "" if row.rate is None else f"{row.rate:,.0f}/s",
-        "left": duration(row.eta_seconds),
+        "left": duration(row.progress.seconds_left),
         "flops": "" if not cost.actual_flops else units.flops(cost.actual_flops),
         "hours": "" if cost.actual_hours is None else units.hours(cost.actual_hours),
         "reason": run.reason or "",
