@@ -43,8 +43,10 @@ def xmanager_main(spec: str) -> Callable[[Sequence[str]], int]:
             logging.getLogger().setLevel(logging.WARNING)
         options: list[str] = []
         for name, option in _launch_options().items():
-            values = flags.FLAGS[name].value
-            options += [f"--{name}"] * bool(values) if option.is_flag else [f"--{name}={v}" for v in values]
+            values = flags.FLAGS[name].value or ()
+            options += (
+                [f"--{name}"] * bool(values) if option.is_flag else [f"--{name}={each}" for each in values]
+            )
         try:
             jestlab(["launch", str(Path(spec)), *options, *argv[1:]])
         except SystemExit as end:
