@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.exchange.source_run import (
     Report,
     SourceRun,
-    curve,
+    curves,
     nested,
     raise_error,
     read_or_report,
@@ -29,7 +29,6 @@ _PREFIX = "config."
 _REPLACED = "points that a later row of the same step replaced"
 _MOST_CELLS = 50_000_000  # about 4 GB of numbers
 _MOST_CELLS_OF_SMALL_FILES = 4_000_000
-_SEPARATOR_LINE = re.compile(r'"?sep=([^\w"\r\n])"?\r?\n', re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?\s*")
 _DIGITS_OF_NAME = re.compile(r"[+-]?0\d+")
@@ -44,9 +43,14 @@ class _Table:
     columns: dict[str, list[Any]]
     lines: Sequence[int]
 
-    def error(self, row: int, text: str) -> UserError:
-        line = "line" if self.kind == "csv" else "row"
-        return UserError(on_one_line(f"{self.path}, {line} {self.lines[row]}: {text}"))
+    def error(self, text: str, row: int | None = None) -> UserError:
+        line = "" if row is None else f", {'line' if self.kind == 'csv' else 'row'} {self.lines[row]}"
+        return UserError(on_one_line(f"{self.path}{line}: {text}"))
+
+    def cells(self, name: str, rows: Sequence[int]) -> list[tuple[int, Any]]:
+        """Return row and cell for the cells of a column that aren't empty."""
+        column = self.columns[name]
+        return [(row, column[row]) for row in rows if column[row] is not None]
 
 
 def read(
@@ -81,90 +85,89 @@ def read(
         UserError: The file isn't such a table, or a column is missing.
     """
     table = _read(path, run or ("run",), (*run, *config, step, seed, "run"))
+    columns = table.columns
     for name in (*run, *config, *([step] if step != "step" else [])):
-        if name not in table.columns:
-            raise UserError(on_one_line(f"{path}: no column {name}: {nearest(name, table.columns)}"))
-    identifiers = [*run] or (["run"] if "run" in table.columns else [])
-    has_steps = step in table.columns
-    rows: dict[tuple[str, ...], list[int]] = {}
+        if name not in columns:
+            raise table.error(f"no column {name}: {nearest(name, columns)}")
+    identifiers = [*run] or (["run"] if "run" in columns else [])
+    steps = step if step in columns else ""
+    runs: dict[tuple[str, ...], list[int]] = {}
     for row in range(len(table.lines)):
-        key = tuple(table.columns[name][row] for name in identifiers)
+        key = tuple(columns[name][row] for name in identifiers)
         if None in key:
-            raise table.error(row, "the name of the run is empty")
-        rows.setdefault(key or (path.stem if has_steps else str(row + 1),), []).append(row)
-    if not has_steps and (again := [mine[1] for mine in rows.values() if len(mine) > 1]):
+            raise table.error("the name of the run is empty", row)
+        runs.setdefault(key or (path.stem if steps else str(row + 1),), []).append(row)
+    if not steps and (again := [rows[1] for rows in runs.values() if len(rows) > 1]):
         remedy = "name the column of steps with --step, or more columns that identify a run with --run"
-        raise table.error(again[0], f"a second row of a run, but the table has no column of steps: {remedy}")
-    others = [name for name in table.columns if name not in identifiers and not (has_steps and name == step)]
+        raise table.error(f"a second row of a run, but the table has no column of steps: {remedy}", again[0])
+    others = sorted(name for name in columns if name not in (*identifiers, steps))
     keys = {
         name: name.removeprefix(_PREFIX)
         for name in others
         if name in (*config, seed)
         or name.startswith(_PREFIX)
-        or (not config and _is_config(table.columns[name], [*rows.values()], has_steps))
+        or (not config and _is_config(columns[name], [*runs.values()], bool(steps)))
     }
     if len({*keys.values()}) < len(keys):
         twice = Counter(keys.values()).most_common(1)[0][0]
-        raise UserError(on_one_line(f"{path}: two columns for the config key {twice}: rename one"))
-    if not (identifiers or has_steps or keys) and len(rows) > 1:
-        raise UserError(f"{path}: no column step or run: name it with --step COLUMN or --run COLUMNS")
-    metrics = [name for name in sorted(others) if name not in keys]
-    if not any(_is_number(cell) for name in metrics for cell in table.columns[name]):
-        raise UserError(f"{path}: no metrics: expected columns of numbers that aren't config")
-    for key, mine in rows.items():
-        name, origin, values = key[0], key[0], {}
+        raise table.error(f"two columns for the config key {twice}: rename one")
+    if not (identifiers or steps or keys) and len(runs) > 1:
+        raise table.error("no column step or run: name it with --step COLUMN or --run COLUMNS")
+    metrics = [name for name in others if name not in keys]
+    if not any(_is_number(cell) for name in metrics for cell in columns[name]):
+        raise table.error("no metrics: expected columns of numbers that aren't config")
+    for key, rows in runs.items():
+        name = place = key[0]
+        identity = dict(zip(identifiers, key, strict=True)) if identifiers else {}
         if len(key) > 1:
             # Quoted, so that ("a/b", "c") and ("a", "b/c") are different runs.
-            origin = "/".join(quote(part, safe="") for part in key)
-            parts = [repr(part) if ", " in part else part for part in key]
-            name = ", ".join(f"{column}={part}" for column, part in zip(identifiers, parts, strict=True))
-            values = {column: parse_cell(part) for column, part in zip(identifiers, key, strict=True)}
-        steps = step if has_steps else None
-        read_run = partial(_read_run, table, mine, steps, keys, metrics, bool(identifiers))
-        if (parts_of_run := read_or_report(report, path, read_run)) is not None:
-            own, curves, left_out = parts_of_run
-            origin = f"{table.kind}:{source or path.name}#{origin}"
-            yield SourceRun(origin, name, nested(own | values), curves, "COMPLETED", left_out=left_out)
+            place = "/".join(quote(part, safe="") for part in key)
+            name = ", ".join(f"{column}={part}" for column, part in identity.items())
+        origin = f"{table.kind}:{source or path.name}#{place}"
+        read_run = partial(_read_run, table, rows, identity, steps, keys, metrics)
+        if (parts := read_or_report(report, path, read_run)) is not None:
+            yield SourceRun(origin, name, state="COMPLETED", **parts)
 
 
 def _read_run(
-    table: _Table, rows: list[int], step: str | None, keys: dict[str, str], metrics: list[str], is_named: bool
-) -> tuple[dict[str, Any], dict[str, Any], Counter[str]]:
+    table: _Table,
+    rows: list[int],
+    identity: Mapping[str, str],
+    step: str,
+    keys: Mapping[str, str],
+    metrics: Sequence[str],
+) -> dict[str, Any]:
     """Return the config of the run in some rows, its curves, and descriptions of data that was left out."""
     steps = dict.fromkeys(rows, 0)
-    if step is not None:
-        for row in rows:
-            cell = table.columns[step][row]
-            try:
-                # Text with a point may be a thousand, 1.000.
-                steps[row] = whole_number(None if isinstance(cell, str) and "." in cell else cell)
-            except ValueError:
-                raise table.error(row, f"invalid {step} {shown(cell)}: expected a whole number") from None
-        if not is_named and len({*steps.values()}) < len(steps):
-            twice = Counter(steps.values()).most_common(1)[0][0]
-            remedy = "name the columns that identify a run with --run"
-            raise UserError(f"{table.path}: several rows have the step {twice}: {remedy}")
-    config = {}
+    for row in rows if step else ():
+        cell = table.columns[step][row]
+        try:
+            # Text with a point may be a thousand, 1.000.
+            steps[row] = whole_number(None if isinstance(cell, str) and "." in cell else cell)
+        except ValueError:
+            raise table.error(f"invalid {step} {shown(cell)}: expected a whole number", row) from None
+    if step and not identity and len({*steps.values()}) < len(steps):
+        twice = Counter(steps.values()).most_common(1)[0][0]
+        remedy = "name the columns that identify a run with --run"
+        raise table.error(f"several rows have the step {twice}: {remedy}")
+    config = dict[str, Any]()
     for name, key in keys.items():
-        cells = {row: table.columns[name][row] for row in rows if table.columns[name][row] is not None}
-        if other := [row for row, cell in cells.items() if not _same(next(iter(cells.values())), cell)]:
-            remedy = "name the columns that identify a run with --run, or other columns with --config"
-            raise table.error(other[0], f"column {name} has different values in one run: {remedy}")
-        if cells:
-            config[key] = next(iter(cells.values()))
-    curves, left_out = {}, Counter[str]()
+        for row, cell in table.cells(name, rows):
+            if not _same(config.setdefault(key, cell), cell):
+                remedy = "name the columns that identify a run with --run, or other columns with --config"
+                raise table.error(f"column {name} has different values in one run: {remedy}", row)
+    if len(identity) > 1:
+        config |= {column: parse_cell(part) for column, part in identity.items()}
+    left_out, points = Counter[str](), []
     for name in metrics:
-        cells = {row: table.columns[name][row] for row in rows if table.columns[name][row] is not None}
-        if texts := sum(not _is_number(cell) for cell in cells.values()):
-            # The same example for all runs, so that the command can add up the numbers.
-            example = next(c for c in table.columns[name] if c is not None and not _is_number(c))
-            reason = f"cells of column {name} that aren't numbers, such as {shown(example)}"
-            left_out[on_one_line(reason)] = texts
-        points = [(steps[row], float(cell)) for row, cell in cells.items() if _is_number(cell)]
-        if points:
-            curves[name] = curve(*zip(*points, strict=True))
-            left_out[_REPLACED] += len(points) - len(curves[name][0])
-    return config, curves, +left_out
+        for row, cell in table.cells(name, rows):
+            if _is_number(cell):
+                points.append((name, steps[row], float(cell)))
+            else:
+                left_out[on_one_line(f"cells of column {name} that aren't numbers")] += 1
+    read_curves = curves(points)
+    left_out[_REPLACED] = len(points) - sum(len(curve[0]) for curve in read_curves.values())
+    return {"config": nested(config), "metrics": read_curves, "left_out": +left_out}
 
 
 def _is_config(cells: Sequence[Any], runs: Sequence[Sequence[int]], has_steps: bool) -> bool:
@@ -202,11 +205,14 @@ def _read(path: Path, texts: Collection[str], wanted: Sequence[str]) -> _Table:
     names = [name.strip() for name in names]
     lower = {name.lower(): name for name in reversed(wanted) if name not in names}
     names = [name if name in wanted else lower.get(name.lower(), name) for name in names]
-    if bad := [name for name in names if not name or names.count(name) > 1]:
-        raise UserError(on_one_line(f"{path}: column {bad[0]!r} has no name or is there twice: rename it"))
     table = _Table(path, "parquet" if is_parquet else "csv", dict(zip(names, columns, strict=True)), lines)
-    if not is_parquet:
-        _parse_columns(table.columns, texts)
+    if bad := [name for name in names if not name or names.count(name) > 1]:
+        raise table.error(f"column {bad[0]!r} has no name or is there twice: rename it")
+    others = [cells for name, cells in table.columns.items() if name not in texts and not is_parquet]
+    # In a file with decimal commas, points may separate thousands: such cells stay text.
+    has_commas = any(_DECIMAL_COMMA.fullmatch(cell) for cells in others for cell in cells)
+    for cells in others:
+        cells[:] = [cell if has_commas and _THOUSANDS.fullmatch(cell) else parse_cell(cell) for cell in cells]
     for name in table.columns.keys() & texts:
         table.columns[name] = [None if cell in (None, "") else str(cell) for cell in table.columns[name]]
     return table
@@ -217,12 +223,8 @@ def _read_csv(path: Path) -> tuple[list[str], list[list[Any]], Sequence[int]]:
     rows, lines = list[list[str]](), list[int]()
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline(1 << 16)
-            if marked := _SEPARATOR_LINE.fullmatch(first):
-                delimiter = marked[1]
-            else:
-                delimiter = max(";\t|,", key=first.count)
-                file.seek(0)
+            delimiter = max(";\t|,", key=file.readline(1 << 16).count)
+            file.seek(0)
             reader = csv.reader(file, delimiter=delimiter, strict=True, skipinitialspace=True)
             names = next(reader, [])
             while names and not names[-1].strip():
@@ -236,30 +238,13 @@ def _read_csv(path: Path) -> tuple[list[str], list[list[Any]], Sequence[int]]:
                     if len(row) < len(names) or any(map(str.strip, row[len(names) :])):
                         raise csv.Error(f"{len(row)} cells instead of {len(names)}")
                     rows.append(row[: len(names)])
-                    lines.append(reader.line_num + bool(marked))
+                    lines.append(reader.line_num)
                     _check_size(path, len(rows) * len(names))
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: not valid UTF-8 ({error.reason}): write the table again in UTF-8"
-        ) from error
+        raise UserError(f"{path}: not valid UTF-8 ({error.reason}): write it again in UTF-8") from error
     except csv.Error as error:
-        line = reader.line_num + bool(marked)
-        raise UserError(on_one_line(f"{path}, line {line}: not valid CSV ({error})")) from error
+        raise UserError(on_one_line(f"{path}, line {reader.line_num}: not valid CSV ({error})")) from error
     return names, [list(column) for column in zip(*rows, strict=True)] or [[] for _ in names], lines
-
-
-def _parse_columns(columns: dict[str, list[Any]], texts: Collection[str]) -> None:
-    """Parse the cells of a CSV file. In a file with decimal commas, points may separate thousands."""
-    others = {name: cells for name, cells in columns.items() if name not in texts}
-    has_commas = any(
-        _DECIMAL_COMMA.fullmatch(cell) for cells in others.values() for cell in cells if "," in cell
-    )
-    for cells in others.values():
-        pointed = [cell for cell in cells if has_commas and "." in cell]
-        if not pointed or not all(map(_THOUSANDS.fullmatch, pointed)):
-            cells[:] = map(parse_cell, cells)
-        else:
-            cells[:] = [cell or None for cell in cells]
 
 
 def parse_cell(text: str) -> Any:
