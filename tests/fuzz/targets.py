@@ -196,7 +196,7 @@ def _protocol(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
         needs={},
         recorder=recorder,
         record_artifact=recorder.artifact,
-        stop_requested=lambda: False,
+        should_stop=lambda: False,
     )
 
     def run(content: bytes) -> None:

@@ -255,7 +255,7 @@ def _attempt(
 
     def execute() -> None:
         keeper.begin(attempt.number, attempt.flush)
-        options: dict[str, Any] = {"saved": keeper.keep, "earlier_seconds": seconds, "clock": clock}
+        options: dict[str, Any] = {"upload": keeper.keep, "earlier_seconds": seconds, "clock": clock}
         if studies:
             options["check_evaluation"] = functools.partial(check_first, *studies[0], run.program)
         # Created now, since the files of earlier attempts may have come from a bucket.
@@ -366,7 +366,7 @@ def _context(
         needs=needs,
         recorder=recorder,
         record_artifact=record_artifact,
-        stop_requested=stop.requested,
+        should_stop=stop.requested,
         **options,
     )
 

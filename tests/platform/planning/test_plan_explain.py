@@ -1,6 +1,6 @@
 import plans_support as plans
 
-from jestlab.platform.planning.explain import Difference, explain
+from jestlab.platform.planning.explain import explain
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import StudySpec
 from jestlab.platform.store.records import FinishedRun, RunState
@@ -38,25 +38,25 @@ def test_the_nearest_finished_run_is_compared_field_by_field_with_defaults_fille
     joint = next(run for run in before.runs if run.name == "joint")
     assert set(found) == {"joint"}
     assert found["joint"].nearest == joint.directory
-    assert found["joint"].differences == (Difference("selection.filtering_ratio", 0.8, 0.9),)
+    assert found["joint"].differences == {"selection.filtering_ratio": {"before": 0.8, "now": 0.9}}
     assert str(found["joint"]) == f"new; {joint.directory} differs in selection.filtering_ratio 0.8 → 0.9"
     # One run differs in a value; the other has all of them, and three fields more.
     before = planned({"more": {"a": 1, "x": 1, "y": 1, "z": 1}, "less": {"a": 2}}, program="json:dumps")
     found = reasons(planned({"now": {"a": 1}}, program="json:dumps"), before)
-    assert [one.path for one in found["now"].differences] == ["a"]
+    assert list(found["now"].differences) == ["a"]
     # A field that is back at its default:
     found = reasons(planned({"a": {}}), planned({"a": {"optimizer.beta2": 0.5}}))
-    assert found["a"].differences == (Difference("optimizer.beta2", 0.5, 0.95),)
+    assert found["a"].differences == {"optimizer.beta2": {"before": 0.5, "now": 0.95}}
 
 
 def test_a_run_whose_reference_changed_says_so_and_the_reference_says_why():
     before = planned({"reference": {}, "joint": JOINT})
     now = planned({"reference": {"optimizer.beta2": 0.5}, "joint": JOINT})
     found = reasons(now, before)
-    assert [d.path for d in found["reference"].differences] == ["optimizer.beta2"]
-    assert found["joint"].differences == (
-        Difference("selection.reference", before.runs[0].fingerprint[:8], now.runs[0].fingerprint[:8]),
-    )
+    assert list(found["reference"].differences) == ["optimizer.beta2"]
+    assert found["joint"].differences == {
+        "selection.reference": {"before": before.runs[0].fingerprint[:8], "now": now.runs[0].fingerprint[:8]}
+    }
 
 
 def test_a_run_that_had_started_is_resumed():
@@ -81,7 +81,9 @@ def test_comparing_a_pair_takes_few_operations():
         now, before = (planned({"a": {"optimizer.beta2": beta}}, axes=axes) for beta in (0.5, 0.95))
         found = reasons(now, before)
         assert len(found) == points
-        assert all(why.differences == (Difference("optimizer.beta2", 0.95, 0.5),) for why in found.values())
+        assert all(
+            why.differences == {"optimizer.beta2": {"before": 0.95, "now": 0.5}} for why in found.values()
+        )
         return plans.function_calls(lambda: explain(now, finished(before.runs)))
 
     small, large = work(20), work(80)

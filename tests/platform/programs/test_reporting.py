@@ -43,7 +43,7 @@ class Calls:
 def context(recorder: Any) -> RunContext:
     return RunContext(
         directory=Path("/lab/run"), cache=Path("/lab/data"), seed=0, needs={}, recorder=recorder,
-        record_artifact=recorder.artifact, stop_requested=lambda: False, config={"seed": 0}, resume=None,
+        record_artifact=recorder.artifact, should_stop=lambda: False, config={"seed": 0}, resume=None,
     )  # fmt: skip
 
 

@@ -30,8 +30,8 @@ def begun(monkeypatch):
         recorder = SimpleNamespace(evaluation=evaluation, log=lambda *_: None, progress=lambda *_: None)
         made = RunContext(
             directory=Path(), cache=Path(), seed=0, needs={}, recorder=recorder,
-            record_artifact=lambda name, path: None, stop_requested=lambda: False,
-            earlier_seconds=earlier_seconds,
+            record_artifact=lambda name, path: None, should_stop=lambda: False,
+            earlier_seconds=earlier_seconds or {},
         )  # fmt: skip
         return made, kept, wait
 

@@ -86,9 +86,9 @@ ERRORS = """
 {match: {flops: jest, learner_flops: jest}}
 => match: must be one of flops, learner_flops
 {match: jest}
-=> match: must be one of flops, learner_flops
+=> match: must be a mapping, not 'jest'
 {match: {flops: 3}}
-=> match.flops: must be the name of a run, not 3
+=> match.flops: must be a valid string, not 3
 {match: {flops: flexi}}
 => match: 'flexi' itself matches
 {match: {flops: jest}, schedule.examples_seen: 9}

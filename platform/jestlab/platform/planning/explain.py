@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
@@ -23,26 +23,24 @@ _Candidate = tuple[FinishedRun, frozenset[object]]
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A field in which a run differs from a completed run, by its dotted key."""
-
-    path: str
-    before: Any
-    now: Any
-
-
-@dataclass(frozen=True)
 class RunReason:
-    """Why a run would run, with its differences from the most similar completed run, named by its folder."""
+    """Why a run would run.
+
+    Attributes:
+        reason: The reason.
+        nearest: Folder of the most similar completed run; None if there is none.
+        differences: Dotted key → values "before" and "now", where the run differs from the nearest one.
+    """
 
     reason: str
     nearest: str | None = None
-    differences: tuple[Difference, ...] = ()
+    differences: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         if self.nearest is None:
             return self.reason
-        fields = ", ".join(f"{d.path} {_text(d.before)} → {_text(d.now)}" for d in self.differences)
+        values = ((path, map(_text, pair.values())) for path, pair in self.differences.items())
+        fields = ", ".join(f"{path} {' → '.join(pair)}" for path, pair in values)
         return f"{self.reason}; {self.nearest} differs in {fields}"
 
 
@@ -74,11 +72,11 @@ def _reason(run: PlannedRun, candidates: Iterable[_Candidate]) -> RunReason:
     if nearest is None or fields is None:
         return RunReason(f"{reason}: the store has no completed run of {run.program}")
     before = _identity_fields(nearest) or {}
-    differences = tuple(
-        Difference(path, _value(nearest, path, before), _value(run, path, fields))
+    differences = {
+        path: {"before": _value(nearest, path, before), "now": _value(run, path, fields)}
         for path in {**before, **fields}
         if before.get(path) != fields.get(path)
-    )
+    }
     return RunReason(reason, nearest.directory, differences)
 
 

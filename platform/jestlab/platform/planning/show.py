@@ -317,7 +317,7 @@ def as_data(plan: Plan, reasons: Mapping[str, RunReason]) -> dict[str, Any]:
                 "action": run.action,
                 "also": [alias.label for alias in run.aliases],
                 "directory": run.directory,
-                "why": _reason(reasons.get(run.fingerprint)),
+                "why": asdict(reasons[run.fingerprint]) if run.fingerprint in reasons else None,
             }
             for run in plan.runs
         ],
@@ -369,10 +369,3 @@ def _price(price: Price) -> dict[str, float]:
 def _memory(estimate: memory.MemoryEstimate | None) -> dict[str, float] | None:
     names = ("state", "activations", "device", "total")
     return None if estimate is None else {name: getattr(estimate, name) for name in names}
-
-
-def _reason(reason: RunReason | None) -> dict[str, Any] | None:
-    if reason is None:
-        return None
-    fields = {d.path: {"before": d.before, "now": d.now} for d in reason.differences}
-    return {"reason": reason.reason, "nearest": reason.nearest, "differences": fields}

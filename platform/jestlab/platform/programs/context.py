@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ class NeededRun:
     config: dict[str, Any]
 
 
+@dataclass(kw_only=True, eq=False)
 class RunContext(Reporter):
     """Second argument of a program: `program(config, context)`. It implements `Tracker`.
 
@@ -54,50 +55,33 @@ class RunContext(Reporter):
         config: The whole config, including `seed`.
         resume: The same as `directory` if an earlier attempt left files in it, else None.
         needs: Role → the completed run with that role.
+
+    Attributes for the worker:
+        recorder: Stores reports.
+        record_artifact: Records a file or folder under a name.
+        should_stop: Whether the run must stop.
+        upload: Makes the content of the run's folder durable.
+        check_evaluation: Checks the names of the first evaluation; raises UserError for unexpected ones.
+        earlier_seconds: Step → seconds of earlier attempts until their evaluation at that step, NaN if
+            unknown; empty if there are no earlier attempts.
+        clock: Measures the phases of the attempt.
     """
 
-    def __init__(
-        self,
-        *,
-        directory: Path,
-        cache: Path,
-        seed: int,
-        needs: Mapping[str, NeededRun],
-        recorder: Recorder,
-        record_artifact: Callable[[str, Path], None],
-        stop_requested: Callable[[], bool],
-        saved: Callable[[], None] = lambda: None,
-        check_evaluation: Callable[[Collection[str]], None] = lambda _: None,
-        earlier_seconds: Mapping[int, float] | None = None,
-        clock: PhaseClock | None = None,
-        config: Mapping[str, Any] | None = None,
-        resume: Path | None = None,
-    ) -> None:
-        """Create a context; only the worker does this.
+    directory: Path
+    cache: Path
+    seed: int
+    needs: Mapping[str, NeededRun]
+    recorder: Recorder
+    record_artifact: Callable[[str, Path], None]
+    should_stop: Callable[[], bool]
+    upload: Callable[[], None] = lambda: None
+    check_evaluation: Callable[[Collection[str]], None] | None = None
+    earlier_seconds: Mapping[int, float] = field(default_factory=dict)
+    clock: PhaseClock = field(default_factory=PhaseClock)
+    config: dict[str, Any] = field(default_factory=dict)
+    resume: Path | None = None
 
-        Args, in addition to the attributes:
-            recorder: Stores reports.
-            record_artifact: Records a file or folder under a name.
-            stop_requested: Whether the run must stop.
-            saved: Makes the content of the run's folder durable.
-            check_evaluation: Checks the names of the first evaluation; raises UserError for unexpected ones.
-            earlier_seconds: Step → seconds of earlier attempts until their evaluation at that step, NaN if
-                unknown; None if there are no earlier attempts.
-            clock: Measures the phases of the attempt.
-        """
-        self.directory = directory
-        self.config = dict(config or {})
-        self.resume = resume
-        self.cache = cache
-        self.seed = seed
-        self.needs = needs
-        self.clock = clock or PhaseClock()
-        self._recorder = recorder
-        self._record_artifact = record_artifact
-        self._stop_requested = stop_requested
-        self._saved = saved
-        self._check_evaluation: Callable[[Collection[str]], None] | None = check_evaluation
-        self._earlier_seconds = earlier_seconds or {}
+    def __post_init__(self) -> None:
         # Evaluations recorded before the resume point was known; their seconds are corrected later.
         self._provisional: list[tuple[float, tuple[Any, ...]]] = []
         self._start = time.perf_counter()
@@ -108,7 +92,7 @@ class RunContext(Reporter):
     def _log(self, step: int, metrics: dict[str, float]) -> None:
         if step > 0:  # values at step 0 describe the whole run
             self._note_step(step, is_value=True)
-        self._recorder.log(step, metrics)
+        self.recorder.log(step, metrics)
 
     def _evaluation(
         self,
@@ -118,17 +102,17 @@ class RunContext(Reporter):
         flops_total: float | None = None,
         seconds: float | None = None,
     ) -> None:
-        if self._check_evaluation is not None:
-            check, self._check_evaluation = self._check_evaluation, None
+        if self.check_evaluation is not None:
+            check, self.check_evaluation = self.check_evaluation, None
             check(tuple(scores))
         self._note_step(step, is_value=True, trained=step > 0)
         if seconds is None:
             seconds = time.perf_counter() - self._start
-            if step > 0 and self._earlier_seconds:
+            if step > 0 and self.earlier_seconds:
                 if not self.clock.resumed.is_final:
                     self._provisional.append((seconds, (step, examples_seen, flops_total, scores)))
                 seconds += self._seconds_before
-        self._recorder.evaluation(step, examples_seen, flops_total, scores, seconds=seconds)
+        self.recorder.evaluation(step, examples_seen, flops_total, scores, seconds=seconds)
 
     def _note_step(self, step: int, is_value: bool = False, trained: bool = False) -> None:
         """Update the clock; once the resume point is final, correct the seconds of earlier evaluations."""
@@ -136,26 +120,26 @@ class RunContext(Reporter):
         if self._provisional and self.clock.resumed.is_final:
             provisional, self._provisional = self._provisional, []
             for seconds, evaluation in provisional:
-                self._recorder.evaluation(*evaluation, seconds=seconds + self._seconds_before)
+                self.recorder.evaluation(*evaluation, seconds=seconds + self._seconds_before)
 
     @property
     def _seconds_before(self) -> float:
         """Seconds of earlier attempts until their last evaluation before this attempt's resume point."""
         resumed = self.clock.resumed.step or -1  # an attempt that resumes at step 0 starts over
-        before = [step for step in self._earlier_seconds if step <= resumed]
-        return self._earlier_seconds[max(before)] if before else 0.0
+        before = [step for step in self.earlier_seconds if step <= resumed]
+        return self.earlier_seconds[max(before)] if before else 0.0
 
     def _artifact(self, name: str, path: str) -> None:
-        self._record_artifact(name, Path(path))
+        self.record_artifact(name, Path(path))
 
     def _progress(self, step: int, total_steps: int) -> None:
         self._note_step(step)
-        self._recorder.progress(step, total_steps)
+        self.recorder.progress(step, total_steps)
 
     def flush(self) -> None:
         """Make all reports durable. Call it before a checkpoint, so that no checkpoint is ahead of the
         store."""
-        self._recorder.flush()
+        self.recorder.flush()
 
     def saved(self, step: int | None = None) -> None:
         """Report that `directory` contains a complete checkpoint.
@@ -168,7 +152,7 @@ class RunContext(Reporter):
                 entered, or else at the last report.
         """
         step = step if step is None else as_count("step", step)
-        self._saved()
+        self.upload()
         self.clock.saved(step)
 
     def phase(self, name: Phase, step: int | None = None) -> AbstractContextManager[None]:
@@ -189,4 +173,4 @@ class RunContext(Reporter):
 
     def stop_requested(self) -> bool:
         """Whether to save a checkpoint and raise `Interrupted`."""
-        return self._stop_requested()
+        return self.should_stop()

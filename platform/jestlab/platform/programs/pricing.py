@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,20 +41,13 @@ DIAGNOSE_LEARNER, DIAGNOSE_REFERENCE = "learner", "reference"
 # ---- custom code
 
 
-def _custom_flops(
-    place: str, kind: Kind, name: str, options: Mapping[str, Any], *args: Any, required: bool = False
-) -> float | None:
+def _custom_flops(place: str, kind: Kind, name: str, /, *args: Any, **options: Any) -> float | None:
     """Call the function `flops` of custom code; None if it has none. Errors name the place in the config."""
     try:
         count: Callable[..., Any] | None = getattr(extensions.load(kind, name), "flops", None)
     except ValueError as error:
         raise UserError(f"{place}: {error}") from None
     if not callable(count):
-        if required:
-            raise UserError(
-                f"{place}: {name} declares no FLOPs, so its cost is unknown: add a function `flops(config, "
-                "**options)` that returns the FLOPs of one example's forward pass"
-            )
         return None
     try:
         flops = float(count(*args, **options))
@@ -68,18 +61,13 @@ def _custom_flops(
 def _custom_tower(field: str, tower: VisionTower | TextTower, embedding_dim: int | None) -> int:
     """Compute the FLOPs of one example's forward pass through a custom tower and the dense head after it."""
     place = f"model.{field}.architecture"
-    flops = _custom_flops(place, "tower", tower.architecture, tower.options, tower, required=True)
-    return round(flops or 0.0) + costs.head_flops(tower.width, embedding_dim)
-
-
-def _custom_rule(config: TrainConfig, dims: Sequence[int]) -> float:
-    """Compute the FLOPs of selecting one sub-batch by a custom rule; 0 if it declares none."""
-    selection = config.selection
-    if selection.rule in costs.FREE_RULES:
-        return 0.0
-    sizes = {"batch_size": config.batch_size, "super_batch_size": config.super_batch_size}
-    options = {**sizes, "embedding_dims": tuple(dims), **selection.rule_options}
-    return _custom_flops("selection.rule", "rule", selection.rule, options) or 0.0
+    flops = _custom_flops(place, "tower", tower.architecture, tower, **tower.options)
+    if flops is None:
+        raise UserError(
+            f"{place}: {tower.architecture} declares no FLOPs, so its cost is unknown: add a function "
+            "`flops(config, **options)` that returns the FLOPs of one example's forward pass"
+        )
+    return round(flops) + costs.head_flops(tower.width, embedding_dim)
 
 
 def _custom_loss(config: TrainConfig, reference_dim: int) -> float | None:
@@ -91,7 +79,7 @@ def _custom_loss(config: TrainConfig, reference_dim: int) -> float | None:
         sizes["reference_dim"] = reference_dim
     if config.loss in costs.LOSSES:
         return costs.LOSSES[config.loss](**sizes)
-    return _custom_flops("loss", "loss", config.loss, sizes | config.loss_options)
+    return _custom_flops("loss", "loss", config.loss, **sizes | config.loss_options)
 
 
 # ---- training steps
@@ -155,7 +143,12 @@ def step_of(config: TrainConfig, reference: TwoTowers | None, reference_dim: int
         )
     dims = [config.model.embedding_dim] if config.scores_learner else []
     dims += [reference_dim] if config.scores_reference else []
-    has_custom_rule = config.selects and config.selection.rule not in RULES
+    rule = config.selection.rule
+    own_rule = None
+    if config.selects and rule not in (*RULES, *costs.FREE_RULES):
+        sizes = {"batch_size": config.batch_size, "super_batch_size": config.super_batch_size}
+        options = {**sizes, "embedding_dims": tuple(dims), **config.selection.rule_options}
+        own_rule = _custom_flops("selection.rule", "rule", rule, **options)
     return Step(
         full=forward(config.model),
         batch_size=config.batch_size,
@@ -168,8 +161,8 @@ def step_of(config: TrainConfig, reference: TwoTowers | None, reference_dim: int
         reference_scores=config.scores_reference,
         compares=config.compares_with_reference,
         own_loss=_custom_loss(config, reference_dim),
-        rule="independent" if has_custom_rule else config.selection.rule,
-        own_rule=_custom_rule(config, dims) if has_custom_rule else 0.0,
+        rule=rule if rule in RULES or not config.selects else "independent",
+        own_rule=own_rule or 0.0,
         chunks=config.selection.chunks,
         sweeps=config.selection.sweeps,
         scored_dims=tuple(dims),
