@@ -245,7 +245,8 @@ RUNS = {"program": "command", "base": {"command": ["true"]}, "runs": {"a": {}}}
 
 
 def reserved(folder: Path, file: str = "own.yaml", **parts) -> str:
-    return write(folder, file, json.dumps(RUNS | parts if "studies" not in parts else parts))
+    path: str = write(folder, file, json.dumps(RUNS | parts if "studies" not in parts else parts))
+    return path
 
 
 @pytest.mark.parametrize(("name", "what"), [("summary", "a table"), ("pareto", "a kind of report")])
