@@ -76,10 +76,9 @@ def check_executor(executor: Callable[..., Any], **options: Any) -> None:
             harness = _LocalHarness(executor, options, Path(folder))
             try:
                 case(harness)
-            except AssertionError as error:
-                raise AssertionError(f"{description}: {error}") from error
             except Exception as error:
-                raise AssertionError(f"{description}: {type(error).__name__}: {error}") from error
+                kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+                raise AssertionError(f"{description}: {kind}{error}") from error
             finally:
                 harness.close()
 

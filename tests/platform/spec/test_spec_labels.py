@@ -76,14 +76,12 @@ LABEL_ERRORS = """
 => .selection.filtering_ratio.0.5: must be a text on one line
 [selection.filtering_ratio]
 => : must be a mapping such as {selection.filtering_ratio: {name: f, 0.5: 50%}}
-{selection.filtering_ratio: {0.5: x, 0.9: x}}
-=> : 'joint filtering_ratio=0.9' and 'joint filtering_ratio=0.5' are both shown as 'joint
 """
 NAME_ERRORS = r"""
 {uniform: {label: A}, other: {label: A}, joint: {}}
-=> other.label: 'other' and 'uniform' are both shown as 'A': give them different labels
+=> other: 'other' and 'uniform' are both shown as 'A': give them different labels
 {uniform: {label: other}, other: {label: B}, joint: {}}
-=> uniform.label: 'uniform' is shown as 'other', the name of another run
+=> uniform: 'uniform' is shown as 'other', the name of another run
 {joint: {label: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}}
 => joint.label: is longer than 80
 {uniform: {label: ''}, joint: {}}
@@ -95,6 +93,8 @@ NAME_ERRORS = r"""
 
 def test_rejects_invalid_and_ambiguous_labels(check_errors):
     check_errors(LABEL_ERRORS, lambda text: expand(study(labels=yaml.safe_load(text))), "axes.0.labels")
+    with pytest.raises(SpecError, match=r"runs\.joint: .* are both shown as 'joint filtering_ratio=x'"):
+        expand(study(labels={F: {0.5: "x", 0.9: "x"}}))
     check_errors(NAME_ERRORS, lambda text: expand(study(yaml.safe_load(text))), "runs.")
 
 

@@ -6,16 +6,15 @@ import re
 from contextlib import closing
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from math import inf
 
 import plans_support as plans
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stores_support import rows
+from stores_support import Unreliable, rows
 
 from jestlab.models.training.phases import Spent
-from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.store.attempt import WorkerAttempt
 from jestlab.platform.store.leases import finish
 from jestlab.platform.store.records import RunState
@@ -85,26 +84,14 @@ def histories(tmp_path_factory):
         yield store, count()
 
 
-class Away:
-    """A store whose transactions fail while it's away."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self.away = store, False
-
-    def __getattr__(self, name: str) -> Any:
-        if self.away and name in ("reading", "writing"):
-            raise StoreUnreachable("no answer")
-        return getattr(self._store, name)
-
-
 @pytest.mark.both_databases
 @pytest.mark.parametrize("resumed", [5, 0])
 def test_values_that_are_found_late_count_until_a_later_attempt_went_on(store, tmp_path, resumed):
     """The first attempt's lab is away, with what it could not write, while another lab has the second one."""
-    away = Away(store)
+    away = Unreliable(store)
     started_over = Spent(0.0, 0.0, 1.0, 0.0, 0.0, None, 0, 8, None, None)
     first = plans.begun(away, RUN, tmp_path, spent=started_over)  # type: ignore[arg-type]
-    away.away = True
+    away.refusals = inf
     for step in range(1, 11):
         report(first, step, 1.0)
     first.flush()
@@ -136,7 +123,7 @@ def test_results_are_those_of_the_surviving_history(data, tmp_path_factory, hist
     early: set[str] = set()  # attempts whose artifacts and values at step 0 count
     values = count(1)
     for attempted in map(str, range(data.draw(st.integers(1, 4), "attempts"))):
-        away = Away(store)
+        away = Unreliable(store)
         found = data.draw(st.booleans(), "something is in the folder")
         attempt = plans.begun(away, run, folder, may_resume=found)  # type: ignore[arg-type]
         resumed = data.draw(st.integers(0, max(surviving, default=0)), "resumed")
@@ -157,13 +144,13 @@ def test_results_are_those_of_the_surviving_history(data, tmp_path_factory, hist
         early = {*early, attempted} if after != 0 or attempted == "0" else {attempted}
         surviving = {step: v for step, v in surviving.items() if after is None or step <= after}
         for place, step in enumerate(steps):
-            away.away = place >= away_from
+            away.refusals = inf if place >= away_from else 0
             surviving[step] = float(next(values))
             if progress_first:
                 attempt.progress(step, 40)
             report(attempt, step, surviving[step])
         attempt.flush()
-        away.away = False
+        away.refusals = 0
         attempt.interrupt("killed")
     last = plans.begun(store, run, folder)
     if data.draw(st.booleans(), "the last attempt reports values of the whole run only"):

@@ -7,16 +7,14 @@ import functools
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import plans_support as plans
 import pytest
-from sqlalchemy import Connection, text
-from stores_support import rows
+from sqlalchemy import text
+from stores_support import Unreliable, rows
 from tests.waiting import wait_until
 
 from jestlab.platform.errors import StoreUnreachable
@@ -144,12 +142,9 @@ def test_a_revoked_attempt_writes_nothing_more(store, attempt, tmp_path):
     give_up(store)
     begun(store, tmp_path)
     attempt.log(1, {"loss": 1.0})
-    with pytest.raises(AttemptLost):
-        attempt.flush()
-    with pytest.raises(AttemptLost):
-        attempt.log(2, {"loss": 1.0})
-    with pytest.raises(AttemptLost):
-        attempt.complete()
+    for call in (attempt.flush, lambda: attempt.log(2, {"loss": 1.0}), attempt.complete):
+        with pytest.raises(AttemptLost):
+            call()
     assert points(store) == []
     assert state(store) == RunState.RUNNING
 
@@ -165,39 +160,6 @@ def test_heartbeats_return_the_users_wish_to_stop(store, attempt):
 
 
 # ---- while the store is unreachable
-
-
-class Unreliable:
-    """A store whose transactions can fail; otherwise it's the real one.
-
-    Attributes:
-        refusals: Number of transactions that fail before the store can be reached again.
-        loses_answer: Called after each commit; whether its answer gets lost.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.refusals: float = 0
-        self.loses_answer: Callable[[], bool] = lambda: False
-
-    def _refuse(self) -> None:
-        if self.refusals:
-            self.refusals -= 1
-            raise StoreUnreachable("no answer")
-
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        self._refuse()
-        with self.store.reading() as connection:
-            yield connection
-
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        self._refuse()
-        with self.store.writing() as connection:
-            yield connection
-        if self.loses_answer():
-            raise StoreUnreachable("committed, but the answer was lost")
 
 
 @pytest.fixture
@@ -221,9 +183,11 @@ def test_unwritten_batches_are_spooled_and_replayed_once(store, unreliable, cut_
     cut_off.flush()  # on disk, so a checkpoint may follow
     [spool] = tmp_path.glob("spool-*.jsonl")
     assert points(store) == [("loss", 1, 1.0)]
-    unreliable.refusals = 0
     cut_off.log(3, {"loss": 3.0})
-    cut_off.complete()
+    unreliable.refusals = 5
+    cut_off.complete()  # waits for the store
+    assert unreliable.refusals == 0
+    assert state(store) == RunState.COMPLETED
     assert points(store) == [("loss", 1, 1.0), ("loss", 2, 2.0), ("loss", 3, 3.0)]
     assert rows(store, "SELECT value, step FROM v_evaluations") == [(0.2, 2)]
     assert store.runs("toy")[0].step == 2
@@ -305,15 +269,6 @@ def test_a_full_disk_and_an_unreachable_store_fail_a_checkpoint(store, unreliabl
     assert points(store) == [("loss", 1, 1.0)]
 
 
-def test_an_end_waits_for_the_store(store, unreliable, cut_off):
-    unreliable.refusals = 5
-    cut_off.log(1, {"loss": 1.0})
-    cut_off.complete()
-    assert unreliable.refusals == 0
-    assert state(store) == RunState.COMPLETED
-    assert points(store) == [("loss", 1, 1.0)]
-
-
 def record_refused(store: Store, attempt: WorkerAttempt, step: int) -> None:
     """Record a score of 0.25 in a SQLite store that refuses it."""
     refuse = "WHEN NEW.value = 0.25 BEGIN SELECT RAISE(ABORT, 'not that'); END"
@@ -347,10 +302,9 @@ def test_a_refused_value_in_the_spool_fails_the_run_and_the_rest_is_written(
 def test_a_refused_value_fails_the_program_at_its_next_call(store, attempt):
     attempt.log(1, {"loss": 1.0})
     record_refused(store, attempt, 1)
-    with pytest.raises(ValueRefused, match="zero_shot' at step 1"):
-        attempt.flush()
-    with pytest.raises(ValueRefused, match="zero_shot' at step 1"):
-        attempt.log(2, {"loss": 2.0})
+    for call in (attempt.flush, lambda: attempt.log(2, {"loss": 2.0})):
+        with pytest.raises(ValueRefused, match="zero_shot' at step 1"):
+            call()
     assert points(store) == [("loss", 1, 1.0)]
     attempt.fail("because")
     assert store.runs("toy")[0].reason == "because"
@@ -429,7 +383,9 @@ def test_artifacts_have_a_size_and_a_digest(store, attempt, tmp_path):
     (tmp_path / "folder" / "deep").mkdir(parents=True)
     (tmp_path / "folder" / "a.txt").write_bytes(b"one")
     (tmp_path / "folder" / "deep" / "b.txt").write_bytes(b"two")
-    attempt.artifact("file", tmp_path / "folder" / "a.txt", tmp_path)
+    attempt.artifact("file", tmp_path / "folder" / "deep" / "b.txt", tmp_path)
+    attempt.flush()
+    attempt.artifact("file", tmp_path / "folder" / "a.txt", tmp_path)  # replaces it
     attempt.artifact("folder", tmp_path / "folder", tmp_path)
     attempt.flush()
     assert rows(store, "SELECT name, uri, size, sha256 FROM artifact ORDER BY name") == [

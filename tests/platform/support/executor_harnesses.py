@@ -243,7 +243,7 @@ class LocalHarness(contracts._LocalHarness):
 
     def end(self, started: LaunchedJob, code: int) -> None:
         super().end(started, code)
-        [parent] = (one for one in self._executors if started in one._children)
+        [parent] = (one for one in self._executors if started.key in one._children)
         labs.wait_until(lambda: parent.statuses([started])[started].state.is_over)
 
 

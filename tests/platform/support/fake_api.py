@@ -22,7 +22,6 @@ class FakeApi:
     """A server at `url`; `answer` computes the answer to a request.
 
     Attributes:
-        retry_after: `Retry-After` of the next answers with errors; None for none.
         faults: Statuses with which the next requests fail.
         lost: How many of the next requests are carried out, and their answers lost.
         delay_seconds: Before each answer.
@@ -34,7 +33,6 @@ class FakeApi:
 
     def __init__(self) -> None:
         self.faults: list[int] = []
-        self.retry_after: str | None = None
         self.lost = 0
         self.delay_seconds = 0.0
         self.requests: list[tuple[str, str]] = []
@@ -121,8 +119,6 @@ def _handler(api: FakeApi) -> type[BaseHTTPRequestHandler]:
             self.send_response(status)
             self.send_header("Content-Type", "text/plain" if isinstance(found, bytes) else "application/json")
             self.send_header("Content-Length", str(len(data)))
-            if status >= 400 and api.retry_after is not None:
-                self.send_header("Retry-After", api.retry_after)
             self.end_headers()
             self.wfile.write(data)
 

@@ -97,7 +97,7 @@ class NoStop(LocalExecutor):
 
 class Twice(LocalExecutor):
     def launch(self, job: Job) -> LaunchedJob:
-        self._launched.clear()
+        self._children.clear()
         return super().launch(job)
 
 

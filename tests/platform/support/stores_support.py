@@ -4,14 +4,16 @@ import functools
 import json
 import sqlite3
 import uuid
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
+from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store import tables
@@ -123,3 +125,36 @@ def folder(lab: Lab, run: PlannedRun, size: int = 1000) -> Path:
     (path / "checkpoints" / "10" / "state").write_bytes(b"x" * size)
     (path / "log.txt").write_text(f"--- attempt 1\n{run.label} {run.seed}\n")
     return path
+
+
+class Unreliable:
+    """A store whose transactions can fail; otherwise it's the real one.
+
+    Attributes:
+        refusals: Number of transactions that fail before the store can be reached again.
+        loses_answer: Called after each commit; whether its answer gets lost.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.refusals: float = 0
+        self.loses_answer: Callable[[], bool] = lambda: False
+
+    def _refuse(self) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreUnreachable("no answer")
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        self._refuse()
+        with self.store.reading() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        self._refuse()
+        with self.store.writing() as connection:
+            yield connection
+        if self.loses_answer():
+            raise StoreUnreachable("committed, but the answer was lost")

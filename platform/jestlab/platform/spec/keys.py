@@ -21,7 +21,7 @@ from jestlab.platform.spec.fields import IS_PATH, NAMES_A_RUN, NAMES_CODE, Field
 from jestlab.platform.spec.options import REPORTS, FigureOptions
 from jestlab.platform.spec.program import builtin_programs
 from jestlab.platform.spec.resources import Resources
-from jestlab.platform.spec.runs import OF_RUNS, RunSpec
+from jestlab.platform.spec.runs import OF_RUNS, Match, RunSpec
 from jestlab.platform.spec.schema import Record, StudySpec
 from jestlab.platform.spec.slurm import SlurmOptions
 from jestlab.platform.spec.tree import KIND
@@ -36,6 +36,7 @@ COMMAND = "A command in any language. Every other key is a value for its placeho
 _SECTIONS: dict[str, type] = {
     "": StudySpec,
     "runs.<run>": RunSpec,
+    "runs.<run>.match": Match,
     "axes.<n>": AxisSpec,
     "metrics.<name>": Metric,
     "claims.<n>": Claim,
@@ -63,7 +64,7 @@ _WRITTEN_AS = {
 """Key → type and default, where the form in a spec differs from the validated one."""
 
 _IDENTITY = re.compile(
-    r"base|program|runs|axes|seeds|runs\.<run>\.(program|needs|match)|axes\.<n>\.(runs|grid|zip|cases)"
+    r"base|program|runs|axes|seeds|runs\.<run>\.(program|needs|match(\.\w+)?)|axes\.<n>\.(runs|grid|zip|cases)"
 )
 """Keys of a spec that are part of the identity of runs."""
 
@@ -261,9 +262,10 @@ def introductions() -> dict[str, str]:
             root = fields_of(program.schema)
             found[name] = root.description
             for path, field in root.walk():
+                models = field.items.sections or field.sections
+                model = models[0] if len(models) == 1 else field.schema
                 section = (*path, "<name>") if field.items.children else path
-                text = field.items.introduction or field.introduction or field.description
-                found.setdefault(dotted(section), text)
+                found.setdefault(dotted(section), model.get("description", ""))
     return found
 
 

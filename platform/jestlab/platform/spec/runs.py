@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, model_serializer, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_serializer, model_validator
 
 from jestlab.analysis.costs import Scope
-from jestlab.platform.errors import Mistakes, SpecError, nearest, no_string, shown
+from jestlab.platform.errors import SpecError, no_string, shown
 from jestlab.platform.spec.axes import display_name
 from jestlab.platform.spec.tree import MATCH, Tree, is_mapping, listed, plain
 
@@ -20,8 +20,6 @@ OF_RUNS = ("program", "needs", MATCH, LABEL)
 
 _LONGEST_NAME = 80
 _NAME = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*")
-
-MatchKind = Literal["flops", "learner_flops", "seconds"]
 
 
 def is_name(name: str) -> bool:
@@ -45,31 +43,36 @@ Name = Annotated[str, AfterValidator(_name)]
 class Match(BaseModel):
     """The run whose FLOPs or training time a run spends. The plan solves for the number of examples.
 
+    The other run is taken at the point with equal values on all axis keys that both runs have.
+
     Attributes:
-        kind: "flops": FLOPs of learner, scoring, and selection, as tables count by default; "learner_flops":
-            those of the learner only, as the paper counts where it compares approximation methods;
-            "seconds": training time, as measured in completed runs of the same configs.
-        run: Name of the other run, at the point with equal values on all axis keys that both runs have.
+        flops: Name of the run with equal FLOPs of learner, scoring, and selection, as in tables.
+        learner_flops: Name of the run with equal FLOPs of the learner only, as the paper counts where it
+            compares approximation methods.
+        seconds: Name of the run with equal training time, as measured in completed runs of the same configs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: MatchKind
-    run: str
+    flops: str | None = None
+    learner_flops: str | None = None
+    seconds: str | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read(cls, written: Any) -> Any:
-        given = dict(written.items()) if is_mapping(written) else {}
-        if len(given) != 1:
-            kinds = ", ".join(get_args(MatchKind))
-            raise SpecError((), f"must be one of {kinds} with the name of a run, not {shown(written)}")
-        [(kind, run)] = given.items()
-        if kind not in get_args(MatchKind):
-            raise SpecError((str(kind),), f"unknown key: {nearest(str(kind), get_args(MatchKind))}")
-        if not isinstance(run, str):
-            raise SpecError((kind,), f"must be the name of a run, not {no_string(run)}")
-        return {"kind": kind, "run": run}
+    @model_validator(mode="after")
+    def _is_one(self) -> Match:
+        if sum(run is not None for _, run in self) != 1:
+            raise ValueError(f"must be one of {', '.join(Match.model_fields)} with the name of a run")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The measure that is equal: flops, learner_flops, or seconds."""
+        return next(kind for kind, run in self if run is not None)
+
+    @property
+    def run(self) -> str:
+        """Name of the other run."""
+        return str(getattr(self, self.kind))
 
     @property
     def scope(self) -> Scope:
@@ -78,6 +81,16 @@ class Match(BaseModel):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.run}"
+
+
+def _roles(given: Any) -> dict[str, str]:
+    named: Any = listed(given)
+    if isinstance(named, list | tuple) and all(isinstance(name, str) for name in named):
+        return {name: name for name in named}
+    if is_mapping(named) and all(isinstance(text, str) for item in named.items() for text in item):
+        return dict(named.items())
+    what = "a list of names of runs, or a mapping from roles to them"
+    raise SpecError((), f"must be {what}, not {no_string(given)}")
 
 
 class RunSpec(BaseModel):
@@ -99,10 +112,10 @@ class RunSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     program: str | None = None
-    needs: dict[str, str] = {}
+    needs: Annotated[dict[str, str], BeforeValidator(_roles)] = {}
     match: Match | None = None
-    label: str | None = None
-    overrides: Tree = {}
+    label: Annotated[str, BeforeValidator(lambda label: display_name(label))] | None = None
+    overrides: Annotated[Tree, BeforeValidator(lambda tree: plain(tree))] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -112,37 +125,13 @@ class RunSpec(BaseModel):
             raise SpecError((), f"must be a mapping of overrides of the base, not {shown(written)}")
         overrides = dict(written.items()) if written is not None else {}
         own = {key: overrides.pop(key, None) for key in OF_RUNS}
-        mistakes, run = Mistakes(), {key: value for key, value in own.items() if value is not None}
-        with mistakes:
-            run["needs"] = _roles(run.get("needs"))
-        with mistakes:
-            if LABEL in run:
-                run[LABEL] = display_name(run[LABEL], (LABEL,))
-        with mistakes:
-            run["overrides"] = plain(overrides)
-        mistakes.check()
-        return run
+        return {key: value for key, value in own.items() if value is not None} | {"overrides": overrides}
 
     @model_serializer
     def _written(self) -> dict[str, Any]:
         """Return the form of a spec: the overrides, next to the run's own keys."""
-        written: dict[str, Any] = {} if self.program is None else {"program": self.program}
-        if self.needs:
-            by_name = all(role == name for role, name in self.needs.items())
-            written["needs"] = list(self.needs) if by_name else self.needs
-        if self.match is not None:
-            written[MATCH] = {self.match.kind: self.match.run}
-        if self.label is not None:
-            written[LABEL] = self.label
-        return written | self.overrides
-
-
-def _roles(given: Any) -> dict[str, str]:
-    """Return the runs of `needs` by role."""
-    named: Any = () if given is None else listed(given)
-    if isinstance(named, list | tuple) and all(isinstance(name, str) for name in named):
-        return {name: name for name in named}
-    if is_mapping(named) and all(isinstance(text, str) for item in named.items() for text in item):
-        return dict(named.items())
-    what = "a list of names of runs, or a mapping from roles to them"
-    raise SpecError(("needs",), f"must be {what}, not {no_string(given)}")
+        is_list = all(role == name for role, name in self.needs.items())
+        match = self.match and {self.match.kind: self.match.run}
+        own = {"program": self.program, "needs": list(self.needs) if is_list else self.needs, MATCH: match}
+        own = {key: value for key, value in own.items() if value}
+        return own | ({} if self.label is None else {LABEL: self.label}) | self.overrides

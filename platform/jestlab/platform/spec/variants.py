@@ -9,10 +9,10 @@ from typing import NamedTuple
 from jestlab.analysis.names import Names
 from jestlab.platform import plugins
 from jestlab.platform.errors import Path, SpecError, nearest, within
-from jestlab.platform.spec.axes import LABELS, Point
+from jestlab.platform.spec.axes import Point
 from jestlab.platform.spec.options import REPORTS, TABLES, LearnabilityOptions, TableOptions, custom_code
 from jestlab.platform.spec.program import Config, ProgramConfig
-from jestlab.platform.spec.runs import LABEL, Match
+from jestlab.platform.spec.runs import Match
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import STUDIES
 
@@ -120,17 +120,10 @@ def display_name_errors(study: StudySpec, variants: Sequence[Variant]) -> Iterat
         other = seen.setdefault(text, each)
         if other is not each:
             both = f"{each.label!r} and {other.label!r} are both shown as {text!r}"
-            yield SpecError(_label_place(study, each), f"{both}: give them different labels")
+            yield SpecError(("runs", each.name), f"{both}: give them different labels")
         elif taken.get(text, each.name) != each.name:
             problem = f"{each.label!r} is shown as {text!r}, the name of another run: give it another label"
-            yield SpecError(_label_place(study, each), problem)
-
-
-def _label_place(study: StudySpec, variant: Variant) -> Path:
-    """Return the place of a display name: the run's own label, else the labels of an axis."""
-    labeled = (str(i) for i, axis in enumerate(study.axes) if axis.labels and variant.name in axis.runs)
-    axis = next(labeled, None) if study.runs[variant.name].label is None else None
-    return ("runs", variant.name, LABEL) if axis is None else ("axes", axis, LABELS)
+            yield SpecError(("runs", each.name), problem)
 
 
 # ---- checks of a spec that is loaded; a study from the store passes without them
@@ -165,8 +158,8 @@ def check_custom_code(study: StudySpec) -> None:
             check_custom_code(part)
     for i, report in enumerate(study.reports):
         if (code := custom_code(report)) is not None:
-            field = "kind" if code[0] == "figure" else "name"
             try:
-                plugins.check(*code, getattr(report, "options", {}), "options")
+                plugins.check(*code, "options")
             except ValueError as error:
+                field = "kind" if code[0] == "figure" else "name"
                 raise SpecError(("reports", str(i), field), str(error)) from None

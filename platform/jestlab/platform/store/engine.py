@@ -45,9 +45,7 @@ DEFINING, RECORDING, CLAIMING = 0x6A657374, 0x6A657375, 0x6A657376
 
 def writable(url: str) -> Engine:
     """Create an engine for reading and writing. It creates no SQLite file: see `create_file`."""
-    store = parse_url(url)
-    path = sqlite_file(store)
-    return _postgresql(store, writes=True) if path is None else _sqlite(path, writes=True)
+    return _engine(url, writes=True)
 
 
 def read_only(url: str) -> Engine:
@@ -55,9 +53,13 @@ def read_only(url: str) -> Engine:
 
     See `jestlab.analysis.guards` for how, and for the limits of that.
     """
+    return _engine(url, writes=False)
+
+
+def _engine(url: str, *, writes: bool) -> Engine:
     store = parse_url(url)
     path = sqlite_file(store)
-    return _postgresql(store, writes=False) if path is None else _sqlite(path.absolute(), writes=False)
+    return _postgresql(store, writes) if path is None else _sqlite(path.absolute(), writes)
 
 
 @contextmanager
@@ -150,26 +152,26 @@ def create_file(path: Path) -> None:
 
 def checkpoint(engine: Engine) -> None:
     """Move SQLite's log into its file, unless another process is reading; do nothing on a server."""
-    if engine.dialect.name != "sqlite":
-        return
-    with suppress(StoreError, sqlite3.Error), plain_errors(engine), engine.connect() as connection:
-        raw: Any = connection.connection.dbapi_connection
-        try:
-            raw.execute(f"PRAGMA busy_timeout = {_milliseconds(CHECKPOINT_SECONDS)}")
-            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        finally:
-            raw.execute(f"PRAGMA busy_timeout = {_milliseconds(BUSY_SECONDS)}")
+    with suppress(StoreError, sqlite3.Error), plain_errors(engine):
+        timeout = f"PRAGMA busy_timeout = {_milliseconds(CHECKPOINT_SECONDS)}"
+        _set(engine, timeout, "PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def one_file(engine: Engine) -> None:
     """Make a SQLite store one file, without a log next to it; do nothing on a server."""
+    _set(engine, "PRAGMA journal_mode = DELETE")
+
+
+def _set(engine: Engine, *pragmas: str) -> None:
+    """Execute statements outside of transactions, in the last use of an engine of SQLite."""
     if engine.dialect.name == "sqlite":
         with engine.connect() as connection:
             raw: Any = connection.connection.dbapi_connection
-            raw.execute("PRAGMA journal_mode = DELETE")
+            for pragma in pragmas:
+                raw.execute(pragma).fetchall()
 
 
-def _sqlite(path: Path, *, writes: bool) -> Engine:
+def _sqlite(path: Path, writes: bool) -> Engine:
     def connect() -> sqlite3.Connection:
         try:
             guards.check_not_emptied(path)
@@ -239,7 +241,7 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 # ---- PostgreSQL
 
 
-def _postgresql(store: URL, *, writes: bool) -> Engine:
+def _postgresql(store: URL, writes: bool) -> Engine:
     """Create an engine that reconnects after a restart of its server."""
     arguments: dict[str, Any] = {
         "application_name": "jestlab",
@@ -304,10 +306,11 @@ def user_error(error: DBAPIError, store: URL) -> StoreError | None:
         StoreUnreachable if trying again may help, a plain StoreError if someone must fix a problem, None for
         a bug.
     """
-    place = f"store {shown_url(store)}"
     if isinstance(error.orig, sqlite3.Error):
-        return _of_sqlite(error.orig, place, sqlite_file(store))
-    return _of_postgresql(error, place, store)
+        kind, message = _of_sqlite(error.orig, sqlite_file(store))
+    else:
+        kind, message = _of_postgresql(error, store)
+    return None if kind is None else kind(f"store {shown_url(store)}: {message}")
 
 
 def database_message(error: Exception) -> str:
@@ -334,33 +337,31 @@ def damage_of(error: StoreError) -> str | None:
     return str(cause) if damaged else None
 
 
-def _of_sqlite(error: sqlite3.Error, place: str, file: Path | None) -> StoreError | None:
+def _of_sqlite(error: sqlite3.Error, file: Path | None) -> tuple[type[StoreError] | None, str]:
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the extended code
-    if primary in _SQLITE_DENIED and file is not None:
-        for path in (file, file.parent):
-            if path.exists() and not os.access(path, os.R_OK | os.W_OK):
-                return StoreError(f"{place}: no permission to write to {path}")
+    for path in (file, file.parent) if file is not None and primary in _SQLITE_DENIED else ():
+        if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+            return StoreError, f"no permission to write to {path}"
     full = primary == sqlite3.SQLITE_IOERR and file is not None and is_full(file.parent)
     if primary == sqlite3.SQLITE_FULL or full:
-        return StoreUnreachable(f"{place}: the disk is full: make room")
+        return StoreUnreachable, "the disk is full: make room"
     if primary in _SQLITE_RETRY:
-        return StoreUnreachable(f"{place}: {error}")
+        return StoreUnreachable, str(error)
     # Subclasses, such as IntegrityError, are bugs.
     fixable = type(error) in (sqlite3.DatabaseError, sqlite3.OperationalError)
-    return StoreError(f"{place}: {error}") if fixable else None
+    return StoreError if fixable else None, str(error)
 
 
-def _of_postgresql(error: DBAPIError, place: str, store: URL) -> StoreError | None:
+def _of_postgresql(error: DBAPIError, store: URL) -> tuple[type[StoreError] | None, str]:
     import psycopg
 
     code, message = getattr(error.orig, "sqlstate", None) or "", database_message(error)
     if code == "3D000" or (not code and _NO_DATABASE.search(message)):
-        return StoreError(f"{place}: no such database: create it with createdb {store.database}")
+        return StoreError, f"no such database: create it with createdb {store.database}"
     if code.startswith(_POSTGRESQL_FIX) or (not code and _REFUSED.search(message)):
-        return StoreError(f"{place}: {message}")
+        return StoreError, message
     # psycopg's OperationalError also includes deadlocks, timeouts of locks, full disks, shutdowns, and values
     # that are too large (class 54).
     operational = isinstance(error.orig, psycopg.OperationalError | psycopg.InterfaceError)
-    if error.connection_invalidated or code == _SLEPT or (operational and not code.startswith("54")):
-        return StoreUnreachable(f"{place}: {message}")
-    return None
+    retry = error.connection_invalidated or code == _SLEPT or (operational and not code.startswith("54"))
+    return StoreUnreachable if retry else None, message

@@ -160,35 +160,30 @@ class Store:
 
     def run(self, fingerprint: str) -> RunRecord:
         """Return a run with its dependencies; UserError if it doesn't exist."""
-        with self.reading() as connection:
-            this = select(RunRow.__table__).where(RunRow.fingerprint == fingerprint)
-            row = connection.execute(this).one_or_none()
-            if row is None:
-                raise UserError(f"no run {fingerprint} in {shown_url(self.engine.url)}: launch its study")
-            needs = connection.execute(
-                select(NeedRow.role, RunRow.__table__)
-                .join(RunRow, RunRow.id == NeedRow.needs_id)
-                .where(NeedRow.run_id == row.id)
-            ).all()
-        return _run_record(row, {need.role: _run_record(need, {}) for need in needs})
+        this = select(RunRow.__table__).where(RunRow.fingerprint == fingerprint)
+        if not (rows := self.rows(this)):
+            raise UserError(f"no run {fingerprint} in {shown_url(self.engine.url)}: launch its study")
+        needs = select(NeedRow.role, RunRow.__table__).join(RunRow, RunRow.id == NeedRow.needs_id)
+        needed = self.rows(needs.where(NeedRow.run_id == rows[0].id))
+        return _run_record(rows[0], {need.role: _run_record(need, {}) for need in needed})
 
     def experiments(self) -> list[ExperimentSummary]:
         """Return all experiments; the most recently launched comes first."""
+        members = select(MemberRow.experiment, RunRow.state, func.count(RunRow.id.distinct()))
+        by_state = members.join(RunRow, RunRow.id == MemberRow.run_id).group_by(
+            MemberRow.experiment, RunRow.state
+        )
+        newest_first = select(ExperimentRow.__table__).order_by(ExperimentRow.updated_at.desc())
+        counts: dict[str, dict[RunState, int]] = defaultdict(dict)
         with self.reading() as connection:
-            counts: dict[str, dict[RunState, int]] = defaultdict(dict)
-            for experiment, state, count in connection.execute(
-                select(MemberRow.experiment, RunRow.state, func.count(RunRow.id.distinct()))
-                .join(RunRow, RunRow.id == MemberRow.run_id)
-                .group_by(MemberRow.experiment, RunRow.state)
-            ):
+            for experiment, state, count in connection.execute(by_state):
                 counts[experiment][RunState(state)] = count
-            rows = connection.execute(
-                select(ExperimentRow.__table__).order_by(ExperimentRow.updated_at.desc())
-            ).all()
-        return [
-            ExperimentSummary(r.name, r.question, r.scale, r.updated_at, counts[r.name], _archive(r.origin))
-            for r in rows
-        ]
+            return [
+                ExperimentSummary(
+                    r.name, r.question, r.scale, r.updated_at, counts[r.name], _archive(r.origin)
+                )
+                for r in connection.execute(newest_first)
+            ]
 
     def spec(self, experiment: str) -> dict[str, Any]:
         """Return the resolved study of an experiment's last launch.
@@ -202,10 +197,8 @@ class Store:
 
     def measured(self) -> set[str]:
         """Return the names of all recorded metrics and evaluations (dataset/metric)."""
-        with self.reading() as connection:
-            names = set(connection.scalars(select(MetricNameRow.name)))
-            pairs = connection.execute(select(EvaluationRow.dataset, EvaluationRow.metric).distinct())
-            return names | {f"{dataset}/{metric}" for dataset, metric in pairs}
+        scores = select(EvaluationRow.dataset + "/" + EvaluationRow.metric).distinct()
+        return {name for query in (select(MetricNameRow.name), scores) for (name,) in self.rows(query)}
 
     def studies(self, fingerprint: str) -> list[tuple[str, dict[str, Any]]]:
         """Return name and resolved spec of each study with a run; the most recently launched comes first.
@@ -236,24 +229,14 @@ class Store:
 
         Only runs count whose seconds until the last evaluation are known.
         """
-        last = (
-            select(EvaluationRow.run_id, func.max(EvaluationRow.step).label("step"))
-            .group_by(EvaluationRow.run_id)
-            .subquery()
-        )
+        last = aliased(EvaluationRow)
+        step = select(func.max(last.step)).where(last.run_id == RunRow.id).scalar_subquery()
+        of_attempt = (AttemptRow.run_id == RunRow.id) & (AttemptRow.number == EvaluationRow.attempt)
         query = (
-            select(
-                RunRow.id,
-                RunRow.created_at,
-                RunRow.program,
-                RunRow.config,
-                AttemptRow.device,
-                EvaluationRow.seconds,
-                EvaluationRow.examples_seen,
-            )
-            .join(last, last.c.run_id == RunRow.id)
-            .join(EvaluationRow, (EvaluationRow.run_id == RunRow.id) & (EvaluationRow.step == last.c.step))
-            .join(AttemptRow, (AttemptRow.run_id == RunRow.id) & (AttemptRow.number == EvaluationRow.attempt))
+            select(RunRow.__table__, AttemptRow.device, EvaluationRow.seconds, EvaluationRow.examples_seen)
+            .select_from(RunRow)
+            .join(EvaluationRow, (EvaluationRow.run_id == RunRow.id) & (EvaluationRow.step == step))
+            .join(AttemptRow, of_attempt)
             .where(RunRow.program.in_(list(programs)), RunRow.state == RunState.COMPLETED)
             .where(EvaluationRow.seconds > 0, EvaluationRow.examples_seen > 0)
             .order_by(RunRow.created_at, RunRow.id)
@@ -321,15 +304,8 @@ class Store:
 
     def needs(self, fingerprints: Iterable[str]) -> dict[str, dict[str, RunState]]:
         """Return the dependencies of runs, with their states, by fingerprint."""
-        needed = aliased(RunRow)
-        query = (
-            select(RunRow.fingerprint, needed.fingerprint, needed.state)
-            .join(NeedRow, NeedRow.run_id == RunRow.id)
-            .join(needed, needed.id == NeedRow.needs_id)
-            .where(of_runs(fingerprints))
-        )
         found: dict[str, dict[str, RunState]] = defaultdict(dict)
-        for run, need, state in self.rows(query):
+        for run, _, need, state in self.rows(_needs().where(of_runs(fingerprints))):
             found[run][need] = RunState(state)
         return dict(found)
 
@@ -351,25 +327,26 @@ class Store:
 
     def finished(self) -> list[FinishedRun]:
         """Return every completed run, the oldest first."""
-        needed = aliased(RunRow)
         completed = RunRow.state == RunState.COMPLETED
-        columns = (RunRow.fingerprint, RunRow.program, RunRow.config, RunRow.directory)
-        roles = (
-            select(RunRow.fingerprint, NeedRow.role, needed.fingerprint)
-            .join(NeedRow, NeedRow.run_id == RunRow.id)
-            .join(needed, needed.id == NeedRow.needs_id)
-        )
+        query = select(RunRow.__table__).where(completed).order_by(RunRow.created_at, RunRow.id)
         needs: dict[str, dict[str, str]] = defaultdict(dict)
         with self.reading() as connection:
-            for run, role, need in connection.execute(roles.where(completed)):
+            for run, role, need, _ in connection.execute(_needs().where(completed)):
                 needs[run][role] = need
-            rows = connection.execute(
-                select(*columns).where(completed).order_by(RunRow.created_at, RunRow.id)
-            )
             return [
-                FinishedRun(run, program, json.loads(config), directory, needs[run])
-                for run, program, config, directory in rows
+                FinishedRun(r.fingerprint, r.program, json.loads(r.config), r.directory, needs[r.fingerprint])
+                for r in connection.execute(query)
             ]
+
+
+def _needs() -> Any:
+    """Return the dependencies of runs: run, role, and the other run with its state."""
+    needed = aliased(RunRow)
+    return (
+        select(RunRow.fingerprint, NeedRow.role, needed.fingerprint, needed.state)
+        .join(NeedRow, NeedRow.run_id == RunRow.id)
+        .join(needed, needed.id == NeedRow.needs_id)
+    )
 
 
 _SPEED: tuple[Any, ...] = (

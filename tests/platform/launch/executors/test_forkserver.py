@@ -132,7 +132,7 @@ def test_nothing_begins_after_a_stop(harness, tmp_path):
     server.suspend()
     with ThreadPoolExecutor(1) as pool:
         launching = pool.submit(executor.launch, job)
-        labs.wait_until(lambda: len(executor._launched) == 1 and launching.running())
+        labs.wait_until(lambda: len(executor._children) == 1 and launching.running())
         executor.halt()
         with pytest.raises(ExecutorError, match="the launch was stopped"):
             launching.result(timeout=60)

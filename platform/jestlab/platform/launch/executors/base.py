@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.processes import EXIT_COMPLETED, describe_exit
 
 if TYPE_CHECKING:
     from jestlab.platform.store.records import Lease
@@ -103,6 +104,13 @@ class JobStatus:
         """Why a queued job has not started: the reason, and on a second line the place in the queue."""
         lines = (" ".join(line.split()) for line in (self.reason, self.place))
         return "\n".join(lines).rstrip("\n") or None
+
+
+def ended(code: int) -> JobStatus:
+    """Return the status of a job whose process ended with this code, negative for a signal."""
+    if code == EXIT_COMPLETED:
+        return JobStatus(JobState.SUCCEEDED, exit_code=code)
+    return JobStatus(JobState.FAILED, describe_exit(code), code)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,28 +20,17 @@ def create(
     on_exit: Callable[[], None],
     options: Mapping[str, Any],
 ) -> Executor:
-    """Create a custom executor.
-
-    Args:
-        name: Reference or entry point of a class, or of a function that returns an executor.
-        lab: The lab that its jobs write to.
-        resources: Resources of the study; None for an executor that finds jobs but launches none.
-        on_exit: The executor may call this when a job has ended.
-        options: Further arguments.
+    """Create a custom executor with further arguments `options`; without resources, it launches nothing.
 
     Raises:
-        UserError: It can't be imported or created.
+        UserError: The class or function `name` can't be imported, or creates no executor.
     """
     try:
         factory = extensions.load("executor", name)
     except ValueError as error:
         raise UserError(str(error)) from None
-    try:
+    with _guard(f"the executor {name} can't be created"):
         executor = factory(lab, resources, on_exit, **options)
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"the executor {name} can't be created: {_describe(error)}") from error
     return guarded(name, executor)
 
 
@@ -60,45 +48,33 @@ def guarded(name: str, executor: Any) -> Executor:
         raise UserError(f"the executor {name} is a {type(executor).__name__}, not an Executor")
     made: Executor = executor
     made.name = name
+    fails = f"of the executor {name} fails"
     for method in ("launch", "launch_all", "stop", "room", "render", "halt", "settle", "close"):
-        setattr(made, method, _guarded_method(name, getattr(made, method)))
+        setattr(made, method, _guard(f"{method} {fails}")(getattr(made, method)))
     statuses, logs = made.statuses, made.logs
 
     def guarded_statuses(jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        unknown = JobStatus(JobState.UNKNOWN, f"{name} returned no status")
         try:
-            with _guard(name, "statuses"):
-                found = dict(statuses(jobs))
-        except ExecutorError as error:
-            found, unknown = {}, JobStatus(JobState.UNKNOWN, str(error))
-        return {job: found.get(job, unknown) for job in jobs}
+            with _guard(f"statuses {fails}"):
+                found, reason = dict(statuses(jobs)), f"{name} returned no status"
+        except UserError as error:
+            found, reason = {}, str(error)
+        return {job: found.get(job, JobStatus(JobState.UNKNOWN, reason)) for job in jobs}
 
     def guarded_logs(job: LaunchedJob) -> Iterator[bytes]:
-        with _guard(name, "logs"):
+        with _guard(f"logs {fails}"):
             yield from logs(job)
 
     made.statuses, made.logs = guarded_statuses, guarded_logs  # type: ignore[method-assign]
     return made
 
 
-def _guarded_method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with _guard(name, method.__name__):
-            return method(*args, **kwargs)
-
-    return call
-
-
 @contextmanager
-def _guard(name: str, method: str) -> Iterator[None]:
+def _guard(text: str) -> Iterator[None]:
     try:
         yield
     except UserError:
         raise
     except Exception as error:
-        raise ExecutorError(f"{method} of the executor {name} fails: {_describe(error)}") from error
-
-
-def _describe(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
+        line = " ".join(f"{text}: {type(error).__name__}: {error}".split())
+        raise ExecutorError(line) from error

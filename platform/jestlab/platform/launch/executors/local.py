@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import psutil
 
@@ -36,14 +37,13 @@ from jestlab.platform.launch.executors.base import (
     JobStatus,
     LaunchedJob,
     ProcessesRemain,
+    ended,
 )
 from jestlab.platform.launch.executors.environment import worker_environment
 from jestlab.platform.launch.executors.forkserver import Forked, ForkServer, ForkServerError
 from jestlab.platform.processes import (
-    EXIT_COMPLETED,
     JOB_KEY,
     Process,
-    describe_exit,
     end_job,
     is_running,
     still_there,
@@ -86,11 +86,10 @@ class LocalExecutor(Executor):
         self._memory_gb = resources.memory_gb
         self._lab = lab
         self._on_exit = on_exit
-        self._children: dict[LaunchedJob, _Child] = {}
+        self._children: dict[JobKey, _Child] = {}
         self._server: ForkServer | None = None
         self._forks = type(self).command is LocalExecutor.command
         self._halted = False
-        self._launched: dict[JobKey, LaunchedJob] = {}
         self._lock = threading.Lock()
 
     @classmethod
@@ -103,9 +102,9 @@ class LocalExecutor(Executor):
     def launch(self, job: Job) -> LaunchedJob:
         """Start a job, unless this object has started one for the same attempt."""
         with self._lock:
-            if job.key not in self._launched:
-                self._launched[job.key] = self._start(job)
-            return self._launched[job.key]
+            if job.key not in self._children:
+                self._children[job.key] = self._start(job)
+            return self._children[job.key].job
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the statuses of jobs; UNKNOWN on other machines, and for hidden users."""
@@ -116,7 +115,7 @@ class LocalExecutor(Executor):
         process = Process.parse(job.handle)
         if not process.is_here:
             raise ExecutorError(f"process {process.pid} runs on {process.machine}: stop it there")
-        child = self._children.get(job)
+        child = self._child(job)
         if child is not None and child.over.is_set() and not child.left:
             return
         try:
@@ -125,9 +124,8 @@ class LocalExecutor(Executor):
         except ProcessLookupError:
             pass
         except PermissionError:
-            raise ExecutorError(
-                f"process {process.pid} belongs to another user: ask them to stop it"
-            ) from None
+            reason = f"process {process.pid} belongs to another user: ask them to stop it"
+            raise ExecutorError(reason) from None
         if now and (left := end_job(process, str(job.key))):
             raise ProcessesRemain(still_there(left))
         if now and child is not None:
@@ -176,7 +174,12 @@ class LocalExecutor(Executor):
         """Return the variables that a worker gets in addition to this process's."""
         return worker_environment(self._threads, self._lab)
 
-    def _start(self, job: Job) -> LaunchedJob:
+    def _child(self, job: LaunchedJob) -> _Child | None:
+        """Return the process of a job that this object has started; None for any other job."""
+        child = self._children.get(job.key)
+        return child if child is not None and child.job == job else None
+
+    def _start(self, job: Job) -> _Child:
         log = job.log.relative_to(self._lab.root)
         self._check_not_halted()
         try:
@@ -184,17 +187,13 @@ class LocalExecutor(Executor):
         except StoreUnreachable as error:
             raise ExecutorUnavailable(str(error)) from None
         try:
-            child = _Child(self._forked(job) or self._executed(job))
+            worker = self._forked(job) or self._executed(job)
         except OSError as error:
             raise ExecutorError(f"cannot start {self.command(job)[0]}: {sentence(error)}") from error
-        process = Process.of(child.process.pid)
-        launched = LaunchedJob(f"{process}:{log}", job.key)
-        self._children[launched] = child
-        wait = threading.Thread(
-            target=self._wait, args=(child, process, launched), name=job.name, daemon=True
-        )
-        wait.start()
-        return launched
+        name = Process.of(worker.pid)
+        child = _Child(LaunchedJob(f"{name}:{log}", job.key), worker, name)
+        threading.Thread(target=self._wait, args=(child,), name=job.name, daemon=True).start()
+        return child
 
     def _executed(self, job: Job) -> subprocess.Popen[bytes] | Forked:
         """Start a job as a new process."""
@@ -203,17 +202,12 @@ class LocalExecutor(Executor):
         if taken is None:
             raise ExecutorUnavailable("all GPUs of this machine are taken")
         gpus = {VISIBLE: ",".join(taken)} if taken else {}
+        variables = {**_inherited(), **self.environment(), **gpus, **job.environment, JOB_KEY: str(job.key)}
         try:
             with job.log.open("ab") as log:
                 return subprocess.Popen(
                     self.command(job),
-                    env={
-                        **_inherited(),
-                        **self.environment(),
-                        **gpus,
-                        **job.environment,
-                        JOB_KEY: str(job.key),
-                    },
+                    env=variables,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -243,30 +237,43 @@ class LocalExecutor(Executor):
         if self._halted:
             raise ExecutorError("the launch was stopped")
 
-    def _wait(self, child: _Child, process: Process, job: LaunchedJob) -> None:
-        child.process.wait()
-        while isinstance(child.process, Forked) and child.process.lost and process.runs():
+    def _wait(self, child: _Child) -> None:
+        child.worker.wait()
+        while isinstance(child.worker, Forked) and child.worker.lost and child.name.runs():
             time.sleep(_LOST_SECONDS)
-        child.left = end_job(process, str(job.key))
+        child.left = end_job(child.name, str(child.job.key))
         child.over.set()
         self._on_exit()
 
     def _status(self, job: LaunchedJob) -> JobStatus:
-        child = self._children.get(job)
         running = is_running(job.handle)
-        if child is None:
+        if (child := self._child(job)) is None:
             if running is None:
                 return JobStatus(JobState.UNKNOWN, "on another machine, or owned by another user")
             return JobStatus(JobState.RUNNING if running else JobState.GONE)
-        if running is False or child.process.poll() is not None:
+        if running is False or child.worker.poll() is not None:
             child.over.wait(_EXIT_SECONDS)  # its thread ends the remaining processes
         if not child.over.is_set():
             return JobStatus(JobState.RUNNING)
-        if (code := child.process.poll()) is None:
-            return JobStatus(JobState.GONE)
-        if code == EXIT_COMPLETED:
-            return JobStatus(JobState.SUCCEEDED, exit_code=code)
-        return JobStatus(JobState.FAILED, describe_exit(code), code)
+        code = child.worker.poll()
+        return JobStatus(JobState.GONE) if code is None else ended(code)
+
+
+@dataclass(eq=False)
+class _Child:
+    """Process of a job that this object has started.
+
+    Attributes:
+        name: Name of the worker's process.
+        over: Set when the worker and all processes that it started have ended.
+        left: Ids of processes that could not be killed.
+    """
+
+    job: LaunchedJob
+    worker: subprocess.Popen[bytes] | Forked
+    name: Process
+    over: threading.Event = field(default_factory=threading.Event)
+    left: set[int] = field(default_factory=set)
 
 
 _OF_KERNELS = ("MPLBACKEND", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "JPY_PARENT_PID")
@@ -277,18 +284,3 @@ def _inherited() -> dict[str, str]:
     """Return the environment that workers inherit, without a notebook kernel's variables."""
     left_out = (SERVE_TOKEN, *(_OF_KERNELS if "ipykernel" in sys.modules else ()))
     return {name: value for name, value in os.environ.items() if name not in left_out}
-
-
-class _Child:
-    """Process of a job that this object has started.
-
-    Attributes:
-        process: The worker.
-        over: Set when the worker and all processes that it started have ended.
-        left: Ids of processes that could not be killed.
-    """
-
-    def __init__(self, process: subprocess.Popen[bytes] | Forked) -> None:
-        self.process = process
-        self.over = threading.Event()
-        self.left: set[int] = set()

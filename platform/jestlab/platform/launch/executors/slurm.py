@@ -28,6 +28,7 @@ from jestlab.platform.launch.executors.base import (
     JobState,
     JobStatus,
     LaunchedJob,
+    ended,
 )
 from jestlab.platform.launch.executors.environment import passed_on, worker_environment
 from jestlab.platform.launch.executors.remote import LAUNCHES_NOTHING, check_arguments, retried
@@ -231,7 +232,7 @@ class SlurmExecutor(Executor):
         if row is not None:
             return slurm_tools.status(row, code)
         if code is not None:
-            return slurm_tools.ended(code)
+            return ended(code)
         return JobStatus(JobState.GONE, f"Slurm has no record of job {handle.id}, nor has the lab")
 
     def _queue(self, given: str | None = None) -> Queue:

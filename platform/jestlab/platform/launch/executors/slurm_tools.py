@@ -16,10 +16,16 @@ from typing import NamedTuple
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab, network_file_system
-from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState, JobStatus
+from jestlab.platform.launch.executors.base import (
+    ExecutorError,
+    ExecutorUnavailable,
+    JobState,
+    JobStatus,
+    ended,
+)
 from jestlab.platform.launch.executors.remote import explained, retried
 from jestlab.platform.logs import one_line
-from jestlab.platform.processes import EXIT_COMPLETED, describe_exit
+from jestlab.platform.processes import EXIT_COMPLETED
 from jestlab.platform.spec.slurm import SlurmOptions
 
 # ---- commands
@@ -163,16 +169,9 @@ def status(row: QueueRow, code: int | None = None) -> JobStatus:
     return JobStatus(state, f"failed in Slurm: {explained(reason)}")
 
 
-def ended(code: int) -> JobStatus:
-    """Return the status of a job by its exit code, negative for a signal."""
-    if code == EXIT_COMPLETED:
-        return JobStatus(JobState.SUCCEEDED, exit_code=code)
-    return JobStatus(JobState.FAILED, describe_exit(code), code)
-
-
 # ---- checks of a site, which submit nothing
 
-_COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "srun", "sinfo")
+_COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "srun")
 
 Found = tuple[bool | None, str, str]
 """Whether a check passed (None for a warning), its finding, and the remedy."""
@@ -185,7 +184,7 @@ def is_here() -> bool:
 
 
 def examine(lab: Lab, options: SlurmOptions, run: Callable[..., str] = run) -> Iterator[Found]:
-    """Check a site: commands, controller, partitions, the account, and the lab's folder.
+    """Check a site: commands, controller, whether it accepts a minimal job, and the lab's folder.
 
     `run` runs a command of Slurm and raises UserError.
     """
@@ -198,11 +197,13 @@ def examine(lab: Lab, options: SlurmOptions, run: Callable[..., str] = run) -> I
         yield False, "no answer", str(error)
         return
     yield True, f"{version}, cluster {settings.get('ClusterName', '?')}", ""
-    for check in (_partitions, _account):
-        try:
-            yield check(run, options)
-        except UserError as error:
-            yield False, "rejected", str(error)
+    names = ("partition", "account", "qos", "constraint")
+    given = [f"--{name}={value}" for name in names if (value := getattr(options, name)) is not None]
+    try:
+        run("sbatch", "--test-only", *given, *options.options, "--wrap=true")
+        yield True, "a job would be accepted", ""
+    except UserError as error:
+        yield False, "a job would be rejected", str(error)
     if lab.remote is not None:
         yield False, f"the lab is at {lab.remote}", "--root DIR: a folder that all nodes share"
     elif kind := network_file_system(lab.root):
@@ -210,23 +211,3 @@ def examine(lab: Lab, options: SlurmOptions, run: Callable[..., str] = run) -> I
     else:
         disk = f"the lab {lab.root} is on a disk of this machine"
         yield None, disk, "nodes must see it under the same path"
-
-
-def _partitions(run: Callable[..., str], options: SlurmOptions) -> Found:
-    lines = [line.split("|") for line in run("sinfo", "--noheader", "--format=%R|%a|%D|%G").splitlines()]
-    partitions = {
-        name: f"{name} ({', '.join([f'{nodes} nodes', *({state, gres} - {'up', '(null)', ''})])})"
-        for name, state, nodes, gres in lines
-    }
-    wanted = options.partition.split(",") if options.partition else []
-    if unknown := [name for name in wanted if name not in partitions]:
-        return False, f"no partition {', '.join(unknown)}", f"set one of {', '.join(partitions)}"
-    return True, f"partitions {', '.join(partitions.values())}", ""
-
-
-def _account(run: Callable[..., str], options: SlurmOptions) -> Found:
-    """Check whether Slurm would accept a minimal job."""
-    names = ("partition", "account", "qos", "constraint")
-    given = [f"--{name}={value}" for name in names if (value := getattr(options, name)) is not None]
-    run("sbatch", "--test-only", *given, *options.options, "--wrap=true")
-    return True, "a job would be accepted", ""
