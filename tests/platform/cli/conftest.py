@@ -1,6 +1,7 @@
 """The command line in this process."""
 
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -61,3 +62,16 @@ def checked(in_folder: Callable[..., tuple[int, str, str]]) -> Callable[..., str
         return out if code == 0 else out or err
 
     return call
+
+
+@pytest.fixture
+def check_errors() -> Callable[[Callable[..., str], Iterable[tuple[str, str]]], None]:
+    """Check that commands end with an error of one line that has a text; "2 text": with exit code 2."""
+
+    def check(call: Callable[..., str], cases: Iterable[tuple[str, str]]) -> None:
+        for words, text in cases:
+            code = 2 if text.startswith("2 ") else 1
+            error = call(*shlex.split(words), code=code)
+            assert text.removeprefix("2 ") in error and error.count("\n") == 1, words
+
+    return check

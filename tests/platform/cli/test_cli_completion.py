@@ -90,7 +90,6 @@ def test_completes_verbs():
         "weights inspect toy/u": ["toy/uniform"],
         "weights export --for": ["--force", "--format"],
         "completion z": ["zsh"],
-        "launch toy --on ": ["local", "vertex", "kubernetes", "slurm"],
         "plan mine.yaml --scale m": ["mini"],
         "data score --target toy/u": ["toy/uniform"],
         "export ": ["//file"],

@@ -1,5 +1,6 @@
 """Costs in plans, in refusals of launches, in the status of experiments, and in `jestlab costs`."""
 
+import functools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -224,20 +225,18 @@ def test_draws_the_cost_of_a_step_of_each_method(jestlab, tmp_path):
     assert ledger(jestlab)["plots"] == []
 
 
-def test_errors_are_one_line(jestlab, tmp_path):
+def test_errors_are_one_line(jestlab, checked, check_errors, tmp_path):
     (tmp_path / "iid.yaml").write_text("base: {schedule: {batch_size: 8}}\nruns: {a: {}}\n")
     (tmp_path / "own.yaml").write_text("program: json:dumps\nruns: {a: {x: 1}}\n")
     (tmp_path / "file").write_text("")
-    for words, message in (
-        ("iid.yaml --plot figures", "study iid: no run selects its batches, so there is nothing to draw: "),
-        ("ledger.yaml --plot file/below", "cannot write to file/below"),
-        ("ledger.yaml --baseline unifrm", "no run 'unifrm' that trains: did you mean 'uniform'?"),
-        ("own.yaml", "study own: no run trains anything that can be priced"),
-    ):
-        code, out, err = jestlab("costs", *words.split())
-        assert (code, out, err.count("\n")) == (1, "", 1)
-        assert message in err
-    assert jestlab("costs", "ledger.yaml", "--scope", "all")[0] == 2
+    cases = {
+        "iid.yaml --plot figures": "study iid: no run selects its batches, so there is nothing to draw: ",
+        "ledger.yaml --plot file/below": "cannot write to file/below",
+        "ledger.yaml --baseline unifrm": "no run 'unifrm' that trains: did you mean 'uniform'?",
+        "own.yaml": "study own: no run trains anything that can be priced",
+        "ledger.yaml --scope all": "2 --scope",
+    }
+    check_errors(functools.partial(checked, "costs"), cases.items())
 
 
 def test_a_share_beyond_the_budget_leaves_no_examples(jestlab, tmp_path):

@@ -1,6 +1,7 @@
 """`jestlab query`: SQL and conditions, formats, files, and errors."""
 
 import csv
+import functools
 import io
 import json
 import os
@@ -12,7 +13,7 @@ import stores_support as stores
 from click.testing import CliRunner
 from pyarrow import parquet
 
-from jestlab.platform.cli import cli, main
+from jestlab.platform.cli import cli
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.views import VIEWS
@@ -121,22 +122,17 @@ def test_json_writes_infinity_and_bytes_as_text(lab):
 
 
 @plans.ON_SQLITE
-def test_errors_are_one_line(lab, capsys, monkeypatch):
+def test_errors_are_one_line(lab, jestlab, check_errors, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    for arguments, code, message in (
-        (["--where", "sed = 1"], 1, "jestlab: where: character 1: no column or config key 'sed'"),
-        (["--view", "rnus"], 1, "jestlab: no view 'rnus': did you mean 'runs'?"),
-        (["SELECT 1", "--where", "seed = 1"], 2, "expected either SQL, or --view"),
-        (["--view", "runs", "--format", "parquet"], 2, "cannot print parquet to a terminal: give --output"),
-        (["--limit", "x"], 2, "'x' is not a valid integer"),
-        (["--view", "runs", "--output", "/proc/no/file.csv"], 1, "cannot write /proc/no/file.csv"),
-        (["SELECT lable FROM v_runs"], 1, "query: no such column: lable"),
-        (["DELETE FROM run"], 1, "query: queries are read-only"),
-        ([""], 1, "query: this SQL returns no rows"),
-    ):
-        with pytest.raises(SystemExit) as stopped:
-            main(["query", *arguments, "--root", str(lab.root), "--store", lab.store_url])
-        error = capsys.readouterr().err
-        assert stopped.value.code == code, arguments
-        assert message in error and error.count("\n") == 1
+    cases = {
+        "--where 'sed = 1'": "jestlab: where: character 1: no column or config key 'sed'",
+        "--view rnus": "jestlab: no view 'rnus': did you mean 'runs'?",
+        "'SELECT 1' --where 'seed = 1'": "2 expected either SQL, or --view",
+        "--view runs --format parquet": "2 cannot print parquet to a terminal: give --output",
+        "--view runs --output /proc/no/file.csv": "cannot write /proc/no/file.csv",
+        "'SELECT lable FROM v_runs'": "query: no such column: lable",
+        "'DELETE FROM run'": "query: queries are read-only",
+        "''": "query: this SQL returns no rows",
+    }
+    check_errors(functools.partial(jestlab, "query", "--store", lab.store_url), cases.items())
     assert len(Store.open(lab.store_url).runs("toy")) == 4

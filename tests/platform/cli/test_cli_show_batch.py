@@ -1,5 +1,6 @@
 """`jestlab show-batch` and the images of the figure `selected`."""
 
+import functools
 import io
 import json
 import shutil
@@ -113,14 +114,13 @@ def test_json_and_image_have_the_examples(lab, jestlab):
     assert (np.abs(pixels.reshape(-1, 3) - color).max(axis=1) <= 4).sum() > 500
 
 
-def test_errors_are_one_line(lab, jestlab):
-    for words, message in (
-        ("joint --step 4", "joint recorded no super-batch at step 4, but at: 1, 5"),
-        ("uniform", "uniform has recorded no super-batch in "),
-        ("nobody", "nobody"),
-    ):
-        error = jestlab("show-batch", *words.split(), code=1)
-        assert message in error and error.count("\n") == 1
+def test_errors_are_one_line(lab, jestlab, check_errors):
+    cases = {
+        "joint --step 4": "joint recorded no super-batch at step 4, but at: 1, 5",
+        "uniform": "uniform has recorded no super-batch in ",
+        "nobody": "nobody",
+    }
+    check_errors(functools.partial(jestlab, "show-batch"), cases.items())
 
 
 def test_images_for_the_figure(lab):

@@ -1,8 +1,8 @@
 """`jestlab weights`: inspect, import, and export."""
 
+import functools
 import json
 
-import labs_support as labs
 import numpy as np
 import plans_support as plans
 import pytest
@@ -24,27 +24,27 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def weights(*arguments, root):
-    return labs.here("weights", *arguments, root=root)
+@pytest.fixture
+def weights(jestlab):
+    return functools.partial(jestlab, "weights")
 
 
-def test_inspect_shows_towers_and_digest(place, root):
-    shown = weights("inspect", "siglip.npz", root=root)
-    assert shown.returncode == 0, shown.stderr
+def test_inspect_shows_towers_and_digest(place, root, weights):
+    shown = weights("inspect", "siglip.npz")
     digest = open_weights(place / "siglip.npz").digest()
-    about = json.loads(weights("inspect", "siglip.npz", "--json", root=root).stdout)
+    about = json.loads(weights("inspect", "siglip.npz", "--json"))
     assert about["format"] == "big_vision" and about["digest"] == digest
     count = sum(int(np.prod(shape)) for shape in parameter_shapes(TOWERS).values())
     sizes = about["parameters"]
     assert sizes["all"] == count == sizes["image"] + sizes["text"] + 2
     for part in (f"{count:,} parameters, embeddings of 16", f"{sizes['image']:,}", f"content {digest}"):
-        assert part in shown.stdout
+        assert part in shown
     assert about["temperature"] == pytest.approx(100) and about["bias"] == -12.5
     assert about["model"]["vision"]["depth"] == 2
     assert not root.exists()
 
 
-def test_conversions_keep_the_content(place, root):
+def test_conversions_keep_the_content(place, weights):
     digest = open_weights(place / "siglip.npz").digest()
     steps = [
         ("import", "siglip.npz", "own"),
@@ -54,14 +54,12 @@ def test_conversions_keep_the_content(place, root):
         ("export", "again", "plain.npz", "--format", "big_vision"),
     ]
     for step in steps:
-        done = weights(*step, "--json", root=root)
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["digest"] == digest
+        assert json.loads(weights(*step, "--json"))["digest"] == digest
     for copy in ("own/tokenizer.model", "hf/spiece.model", "again/tokenizer.model"):
         assert (place / copy).read_bytes() == tokenizer()
 
 
-def test_takes_runs_by_name_and_fingerprint(place, root):
+def test_takes_runs_by_name_and_fingerprint(place, root, weights):
     from jestlab.models.training.checkpoints import save_parameters
 
     small = {"width": 16, "depth": 1, "heads": 2, "mlp_dim": 32}
@@ -85,34 +83,30 @@ def test_takes_runs_by_name_and_fingerprint(place, root):
         ("trained/reference/5", fifth),
         (fourth.fingerprint[:6], fourth),
     ):
-        about = json.loads(weights("inspect", name, "--json", root=root).stdout)
+        about = json.loads(weights("inspect", name, "--json"))
         assert about["path"] == str(root / run.directory)
         digests[run.seed].add(about["digest"])
     assert len(digests[4]) == len(digests[5]) == 1 and digests[4] != digests[5]
 
-    words = ("export", "trained/reference/5", "reference.npz", "--format", "big_vision")
-    exported = weights(*words, root=root)
-    assert exported.returncode == 0, exported.stderr
+    weights("export", "trained/reference/5", "reference.npz", "--format", "big_vision")
     assert open_weights(place / "reference.npz").digest() in digests[5]
-    refused = weights("export", "trained/reference/5", "hf", "--format", "huggingface", root=root)
-    assert "has no head after the image tower" in refused.stderr
+    refused = weights("export", "trained/reference/5", "hf", "--format", "huggingface", code=1)
+    assert "has no head after the image tower" in refused
 
 
-def test_errors_are_one_line(place, root):
+def test_errors_are_one_line(place, weights, check_errors):
     (place / "notes.txt").write_text("notes")
     (place / "mine").mkdir()
     (place / "mine" / "thesis.tex").write_text("years of work")
-    for arguments, code, message in (
-        ("inspect nowhere.npz", 1, "no file, folder, or run 'nowhere.npz': expected a path"),
-        ("inspect notes.txt", 1, "notes.txt: neither .npz (big_vision) nor .safetensors"),
-        ("import siglip.npz own --tokenizer no.model", 1, "no.model: no such tokenizer"),
-        ("import siglip.npz own --tokenizer notes.txt", 1, "not a sentencepiece model"),
-        ("export siglip.npz own --format big_vision", 1, "give a name that ends in .npz"),
-        ("export siglip.npz own --format onnx", 2, "'onnx' is not one of"),
-        ("export siglip.npz own", 2, "Missing option '--format'"),
-        ("import siglip.npz mine --force", 1, "mine: holds "),
-    ):
-        failed = weights(*arguments.split(), root=root)
-        assert failed.returncode == code, arguments
-        assert message in failed.stderr and failed.stderr.count("\n") == 1
-        assert not (place / "own").exists()
+    cases = {
+        "inspect nowhere.npz": "no file, folder, or run 'nowhere.npz': expected a path",
+        "inspect notes.txt": "notes.txt: neither .npz (big_vision) nor .safetensors",
+        "import siglip.npz own --tokenizer no.model": "no.model: no such tokenizer",
+        "import siglip.npz own --tokenizer notes.txt": "not a sentencepiece model",
+        "export siglip.npz own --format big_vision": "give a name that ends in .npz",
+        "export siglip.npz own --format onnx": "2 'onnx' is not one of",
+        "export siglip.npz own": "2 Missing option '--format'",
+        "import siglip.npz mine --force": "mine: holds ",
+    }
+    check_errors(weights, cases.items())
+    assert not (place / "own").exists()

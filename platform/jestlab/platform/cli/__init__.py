@@ -66,8 +66,8 @@ _MODULES = {
     "studies": ("list", "show", "plan", "costs"),
     "launch": ("launch", "retry", "cancel"),
     "status": ("status", "watch", "attach"),
-    "results": ("table", "plot", "report"),
-    "annotations": ("note", "tag", "accept", "retract"),
+    "results": ("table", "plot", "report", "show-batch"),
+    "annotations": ("note", "tag", "accept", "retract", "trust"),
     "export": ("export", "import"),
 }
 """Modules of several verbs; every other verb has the module of its name."""

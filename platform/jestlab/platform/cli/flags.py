@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
-import click.shell_completion
 
 from jestlab.platform.errors import SpecError, UserError
 
@@ -34,6 +34,7 @@ def model_flags(*models: type[Options], leave: Sequence[str] = ()) -> Callable[[
     fields = {name: info for name, info in flat_fields(*models).items() if name not in leave}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             values = {name: _number(kwargs.pop(name), info) for name, info in fields.items()}
             given = {name: value for name, value in values.items() if value not in (None, ())}
@@ -48,8 +49,6 @@ def model_flags(*models: type[Options], leave: Sequence[str] = ()) -> Callable[[
                     raise click.UsageError(f"{_flag(name)}: {message}") from None
                 raise
 
-        wrapped.__doc__, wrapped.__name__ = function.__doc__, function.__name__
-        wrapped.__click_params__ = list(getattr(function, "__click_params__", []))  # type: ignore[attr-defined]
         for name, info in reversed(fields.items()):
             _add_flag(name, info)(wrapped)
         return wrapped
@@ -141,10 +140,3 @@ class CodeName(click.ParamType[str]):
             except ValueError as error:
                 self.fail(str(error), param, ctx)
         return references.anchored(value, Path.cwd())
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        """Complete names that are built in or installed."""
-        from jestlab.models.extensions import installed
-
-        names = (*self._builtin, *installed(self._kind))
-        return [click.shell_completion.CompletionItem(name) for name in names if name.startswith(incomplete)]

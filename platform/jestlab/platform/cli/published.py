@@ -82,15 +82,8 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
     sources = ", ".join(dict.fromkeys(cell.source for cell in cells))
     counts = f"cells new {done.new}, changed {len(done.changed)}, unchanged {done.unchanged}"
     lines = [f"{sources}: {counts}"]
-    for change in done.changed:
-        what = ", ".join(f"{name} {change.before[name]} → {change.after[name]}" for name in change.after)
-        lines.append(f"  {change.key.table}, row {change.key.position}, {change.key.quantity}: {what}")
     if done.left:
-        key = done.left[0]
-        lines.append(
-            f"other cells of these tables are kept: {len(done.left)} ({key.table}, row {key.position}, "
-            f"{key.quantity}, …); to delete them, run jestlab published remove {key.source!r} first"
-        )
+        lines.append(f"other cells of these tables are kept: {len(done.left)}; see jestlab published remove")
     show(as_json, data, lines)
 
 

@@ -1,4 +1,4 @@
-"""`jestlab table`, `plot`, and `report`: results as tables, figures, and one HTML page.
+"""`jestlab table`, `plot`, `report`, and `show-batch`: results as tables, figures, one HTML page, and images.
 
 NumPy, pandas, and Matplotlib are imported when a verb runs, so that `--help` is fast.
 """
@@ -6,18 +6,23 @@ NumPy, pandas, and Matplotlib are imported when a verb runs, so that `--help` is
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from jestlab.analysis.costs import Scope
+from jestlab.analysis.files import write_whole
 from jestlab.analysis.frames import experiments as known
 from jestlab.analysis.provenance import Origins
 from jestlab.analysis.tables import NAMES, default_name
 from jestlab.analysis.tables.core import FORMATS, Format, Table
 from jestlab.analysis.tables.latex import remarks
-from jestlab.platform.cli.completion import EXPERIMENT, TABLE
+from jestlab.platform.cli import naming
+from jestlab.platform.cli.completion import EXPERIMENT, RUN, TABLE
 from jestlab.platform.cli.flags import CodeName, model_flags
 from jestlab.platform.cli.options import (
     baseline_option,
@@ -38,8 +43,12 @@ from jestlab.platform.cli.output import (
 )
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.render import result_blocks
+from jestlab.platform.logs import one_line
+from jestlab.platform.render import Block, result_blocks, table
 from jestlab.platform.spec.options import FIGURES, CustomFigureOptions, TableOptions
+
+if TYPE_CHECKING:
+    from jestlab.analysis.figures.selected import ShownExample
 
 _TABLES = examples(
     "table quickstart --baseline uniform",
@@ -127,10 +136,16 @@ _PLOTS = examples(
 )
 
 
-@click.command(epilog=_PLOTS)
+_KINDS = "\n\n".join(
+    f"{', '.join(kind for kind in FIGURES if FIGURES[kind] is model)}: {model.__doc__}".partition("\n")[0]
+    for model in dict.fromkeys(FIGURES.values())
+)
+
+
+@click.command(epilog=f"Kinds of figures:\n\n{_KINDS}\n\n{_PLOTS}")
 @click.argument("experiment", type=EXPERIMENT, required=False)
 @click.option("--kind", type=CodeName("figure", (*FIGURES, "all"), others=True), default="all",
-              show_default=True, metavar="KIND", help="Figure to draw, one of the kinds above.")  # fmt: skip
+              show_default=True, metavar="KIND", help="Figure to draw, one of the kinds below.")  # fmt: skip
 @model_flags(*FIGURES.values(), CustomFigureOptions)
 @output_option("Folder to write to  [default: <root>/reports/EXPERIMENT]", folder=True)
 @json_option("Print the paths as a JSON list.")
@@ -140,36 +155,9 @@ def plot_command(
 ) -> None:
     """Draw EXPERIMENT from the store as PNG, SVG, and PDF, and print the paths.
 
-    \b
-    curves               mean score, or --metric, over examples seen (or --over)
-    pareto               final score against the cost of training (FLOPs, or
-                         --over), with the front
-    speedup              how many fewer examples and FLOPs runs need to match
-                         the baseline
-    step_costs           cost of one example, by component
-    filtering_ratio      score against the filtering ratio
-    approximation_share  score against the share trained on approximately
-    batch_size           score against the batch size, and the gain over the
-                         baseline
-    loss_comparison      sigmoid and softmax
-    against_reference    learners against the references they select with
-    optimizer_spikes     a training metric over steps, by beta2 (or --x)
-    learnability         how learnable the batches are that each rule selects,
-                         from a `diagnose` run
-    learnability_matrix, gibbs_comparison: its panels
-    published            published methods, with comparable runs of EXPERIMENT,
-                         if given
-    against              score against any key of the config (--x, --by, --split)
-    composition          share of each value of a metadata column (--x) in
-                         batches
-    selected             images that each run trained on
-    file.py:function     a custom figure (--option); also module:function, an
-                         entry point of jestlab.figures, or the name of one of
-                         EXPERIMENT's reports
-    all                  all kinds down to learnability for which the experiment
-                         has the runs
-
-    Each kind accepts some of the options: see `jestlab keys reports.KIND`.
+    KIND is one of the kinds below; or a custom figure: file.py:function, module:function, an entry point of
+    jestlab.figures, or the name of one of EXPERIMENT's reports; or all, for the kinds that need no option and
+    have runs. Each kind accepts some of the options: see `jestlab keys reports.KIND`.
     """
     from jestlab.platform.reports.make import make_plots
 
@@ -217,3 +205,92 @@ def report_command(
     with writing(folder or lab.reports / experiment):
         paths = reports.write_page(lab, experiment, folder, baseline, scope)
     show(as_json, [str(path) for path in paths], str(paths[0]))
+
+
+# ---- show-batch
+
+
+@click.command(
+    epilog=f"{naming.HELP}\n\n"
+    + examples("show-batch quickstart/joint/1", "show-batch quickstart/joint/1 --step 45 -o batch.png")
+)
+@click.argument("name", type=RUN, metavar="RUN")
+@click.option("--step", type=click.IntRange(min=1), help="Step of the super-batch  [default: the last]")
+@click.option("--examples", "size", type=click.IntRange(min=1, max=200), default=12, show_default=True,
+              help="Number of selected, and of rejected, examples.")  # fmt: skip
+@output_option("PNG image to write  [default: in the lab's reports]")
+@json_option()
+@lab_options
+def show_batch_command(
+    name: str, *, step: int | None, size: int, output: Path | None, as_json: bool, lab: Lab
+) -> None:
+    """Show the examples that a RUN selected and rejected in one step, with captions, scores, and metadata.
+
+    A run records the super-batches of its first step and of its evaluations. Its training data must be on
+    this machine.
+    """
+    import numpy as np
+
+    from jestlab.analysis.figures.selected import super_batch
+    from jestlab.platform.reports import selected
+
+    with closing(naming.existing_store(lab)) as store:
+        named = naming.run(store, name)
+        run = selected.RecordedRun(lab, store, named.row)
+    step = run.steps[-1] if step is None else step
+    batch = run.batch(step)
+    shown = run.examples(step, batch, np.concatenate(selected.sample(batch, size)))
+    path = output or selected.default_path(lab, named.experiment, named.row, step)
+    summary: dict[str, Any] = {
+        "run": named.title,
+        "step": step,
+        "recorded_steps": run.steps,
+        "candidates": len(batch.examples),
+        "selected": len(batch.selected),
+        "mean_score_selected": _mean(batch.scores[batch.selected]),
+        "mean_score_rejected": _mean(batch.scores[batch.rejected]),
+        "shares": run.shares(batch),
+        "picture": str(path),
+    }
+    heading = f"{named.title}, step {step:,}: {summary['selected']:,} of {summary['candidates']:,} candidates"
+    caption = "Evenly spaced examples, each with its caption and score."
+    with writing(path):
+        write_whole(path, super_batch(path.stem, shown, heading, caption).png())
+    rows = [
+        {"selected": each.selected, "score": _mean([each.score]), "caption": each.caption} for each in shown
+    ]
+    show(as_json, summary | {"examples": rows}, _batch(heading, summary, shown))
+
+
+def _batch(heading: str, summary: dict[str, Any], shown: Sequence[ShownExample]) -> Iterator[Block]:
+    yield heading
+    yield ""
+    rows = [
+        ("selected" if each.selected else "rejected", _score(_mean([each.score])), one_line(each.caption))
+        for each in shown
+    ]
+    yield table(("", "score", "caption"), rows, right=(1,))
+    if summary["shares"]:
+        yield ""
+        rows_of_shares = [
+            (column, one_line(value), f"{share['selected']:.1%}", f"{share['candidates']:.1%}")
+            for column, values in summary["shares"].items()
+            for value, share in values.items()
+            if share["selected"] or share["candidates"] >= 0.01
+        ]
+        yield table(("column", "value", "of selected", "of candidates"), rows_of_shares, right=(2, 3))
+    yield ""
+    means = [f"{part} {_score(summary[f'mean_score_{part}'])}" for part in ("selected", "rejected")]
+    yield f"mean score: {', '.join(means)}"
+    yield f"recorded steps: {', '.join(map(str, summary['recorded_steps']))}"
+    yield f"picture: {summary['picture']}"
+
+
+def _mean(scores: Any) -> float | None:
+    """Return the mean of scores; None for none, and for NaN, which JSON doesn't have."""
+    mean = float(sum(scores) / len(scores)) if len(scores) else math.nan
+    return None if math.isnan(mean) else mean
+
+
+def _score(score: float | None) -> str:
+    return "–" if score is None else f"{score:.3f}"
