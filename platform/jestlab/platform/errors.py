@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
 
 from jestlab.analysis.written import shown as shown
 from jestlab.analysis.written import without_addresses
@@ -100,48 +99,31 @@ class SpecError(UserError, ValueError):
         super().__init__(f"{dotted(path)}: {message}" if path else message)
 
 
-class Mistakes:
-    """Collects errors in a spec, without duplicates, to raise them together.
+class Mistakes(dict[tuple[Path, str], SpecError]):
+    """Collects errors in a spec by place and message, to raise them together.
 
     `with mistakes: …` collects the errors that are raised inside, and execution continues after it.
     """
 
-    def __init__(self) -> None:
-        """Create an empty collection."""
-        self._found: dict[tuple[Path, str], SpecError] = {}
-
-    def __len__(self) -> int:
-        """Return the number of errors."""
-        return len(self._found)
-
     def add(self, errors: Iterable[SpecError]) -> None:
         """Add errors."""
         for error in errors:
-            self._found.setdefault((error.path, error.message), error)
+            self.setdefault((error.path, error.message), error)
 
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         if isinstance(error, SpecError):
             self.add(error.errors)
         return isinstance(error, SpecError)
 
-    def together(self) -> SpecError:
-        """Return all errors as one; there has to be one."""
-        errors = tuple(self._found.values())
-        if len(errors) == 1:
-            return errors[0]
-        together = SpecError(errors[0].path, errors[0].message)
-        together.errors = errors
-        return together
-
     def check(self) -> None:
-        """Raise the errors, if there are any."""
-        if self._found:
-            raise self.together() from None
+        """Raise the errors as one, if there are any."""
+        if self:
+            together = SpecError(*next(iter(self)))
+            together.errors = tuple(self.values())
+            raise together from None
 
 
 @contextmanager
@@ -152,7 +134,7 @@ def placed(place: Callable[[Path], Path]) -> Iterator[None]:
     except SpecError as error:
         mistakes = Mistakes()
         mistakes.add(SpecError(place(one.path), one.message) for one in error.errors)
-        raise mistakes.together() from None
+        mistakes.check()
 
 
 def within(*place: str) -> AbstractContextManager[None]:

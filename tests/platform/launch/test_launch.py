@@ -148,5 +148,5 @@ def test_the_same_command_again_runs_nothing_and_imports_nothing_heavy(root, tmp
     assert again.returncode == 0, again.stderr
     assert "nothing to run: all 3 runs are COMPLETED" in again.stdout
     assert "| joint" in again.stdout
-    assert str(root / "reports" / "toy" / "curves.png") in again.stdout
+    assert str(root / "reports" / "toy" / "report.html") in again.stdout
     assert rows(root, "SELECT COUNT(*) FROM attempt") == [(3,)]

@@ -383,7 +383,9 @@ def test_artifacts_have_a_size_and_a_digest(store, attempt, tmp_path):
     (tmp_path / "folder" / "deep").mkdir(parents=True)
     (tmp_path / "folder" / "a.txt").write_bytes(b"one")
     (tmp_path / "folder" / "deep" / "b.txt").write_bytes(b"two")
-    attempt.artifact("file", tmp_path / "folder" / "a.txt", tmp_path)
+    attempt.artifact("file", tmp_path / "folder" / "deep" / "b.txt", tmp_path)
+    attempt.flush()
+    attempt.artifact("file", tmp_path / "folder" / "a.txt", tmp_path)  # replaces it
     attempt.artifact("folder", tmp_path / "folder", tmp_path)
     attempt.flush()
     assert rows(store, "SELECT name, uri, size, sha256 FROM artifact ORDER BY name") == [

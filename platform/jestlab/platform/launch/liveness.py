@@ -194,8 +194,8 @@ class Observer:
         self._launcher = launcher
         self._runs = runs
         self._liveness = liveness
-        self._outside = {need for run in runs.values() for need in run.needs.values()} - runs.keys()
-        self._outside_states: Mapping[str, RunState] = {}
+        self._others = {need for run in runs.values() for need in run.needs.values()} - runs.keys()
+        self._needed: Mapping[str, Standing] = {}  # other runs that the runs depend on
         self._standings: dict[str, Standing] = {}
         self._read_at = -math.inf  # when all standings were last read
         self._signs: Mapping[int, Signs] = {}
@@ -215,7 +215,7 @@ class Observer:
             live_runs = {run.fingerprint for run in self._standings.values() if run.is_live}
             self._standings |= leases.standings(store, live_runs | self.changed)
         self.changed.clear()
-        self._outside_states = store.states(self._outside) if self._outside else {}
+        self._needed = leases.standings(store, self._others) if self._others else {}
         live = [run.lease for run in self._standings.values() if run.lease is not None and run.is_live]
         self.ours = [lease for lease in live if lease.launcher == self._launcher.name]
         self._signs = self._liveness.check(live)
@@ -246,20 +246,25 @@ class Observer:
     def _dependency(self, fingerprint: str, final: Mapping[str, RunState]) -> tuple[str, RunState | None]:
         """Return the title of a dependency and its final state; None if that is still open."""
         if fingerprint in self._runs:
-            return title(self._runs[fingerprint]), final.get(fingerprint)
-        state = self._outside_states.get(fingerprint)
-        is_open = state is None or not state.is_terminal or state == RunState.PREEMPTED
-        return f"run {fingerprint[:8]}", None if is_open else state
+            return self._title(fingerprint), final.get(fingerprint)
+        run = self._needed.get(fingerprint)
+        is_open = run is None or not run.state.is_terminal or run.state == RunState.PREEMPTED
+        return self._title(fingerprint), None if run is None or is_open else run.state
+
+    def _title(self, fingerprint: str) -> str:
+        target = self._runs.get(fingerprint)
+        return f"run {fingerprint[:8]}" if target is None else title(target)
 
     def _missing_files(self, target: Target) -> str | None:
         """Return which dependency has no files here because another lab completed it."""
         for fingerprint in target.needs.values():
-            run = self._standings.get(fingerprint)
+            run = self._standings.get(fingerprint) or self._needed.get(fingerprint)
             if run is None or run.state != RunState.COMPLETED:
                 continue
             place = self._launcher.other_lab(run.lease)
             if place is not None and not (self._launcher.lab.root / run.directory).is_dir():
-                return f"depends on {title(self._runs[fingerprint])}, completed in the lab at {place}"
+                copy = f"launch with the --root of that lab, or copy its {run.directory} into this one"
+                return f"depends on {self._title(fingerprint)}, completed in the lab at {place}: {copy}"
         return None
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
@@ -19,7 +18,7 @@ from jestlab.models.data.files import write_whole
 from jestlab.platform import logs, reports
 from jestlab.platform.dependencies import check_client
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.lab.lab import Lab, known_id, network_file_system
+from jestlab.platform.lab.lab import Lab, network_file_system
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as config_path
 from jestlab.platform.launch import executors
@@ -27,7 +26,6 @@ from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import Executor, JobKey
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions
 from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
-from jestlab.platform.launch.reconcile import title
 from jestlab.platform.planning import deciding, recording
 from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.changes import ResultChanges, changes
@@ -42,7 +40,6 @@ from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.yaml import dump
 from jestlab.platform.store import leases, provenance
 from jestlab.platform.store.address import parse_url, sqlite_file
-from jestlab.platform.store.identity import completed_elsewhere
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.rows import now
@@ -273,10 +270,8 @@ class _Session:
                 if options.max_chip_hours is not None:
                     what = "nothing" if is_first else "no further run"
                     check_chip_hours(plan, options.max_chip_hours, place, what)
-            if store is not None:
-                if is_first and not options.replace:
-                    check_names_available(store, plan.by_study)
-                notes += _check_other_labs(self._lab, store, plan)
+            if store is not None and is_first and not options.replace:
+                check_names_available(store, plan.by_study)
         for line in notes if is_first else ():
             self._listener.note(line)
         return plan, again
@@ -321,32 +316,6 @@ def _names(run: PlannedRun, study: str) -> set[str]:
     names = {run.name, run.label}.union(*((place.name, place.label) for place in run.aliases))
     names |= {f"{name}/{run.seed}" for name in names}
     return names | {f"{study}/{name}" for name in names}
-
-
-def _check_other_labs(lab: Lab, store: Store, plan: Plan) -> list[str]:
-    """Return how many completed runs have their files in another lab.
-
-    Raises:
-        UserError: A run that isn't completed needs such files here.
-    """
-    here = known_id(lab)
-    completed = {run.fingerprint: run for run in plan.runs if run.state == RunState.COMPLETED}
-    found = completed_elsewhere(store.engine, completed, None if here is None else here.uid)
-    # A user may have copied the folder.
-    away = {run: place for run, place in found.items() if not (lab.root / completed[run].directory).is_dir()}
-    for run in plan.runs:
-        for needed in run.needs.values() if run.state != RunState.COMPLETED else ():
-            if needed in away:
-                dependency = completed[needed]
-                raise UserError(
-                    f"run {title(dependency)} was completed in the lab at {away[needed]}, and {title(run)} "
-                    f"needs its files: launch with the --root of that lab, or copy its "
-                    f"{dependency.directory} to {lab.root / dependency.directory}"
-                )
-    return [
-        f"{counted(count, 'run')} completed in the lab at {place}: files and logs are there"
-        for place, count in Counter(away.values()).items()
-    ]
 
 
 _Launch = Callable[[Store, Sequence[PlannedRun]], LaunchOutcome]

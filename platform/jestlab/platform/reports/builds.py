@@ -98,7 +98,7 @@ def build_key(store: Store, study: StudySpec) -> str:
     """
     digest = hashlib.sha256()
     named = (custom_code(report) for part in (*study.studies.values(), study) for report in part.reports)
-    custom = [f"{name} {plugins.digest(kind, name)}" for kind, name in filter(None, named)]
+    custom = [f"{name} {plugins.digest(kind, name)}" for kind, name, _ in filter(None, named)]
     if custom:
         custom += [f"trusted {is_trusted(store, part)}" for part in (*study.studies, study.name)]
     for part in (

@@ -116,11 +116,6 @@ class Field:
         return str(self.schema.get("description", ""))
 
     @property
-    def introduction(self) -> str:
-        """The description of the section's model; empty for a value, and for a section of several kinds."""
-        return str(self.sections[0].get("description", "")) if len(self.sections) == 1 else ""
-
-    @property
     def is_optional(self) -> bool:
         """Whether a value may be null."""
         return any(each.get("type") == "null" for each in self.alternatives)
@@ -240,10 +235,9 @@ def validated(model: type[Model], given: Any) -> Model:
     mistakes = Mistakes()
     try:
         result = model.model_validate(given)
+        mistakes.add(_converted(given, result, ()))
     except ValidationError as error:
         mistakes.add(_errors_of(error, given, fields_of(model)))
-        raise mistakes.together() from None
-    mistakes.add(_converted(given, result, ()))
     mistakes.check()
     return result
 

@@ -262,9 +262,10 @@ def introductions() -> dict[str, str]:
             root = fields_of(program.schema)
             found[name] = root.description
             for path, field in root.walk():
+                models = field.items.sections or field.sections
+                model = models[0] if len(models) == 1 else field.schema
                 section = (*path, "<name>") if field.items.children else path
-                text = field.items.introduction or field.introduction or field.description
-                found.setdefault(dotted(section), text)
+                found.setdefault(dotted(section), model.get("description", ""))
     return found
 
 

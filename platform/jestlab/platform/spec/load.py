@@ -155,7 +155,8 @@ class _Source:
             with mistakes:
                 rest = {key: value for key, value in written.items() if key not in wrong}
                 expand(self._parsed({"name": "unnamed", **rest}))
-            raise mistakes.together() from None
+            mistakes.check()
+            raise
 
     def _parsed(self, written: Any) -> StudySpec:
         study = StudySpec.parse(written)

@@ -372,22 +372,17 @@ def parse_options(kind: str, given: Mapping[str, Any]) -> Any:
 # ---- custom figures and tables
 
 
-def custom_code(report: Options) -> tuple[CodeKind, str] | None:
-    """Return the kind and the name of the custom code of a report; None for a built-in one."""
-    if isinstance(report, CustomFigureOptions):
-        return "figure", report.kind
-    if isinstance(report, TableOptions) and report.is_custom:
-        return "table", report.name
-    return None
+def custom_code(report: Options | Mapping[str, Any]) -> tuple[CodeKind, str, Mapping[str, Any]] | None:
+    """Return the kind, name, and options of a report's custom code; None for a built-in report."""
+    given = report if isinstance(report, Mapping) else dict(report)
+    kind, name = str(given.get(KIND) or ""), str(given.get("name") or "summary")
+    if (name in TABLES) if kind == "table" else (kind in REPORTS):
+        return None
+    used: CodeKind = "table" if kind == "table" else "figure"
+    return used, name if used == "table" else kind, given.get("options") or {}
 
 
 def custom_code_in(spec: Mapping[str, Any]) -> Iterator[tuple[CodeKind, str, Mapping[str, Any]]]:
     """Yield the kind, name, and options of all custom code in the reports of a stored spec."""
-    for report in spec.get("reports") or ():
-        if not isinstance(report, dict):
-            continue
-        kind, name = str(report.get("kind") or ""), str(report.get("name") or "summary")
-        if kind == "table" and name not in TABLES:
-            yield "table", name, report.get("options") or {}
-        elif kind != "table" and kind not in REPORTS:
-            yield "figure", kind, report.get("options") or {}
+    reports = (report for report in spec.get("reports") or () if isinstance(report, dict))
+    yield from filter(None, map(custom_code, reports))

@@ -51,21 +51,17 @@ def _seeds(written: Any) -> Any:
         return written
     if is_mapping(written):
         return Until.parse(dict(written.items()), ())
-    if _is_whole(written) and 1 <= written <= _MOST_SEEDS:
+    if type(written) is int and 1 <= written <= _MOST_SEEDS:
         return tuple(range(written))
-    is_list = isinstance(written, list | tuple) and len(written) > 0
-    if not is_list or not all(_is_whole(seed) and 0 <= seed < 2**32 for seed in written):
+    seeds = tuple(written) if isinstance(written, list | tuple) else ()
+    if not seeds or not all(type(seed) is int and 0 <= seed < 2**32 for seed in seeds):
         raise ValueError(
             f"must be a number of replicates, a list of seeds or {{until: decided}}, not {shown(written)} "
             f"(replicates: 1 to {_MOST_SEEDS:,}; seeds: 0 to {2**32 - 1:,})"
         )
-    if len(set(written)) < len(written):
+    if len(set(seeds)) < len(seeds):
         raise ValueError(f"duplicate seed in {shown(written)}")
-    return tuple(written)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return seeds
 
 
 def _report(given: Any) -> Any:

@@ -158,8 +158,8 @@ def check_custom_code(study: StudySpec) -> None:
             check_custom_code(part)
     for i, report in enumerate(study.reports):
         if (code := custom_code(report)) is not None:
-            field = "kind" if code[0] == "figure" else "name"
             try:
-                plugins.check(*code, getattr(report, "options", {}), "options")
+                plugins.check(*code, "options")
             except ValueError as error:
+                field = "kind" if code[0] == "figure" else "name"
                 raise SpecError(("reports", str(i), field), str(error)) from None

@@ -8,16 +8,14 @@ the original.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
 
 from sqlalchemy import Connection, Engine, delete, func, select, text, update
-from sqlalchemy.orm import aliased
 
 from jestlab.platform.store.address import sqlite_file
 from jestlab.platform.store.engine import reading, writing
 from jestlab.platform.store.records import LIVE, RunState
-from jestlab.platform.store.rows import now, one_of, upsert
-from jestlab.platform.store.tables import AttemptRow, IdentityRow, KnownLabRow, LauncherRow, RunRow, run_key
+from jestlab.platform.store.rows import now, upsert
+from jestlab.platform.store.tables import AttemptRow, IdentityRow, KnownLabRow, LauncherRow, RunRow
 
 COPIED = "was running when its store was copied"
 
@@ -81,24 +79,3 @@ def lab_places(engine: Engine) -> dict[str, str]:
     with reading(engine) as connection:
         labs = connection.execute(select(KnownLabRow.uid, KnownLabRow.address, KnownLabRow.host))
         return {uid: address if host is None else f"{host}:{address}" for uid, address, host in labs}
-
-
-def completed_elsewhere(engine: Engine, fingerprints: Iterable[str], uid: str | None) -> dict[str, str]:
-    """Return the runs that another lab than this one, `uid`, completed, with its last known place.
-
-    Runs are left out if the lab that completed them is unknown.
-    """
-    later = aliased(AttemptRow)
-    completed = (later.run_id == RunRow.id, later.state == RunState.COMPLETED)
-    newest = select(func.max(later.number)).where(*completed).correlate(RunRow).scalar_subquery()
-    query = (
-        select(RunRow.fingerprint, AttemptRow.lab)
-        .join(AttemptRow, (AttemptRow.run_id == RunRow.id) & (AttemptRow.number == newest))
-        .where(RunRow.state == RunState.COMPLETED, AttemptRow.lab.is_not(None))
-    )
-    if uid is not None:
-        query = query.where(AttemptRow.lab != uid)
-    places = lab_places(engine)
-    with reading(engine) as connection:
-        rows = connection.execute(query.where(one_of(RunRow.id, map(run_key, fingerprints))))
-        return {row.fingerprint: places[row.lab] for row in rows}
