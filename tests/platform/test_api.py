@@ -115,15 +115,6 @@ def test_a_plan_prints_and_has_html_and_a_frame(study, spec, root):
     assert (plan.cost.runs, plan.cost.flops, plan.cost.hours) == (6, None, None)
 
 
-def test_the_cost_of_a_plan_is_that_of_remaining_runs(root):
-    cost = api.load("quickstart", overrides={"seeds": 1}, root=root).plan().cost
-    assert cost.runs == 5
-    assert cost.flops is not None and cost.flops > 1e9
-    assert cost.chip_hours is None  # it runs on this machine
-    on_tpu = api.load("quickstart", scale="paper", root=root).plan().cost
-    assert on_tpu.chip_hours is not None and on_tpu.chip_hours > 1_000
-
-
 # ---- launch
 
 
@@ -224,7 +215,7 @@ def test_ctrl_c_stops_the_runs_at_a_checkpoint(tmp_path, root, handlers, below_a
 # ---- results
 
 
-def test_a_table_is_that_of_the_verb(finished):
+def test_tables_and_figures_are_those_of_the_verbs(finished):
     assert len(finished.results().table(rows="uniform, joint", columns=["score"]).frame) == 2
     table = finished.results().table("summary", baseline="uniform")
     printed = labs.here("table", "toy", "--baseline", "uniform", root=finished.lab._lab.root).stdout
@@ -233,16 +224,8 @@ def test_a_table_is_that_of_the_verb(finished):
     assert r"\begin{tabular}" in table.latex()
     assert "joint" in set(table.frame["row"])
     assert list(finished.results().claims().frame["statement"]) == ["Joint is better"]
-
-
-def test_a_figure_can_be_restyled(finished):
-    figure = finished.results().figure("curves", baseline="uniform")
-    figure.axes[0].set_ylabel("changed")
-    png, size = figure._repr_png_()
+    png, _ = finished.results().figure("curves", baseline="uniform")._repr_png_()
     assert png.startswith(b"\x89PNG")
-    assert size["width"] == round(96 * figure.get_size_inches()[0])
-    untouched, _ = finished.results().figure("curves", baseline="uniform")._repr_png_()
-    assert untouched != png
 
 
 def test_a_frame_of_rows(finished):

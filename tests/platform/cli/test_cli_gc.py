@@ -31,6 +31,7 @@ from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 
 DAY = timedelta(days=1)
+ALL = ["run joint", "run reference", "run uniform"]
 
 
 def make_old(path, days=3):
@@ -71,29 +72,25 @@ def change(store, run, **values):
         connection.execute(update(tables.RunRow).where(where).values(same_age | values))
 
 
-def found(lab, age=DAY):
+def search(lab, age=DAY, act=gc.find):
     with closing(Store.open(lab.store_url)) as store:
-        listed = gc.find(lab, store, age, generated_datasets)
-    return sorted(
-        (item.kind, item.path.relative_to(lab.root).as_posix().rpartition("-")[0]) for item in listed
-    )
+        return act(lab, store, age, generated_datasets)
+
+
+def found(lab, age=DAY):
+    return sorted(f"{item.kind} {item.path.name.rpartition('-')[0]}" for item in search(lab, age))
 
 
 def collect(lab, age=DAY):
-    with closing(Store.open(lab.store_url)) as store:
-        return gc.collect(lab, store, age, generated_datasets)
+    return search(lab, age, gc.collect)
 
 
-def count(store, table):
-    with store.reading() as connection:
-        return connection.execute(text(f"SELECT COUNT(*) FROM {table}")).scalar()
+def leftovers(lab):
+    return {item.path.name for item in search(lab) if item.kind == "leftover"}
 
 
 def kept_folders(lab):
     return sorted(path.name.rpartition("-")[0] for path in (lab.root / "runs").iterdir())
-
-
-ALL = [("run", "runs/joint"), ("run", "runs/reference"), ("run", "runs/uniform")]
 
 
 def test_deletes_runs_without_an_experiment_with_rows_and_folders(lab, store, runs):
@@ -101,22 +98,24 @@ def test_deletes_runs_without_an_experiment_with_rows_and_folders(lab, store, ru
     assert kept_folders(lab) == ["joint", "reference", "uniform"]  # finding deletes nothing
     assert [item.size > 1000 for item in collect(lab)] == [True] * 3
     assert kept_folders(lab) == []
-    tables_left = {table: count(store, table) for table in ("run", "attempt", "metric", "evaluation", "need")}
-    assert tables_left == {"run": 1, "attempt": 0, "metric": 0, "evaluation": 0, "need": 0}
+    names = ("run", "attempt", "metric", "evaluation", "need")
+    with store.reading() as connection:
+        left = [connection.scalar(text(f"SELECT COUNT(*) FROM {table}")) for table in names]
+    assert left == [1, 0, 0, 0, 0]
     assert collect(lab) == []
 
 
 def test_keeps_tagged_runs_and_those_of_experiments_with_the_runs_that_they_need(lab, store, runs):
     add_tags(store, Subject(fingerprint=runs["joint"].fingerprint), ["keep"])
     add_tags(store, Subject(fingerprint=runs["uniform"].fingerprint), ["best"])
-    assert found(lab) == [("run", "runs/uniform")]
+    assert found(lab) == ["run uniform"]
     with store.writing() as connection:
         connection.execute(text("DELETE FROM tag"))
     assert found(lab) == ALL
     plans.record(store, plans.plan(runs["reference"], runs["joint"], name="again"))
     with store.writing() as connection:
         connection.execute(text("DELETE FROM member WHERE name = 'reference'"))
-    assert found(lab) == [("run", "runs/uniform")]
+    assert found(lab) == ["run uniform"]
     collect(lab)
     assert kept_folders(lab) == ["joint", "reference"]
 
@@ -124,7 +123,7 @@ def test_keeps_tagged_runs_and_those_of_experiments_with_the_runs_that_they_need
 def test_keeps_unfinished_runs_and_the_runs_that_they_need(lab, store, runs):
     for state in ("RUNNING", "PENDING", "BLOCKED"):
         change(store, runs["joint"], state=state)
-        assert found(lab) == [("run", "runs/uniform")], state
+        assert found(lab) == ["run uniform"], state
     stores.attempt(store, runs["uniform"], RunState.PENDING, number=2)
     change(store, runs["uniform"], state="FAILED", updated_at=now() - 3 * DAY)
     assert found(lab) == []  # an attempt of it is active
@@ -135,27 +134,21 @@ def test_keeps_recent_files(lab, runs):
     orphan = lab.root / "runs" / "orphan-00000000"
     orphan.mkdir()
     (orphan / "log.txt").touch()
-    assert ("folder", "runs/orphan") not in found(lab)
     make_old(orphan)
-    assert ("folder", "runs/orphan") in found(lab)
+    assert "folder orphan" in found(lab)
     (orphan / "log.txt").touch()  # one recent file within it is enough
-    assert ("folder", "runs/orphan") not in found(lab)
-    make_old(orphan)
-    collect(lab)
-    assert kept_folders(lab) == []
+    assert "folder orphan" not in found(lab)
 
 
-def test_a_crash_after_deleting_the_rows_leaves_folders_for_the_next_collection(
-    lab, store, runs, monkeypatch
-):
+def test_a_crash_after_deleting_the_rows_leaves_folders_for_the_next_collection(lab, runs, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(gc, "_removed", Mock(side_effect=KeyboardInterrupt))
         collect(lab)
-    assert count(store, "run") == 1 and kept_folders(lab) == ["joint", "reference", "uniform"]
+    assert kept_folders(lab) == ["joint", "reference", "uniform"]
     with pytest.raises(UserError, match="contains none of the 3 runs"):
         collect(lab)  # as if the store were another lab's
     stores.folder(lab, plans.run("other"))
-    assert found(lab) == [(kind.replace("run", "folder"), path) for kind, path in ALL]
+    assert found(lab) == [each.replace("run", "folder") for each in ALL]
     collect(lab)
     assert kept_folders(lab) == ["other"]
 
@@ -177,19 +170,6 @@ def test_a_crash_while_a_folder_is_deleted_leaves_no_partial_folder(lab, runs, m
     assert kept_folders(lab) == ["other"]
 
 
-def test_keeps_the_folder_of_a_run_that_is_recorded_again_meanwhile(lab, store, runs, monkeypatch):
-    size = gc._size
-
-    def record_first(path):
-        if "uniform" in path.name:
-            plans.record(store, plans.plan(runs["uniform"], name="again"))
-        return size(path)
-
-    monkeypatch.setattr(gc, "_size", record_first)
-    collect(lab)
-    assert kept_folders(lab) == ["uniform"]
-
-
 def test_refuses_folders_outside_runs(lab, store, runs, tmp_path):
     (tmp_path / "outside").mkdir()
     for directory in ("../outside", "runs/..", "runs", "/", "runs/a/../../.."):
@@ -208,13 +188,7 @@ def test_does_not_follow_links(lab, runs, tmp_path):
     assert (outside / "log.txt").exists() and kept_folders(lab) == []
 
 
-def leftovers(lab, store):
-    return {
-        item.path.name for item in gc.find(lab, store, DAY, generated_datasets) if item.kind == "leftover"
-    }
-
-
-def test_deletes_partial_files_and_free_locks(lab, store, runs):
+def test_deletes_partial_files_and_free_locks(lab, runs):
     for name in ("data/.shapes-web-00000000.part/a/b", "reports/toy/.table.md-123", "runs/.gone-1.part/x"):
         (lab.root / name).parent.mkdir(parents=True, exist_ok=True)
         (lab.root / name).write_text("half")
@@ -225,7 +199,7 @@ def test_deletes_partial_files_and_free_locks(lab, store, runs):
     with (lab.root / "data/.held.lock").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         for _ in range(2):  # finding does not change their times
-            assert leftovers(lab, store) == expected
+            assert leftovers(lab) == expected
         collect(lab)
         assert [path.name for path in lab.data.iterdir()] == [".held.lock"]
     assert list((lab.root / "reports/toy").iterdir()) == []
@@ -242,13 +216,13 @@ def test_keeps_files_of_slurm_jobs_until_they_are_over(lab, store, runs):
         (lab.root / path).touch()
     handle = f"site:4711:{names['live']}.0:runs/uniform/log.txt"
     attempt = stores.attempt(store, runs["uniform"], RunState.PENDING, number=2, executor="slurm")
-    assert not leftovers(lab, store)  # the attempt could be in any of them
+    assert not leftovers(lab)  # the attempt could be in any of them
     claims.store_handles(store, {attempt: handle})
-    assert leftovers(lab, store) == {names["over"], "over"}
+    assert leftovers(lab) == {names["over"], "over"}
     collect(lab)
-    there = {path.relative_to(lab.root / "slurm").as_posix() for path in (lab.root / "slurm").glob("*")}
-    assert there == {names["live"], names["young"], "names", "notes.txt"}
-    assert {path.name for path in (lab.root / "slurm" / "names").iterdir()} == {"live", "young"}
+    there = {path.relative_to(lab.root / "slurm").as_posix() for path in (lab.root / "slurm").rglob("*")}
+    files = {f"{names[name]}/0.end" for name in ("live", "young")} | {names["live"], names["young"]}
+    assert there == files | {"names", "names/live", "names/young", "notes.txt"}
 
 
 def test_deletes_generated_data_that_no_run_reads(lab, store):
@@ -266,30 +240,58 @@ def test_deletes_generated_data_that_no_run_reads(lab, store):
     }
     folders["users"].mkdir()
     make_old(lab.data)
-    assert [item.path for item in gc.find(lab, store, DAY, generated_datasets)] == [folders["another seed"]]
     assert gc.find(lab, store, DAY, lambda program, config: None) == []  # it may read any of them
-    collect(lab)
+    assert [item.path for item in collect(lab)] == [folders["another seed"]]
     assert [name for name, path in folders.items() if path.exists()] == ["web", "benchmark", "users"]
 
 
 def test_the_command_lists_and_deletes_with_an_option(lab, runs, tmp_path):
-    def called(*arguments, code=0, root=lab.root, store=lab.store_url):
-        words = ["gc", *arguments, "--root", str(root), "--store", store]
+    def called(*arguments, code=0, store=lab.store_url):
+        words = ["gc", *arguments, "--root", str(lab.root), "--store", store]
         result = CliRunner().invoke(cli, words)
         assert result.exit_code == code, result.output
         return result.output or str(result.exception)
 
     assert called().splitlines()[-1].endswith("in total; to delete: jestlab gc --delete")
     assert json.loads(called("--json"))["deleted"] is False
-    assert kept_folders(lab) == ["joint", "reference", "uniform"]
     assert called("--older-than", "2w", "--delete") == "nothing to delete\n"
     assert "expected 90m" in called("--older-than", "soon", code=2)
     deleted = json.loads(called("--delete", "--json"))
     assert deleted["deleted"] and {item["kind"] for item in deleted["garbage"]} == {"run"}
     assert kept_folders(lab) == []
-    assert called() == "nothing to delete\n"
     missing = f"sqlite:///{tmp_path / 'missing.db'}"
     assert called("--delete", code=1, store=missing).startswith("no store at")
+
+
+# ---- others at the same time
+
+
+def test_keeps_the_folder_of_a_run_that_is_recorded_again_meanwhile(lab, store, runs, monkeypatch):
+    size = gc._size
+
+    def record_first(path):
+        if "uniform" in path.name:
+            plans.record(store, plans.plan(runs["uniform"], name="again"))
+        return size(path)
+
+    monkeypatch.setattr(gc, "_size", record_first)
+    collect(lab)
+    assert kept_folders(lab) == ["uniform"]
+
+
+def test_keeps_a_run_that_is_tagged_before_the_rows_are_locked(lab, runs, monkeypatch):
+    delete_rows = gc._delete_rows
+
+    def later(connection, *rest):
+        where = tables.RunRow.fingerprint == runs["uniform"].fingerprint
+        run_id = connection.scalar(select(tables.RunRow.id).where(where))
+        tag = {"run_id": run_id, "name": "keep", "created_at": now()}
+        connection.execute(insert(tables.TagRow).values(**tag))
+        return delete_rows(connection, *rest)
+
+    monkeypatch.setattr(gc, "_delete_rows", later)
+    collect(lab)
+    assert kept_folders(lab) == ["uniform"]
 
 
 @pytest.mark.both_databases
@@ -338,21 +340,6 @@ def test_workers_of_other_runs_can_write_meanwhile(tmp_path, postgresql_url, mon
     assert [item.fingerprint for item in collect(lab)] == [goes.fingerprint]
 
 
-def test_keeps_a_run_that_is_tagged_before_the_rows_are_locked(lab, runs, monkeypatch):
-    delete_rows = gc._delete_rows
-
-    def later(connection, *rest):
-        where = tables.RunRow.fingerprint == runs["uniform"].fingerprint
-        run_id = connection.scalar(select(tables.RunRow.id).where(where))
-        tag = {"run_id": run_id, "name": "keep", "created_at": now()}
-        connection.execute(insert(tables.TagRow).values(**tag))
-        return delete_rows(connection, *rest)
-
-    monkeypatch.setattr(gc, "_delete_rows", later)
-    collect(lab)
-    assert kept_folders(lab) == ["uniform"]
-
-
 def test_refuses_a_folder_that_two_stores_use(lab, runs):
     own = Lab(lab.root, f"sqlite:///{lab.root / 'results.db'}")
     store = Store.open(own.store_url)
@@ -361,7 +348,7 @@ def test_refuses_a_folder_that_two_stores_use(lab, runs):
     with pytest.raises(UserError, match=r"results.db has runs in this folder"):
         collect(lab)
     assert found(lab) == ALL
-    assert kept_folders(lab) == ["joint", "reference", "uniform"]
     for call in (found, collect):
         with pytest.raises(UserError, match="contains none of the 3 runs"):
             call(Lab(lab.root, f"sqlite:///{lab.root}/../lab/results.db"), 9 * DAY)
+    assert kept_folders(lab) == ["joint", "reference", "uniform"]

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import click
@@ -31,8 +31,7 @@ def xmanager_main(spec: str) -> Callable[[Sequence[str]], int]:
     Returns:
         A function that launches the spec with the options after `--`, and returns the exit code.
     """
-    running = _CLI in sys.modules or _is_main(_CLI)
-    if running:  # otherwise `jestlab` loads the spec
+    if _CLI in sys.modules or _main_module() == _CLI:  # otherwise `jestlab` loads the spec
         _define_flags()
 
     def main(argv: Sequence[str]) -> int:
@@ -42,8 +41,14 @@ def xmanager_main(spec: str) -> Callable[[Sequence[str]], int]:
 
         if not flags.FLAGS["verbosity"].present:  # absl would show every library's notes
             logging.getLogger().setLevel(logging.WARNING)
+        options: list[str] = []
+        for name, option in _launch_options().items():
+            values = flags.FLAGS[name].value or ()
+            options += (
+                [f"--{name}"] * bool(values) if option.is_flag else [f"--{name}={each}" for each in values]
+            )
         try:
-            jestlab(["launch", str(Path(spec)), *_options(), *argv[1:]])
+            jestlab(["launch", str(Path(spec)), *options, *argv[1:]])
         except SystemExit as end:
             return end.code if isinstance(end.code, int) else 1
         return 0
@@ -51,9 +56,8 @@ def xmanager_main(spec: str) -> Callable[[Sequence[str]], int]:
     return main
 
 
-def _is_main(module: str) -> bool:
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return getattr(spec, "name", None) == module
+def _main_module() -> str | None:
+    return getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", None)
 
 
 def _define_flags() -> None:
@@ -61,40 +65,19 @@ def _define_flags() -> None:
     import xmanager.xm.utils  # noqa: F401 — defines --xm_launch_script, which the command line adds
     from absl import flags
 
-    for option in _launch_options():
-        name = _name(option)
+    for name, option in _launch_options().items():
         if name in flags.FLAGS:
             continue  # this file is executed again when the spec is loaded
         if option.is_flag:
             flags.DEFINE_boolean(name, False, option.help or "")
-        elif option.multiple:
+        else:
             flags.DEFINE_multi_string(name, [], option.help or "")
-        else:
-            flags.DEFINE_string(name, None, option.help or "")
 
 
-def _options() -> Iterator[str]:
-    """Yield the options that were given, as `jestlab launch` takes them."""
-    from absl import flags
-
-    for option in _launch_options():
-        flag = flags.FLAGS[_name(option)]
-        if not flag.present:
-            continue
-        if option.is_flag:
-            yield from [f"--{flag.name}"] if flag.value else []
-        else:
-            values: Any = flag.value if option.multiple else [flag.value]
-            yield from (f"--{flag.name}={value}" for value in values)
-
-
-def _launch_options() -> list[click.Option]:
+def _launch_options() -> dict[str, click.Option]:
     import click
 
     from jestlab.platform.cli.launch import launch_command
 
-    return [option for option in launch_command.params if isinstance(option, click.Option)]
-
-
-def _name(option: click.Option) -> str:
-    return option.opts[0].removeprefix("--")
+    options = (option for option in launch_command.params if isinstance(option, click.Option))
+    return {option.opts[0].removeprefix("--"): option for option in options}

@@ -176,9 +176,8 @@ class _Import:
         names = [column.name for column in columns_of(table)]
         for values in self.source.execute(f"SELECT {', '.join(names)} FROM {table.name}"):
             row = decode(table, dict(zip(names, values, strict=True)))
-            if any(
-                row[key] not in (None, *self.fingerprints) for key in ("run_id", "needs_id") if key in row
-            ):
+            runs = {row[key] for key in ("run_id", "needs_id") if row.get(key) is not None}
+            if not runs <= self.fingerprints.keys():
                 raise UserError(f"damaged: {table.name} refers to an unknown run")
             if table.name != "registration" and row.get("experiment") not in (None, *self._names):
                 raise UserError(f"damaged: {table.name} refers to an unknown experiment")

@@ -156,13 +156,10 @@ class Lab:
         Raises:
             StoreUnreachable: The root is missing; its disk may come back.
         """
-        folder = self.root
-        for part in Path(path).parts:
-            folder /= part
-            try:
-                folder.mkdir(exist_ok=True)
-            except FileNotFoundError:
-                raise _unavailable(self) from None
+        if not self.root.is_dir():
+            raise _unavailable(self)
+        folder = self.root / path
+        folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def on_this_machine(self, verb: str) -> None:

@@ -21,14 +21,8 @@ ENDPOINT = "https://secretmanager.googleapis.com"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _REFERENCE = re.compile(r"projects/[-:.a-z0-9]+/secrets/[-_A-Za-z0-9]+/versions/[-_A-Za-z0-9]+")
 _TIMEOUT_SECONDS = 30.0
-_RETRIES = 3
 _BACKOFF_SECONDS = 0.5
 _TRANSIENT = (429, 500, 502, 503, 504)
-_REASONS = {
-    401: ": the credentials are not accepted",
-    403: ": give the service account the role secretmanager.secretAccessor on it",
-    404: ": no such version of a secret",
-}
 
 
 def store_url_of(environment: Mapping[str, str] = os.environ) -> str | None:
@@ -60,9 +54,7 @@ def fetch_secret(reference: str) -> str:
     except ModuleNotFoundError as error:
         raise UserError(f"reading {reference} requires {error.name}: pip install 'jestlab[vertex]'") from None
 
-    retry = Retry(
-        _RETRIES, backoff_factor=_BACKOFF_SECONDS, status_forcelist=_TRANSIENT, raise_on_status=False
-    )
+    retry = Retry(3, backoff_factor=_BACKOFF_SECONDS, status_forcelist=_TRANSIENT, raise_on_status=False)
     try:
         credentials, _ = google.auth.default(scopes=[_SCOPE])
         with AuthorizedSession(credentials) as session:
@@ -75,10 +67,10 @@ def fetch_secret(reference: str) -> str:
         raise UserError(f"{reference}: no Google Cloud credentials: {text}") from None
     except requests.RequestException as error:
         raise StoreUnreachable(f"{reference}: can't reach Secret Manager: {type(error).__name__}") from None
-    status = answer.status_code
-    if status != 200:
+    if (status := answer.status_code) != 200:
         kind = StoreUnreachable if status in _TRANSIENT else UserError
-        raise kind(f"{reference}: Secret Manager answers {status}{_REASONS.get(status, '')}")
+        role = "; the service account needs the role secretmanager.secretAccessor" if status == 403 else ""
+        raise kind(f"{reference}: Secret Manager answers {status}{role}")
     try:
         return base64.b64decode(answer.json()["payload"]["data"], validate=True).decode()
     except (KeyError, TypeError, ValueError, binascii.Error):

@@ -1,30 +1,9 @@
 """The user's settings for all studies: where runs execute, under which accounts, at which prices.
 
-Every command reads them from a YAML file:
+Every command reads them from a YAML file, such as
 
     on: kubernetes
-    image: europe-docker.pkg.dev/lab/jestlab@sha256:…
-    kubernetes:
-      context: lab
-      namespace: research
-      queue: tpus
-      store_secret: jestlab-store/url
-      claim: lab
-      root: /lab
-    vertex:
-      project: lab
-      region: us-west4
-      store_secret: projects/lab/secrets/jestlab-store/versions/latest
-      root: /gcs/our-bucket/lab
-    slurm:
-      partition: gpu
-      account: our-lab
-      setup: [module load cuda]
-    prices: {v5e: 1.20}  # dollars per chip-hour
-    utilization: {v5e: 0.45}  # assumed share of the peak FLOP/s
-    record: [environment]  # without uncommitted changes of jestlab's own code
-    executors:
-      mine: {account: our-lab}  # arguments of a custom executor
+    kubernetes: {context: lab, namespace: research, store_secret: jestlab-store/url}
 
 The file contains no credentials: it names the secret with the store's URL, in the cluster or Secret Manager.
 """
@@ -205,21 +184,17 @@ class Settings(_Section):
         document: Document | None = None
         try:
             document = Document(text)
-            return cls._parse(document.value)
+            if document.value is None:
+                return cls()
+            if not isinstance(document.value, dict):
+                expected = ", ".join(cls.model_fields)
+                raise SpecError((), f"must be a mapping of {expected}, not {shown(document.value)}")
+            return validated(cls, document.value)
         except SpecError as error:
-            line = document.line(error.path) if document else None
-            raise UserError(f"{file}:{line}: {error}" if line else f"{file}: {error}") from None
-
-    @classmethod
-    def _parse(cls, written: object) -> Settings:
-        if written is None:
-            return cls()
-        if not isinstance(written, dict):
-            raise SpecError((), f"must be a mapping of {', '.join(cls.model_fields)}, not {shown(written)}")
-        try:
-            return validated(cls, written)
-        except SpecError as error:
-            raise SpecError([part for part in error.path if part != "[key]"], error.message) from None
+            parts = [part for part in error.path if part != "[key]"]
+            line = document.line(parts) if document else None
+            message = SpecError(parts, error.message)
+            raise UserError(f"{file}:{line}: {message}" if line else f"{file}: {message}") from None
 
 
 def path(environment: Mapping[str, str] = os.environ) -> Path:

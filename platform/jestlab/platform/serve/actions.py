@@ -14,7 +14,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
 from jestlab.platform.planning.changes import changes_of
-from jestlab.platform.serve.labs import Labs, Served
+from jestlab.platform.serve.labs import Labs
 from jestlab.platform.serve.rendering import address
 from jestlab.platform.store.annotations import (
     Subject,
@@ -45,62 +45,43 @@ def act(labs: Labs, kind: str, name: str, action: str, form: Form) -> Response:
     Raises:
         UserError: The action is not possible.
     """
-    lab = form.get("lab") or None
+    lab, author = form.get("lab") or None, " ".join(form.get("by", "").split())[:LONGEST_NAME] or person()
+    tags = form.get("names", "").replace(",", " ").split()
+    subject = Subject()
     if kind == "sql":
         served, *others = labs.among(lab)
         if others:
             raise UserError(f"several labs have queries: give one: {', '.join(each.name for each in labs)}")
-        return _query(served, action, form)
-    if kind == "run":
+        page = address("sql", q=form.get("q", ""), lab=lab)
+    elif kind == "run":
         served, name = labs.with_run(name, lab)
-        subject = Subject(fingerprint=name)
+        subject, page = Subject(fingerprint=name), address(kind, name, lab=lab)
     else:
-        served, subject = labs.with_experiment(name, lab), Subject(experiment=name)
-    author = _author(form)
+        served = labs.with_experiment(name, lab)
+        subject, page = Subject(experiment=name), address(kind, name, lab=lab)
     with closing(Store.open(served.lab.store_url, create=False)) as store:
-        match action:
-            case "note":
+        match kind, action:
+            case "sql", "save":
+                save_query(store, form.get("name", ""), form.get("q", ""), author)
+            case "sql", "forget":
+                delete_query(store, form.get("name", ""))
+            case "run" | "experiment", "note":
                 add_note(store, subject, form.get("text", ""), author)
-            case "tag":
-                add_tags(store, subject, _names(form), author)
-            case "untag":
-                remove_tags(store, subject, _names(form))
-            case "accept" if subject.experiment is not None:
-                _accept(store, subject.experiment, form.get("reason", ""), author)
-            case "cancel" | "retry":
+            case "run" | "experiment", "tag":
+                add_tags(store, subject, tags, author)
+            case "run" | "experiment", "untag":
+                remove_tags(store, subject, tags)
+            case "run" | "experiment", "cancel" | "retry":
                 _run_verb(action, served.lab, name)
                 past = {"cancel": "cancelled", "retry": "retried"}[action]
                 add_note(store, subject, f"{past} in `jestlab serve`", author)
+            case "experiment", "accept":
+                if not (values := changes_of(store, name).values):
+                    raise UserError("nothing to accept: no known difference of code, data, or versions")
+                accept(store, name, values, form.get("reason", ""), author)
             case _:
-                raise UserError(f"no action {action!r} for {'an' if kind[0] == 'e' else 'a'} {kind}")
-    return RedirectResponse(address(kind, name, lab=lab), 303)
-
-
-def _query(served: Served, action: str, form: Form) -> Response:
-    name, sql = form.get("name", ""), form.get("q", "")
-    with closing(Store.open(served.lab.store_url, create=False)) as store:
-        if action == "save":
-            save_query(store, name, sql, _author(form))
-        elif action == "forget":
-            delete_query(store, name)
-        else:
-            raise UserError(f"no action {action!r} for queries")
-    return RedirectResponse(address("sql", q=sql, lab=form.get("lab")), 303)
-
-
-def _author(form: Form) -> str:
-    return " ".join(form.get("by", "").split())[:LONGEST_NAME] or person()
-
-
-def _names(form: Form) -> list[str]:
-    return form.get("names", "").replace(",", " ").split()
-
-
-def _accept(store: Store, experiment: str, reason: str, author: str) -> None:
-    values = changes_of(store, experiment).values
-    if not values:
-        raise UserError("nothing to accept: no known difference of code, data, or versions")
-    accept(store, experiment, values, reason, author)
+                raise UserError(f"no action {action!r} for {kind}")
+    return RedirectResponse(page, 303)
 
 
 def _run_verb(verb: str, lab: Lab, name: str) -> None:

@@ -25,8 +25,9 @@ from jestlab.platform.store.engine import (
     writable,
     writing,
 )
+from jestlab.platform.store.rows import write_metrics
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import AttemptRow, Base, ExperimentRow, IdentityRow, RunRow
+from jestlab.platform.store.tables import AttemptRow, Base, ExperimentRow, IdentityRow, MetricRow, RunRow
 
 _NOWHERE = ""
 """The place of a copy, which is no place: who opens the copy next finds that it isn't the original."""
@@ -114,8 +115,11 @@ def _copy_rows(source: Connection, target: Connection) -> None:
         if table.name == IdentityRow.__tablename__:
             continue  # the target has another ID
         result = source.execution_options(yield_per=_ROWS).execute(table.select())
-        for rows in result.mappings().partitions():
-            target.execute(table.insert(), [dict(row) for row in rows])
+        for rows in result.partitions():
+            if table.name == MetricRow.__tablename__:
+                write_metrics(target, [tuple(row) for row in rows])
+            else:
+                target.execute(table.insert(), [dict(row._mapping) for row in rows])
         if table.name == AttemptRow.__tablename__:
             target.execute(table.update().values(handle=None, token=None))
         if target.dialect.name == "postgresql" and table.autoincrement_column is not None:

@@ -100,9 +100,6 @@ Point = tuple[int, int, float | None]
 def write_points(connection: Connection, run_id: int, points: Sequence[Point], *, keep: bool = False) -> None:
     """Write points of a run, inside a write transaction; the last of several at a step counts.
 
-    A store has far more points than other rows. So the driver gets tuples, because rows as mappings take
-    several times as long, and in the order of the table, because pages that are filled in order hold more.
-
     Args:
         connection: In a write transaction.
         run_id: Key of the run.
@@ -110,12 +107,22 @@ def write_points(connection: Connection, run_id: int, points: Sequence[Point], *
         keep: Whether an existing point is left unchanged.
     """
     last = {(name, step): value for name, step, value in points}
+    # In the order of the table, because pages that are filled in order hold more.
     rows = [(run_id, name, step, value) for (name, step), value in sorted(last.items(), key=itemgetter(0))]
+    write_metrics(connection, rows, keep=keep)
+
+
+def write_metrics(connection: Connection, rows: Sequence[tuple[Any, ...]], *, keep: bool = False) -> None:
+    """Write rows of the table `metric`: run_id, name_id, step, value.
+
+    A store has far more of them than of other rows. So the driver gets tuples, because rows as mappings take
+    several times as long.
+    """
     values = ", ".join(["?" if connection.dialect.name == "sqlite" else "%s"] * 4)
     action = "NOTHING" if keep else "UPDATE SET value = excluded.value"
     if rows:
         connection.exec_driver_sql(
             f"INSERT INTO metric (run_id, name_id, step, value) VALUES ({values}) "
             f"ON CONFLICT (run_id, name_id, step) DO {action}",
-            rows,
+            list(rows),
         )

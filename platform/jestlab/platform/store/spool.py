@@ -195,10 +195,11 @@ def write(connection: Connection, run_id: int, number: int, batch: Batch, *, lat
     upsert(connection, EvaluationRow, scores, keys, changed, newest="attempt")
     artifacts = [run | dict(zip(_ARTIFACT, artifact, strict=True)) for artifact in records["artifact"]]
     upsert(connection, ArtifactRow, artifacts, ("run_id", "name"), _ARTIFACT[1:])
-    for step, total_steps in records["progress"][-1:]:
+    if records["progress"]:
+        step, total_steps = records["progress"][-1]
         reported = update(RunRow).where(RunRow.id == run_id)
         connection.execute(reported.values(step=step, total_steps=total_steps))
-    for [spent] in records["spent"][-1:]:
+    for [spent] in records["spent"]:
         attempt = update(AttemptRow).where(AttemptRow.run_id == run_id, AttemptRow.number == number)
         connection.execute(attempt.values(**spent))
     return removed
