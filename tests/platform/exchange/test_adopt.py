@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import plans_support as plans
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jestlab.analysis import query, soundness
 from jestlab.platform.errors import UserError
@@ -104,14 +102,6 @@ def test_runs_keep_their_seeds(sqlite_url):
     assert adoption(store).adopt(source())[0].seed == 7
     assert adoption(store).adopt(source(config={"seed": 0}))[0].seed == 7  # 0 is another's
     assert adoption(store).adopt(source("new"))[0].seed == 1
-
-
-@given(st.lists(st.one_of(st.none(), st.integers(-1, 4)), max_size=12))
-def test_each_run_has_its_own_seed(seeds):
-    group = adoption(None, "csv", label="all")
-    configs = [{} if seed is None else {"seed": seed} for seed in seeds]
-    runs = [group.adopt(source(str(n), config=config))[0] for n, config in enumerate(configs)]
-    assert len({run.seed for run in runs}) == len(runs)
 
 
 def test_two_adoptions_at_once_choose_different_seeds(store):

@@ -1,7 +1,6 @@
 """Reading results from the store for export: everything, run by run, on both databases."""
 
 import math
-import weakref
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,7 +12,6 @@ from tests.platform.exchange.recorded import BROKEN, JOINT, JOINT_1, LABEL, WAIT
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import export_read as results
-from jestlab.platform.exchange import export_write as writers
 from jestlab.platform.exchange.source_run import Score
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
@@ -110,22 +108,6 @@ def test_a_run_is_read_when_its_turn_comes(recorded_store):
     assert list(rest) == [(LABEL, 0), ("waiting", 0)]
     assert rest["waiting", 0].state is RunState.COMPLETED
     assert as_text(rest["waiting", 0].metrics) == {"of its own": [(1, "0.5")]}
-
-
-@pytest.mark.parametrize("kind", ("mlflow", "parquet", "tensorboard"))
-def test_memory_holds_one_run_while_the_next_is_read(kind, out):
-    made, alive = [], []
-
-    def runs():
-        for seed in range(5):
-            one = result(seed=seed, metrics={"loss": [1.0, 2.0]})
-            made.append(weakref.ref(one))
-            yield one
-            del one
-            alive.append(sum(each() is not None for each in made))
-
-    writers.write(kind, runs(), out)
-    assert alive == [1] * 5
 
 
 def test_curves_of_formats_that_have_nothing_else():

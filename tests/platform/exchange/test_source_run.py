@@ -32,26 +32,6 @@ def test_a_metric_that_goes_back_to_a_step_is_a_restart(written, read):
     assert curves(log)["acc"] == {step: last[step] for step in read}
 
 
-def test_a_restart_replaces_later_points_of_all_metrics():
-    log = MetricLog()
-    for step in range(1, 26):
-        log.add("loss", step, 0.0)
-        if step % 10 == 0:
-            log.add("acc", step, 0.0)
-        if step in (5, 24):
-            log.add("rare", step, 0.0)
-    for step in range(8, 16):
-        log.add("loss", step, 1.0)
-        if step == 10:
-            log.add("acc", 10, 1.0)
-    assert curves(log) == {
-        "acc": {10: 1.0},
-        "loss": {step: float(step >= 8) for step in range(1, 16)},
-        "rare": {5: 0.0},
-    }
-    assert log.left_out == {log.REPLACED: 18 + 2 + 1}
-
-
 def test_points_may_be_added_out_of_order_with_their_times():
     log = MetricLog()
     for name, steps in (("acc", [10, 20]), ("loss", range(1, 26))):

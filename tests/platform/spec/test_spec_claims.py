@@ -60,30 +60,8 @@ ERRORS = """
 => 4: claims.0.of.minus: no run 'unifrm': did you mean 'uniform'?
 {statement: A, of: joint}
 => 4: claims.0: must have exactly one of above, below, better_than, near, not none
-{statement: A, of: joint, above: uniform, within: 0}
-=> 4: claims.0.within: must be a number above 0, not 0
-{statement: A, of: joint, near: uniform}
-=> 4: claims.0.within: is missing: near is how near?
 {statement: A, of: joint, abov: uniform}
 => 4: claims.0.abov: unknown key: did you mean 'above'?
-{statement: A, of: {of: joint, mins: uniform}, above: uniform}
-=> 4: claims.0.of.mins: unknown key: did you mean 'minus'?
-{statement: A, of: {of: joint}, above: uniform}
-=> 4: claims.0.of: has nothing but `of`: write the name alone, or add minus or measure
-{statement: A, of: {minus: joint}, above: uniform}
-=> 4: claims.0.of.of: is missing: a side is {of: …, minus: …} or {of: …, measure: …}
-{statement: A, of: {of: joint, measure: m}, above: {of: joint, measure: m}}
-=> 4: claims.0.above: is what the claim is of: name another run, or another measure
-{statement: '', of: joint, above: uniform}
-=> 4: claims.0.statement: must be a string, not ''
-{statement: A, of: 3, above: uniform}
-=> 4: claims.0.of: must name a run, by label or name, or list several, not 3
-{statement: A, of: [joint, joint], above: uniform}
-=> 4: claims.0.of.1: duplicate run 'joint': give each run once
-{statement: A, of: joint, above: joint}
-=> 4: claims.0.above: is what the claim is of: name another run
-joint wins
-=> 4: claims.0: must be a mapping of statement, of, above,
 {statement: A, of: joint, above: uniform}
 - {statement: A, of: joint, below: uniform}
 => 5: claims.1.statement: duplicate statement: give each statement once

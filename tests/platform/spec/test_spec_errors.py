@@ -45,17 +45,8 @@ runs: {a: {schedule.batch_size: many}}
 => 1: runs.a.schedule.batch_size: must be a valid integer, not 'many' (a string)
 runs: {a: {schedule.batch_size: true}}
 => 1: runs.a.schedule.batch_size: must be a number, not true
-runs: {a: {schedule.batch_size: '8'}}
-=> 1: runs.a.schedule.batch_size: must be a number, not '8'
 runs: {a: {runtime.keep_best: 1}}
 => 1: runs.a.runtime.keep_best: must be true or false, not 1
-runs: {a: {optimizer.learning_rate: .inf}}
-=> 1: runs.a.optimizer.learning_rate: must be a finite number
-base:
-  schedule: {batch_size: 8}
-  schedule.batch_size: 16
-runs: {a: {}}
-=> 2: base.schedule.batch_size: is given twice
 base:
   model: {vision: {patch_size: 5}}
 runs: {a: {}}
@@ -259,16 +250,6 @@ def test_mistakes_in_a_list_of_studies_name_the_file(tmp_path):
     (tmp_path / "all.yaml").write_text("studies: [part.yaml]\n")
     found = places(tmp_path / "all.yaml")
     assert [place for place, _ in found] == [f"{part}:1", f"{part}:2"]
-
-
-def test_mistakes_in_python_specs_have_no_line_numbers(tmp_path):
-    file = tmp_path / "study.py"
-    file.write_text(
-        "SCALES = ('smoke',)\n"
-        "def get_config(scale):\n"
-        "    return {'runs': {'a': {'loss': 'sigmod'}, 'b': {'selection.rul': 'joint'}}}\n"
-    )
-    assert places(file) == [[str(file), "runs.a.loss"], [str(file), "runs.b.selection.rul"]]
 
 
 def test_no_error_contains_the_address_of_an_object():

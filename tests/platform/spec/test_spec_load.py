@@ -1,5 +1,6 @@
 import json
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,7 +125,12 @@ def studies(draw):
     runs = draw(st.dictionaries(NAMES, CONFIGS, min_size=1, max_size=3))
     first = next(iter(runs))
     for name in list(runs)[1:]:
-        runs[name] |= draw(st.sampled_from([{}, {"needs": [first]}, {"needs": {"teacher": first}}]))
+        runs[name] |= draw(
+            st.sampled_from(
+                [{}, {"needs": [first]}, {"needs": {"teacher": first}}, {"match": {"flops": first}}]
+            )
+        )
+    runs |= draw(st.sampled_from([{}, {"matched": {"match": {"flops": first}}}]))
     return {
         "name": draw(NAMES),
         "question": draw(TEXTS),
@@ -233,3 +239,33 @@ def test_rejects_missing_files_and_other_types(tmp_path, monkeypatch):
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match=r"not valid UTF-8"):
         load(str(binary))
+
+
+RUNS = {"program": "command", "base": {"command": ["true"]}, "runs": {"a": {}}}
+
+
+def reserved(folder: Path, file: str = "own.yaml", **parts) -> str:
+    path: str = write(folder, file, json.dumps(RUNS | parts if "studies" not in parts else parts))
+    return path
+
+
+@pytest.mark.parametrize(("name", "what"), [("summary", "a table"), ("pareto", "a kind of report")])
+def test_names_of_tables_and_reports_are_reserved(tmp_path, name, what):
+    message = rf"name: '{name}' is the name of {what}.*: choose another one, such as my_{name}$"
+    with pytest.raises(UserError, match=message):
+        load(reserved(tmp_path, f"{name}.yaml"))
+    with pytest.raises(UserError, match=rf"^--set {message}"):
+        load(reserved(tmp_path), None, [f"name={name}"])
+    assert load(reserved(tmp_path, name=f"my_{name}")).name == f"my_{name}"
+
+
+def test_registered_studies_may_have_reserved_names_also_as_parts(tmp_path):
+    assert load("comparison").name == "comparison"
+    assert load("comparison", None, ["seeds=1"]).name == "comparison"
+    assert "comparison" in load("paper").studies
+    union = load(reserved(tmp_path, name="mine", studies=["comparison"]))
+    assert "comparison" in union.studies
+    with pytest.raises(UserError, match=r"studies\.summary: 'summary' is the name of a table"):
+        load(reserved(tmp_path, name="mine", studies={"summary": RUNS}))
+    with pytest.raises(UserError, match="'pareto' is the name of a kind"):
+        load("quickstart", None, ["name=pareto"])

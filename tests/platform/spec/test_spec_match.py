@@ -8,7 +8,7 @@ from jestlab.platform.errors import SpecError, UserError
 from jestlab.platform.planning.matching import examples_within as examples
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import Price
-from jestlab.platform.spec import StudySpec, load
+from jestlab.platform.spec import StudySpec
 
 JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
 FLEXI = JOINT | {"approximation": {"score": True, "share": 0.5}}
@@ -64,18 +64,6 @@ def test_the_papers_quarter_cost_gives_the_papers_budgets():
         seen = examples(Price(step.cost(), 1, step), budget, "learner")
         assert seen == pytest.approx(expected, rel=1e-3)
         assert seen == pytest.approx(3e9 / (1 - share + share * 0.25), abs=64)
-
-
-def test_matches_survive_yaml(tmp_path):
-    written = {"name": "s", "runs": RUNS, "base": {"schedule.examples_seen": 64_000}}
-    (tmp_path / "s.yaml").write_text(yaml.safe_dump(written))
-    study = load(str(tmp_path / "s.yaml"))
-    (tmp_path / "again.yaml").write_text(study.to_yaml())
-    again = load(str(tmp_path / "again.yaml"))
-    assert yaml.safe_load(study.to_yaml())["runs"]["flexi"]["match"] == {"flops": "jest"}
-    assert plan(again) == plan(study)
-    other = load(str(tmp_path / "s.yaml"), overrides=["runs.flexi.match={learner_flops: jest}"])
-    assert str(other.runs["flexi"].match) == "learner_flops: jest"
 
 
 ERRORS = """

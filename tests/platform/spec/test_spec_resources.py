@@ -52,23 +52,19 @@ def test_rejects_impossible_resources(subtests):
 
 
 @pytest.mark.parametrize(
-    ("written", "option", "setting", "executor"),
+    ("on", "tpu", "option", "setting", "executor"),
     [
-        ({}, None, None, "local"),
-        ({}, None, "kubernetes", "kubernetes"),
-        ({"on": "local"}, None, "kubernetes", "local"),
-        ({"on": "vertex", "tpu": "v5e-4x4"}, None, "kubernetes", "vertex"),
-        ({"on": "vertex", "tpu": "v5e-4x4"}, "kubernetes", None, "kubernetes"),
-        ({"tpu": "v5e-4x4"}, None, "vertex", "vertex"),
-        ({"tpu": "v5e-4x4"}, None, None, None),
-        ({"tpu": "v5e-4x4"}, None, "local", None),
-        ({"tpu": "v5e-4x4"}, "local", None, "local"),
+        (None, None, None, None, "local"),
+        (None, None, None, "kubernetes", "kubernetes"),
+        ("local", None, None, "kubernetes", "local"),
+        ("vertex", "v5e-4x4", "kubernetes", None, "kubernetes"),
+        (None, "v5e-4x4", None, "vertex", "vertex"),
+        (None, "v5e-4x4", None, "local", None),
+        (None, "v5e-4x4", "local", None, "local"),
     ],
 )
-def test_the_option_decides_the_executor_before_the_study_and_the_settings(
-    written, option, setting, executor
-):
-    assert resources(**written).executor(option, setting) == executor
+def test_the_executor_is_that_of_the_option_the_study_or_the_settings(on, tpu, option, setting, executor):
+    assert resources(on=on, tpu=tpu).executor(option, setting) == executor
 
 
 def test_parses_durations():

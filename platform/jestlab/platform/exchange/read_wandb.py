@@ -11,7 +11,6 @@ References:
 from __future__ import annotations
 
 import json
-import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -37,7 +36,6 @@ from jestlab.platform.exchange.source_run import (
 )
 from jestlab.platform.spec.tree import without
 
-_FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-.+")
 _INTERNAL = ("_wandb", "_step", "_runtime", "_timestamp")
 _MOST_LEVELS = 100
 _MOST_METADATA_BYTES = 1 << 20
@@ -72,15 +70,9 @@ def _log_files(path: Path) -> list[Path]:
     """Return the logs in the order of writing, those of a run next to each other, without links."""
     if path.is_file():
         return [path]
-    if _FOLDER.fullmatch(path.resolve().name):
-        files = [*path.glob("*.wandb")]
-    else:
-        folders = [*path.glob("*run-*"), *path.glob("wandb/*run-*")]
-        files = [
-            file for folder in folders if not folder.is_symlink() and _FOLDER.fullmatch(folder.name)
-            for file in folder.glob("*.wandb")
-        ]  # fmt: skip
-    files = [file for file in files if file.is_file() and not file.is_symlink()]
+    patterns = ("*.wandb", "*run-*/*.wandb", "wandb/*run-*/*.wandb")
+    files = [file for pattern in patterns for file in path.glob(pattern) if not file.is_symlink()]
+    files = [file for file in files if file.parent == path or not file.parent.is_symlink()]
     if not files:
         raise UserError(
             f"{path}: no W&B runs: expected run-DATE-ID/run-ID.wandb or offline-run-DATE-ID/run-ID.wandb"
@@ -126,7 +118,7 @@ def _record_type() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("wandb.Record"))
 
 
-_TYPES = {"string": 9, "int": 3, "double": 1}  # in `FieldDescriptorProto`; 11 is a message
+_TYPES = {"string": 9, "int": 3}  # in `FieldDescriptorProto`; 11 is a message
 
 _MESSAGES = {
     "Item": "string key 1, string* nested_key 2, string value_json 16",
@@ -135,11 +127,10 @@ _MESSAGES = {
     "History": "Item* item 1, Step step 2",
     "Time": "int seconds 1, int nanos 2",
     "Git": "string commit 2",
-    "BranchPoint": "string run 1, double value 2, string metric 3",
     "Run": (
         "string run_id 1, string entity 2, string project 3, Changes config 4, Changes summary 5, "
         "string group 6, string name 8, string notes 9, string* tags 10, string host 13, Time start_time 17, "
-        "Git git 21, BranchPoint branch_point 23"
+        "Git git 21"
     ),
     "Exit": "int exit_code 1, int runtime 2, int is_incomplete 3",
     "Environment": "Git git 9, string host 12, string device 18",
@@ -237,22 +228,11 @@ class _RunLog:
             self.began = run.start_time.seconds + run.start_time.nanos / 1e9
         for part in (run, record):
             self._add_changes(part.config, part.summary)
-        point = run.branch_point
-        if point.metric == "_step" and point.run == self.about.run_id:
-            self._continue_at(whole_number(point.value) + 1)
         if record.HasField("history"):
             self._add_history(record.history)
         if record.HasField("exit") and not record.exit.is_incomplete:
             self.exit_code = record.exit.exit_code
             self.seconds = max(self.seconds, record.exit.runtime)
-
-    def _continue_at(self, step: int) -> None:
-        """Continue the run of an earlier log at a step."""
-        if self.first_step is not None and step <= self.first_step:
-            self.summary.clear()
-        self.metrics.drop_from(step)
-        self.step = min(self.step, step - 1)
-        self.is_new_file = False
 
     def _add_changes(self, config: Any, summary: Any) -> None:
         for path, value in _items(config.update):
@@ -268,8 +248,11 @@ class _RunLog:
         steps = (json.loads(item.value_json) for item in history.item if item.key == "_step")
         step = next(steps, self.step + 1)
         step = history.step.num if history.HasField("step") else whole_number(step)
-        if self.is_new_file:
-            self._continue_at(step)
+        if self.is_new_file:  # it replaces what an earlier log has from this step on
+            if self.first_step is not None and step <= self.first_step:
+                self.summary.clear()
+            self.metrics.drop_from(step)
+            self.is_new_file = False
         self.step = step
         self.first_step = step if self.first_step is None else min(step, self.first_step)
         for name, value in self._numbers(history.item).items():
