@@ -15,10 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.secret import STORE_SECRET
-from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import Vertex as VertexSettings
 from jestlab.platform.launch.executors.base import (
     ExecutorError,
@@ -82,23 +79,7 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
     endpoint: str | None = None
     logging_endpoint = "https://logging.googleapis.com"
     credentials: Any = None
-
-    @classmethod
-    def create(
-        cls, lab: Lab, settings: Settings, resources: Resources | None, _: Callable[[], None]
-    ) -> VertexExecutor:
-        """Create an executor; without resources, it launches nothing.
-
-        Raises:
-            UserError: A setting that jobs need is missing.
-        """
-        if resources is None:
-            return cls(settings.vertex)
-        resources = cls._with_image(resources, settings)
-        for key in ("project", "region", "store_secret", *(["root"] if lab.remote is None else [])):
-            if getattr(settings.vertex, key) is None:
-                raise UserError(f"vertex needs `vertex.{key}` in the config file")
-        return cls(settings.vertex, resources)
+    required = ("project", "region", "store_secret")
 
     def _manifest(self, job: Job, resources: Resources) -> dict[str, Any]:
         return custom_job(job, resources, self._settings)
