@@ -3,11 +3,9 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jestlab.platform.spec import SpecError, StudySpec
-from jestlab.platform.spec.resources import parse_duration, written_duration
+from jestlab.platform.spec.resources import parse_duration
 
 IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" * 4
 
@@ -79,8 +77,3 @@ def test_rejects_other_texts_with_an_example(subtests):
     for text in ("", "60", "4 hours", "1m2h", "-1h", "1.5h", "0h", "0-00:00:00", "12:00"):
         with subtests.test(text), pytest.raises(ValueError, match=r"^[^\n]*write[^\n]*$"):
             parse_duration(text)
-
-
-@given(st.integers(1, 10**8))
-def test_written_durations_parse_back(seconds):
-    assert parse_duration(written_duration(seconds)) == seconds

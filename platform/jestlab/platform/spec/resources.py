@@ -28,6 +28,7 @@ from pydantic import (
 
 from jestlab.models import extensions
 from jestlab.platform.errors import UserError
+from jestlab.platform.spec.fields import checked
 from jestlab.platform.spec.slurm import SlurmOptions
 from jestlab.platform.spec.tree import listed
 
@@ -232,15 +233,6 @@ def parse_duration(text: str) -> int:
     return sum(number * unit for number, unit in zip(numbers, _UNITS.values(), strict=True))
 
 
-def written_duration(seconds: int) -> str:
-    """Write a duration in the form of a spec: 5400 is `1h30m`."""
-    text = ""
-    for name, unit in _UNITS.items():
-        number, seconds = divmod(seconds, unit)
-        text += f"{number}{name}" if number else ""
-    return text
-
-
 class Resources(BaseModel):
     """Resources of a launch. They are not part of a run's identity.
 
@@ -277,11 +269,11 @@ class Resources(BaseModel):
     memory_gb: PositiveFloat | None = None
     gpus: NonNegativeInt = 0
     nodes: PositiveInt = 1
-    time: Annotated[str, AfterValidator(lambda text: written_duration(parse_duration(text)))] | None = None
+    time: Annotated[str, checked(parse_duration)] | None = None
     retries: NonNegativeInt = 2
     retry_exit_codes: Annotated[tuple[Annotated[int, Field(ge=1, le=255)], ...], BeforeValidator(listed)] = ()
     lease_seconds: Annotated[float, Field(ge=8.0)] = 90.0
-    tpu: Annotated[str, AfterValidator(lambda text: str(parse_slice(text)))] | None = None
+    tpu: Annotated[str, checked(parse_slice)] | None = None
     image: Annotated[str, AfterValidator(pinned_image)] | None = None
     spot: bool = False
     slurm: SlurmOptions = SlurmOptions()
