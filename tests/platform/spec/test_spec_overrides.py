@@ -196,19 +196,9 @@ def test_elements_of_lists_are_set(text, lists):
     assert [found["r"], found["own"]] == lists
 
 
-def test_a_run_of_the_spec_sets_elements_of_the_base():
-    study = StudySpec.parse(LISTS | {"runs": {"r": {"lst.0": 9}}})
-    config: Any = expand(study)[0].config
-    assert config["lst"] == [9, 2, [3, 4], {"a": 5}]
-
-
 NO_PARTS = """
 base.lst.4=9
 => base.lst.4: base.lst is [1, 2, [3, 4], {'a': 5}], without '4': set it as a whole
-base.lst.-1=9
-=> base.lst.-1: base.lst is [1, 2, [3, 4], {'a': 5}], without '-1': set it as a whole
-base.lst.²=9
-=> base.lst.²: base.lst is [1, 2, [3, 4], {'a': 5}], without '²'
 base={lst.7: 9}
 => base.lst.7: no such element: there are 4, counted from 0
 runs.r.lst.4=9
