@@ -91,7 +91,7 @@ def test_completes_verbs():
         "weights export --for": ["--force", "--format"],
         "completion z": ["zsh"],
         "plan mine.yaml --scale m": ["mini"],
-        "data score --target toy/u": ["toy/uniform"],
+        "data score toy/u": ["toy/uniform"],
         "export ": ["//file"],
         "data make shapes ": ["//dir"],
     }.items(),

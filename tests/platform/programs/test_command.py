@@ -15,7 +15,6 @@ import pytest
 import stores_support as stores
 from workers_support import finished, recorded, worker
 
-from jestlab.analysis import frames
 from jestlab.platform import processes
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import PlannedRun
@@ -39,6 +38,14 @@ def command(*words: str, needs: dict[str, str] | None = None, **config: Any) -> 
 def literally(script: str) -> str:
     """A script as a word of a command, its braces no placeholders."""
     return script.replace("{", "{{").replace("}", "}}")
+
+
+def completed(lab: Lab, *runs: PlannedRun) -> str:
+    """Run the last of some recorded runs to its end; return its output."""
+    recorded(lab, *runs)
+    code, said = finished(lab, runs[-1])
+    assert code == processes.EXIT_COMPLETED, said
+    return said
 
 
 def reason(store: Store, run: PlannedRun) -> str | None:
@@ -97,12 +104,8 @@ def test_a_shell_reports_by_echo(lab):
     printf '{"type": "log", "step": 2, "metrics": {"loss": 0.25}}' > "$JESTLAB_REPORTS"
     """
     run = command(*SH, literally(script))
-    store = recorded(lab, run)
-    code, output = finished(lab, run)
-    assert code == processes.EXIT_COMPLETED, output
-    assert '{"type": "flushed", "id": 7}' in output
+    assert '{"type": "flushed", "id": 7}' in completed(lab, run)
     assert metrics(lab) == {("loss", 1): 0.5, ("grad/norm", 1): None, ("loss", 2): 0.25}
-    assert store.runs("toy")[0].step == 1
     rows = sqlite3.connect(lab.root / "results.db")
     [(*evaluation, seconds)] = rows.execute(
         "SELECT name, value, examples_seen, flops_total, seconds FROM v_evaluations"
@@ -129,10 +132,7 @@ failed = sum(child.wait() for child in children)
 print(sqlite3.connect(sys.argv[1]).execute("SELECT COUNT(*) FROM v_metrics").fetchall())
 sys.exit(failed)
 """
-    run = command(*PYTHON, literally(script), str(lab.root / "results.db"))
-    recorded(lab, run)
-    code, said = finished(lab, run)
-    assert code == processes.EXIT_COMPLETED, said
+    said = completed(lab, command(*PYTHON, literally(script), str(lab.root / "results.db")))
     assert "[(10000,)]" in said  # a flush is answered when all is in the store
     assert metrics(lab) == {(name, step): step for name in "ab" for step in range(5_000)}
 
@@ -210,35 +210,6 @@ def test_a_stopped_command_resumes(lab):
     assert metrics(lab) == {("loss", n): n for n in range(1, step + 6)}
 
 
-STARTS_OVER = """
-import sys
-from jestlab.platform import client
-run = client.run()
-is_first = not (run.directory / "log.csv").exists()
-(run.directory / "log.csv").touch()
-for step in range(100, 1_100 if is_first else 600, 100):
-    loss = 5 + step / 100 if is_first else 100 / step
-    run.log(step, loss=loss)
-    run.evaluation(step, examples_seen=step // 10, flops_total=step, scores={"toy/loss": loss})
-sys.exit(is_first)
-"""
-
-
-def test_a_retry_that_starts_over_replaces_earlier_reports(lab):
-    run = command(*PYTHON, literally(STARTS_OVER))
-    recorded(lab, run)
-    assert finished(lab, run)[0] == processes.EXIT_FAILED
-    code, said = finished(lab, run)
-    assert (code, metrics(lab)) == (
-        processes.EXIT_COMPLETED,
-        {("loss", step): 100 / step for step in range(100, 600, 100)},
-    )
-    assert "jestlab: replaces" in said
-    results = frames.read(lab.store_url, "toy")
-    [final] = results.scores[results.scores["final"]].to_dict("records")
-    assert (final["toy/loss"], final["examples_seen"], final["flops_total"]) == (0.2, 50, 500)
-
-
 @pytest.mark.parametrize(
     ("script", "printed"),
     [
@@ -306,6 +277,4 @@ time.sleep(600)
 
 def test_processes_of_the_command_end_with_it(lab):
     """The fixture `root` waits until the lab has no processes."""
-    run = command(*SH, "(sleep 600; echo late) & echo done")
-    recorded(lab, run)
-    assert finished(lab, run)[0] == processes.EXIT_COMPLETED
+    completed(lab, command(*SH, "(sleep 600; echo late) & echo done"))

@@ -1,4 +1,4 @@
-"""`jestlab data`: make, fetch, or pack shards and benchmarks, inspect any, and score examples."""
+"""`jestlab data`: make, fetch, or pack shards and benchmarks, inspect any, and show scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 import numpy as np
 
 from jestlab.analysis.files import write_whole
-from jestlab.models.config import ELSEWHERE, EmbedConfig, ScoreConfig, ShapesBenchmark, ShapesWeb
+from jestlab.models.config import ELSEWHERE, EmbedConfig, ShapesBenchmark, ShapesWeb
 from jestlab.models.data import datasets as training_data
 from jestlab.models.data import shapes
 from jestlab.models.data.benchmarks import classification, datasets_in, retrieval
@@ -30,12 +30,11 @@ from jestlab.models.scoring.columns import Column, load
 from jestlab.platform.cli import Verbs, naming
 from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import FILE, FOLDER, examples, json_option, lab_options
-from jestlab.platform.cli.output import counting, reporting, say, show, writing
+from jestlab.platform.cli.output import counting, say, show, writing
 from jestlab.platform.errors import UserError, one_line_errors
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import Block, table
-from jestlab.platform.store.store import Store
 from jestlab.platform.words import counted
 
 _EPILOG = examples(
@@ -44,7 +43,7 @@ _EPILOG = examples(
     "data fetch icons",
     "data pack photos/ flickr/ --captions captions.csv",
     'data inspect web/ --filter "similarity > 0.25 and aesthetic > 4.3"',
-    "data score quickstart/reference-cache/0 scores.parquet",
+    "data score filtered/scores/0 scores.parquet",
 )
 _SHOWN = 3  # damaged images
 _SAMPLES = 8  # captions, and places of undecodable images
@@ -63,7 +62,7 @@ _image_size = click.option(
 
 @click.group(cls=Verbs, epilog=_EPILOG)
 def data_command() -> None:
-    """Make, fetch, pack, inspect, and score image-text shards and benchmarks."""
+    """Make, fetch, pack, and inspect image-text shards and benchmarks."""
 
 
 @data_command.group("make", cls=Verbs, epilog=_EPILOG)
@@ -355,26 +354,18 @@ def _shard_lines(summary: dict[str, Any]) -> Iterator[Block]:
 @data_command.command(epilog=f"{naming.HELP}\n\n{_EPILOG}")
 @click.argument("name", type=RUN, metavar="RUN")
 @click.argument("file", type=FILE, metavar="[FILE.parquet]", required=False)
-@click.option("--target", type=RUN, metavar="RUN", help="Run that embedded a target set, for normsim.")
 @json_option()
 @lab_options
-def score(name: str, file: Path | None, target: str | None, as_json: bool, lab: Lab) -> None:
-    """Score each example of the data that a RUN of `embed` embedded, and show the distribution of scores.
+def score(name: str, file: Path | None, as_json: bool, lab: Lab) -> None:
+    """Show the distribution of the scores that a RUN of `program: score` computed.
 
-    \b
-    clip_score   cosine similarity of image and caption
-    negcliploss  the same, minus similarities to other pairs in random batches
-    semdedup     similarity of an image to a kept image of its cluster
-    normsim      with --target: similarity of an image to those of a target set
-
-    FILE.parquet gets a row for each example, with its tar and key. In a study, runs of `program: score`
-    compute the same columns, also with other settings, and runs with `data.scores` filter by them. For such
-    a RUN, its columns are shown.
+    FILE.parquet gets a row for each example, with its tar and key.
     """
-    with closing(naming.existing_store(lab)) as store:
-        run = naming.run(store, name).row
-        columns, embedded = _columns(lab, store, run, target)
+    with closing(naming.existing_store(lab)) as store, one_line_errors():
+        run = store.run(naming.run(store, name).fingerprint)
+        columns, _ = load(lab.inside(run.directory))
     if file is not None:
+        embedded = EmbedConfig.model_validate(run.needs["embeddings"].config, context=ELSEWHERE)
         _write(file, columns, lab, embedded)
     first = next(iter(columns.values()))
     quantiles = {
@@ -383,39 +374,14 @@ def score(name: str, file: Path | None, target: str | None, as_json: bool, lab: 
         if not column.endswith("_rank")
     }
     scored = int(np.isfinite(first).sum())
-    data = {"run": run.label, "examples": len(first), "scored": scored, "quantiles": quantiles}
+    data = {"run": name, "examples": len(first), "scored": scored, "quantiles": quantiles}
     rows = [(column, *(f"{value:.3f}" for value in values.values())) for column, values in quantiles.items()]
     text: list[Block] = [
         table(("column", "10%", "median", "90%"), rows, right=(1, 2, 3)),
         f"{scored:,} of {len(first):,} examples are scored",
-        'the best 30%, with data.scores a run of program: score: data.filter: "negcliploss_rank > 0.7"',
         *([] if file is None else [str(file)]),
     ]
     show(as_json, data | ({} if file is None else {"file": str(file)}), text)
-
-
-def _columns(lab: Lab, store: Store, run: Any, target: str | None) -> tuple[dict[str, Column], EmbedConfig]:
-    """Return the columns of a run of `score`, or compute those of a run of `embed`; and the latter's
-    config."""
-    record = store.run(run.fingerprint)
-    if record.program == "score":
-        with one_line_errors():
-            columns, _ = load(lab.inside(run.directory))
-        embedded = record.needs["embeddings"].config
-        return columns, EmbedConfig.model_validate(embedded, context=ELSEWHERE)
-    if record.program != "embed":
-        raise UserError(f"{run.label} is a run of {record.program}: name a run of embed or score")
-    from jestlab.models.scoring import score as scoring  # imports JAX
-
-    tree: dict[str, Any] = {"embeddings": run.label, "negcliploss": {}, "semdedup": {}}
-    folder = None
-    if target is not None:
-        target_run = naming.run(store, target).row
-        tree["target"], folder = target_run.label, lab.inside(target_run.directory)
-    config = ScoreConfig.model_validate(tree)
-    with one_line_errors(), reporting("Scoring") as report:
-        columns = scoring.score(config, lab.inside(run.directory), folder, report)
-    return columns, EmbedConfig.model_validate(record.config, context=ELSEWHERE)
 
 
 def _write(file: Path, columns: dict[str, Column], lab: Lab, embedded: EmbedConfig) -> None:

@@ -28,84 +28,74 @@ _STYLES = {"holds": "green", "does not hold": "red"}
 
 def as_data(result: LaunchResult) -> dict[str, Any]:
     """Return the result of a launch as JSON data."""
-    plan, outcome = result.plan, result.outcome
+    outcome = result.outcome
 
-    def study_data(part: Plan, counts: Mapping[str, int]) -> dict[str, Any]:
-        files = result.made.files.get(part.study.name, [])
-        return {"experiment": part.study.name, "counts": counts, "reports": list(map(str, files))}
+    def study_data(plan: Plan) -> dict[str, Any]:
+        files = result.made.files.get(plan.study.name, [])
+        return {
+            "experiment": plan.study.name,
+            "counts": _counts(plan, result),
+            "reports": list(map(str, files)),
+        }
 
-    data = study_data(plan, dict(Counter(outcome.states.values()))) | {
-        "exit_code": result.exit_code,
-        "stopped": outcome.stopped,
-        "runs": [
-            {
-                "run": run.name,
-                "label": run.label,
-                "seed": run.seed,
-                "fingerprint": run.fingerprint,
-                "state": outcome.states[run.fingerprint],
-                "reason": outcome.reasons.get(run.fingerprint),
-            }
-            for run in result.runs
-        ],
-    }
-    if plan.parts:
-        data["studies"] = [study_data(part, _counts(part, result)) for part in plan.parts]
-    return data
+    runs = [
+        {
+            "run": run.name,
+            "label": run.label,
+            "seed": run.seed,
+            "fingerprint": run.fingerprint,
+            "state": outcome.states[run.fingerprint],
+            "reason": outcome.reasons.get(run.fingerprint),
+        }
+        for run in result.runs
+    ]
+    ended = {"exit_code": result.exit_code, "stopped": outcome.stopped, "runs": runs}
+    parts = result.plan.parts
+    return study_data(result.plan) | ended | ({"studies": list(map(study_data, parts))} if parts else {})
 
 
 def show_result(lab: Lab, result: LaunchResult) -> None:
     """Print the reports of a launch, and how to continue if runs are incomplete."""
-    study, outcome = result.plan.study, result.outcome
-    if result.plan.parts:
-        _show_parts(result)
-    else:
-        _show_reports(lab, study, result.made.files.get(study.name, []))
-    counts = Counter(outcome.states.values())
+    plan, outcome, name = result.plan, result.outcome, result.plan.study.name
+    files = {study: list(paths) for study, paths in result.made.files.items()}
+    written = files.get(name, [])
+    if plan.parts:
+        rows = [
+            (
+                part.study.name,
+                _states(_counts(part, result)),
+                str(_page(files.get(part.study.name, [])) or "–"),
+            )
+            for part in plan.parts
+        ]
+        say(table(("STUDY", "RUNS", "PAGE"), rows))
+    _show_claims(written, name, by_study=bool(plan.parts))
+    if written and not plan.parts:
+        _show_tables(lab, plan.study, written)
+        say(f"reports: {written[0].parent}")
+    if (page := _page(written)) is not None:
+        say(f"page:    {page}")
+    counts = Counter(map(str, outcome.states.values()))
     if counts[RunState.COMPLETED] < len(result.runs):
-        say(_states({str(state): count for state, count in counts.items()}))
+        say(_states(counts))
     if outcome.interrupted:
         say("interrupted: repeat the command to resume from the last checkpoints")
     failed = next((run for run in result.runs if outcome.states[run.fingerprint] == RunState.FAILED), None)
     if failed is not None:
         same = same_lab_options()
-        say(f"see: jestlab logs {pasted(study.name, failed.label, failed.seed)}{same}", fit=False)
+        say(f"see: jestlab logs {pasted(name, failed.label, failed.seed)}{same}", fit=False)
         if outcome.stopped is None:
-            say(f"then: jestlab retry {pasted(study.name)}{same}", fit=False)
+            say(f"then: jestlab retry {pasted(name)}{same}", fit=False)
 
 
-def _show_reports(lab: Lab, study: StudySpec, written: Sequence[Path]) -> None:
-    """Print the tables of one study and the paths of its other reports."""
-    _show_claims(written, study.name)
-    if written and default_format(None) == "text":
+def _show_tables(lab: Lab, study: StudySpec, written: Sequence[Path]) -> None:
+    if default_format(None) == "text":
         for each in reports.tables_of(lab, study):
             say(["", *result_blocks(each), ""])
     else:
         for path in written:
             if path.suffix == ".md" and path.stem != "claims":
                 print_or_write(None, f"\n{path.read_text(encoding='utf-8')}\n")
-    if written:
-        say(f"reports: {written[0].parent}")
-    if (page := _page(written)) is not None:
-        say(f"page:    {page}")
-
-
-def _show_parts(result: LaunchResult) -> None:
-    """Print a line for each part of a union, the verdicts on its claims, and the path of its page."""
-    plan, files = result.plan, result.made.files
-    rows = [
-        (
-            part.study.name,
-            _states(_counts(part, result)),
-            str(_page(files.get(part.study.name, [])) or "–"),
-        )
-        for part in plan.parts
-    ]
-    say(table(("STUDY", "RUNS", "PAGE"), rows))
-    written = files.get(plan.study.name, [])
-    has_claims = _show_claims(written, plan.study.name, by_study=True)
-    if (page := _page(written)) is not None:
-        say(("" if has_claims else "\n") + f"page:    {page}")
 
 
 def _page(written: Sequence[Path]) -> Path | None:
@@ -122,15 +112,13 @@ def _counts(plan: Plan, result: LaunchResult) -> dict[str, int]:
     return dict(Counter(str(state) for state in states if state is not None))
 
 
-def _show_claims(written: Sequence[Path], experiment: str, by_study: bool = False) -> bool:
-    """Print the claims in the reports of an experiment; return whether it has any."""
-    path = next((path for path in written if path.name == "claims.json"), None)
-    if path is None:
-        return False
-    content = json.loads(path.read_text(encoding="utf-8"))
-    say(["", claims_table(content["rows"], by_study), content["caption"]])
-    say(f"claims:  jestlab table claims {pasted(experiment)}{same_lab_options()}", fit=False)
-    return True
+def _show_claims(written: Sequence[Path], experiment: str, by_study: bool) -> None:
+    """Print the claims in the reports of an experiment."""
+    for path in written:
+        if path.name == "claims.json":
+            content = json.loads(path.read_text(encoding="utf-8"))
+            say(["", claims_table(content["rows"], by_study), content["caption"]])
+            say(f"claims:  jestlab table claims {pasted(experiment)}{same_lab_options()}", fit=False)
 
 
 def claims_table(rows: Sequence[Mapping[str, Any]], by_study: bool) -> TextTable:

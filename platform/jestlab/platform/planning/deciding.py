@@ -6,6 +6,7 @@ resumes in the same round, and two launches at once run the same rounds together
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
@@ -118,13 +119,7 @@ def first_seeds(plan: Plan, seeds: Callable[[str], int], others: Collection[str]
 
 def without(plan: Plan, fingerprints: Collection[str]) -> Plan:
     """Return a plan without some runs, which stay members of their studies as the store has them."""
-    removed = frozenset(fingerprints)
-    return replace(
-        plan,
-        runs=tuple(run for run in plan.runs if run.fingerprint not in removed),
-        parts=tuple(without(part, removed) for part in plan.parts),
-        later=plan.later | removed.intersection(plan.fingerprints),
-    )
+    return _restrict(plan, set(plan.fingerprints).difference(fingerprints), lambda _: sys.maxsize)
 
 
 def _restrict(plan: Plan, chosen: Collection[str], seeds: Callable[[str], int]) -> Plan:
@@ -138,7 +133,7 @@ def _restrict(plan: Plan, chosen: Collection[str], seeds: Callable[[str], int]) 
         runs=tuple(run for run in plan.runs if run.fingerprint in chosen),
         parts=tuple(_restrict(part, chosen, partial(seeds_of, part.study.name)) for part in plan.parts),
         waiting=tuple(waiting),
-        later=frozenset(plan.fingerprints) - frozenset(chosen),
+        later=plan.later.union(plan.fingerprints).difference(chosen),
     )
 
 

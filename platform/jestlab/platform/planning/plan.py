@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -247,38 +249,29 @@ class _Planner:
             if isinstance(need, WaitingMember):
                 return replace(need, label=variant.label, seed=member.seed)
             needed[role] = need
-        try:
-            config = program.complete(member.config, self._data)
-        except (UserError, OSError, ValueError) as error:
-            raise UserError(f"{written_at(variant.name)}: {sentence(error)}") from None
         configs = {role: need.config for role, need in needed.items()}
         for role, need in needed.items():
             configs |= {f"{role}.{inner}": inner_config for inner, inner_config in need.configs.items()}
-        try:
+        place = written_at(variant.name)
+        with _placed(place):
+            config = program.complete(member.config, self._data)
             program.check_needs(config, configs)
-        except UserError as error:
-            raise UserError(f"{written_at(variant.name)}.{error}") from None
-        price = program.price(config, configs)
+            price = program.price(config, configs)
         if variant.match is not None and member.match is not None and program.extent is not None:
             # The rival itself doesn't match another run, but one of its dependencies may be waiting.
-            rival = self._resolved[member.match]
+            rival, rival_member = self._resolved[member.match], self._members[member.match]
             if isinstance(rival, WaitingMember):
                 return replace(rival, label=variant.label, seed=member.seed)
-            try:
+            with _placed(f"{place}.match"):
                 if variant.match.kind == "seconds":
-                    rival_member = self._members[member.match]
-                    rival_label = rival_member.variant.label
-                    length = examples_in_time(
-                        TimedRun(program, variant.label, config, price),
-                        TimedRun(_program(rival_member), rival_label, rival.config, rival.price),
-                        self._timings,
-                    )
+                    run = TimedRun(program, variant.label, config, price)
+                    rival_label, rival_program = rival_member.variant.label, _program(rival_member)
+                    timed = TimedRun(rival_program, rival_label, rival.config, rival.price)
+                    length = examples_in_time(run, timed, self._timings)
                     if length is None:
                         return self._waiting(member, config, rival_label)
                 else:
                     length = examples_within(price, rival.price, variant.match.scope)
-            except UserError as error:
-                raise UserError(f"{written_at(variant.name)}.match: {error}") from None
             config = _with_value(cast(BaseModel, config), program.extent, length)
             price = program.price(config, configs)
         needs = {role: need.fingerprint for role, need in needed.items()}
@@ -313,6 +306,15 @@ class _Planner:
         return labels
 
 
+@contextmanager
+def _placed(place: str) -> Iterator[None]:
+    """Name the place in the spec in errors."""
+    try:
+        yield
+    except (UserError, OSError, ValueError) as error:
+        raise UserError(f"{place}: {sentence(error)}") from None
+
+
 def _program(member: Replicate) -> Program:
     return programs.get(member.variant.program.name)
 
@@ -327,11 +329,15 @@ def _with_value(section: Section, path: Sequence[str], value: int) -> Section:
 def _merged(study: StudySpec, resolved: Sequence[_Resolved | WaitingMember]) -> Plan:
     """Make the plan of a study. Members with equal fingerprints are one run, under its first name."""
     runs: dict[str, PlannedRun] = {}
-    places: dict[str, dict[str, RunPlace]] = {}
+    places: dict[str, dict[str, RunPlace]] = defaultdict(dict)
+    needed: set[str] = set()
     for member, entry in zip(expand(study), resolved, strict=True):
+        variant = member.variant
+        subjects = _program(member).subjects
+        needed |= {one.name for one in variant.references if one.role not in subjects}
         if isinstance(entry, WaitingMember):
             continue
-        variant = member.variant
+        places[entry.fingerprint][variant.label] = RunPlace(variant.name, variant.label, variant.point)
         if entry.fingerprint not in runs:
             runs[entry.fingerprint] = PlannedRun(
                 fingerprint=entry.fingerprint,
@@ -345,19 +351,9 @@ def _merged(study: StudySpec, resolved: Sequence[_Resolved | WaitingMember]) -> 
                 price=entry.price,
                 match=None if variant.match is None else str(variant.match),
             )
-        place = RunPlace(variant.name, variant.label, variant.point)
-        places.setdefault(entry.fingerprint, {})[variant.label] = place
-    return Plan(
-        study,
-        tuple(replace(run, aliases=tuple(places[identity].values())[1:]) for identity, run in runs.items()),
-        frozenset(
-            reference.name
-            for member in expand(study)
-            for reference in member.variant.references
-            if reference.role not in _program(member).subjects
-        ),
-        waiting=tuple(entry for entry in resolved if isinstance(entry, WaitingMember)),
-    )
+    merged = (replace(run, aliases=(*places[key].values(),)[1:]) for key, run in runs.items())
+    waiting = tuple(entry for entry in resolved if isinstance(entry, WaitingMember))
+    return Plan(study, tuple(merged), frozenset(needed), waiting=waiting)
 
 
 def totals(runs: Sequence[PlannedRun]) -> Price:
@@ -369,10 +365,7 @@ def totals(runs: Sequence[PlannedRun]) -> Price:
 
 def waiting_lines(plan: Plan) -> Iterator[str]:
     """Describe the members that can be planned only after others have completed."""
-    seeds: dict[tuple[str, str, tuple[str, ...]], int] = {}
-    for member in plan.waiting:
-        key = (member.label, member.match, member.awaits)
-        seeds[key] = seeds.get(key, 0) + 1
+    seeds = Counter((member.label, member.match, member.awaits) for member in plan.waiting)
     for (label, match, awaits), count in seeds.items():
         have = "has" if len(awaits) == 1 else "have"
         yield (

@@ -9,14 +9,11 @@ from __future__ import annotations
 import functools
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
-from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch.concurrency import AT_A_TIME
 from jestlab.platform.launch.executors import jobset
 from jestlab.platform.launch.executors.base import (
@@ -68,31 +65,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
 
     name = "kubernetes"
     grace_seconds = jobset.GRACE_SECONDS + 60.0
-
-    @classmethod
-    def create(
-        cls, lab: Lab, settings: Settings, resources: Resources | None, _: Callable[[], None]
-    ) -> KubernetesExecutor:
-        """Create an executor; without resources, it launches nothing.
-
-        Raises:
-            UserError: A setting that jobs need is missing.
-        """
-        section = settings.kubernetes
-        if resources is None:
-            return cls(section)
-        resources = cls._with_image(resources, settings)
-        if section.store_secret is None:
-            raise UserError(
-                "kubernetes needs `kubernetes.store_secret` in the config file: jestlab-store/url, after "
-                "`kubectl create secret generic jestlab-store --from-literal url=STORE`"
-            )
-        if lab.remote is None and section.root is None:
-            raise UserError(
-                "kubernetes needs `kubernetes.root` in the config file, the lab's folder in pods, and "
-                "`kubernetes.claim`, its PersistentVolumeClaim; or a lab in a bucket, --root gs://BUCKET/FOLDER"
-            )
-        return cls(section, resources)
+    required = ("store_secret",)
 
     def _manifest(self, job: Job, resources: Resources) -> dict[str, Any]:
         return jobset.jobset(job, resources, self._settings)

@@ -18,6 +18,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 
 from jestlab.platform.dependencies import missing_client
 from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch.concurrency import each
 from jestlab.platform.launch.executors.base import (
@@ -142,7 +143,13 @@ def _check_public(text: str, where: str, job: Job) -> None:
 
 
 class CloudExecutor(Executor, Generic[Section]):
-    """Launches jobs through an API and finds them again. The service queues jobs."""
+    """Launches jobs through an API and finds them again. The service queues jobs.
+
+    Attributes:
+        required: Settings without which no job can be launched.
+    """
+
+    required: tuple[str, ...]
 
     def __init__(
         self, settings: Section, resources: Resources | None = None, *, answer_seconds: float = 30.0
@@ -163,14 +170,27 @@ class CloudExecutor(Executor, Generic[Section]):
         self.chips = resources.machines.chips if resources else 0
 
     @classmethod
-    def _with_image(cls, resources: Resources, settings: Settings) -> Resources:
-        """Return resources with the user's image, unless the study has one."""
-        image = resources.image or settings.image
-        if image is None:
-            raise UserError(
-                f"{cls.name} needs an image: set `image` in the config file, NAME@sha256:<64 hex digits>"
-            )
-        return resources.model_copy(update={"image": image})
+    def create(
+        cls, lab: Lab, settings: Settings, resources: Resources | None, _: Callable[[], None]
+    ) -> CloudExecutor[Section]:
+        """Create an executor; without resources, it launches nothing.
+
+        Raises:
+            UserError: A setting that jobs need is missing.
+        """
+        section = getattr(settings, cls.name)
+        if resources is None:
+            return cls(section)
+        # The study's image goes before the user's.
+        given = {"image": resources.image or settings.image}
+        given |= {f"{cls.name}.{key}": getattr(section, key) for key in cls.required}
+        if lab.remote is None:
+            given[f"{cls.name}.root"] = (
+                section.root
+            )  # where jobs find the lab; not needed for one in a bucket
+        if missing := [key for key, value in given.items() if value is None]:
+            raise UserError(f"{cls.name} needs `{'`, `'.join(missing)}` in the config file")
+        return cls(section, resources.model_copy(update={"image": given["image"]}))
 
     def halt(self) -> None:
         """Send no further jobs. Jobs that were sent can still be stopped."""

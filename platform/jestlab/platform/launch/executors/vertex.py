@@ -15,11 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.secret import STORE_SECRET
-from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import Vertex as VertexSettings
+from jestlab.platform.launch.concurrency import AT_A_TIME
 from jestlab.platform.launch.executors.base import (
     ExecutorError,
     Job,
@@ -82,23 +80,7 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
     endpoint: str | None = None
     logging_endpoint = "https://logging.googleapis.com"
     credentials: Any = None
-
-    @classmethod
-    def create(
-        cls, lab: Lab, settings: Settings, resources: Resources | None, _: Callable[[], None]
-    ) -> VertexExecutor:
-        """Create an executor; without resources, it launches nothing.
-
-        Raises:
-            UserError: A setting that jobs need is missing.
-        """
-        if resources is None:
-            return cls(settings.vertex)
-        resources = cls._with_image(resources, settings)
-        for key in ("project", "region", "store_secret", *(["root"] if lab.remote is None else [])):
-            if getattr(settings.vertex, key) is None:
-                raise UserError(f"vertex needs `vertex.{key}` in the config file")
-        return cls(settings.vertex, resources)
+    required = ("project", "region", "store_secret")
 
     def _manifest(self, job: Job, resources: Resources) -> dict[str, Any]:
         return custom_job(job, resources, self._settings)
@@ -207,12 +189,13 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
         """Send one request; return its answer, which is empty with the status `accept`."""
         import google.auth
         from google.auth.transport.requests import AuthorizedSession
+        from requests.adapters import HTTPAdapter
 
         with self._lock:
-            if "session" not in self._clients:
+            if (session := self._clients.get("session")) is None:
                 credentials = self.credentials or google.auth.default(scopes=[_SCOPE])[0]
-                self._clients["session"] = AuthorizedSession(credentials)
-            session = self._clients["session"]
+                session = self._clients["session"] = AuthorizedSession(credentials)
+                session.mount("https://", HTTPAdapter(pool_maxsize=AT_A_TIME))
         answer = session.request(method, url, timeout=self._answer_seconds, **options)
         if answer.status_code == accept:
             return {}
