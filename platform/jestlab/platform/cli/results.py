@@ -23,12 +23,13 @@ from jestlab.analysis.tables.core import FORMATS, Format, Table
 from jestlab.analysis.tables.latex import remarks
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, TABLE
-from jestlab.platform.cli.flags import CodeName, model_flags
 from jestlab.platform.cli.options import (
+    CodeName,
     baseline_option,
     examples,
     json_option,
     lab_options,
+    model_flags,
     output_option,
     scope_option,
     wide_option,
