@@ -16,12 +16,9 @@ from jestlab.platform.store.records import IllegalMove, RunState, check_move
 from jestlab.platform.store.store import Store
 
 
-def completed(store: Store, run: PlannedRun, scores: dict[str, float] | None = None) -> None:
+def completed(store: Store, run: PlannedRun) -> None:
     attempt = plans.begun(store, run)
     attempt.progress(5, 5)
-    if scores:
-        attempt.evaluation(2, 20, 2e6, dict.fromkeys(scores, 0.0))
-        attempt.evaluation(5, 50, 5e6, scores)
     attempt.complete()
 
 
@@ -146,23 +143,8 @@ def test_illegal_moves_change_nothing_and_many_states_are_read(store):
     assert store.states([*asked, run.fingerprint]) == {run.fingerprint: RunState.FAILED}
 
 
-def test_views_of_scores_and_costs(store):
-    plan = plans.reference_and_two()
-    reference, _, uniform = plan.runs
-    plans.record(store, plan)
-    completed(store, reference, {"shapes/zero_shot": 0.5})
-    unfinished = plans.begun(store, uniform)
-    unfinished.evaluation(9, 90, 9e6, {"shapes/zero_shot": 0.7})
-    unfinished.flush()
-    scores = sorted(view(store, "v_evaluations"), key=lambda score: (score["run"], score["step"]))
-    assert [(s["run"], s["step"], s["value"], s["final"]) for s in scores] == [
-        ("reference", 2, 0.0, 0),
-        ("reference", 5, 0.5, 1),
-        ("uniform", 9, 0.7, 0),
-    ]
-    assert {(s["dataset"], s["metric"], s["name"]) for s in scores} == {
-        ("shapes", "zero_shot", "shapes/zero_shot")
-    }
+def test_planned_costs_by_component(store):
+    plans.record(store, plans.reference_and_two())
     [cost] = view(store, "v_costs", run="joint")
     assert (cost["image_tower_flops"], cost["text_tower_flops"], cost["loss_flops"]) == (2e6, 7.5e5, 2.5e5)
     assert (cost["learner_flops"], cost["scoring_flops"], cost["selection_flops"]) == (3e6, 7.5e5, 2.5e5)

@@ -98,10 +98,13 @@ def test_the_last_write_of_a_step_wins(store, attempt, tmp_path):
     again.log(1, {"loss": 3.0})
     again.log(2, {"loss": 4.0})
     again.evaluation(1, 20, 2e3, {"shapes/zero_shot": 0.2})
+    again.flush()
+    scores = "SELECT dataset, metric, name, value, examples_seen, flops_total, final FROM v_evaluations"
+    score = ("shapes", "zero_shot", "shapes/zero_shot", 0.2, 20, 2e3)
+    assert rows(store, scores) == [(*score, 0)]
     again.complete()
+    assert rows(store, scores) == [(*score, 1)]
     assert points(store) == [("loss", 1, 3.0), ("loss", 2, 4.0)]
-    scores = "SELECT value, examples_seen, flops_total, final FROM v_evaluations"
-    assert rows(store, scores) == [(0.2, 20, 2e3, 1)]
 
 
 @pytest.mark.both_databases

@@ -32,7 +32,6 @@ from jestlab.platform.render import (
     in_state,
     render,
     result_blocks,
-    table,
     table_of,
     width,
 )
@@ -188,16 +187,10 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     ]
     known = {row.run.fingerprint for row in rows} & goodputs.keys()
     goodput = summary(total(goodputs[fingerprint] for fingerprint in known))
-    in_labs = Counter(str(run["lab"]) for run in data if run["lab"] is not None)
     waits = list(wait_lines(rows))
     lines = [
         *_status_lines([_with_retraction(row, found.retracted) for row in rows], tags),
         *([goodput] if goodput else []),
-        *(
-            [f"{counted(count, 'run')} in the lab at {place}" for place, count in sorted(in_labs.items())]
-            if len(in_labs) > 1
-            else []
-        ),
         *(["", *waits] if waits else []),
         *found.lines(experiment),
     ]
@@ -235,25 +228,26 @@ def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]]) 
 def _experiments_table(experiments: Sequence[ExperimentSummary], tags: Mapping[str, list[str]]) -> Block:
     if not experiments:
         return "no experiments yet: jestlab launch quickstart"
-    states = [state for state in RunState if any(state in row.counts for row in experiments)]
-    imported = any(row.imported_from is not None for row in experiments)
-    headers = ["experiment", "scale", "runs", *states, "launched (UTC)"]
-    headers += [*(["tags"] if tags else []), *(["imported from"] if imported else [])]
-    rows: list[list[str | Text]] = [
-        [
-            row.name,
-            row.scale or "",
-            str(sum(row.counts.values())),
-            *(in_state(count := row.counts.get(state, 0), state if count else "-")
-              for state in states),
-            f"{row.updated_at:%Y-%m-%d %H:%M}",
-            *([", ".join(tags.get(row.name, []))] if tags else []),
-            *([one_line(row.imported_from or "")] if imported else []),
-        ]
-        for row in experiments
-    ]  # fmt: skip
-    importance = {"scale": 40, "launched (UTC)": 50, "imported from": 20, "tags": 60}
-    return table(headers, rows, range(2, 3 + len(states)), importance)
+
+    def count(state: RunState) -> Column:
+        def cell(row: ExperimentSummary) -> Text:
+            number = row.counts.get(state, 0)
+            return in_state(number, state if number else "-")
+
+        return Column(state, cell, right=True)
+
+    columns = [
+        Column("experiment", lambda row: row.name),
+        Column("scale", lambda row: row.scale or "", 40),
+        Column("runs", lambda row: str(sum(row.counts.values())), right=True),
+        *(count(state) for state in RunState if any(state in row.counts for row in experiments)),
+        Column("launched (UTC)", lambda row: f"{row.updated_at:%Y-%m-%d %H:%M}", 50),
+    ]
+    if tags:
+        columns.append(Column("tags", lambda row: ", ".join(tags.get(row.name, [])), 60))
+    if any(row.imported_from is not None for row in experiments):
+        columns.append(Column("imported from", lambda row: one_line(row.imported_from or ""), 20))
+    return table_of(experiments, columns)
 
 
 def _experiment_data(row: ExperimentSummary) -> dict[str, Any]:

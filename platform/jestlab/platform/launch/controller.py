@@ -6,7 +6,6 @@ run, so a launcher can be killed at any time and started again anywhere, and sev
 
 from __future__ import annotations
 
-import gc
 import math
 import threading
 import time
@@ -124,10 +123,6 @@ class _Controller:
     def run(self) -> None:
         """Bring all runs to their end."""
         self._listener.begin(len(self._runs))
-        thresholds = gc.get_threshold()
-        # Each pass creates thousands of small objects and few cycles. With Python's defaults, looking for
-        # cycles takes a fifth of a launcher's time.
-        gc.set_threshold(max(thresholds[0], 10_000), *thresholds[1:])
         try:
             with self._launcher.beating():
                 while not self._pass():
@@ -136,7 +131,6 @@ class _Controller:
                 if self._options.launches:
                     self._launcher.executor.settle(SETTLE_SECONDS)
         finally:
-            gc.set_threshold(*thresholds)
             self._listener.end()
             self._claiming.record.close()
             if not self._store_lost:

@@ -7,7 +7,7 @@ launchers together are checked in the transaction that claims, one launcher at a
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from sqlalchemy import Connection, and_, func, insert, or_, select, update
 from jestlab.analysis import units
 from jestlab.platform.store.engine import CLAIMING, one_at_a_time
 from jestlab.platform.store.leases import attempts
-from jestlab.platform.store.records import LIVE, Lease, RunState, check_move
+from jestlab.platform.store.records import LIVE, Lease, RunState
 from jestlab.platform.store.rows import now, one_of
 from jestlab.platform.store.store import Store, of_runs
 from jestlab.platform.store.tables import AttemptRow, BudgetRow, RunRow
@@ -123,7 +123,9 @@ def claim_all(
         over_budget = _over_budget(connection, wanted, limits, slots)
         fitting = [fingerprint for fingerprint in wanted if fingerprint not in over_budget]
         chosen = [free[fingerprint] for fingerprint in fitting[:slots]]
-        _make_pending(connection, chosen)
+        # A run whose process vanished stays RUNNING.
+        idle = (one_of(RunRow.id, [run.id for run in chosen]), RunRow.state != RunState.RUNNING)
+        connection.execute(update(RunRow).where(*idle).values(state=RunState.PENDING, reason=None))
         return ClaimResult(
             _insert(connection, chosen, logs, terms),
             fitting[slots:],
@@ -160,33 +162,18 @@ def store_handles(store: Store, handles: Mapping[int, str]) -> None:
             connection.execute(update(AttemptRow).where(AttemptRow.id == attempt).values(handle=handle))
 
 
-class _Free(NamedTuple):
-    """A run that can be claimed, with the number of its last attempt (0 before the first)."""
+def _free(connection: Connection, fingerprints: Iterable[str]) -> Sequence[Any]:
+    """Lock the runs that can be claimed; return them with the numbers of their last attempts, 0 before any.
 
-    id: int
-    fingerprint: str
-    state: RunState
-    step: int
-    number: int
-
-
-def _free(connection: Connection, fingerprints: Iterable[str]) -> Iterator[_Free]:
-    """Lock runs, and find those that can be claimed."""
-    can_run = (
-        select(RunRow.id, RunRow.fingerprint, RunRow.state, RunRow.step)
-        .where(RunRow.state != RunState.COMPLETED, RunRow.stop_reason.is_(None))
-        .order_by(RunRow.id)
-        .with_for_update(key_share=True)
+    Only claims make attempts, one launcher at a time: none can start meanwhile.
+    """
+    of_run = AttemptRow.run_id == RunRow.id
+    number = select(func.coalesce(func.max(AttemptRow.number), 0)).where(of_run).scalar_subquery()
+    live = select(AttemptRow.id).where(of_run, AttemptRow.state.in_(LIVE)).exists()
+    query = select(RunRow.id, RunRow.fingerprint, RunRow.step, number.label("number")).where(
+        of_runs(fingerprints), RunRow.state != RunState.COMPLETED, RunRow.stop_reason.is_(None), ~live
     )
-    live = func.count().filter(AttemptRow.state.in_(LIVE))
-    counts = select(AttemptRow.run_id, live, func.max(AttemptRow.number)).group_by(AttemptRow.run_id)
-    runs = connection.execute(can_run.where(of_runs(fingerprints))).all()
-    rows = connection.execute(counts.where(one_of(AttemptRow.run_id, [run.id for run in runs])))
-    known = {run_id: (count, number) for run_id, count, number in rows}
-    for run in runs:
-        count, number = known.get(run.id, (0, 0))
-        if not count:
-            yield _Free(run.id, run.fingerprint, RunState(run.state), run.step, number)
+    return connection.execute(query.order_by(RunRow.id).with_for_update(key_share=True)).all()
 
 
 def holding(store: Store, executor: str, machine: str | None) -> list[Lease]:
@@ -251,17 +238,8 @@ def _held_hours(connection: Connection, since: datetime) -> float:
     return held
 
 
-def _make_pending(connection: Connection, runs: Sequence[_Free]) -> None:
-    """Set runs PENDING, except those whose process vanished while they were RUNNING."""
-    waiting = [run for run in runs if run.state != RunState.RUNNING]
-    for run in waiting:
-        check_move(run.fingerprint, run.state, RunState.PENDING)
-    pending = update(RunRow).where(one_of(RunRow.id, [run.id for run in waiting]))
-    connection.execute(pending.values(state=RunState.PENDING, reason=None))
-
-
 def _insert(
-    connection: Connection, runs: Sequence[_Free], logs: Mapping[str, str], terms: ClaimTerms
+    connection: Connection, runs: Sequence[Any], logs: Mapping[str, str], terms: ClaimTerms
 ) -> dict[str, ClaimedAttempt]:
     """Insert an attempt at each run; return the claims by fingerprint."""
     rows: list[dict[str, Any]] = [
