@@ -16,13 +16,12 @@ from jestlab.platform.planning.identity import folder_suffix
 from jestlab.platform.store.annotations import valid_tags
 from jestlab.platform.store.records import ADOPTED, RunState
 from jestlab.platform.store.rows import execute_many, insert, now, to_json, upsert, write_points
-from jestlab.platform.store.spool import as_number
+from jestlab.platform.store.spool import as_number, metric_ids
 from jestlab.platform.store.tables import (
     AttemptRow,
     CostRow,
     EvaluationRow,
     ExperimentRow,
-    MetricNameRow,
     MetricRow,
     NoteRow,
     RunRow,
@@ -194,9 +193,7 @@ def _write_run(connection: Connection, key: int, placed: Placed, number: int, di
     upsert(connection, RunRow, [identity | about], ["id"], [*about])
     for table, values in rows.items():
         execute_many(connection, insert(connection, table), [{"run_id": key, **value} for value in values])
-    names = [{"name": name} for name in run.metrics]
-    execute_many(connection, insert(connection, MetricNameRow).on_conflict_do_nothing(), names)
-    ids = dict(connection.execute(select(MetricNameRow.name, MetricNameRow.id)).tuples().all())
+    ids = metric_ids(connection, {*run.metrics})
     for name, curve in run.metrics.items():
         points = zip(*(column.tolist() for column in curve), strict=True)
         write_points(connection, key, [(ids[name], step, as_number(value)) for step, value in points])

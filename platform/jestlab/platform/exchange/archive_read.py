@@ -42,13 +42,15 @@ from jestlab.platform.spec.runs import is_name
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import take_rows
 from jestlab.platform.store.records import LIVE, RunState
-from jestlab.platform.store.rows import chunks, insert, now, write_points
+from jestlab.platform.store.rows import chunks, insert, now, write_metrics
+from jestlab.platform.store.spool import metric_ids
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, Base, RunRow, run_key
 from jestlab.platform.store.trust import imported_from
 
 _ROWS_AT_ONCE = 5_000
 _POINTS_AT_ONCE = 50_000
+_VALUE_TYPES = (float, int, type(None))
 _MOST_CELL_BYTES = 1 << 26
 _DAMAGE = (IntegrityError, DataError, sqlite3.Error, LookupError, TypeError, ValueError, OverflowError)
 _ACTIVE = "was running when it was exported"
@@ -195,10 +197,10 @@ class _Import:
             self.connection.execute(statement, part)
 
     def _take_metrics(self) -> None:
-        names = _TABLE["metric_name"]
-        theirs = {row["id"]: row["name"] for row in self._rows(names)}
-        self._insert(names, ({"name": name} for name in theirs.values()))
-        ours = dict(self.connection.execute(select(names.c.name, names.c.id)).tuples().all())
+        theirs = {row["id"]: row["name"] for row in self._rows(_TABLE["metric_name"])}
+        ours = dict[str, int]()
+        for names in chunks(theirs.values()):
+            ours |= metric_ids(self.connection, {*names})
         query = "SELECT name_id, step, value FROM metric WHERE run_id = ? ORDER BY name_id, step"
         for key in self.folders:
             rows = self.source.execute(query, [key])
@@ -208,8 +210,7 @@ class _Import:
                     type(step) is int and isinstance(value, float | int | None) for _, step, value in part
                 ):
                     raise UserError("damaged: invalid metric.value")
-                points = [(ours[theirs[name]], step, value) for name, step, value in part]
-                write_points(self.connection, key, points)
+                write_metrics(self.connection, [(key, ours[theirs[name]], *point) for name, *point in part])
 
     # ---- runs
 

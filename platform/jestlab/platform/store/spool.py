@@ -187,7 +187,7 @@ def write(connection: Connection, run_id: int, number: int, batch: Batch, *, lat
         if first == 0 and not late:
             connection.execute(delete(ArtifactRow).where(ArtifactRow.run_id == run_id))
     if records["point"]:
-        names = _name_ids(connection, {name for _, name, _ in records["point"]})
+        names = metric_ids(connection, {name for _, name, _ in records["point"]})
         points = [(names[name], step, value) for step, name, value in records["point"]]
         write_points(connection, run_id, points, keep=late)
     keys, changed = ("run_id", "dataset", "metric", "step"), ("attempt", *_SCORE[3:])
@@ -205,7 +205,8 @@ def write(connection: Connection, run_id: int, number: int, batch: Batch, *, lat
     return removed
 
 
-def _name_ids(connection: Connection, names: set[str]) -> dict[str, int]:
+def metric_ids(connection: Connection, names: set[str]) -> dict[str, int]:
+    """Return the ID of each name of a metric, in a write transaction that adds unknown names."""
     query = select(MetricNameRow.name, MetricNameRow.id).where(MetricNameRow.name.in_(names))
     known = dict(connection.execute(query).tuples().all())
     if missing := sorted(names - known.keys()):
