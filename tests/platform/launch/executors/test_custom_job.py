@@ -10,11 +10,8 @@ from executor_harnesses import IMAGE, VertexHarness, job, ready
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import Vertex as VertexSettings
-from jestlab.platform.launch import executors
 from jestlab.platform.launch.executors import vertex
 from jestlab.platform.launch.executors.base import ExecutorError, JobState
 from jestlab.platform.launch.executors.vertex import custom_job
@@ -163,29 +160,3 @@ def test_without_credentials_the_remedy_is_named(cloud, monkeypatch, tmp_path):
     executor.endpoint = cloud.api.url
     with pytest.raises(ExecutorError, match="gcloud auth"):
         executor.launch(job())
-
-
-@pytest.mark.parametrize(
-    ("resources", "settings", "missing"),
-    [
-        (Resources(), {}, "tpu"),
-        (Resources(tpu="v5e-2x2"), {}, "image"),
-        (Resources(tpu="v5e-2x2"), {"image": IMAGE}, r"vertex\.project"),
-        (
-            Resources(tpu="v5e-2x2"),
-            {"image": IMAGE, "vertex": {"project": "our-lab", "region": "us-west4"}},
-            r"vertex\.store_secret",
-        ),
-    ],
-)
-def test_names_what_is_missing_before_anything_is_launched(resources, settings, missing):
-    with pytest.raises(UserError, match=missing):
-        executors.get("vertex", resources, Settings(**settings), LAB)
-
-
-def test_an_executor_is_made_from_a_study_and_the_users_settings():
-    settings = Settings(image=IMAGE, vertex=SETTINGS)
-    made = executors.get("vertex", Resources(tpu="v5e-16x16"), settings, LAB)
-    assert (made.chips, made.render(job())) == (256, manifest())
-    found = executors.find("vertex", Settings(), LAB)  # finding jobs needs no settings
-    assert (found.name, found.chips) == ("vertex", 0)

@@ -157,13 +157,6 @@ def test_a_server_that_stays_frozen_is_not_waited_for_for_ever(harness, monkeypa
     assert processes.is_running(started.handle) is True
 
 
-def test_a_job_that_names_no_imports_is_a_fresh_process(harness):
-    executor = harness.executor()
-    job = dataclasses.replace(harness.job("jestlab-0a1b2c3d-1"), imports=programs.imports_of("command"))
-    executor.launch(job)
-    assert executor._server is None
-
-
 def test_what_our_programs_import_starts_no_thread():
     names = {name for program in programs.BUILTIN for name in programs.imports_of(program)}
     assert "jestlab.models.training.loop" in names

@@ -11,11 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cluster.kubernetes.api import ApiError
 
-from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
-from jestlab.platform.lab.settings import Settings
-from jestlab.platform.launch import executors
 from jestlab.platform.launch.executors.base import ExecutorError, JobState, LaunchedJob
 from jestlab.platform.launch.executors.jobset import INDEX_LABEL, jobset, status
 from jestlab.platform.launch.executors.kubernetes import KubernetesExecutor
@@ -87,21 +84,15 @@ def test_every_host_of_a_slice_has_a_pod_and_all_its_chips_are_asked_for():
         assert int(limits["google.com/tpu"]) * hosts(found)["completions"] == slice_.chips, name
 
 
-def test_one_host_alone_looks_for_no_others_and_shares_its_node_pool():
-    found = manifest("v5e-2x4")
+def test_optional_parts_are_left_out():
+    found = manifest("v5e-2x4", KubernetesSettings(store_secret="s/k", root="/lab"))
     names = [each["name"] for each in pod(found)["containers"][0]["env"]]
     assert not [name for name in names if name.startswith(("JAX_COORDINATOR", "JAX_NUM", "JAX_PROC"))]
     assert list(found["metadata"]["annotations"]) == ["jestlab/title"]
-    assert "alpha.jobset.sigs.k8s.io/exclusive-topology" in manifest("v5e-4x4")["metadata"]["annotations"]
-
-
-def test_optional_parts_are_left_out():
-    found = manifest(settings=KubernetesSettings(store_secret="s/k", root="/lab"))
-    assert "volumes" not in pod(found)
-    assert "suspend" not in found["spec"]
-    assert not [name for name in found["metadata"]["labels"] if "kueue" in name]
+    assert "volumes" not in pod(found) and "suspend" not in found["spec"]
+    assert not [word for word in ("kueue", "gke-spot") if word in repr(found)]
     assert pod(manifest(spot=True))["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
-    assert "cloud.google.com/gke-spot" not in repr(found)
+    assert "alpha.jobset.sigs.k8s.io/exclusive-topology" in manifest("v5e-4x4")["metadata"]["annotations"]
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=70), st.text(max_size=90), max_size=4))
@@ -120,31 +111,6 @@ def test_one_that_ran_out_of_memory_says_so():
     failed = {"type": "Failed", "status": "True", "reason": "FailedJobs"}
     found = status({"metadata": {}, "status": {"conditions": [failed]}}, [first])
     assert found.exit_code == -9 and "OOMKilled" in found.reason
-
-
-@pytest.mark.parametrize(
-    ("image", "settings", "missing"),
-    [
-        (None, KubernetesSettings(), "image"),
-        (IMAGE, KubernetesSettings(), "kubernetes.store_secret"),
-        (IMAGE, KubernetesSettings(store_secret="s/k"), "kubernetes.root"),
-    ],
-)
-def test_names_what_is_missing_before_anything_is_launched(image, settings, missing):
-    with pytest.raises(UserError, match=missing):
-        executors.get("kubernetes", Resources(tpu="v5e-2x2", image=image), Settings(kubernetes=settings), LAB)
-
-
-def test_a_study_overrides_the_users_settings():
-    other = IMAGE.replace("0123", "ffff")
-    settings = Settings(image=IMAGE, kubernetes=SETTINGS)
-    made = executors.get("kubernetes", Resources(tpu="v5e-16x16", image=other), settings, LAB)
-    assert made.chips == 256
-    assert pod(made.render(job()))["containers"][0]["image"] == other
-    found = executors.find("kubernetes", Settings(), LAB)  # finding jobs needs no settings
-    assert (found.name, found.chips) == ("kubernetes", 0)
-    with pytest.raises(ExecutorError, match="only finds jobs"):
-        found.launch(job())
 
 
 @pytest.mark.parametrize("kubeconfig", ["contexts: [", "contexts: []"])

@@ -27,7 +27,9 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_process_of_another_machine_is_not_judged_from_here(harness):
     """Not even where it has the same name, as containers often have, or was this one before a restart."""
-    started = harness.executor().launch(harness.job("jestlab-0a1b2c3d-1"))
+    executor = harness.executor()
+    started = executor.launch(harness.job("jestlab-0a1b2c3d-1"))
+    assert executor._server is None  # it has no imports
     machine, _, rest = started.handle.partition(":")
     host, boot, namespace = machine.rsplit(".", 2)
     for elsewhere in (f"{host}.00000000.{namespace}", f"{host}.{boot}.1", f"other.{boot}.{namespace}"):

@@ -1,13 +1,20 @@
 """What executors of clusters share: repeated calls, and reasons in the words of real clusters."""
 
+import re
 from contextlib import closing
+from pathlib import Path
 
 import pytest
-from executor_harnesses import VertexHarness
+from executor_harnesses import IMAGE, VertexHarness, job
 
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch import executors
 from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState
 from jestlab.platform.launch.executors.jobset import status
 from jestlab.platform.launch.executors.remote import ATTEMPTS, explained, retried
+from jestlab.platform.spec.resources import Resources
 
 TRANSIENT = ExecutorUnavailable("busy", transient=True)
 
@@ -91,6 +98,50 @@ def test_common_reasons_are_followed_by_a_translation(reason, part):
 @pytest.mark.parametrize("reason", ["", "Priority", "BeginTime", "NewReason: of a later release"])
 def test_others_are_unchanged(reason):
     assert explained(reason) == reason
+
+
+# ---- created from a study and the user's settings
+
+LAB = Lab(Path("lab"), "sqlite://")
+OTHER_IMAGE = IMAGE.replace("0123", "ffff")
+
+
+KUBERNETES = {"store_secret": "s/k", "root": "/lab"}
+VERTEX = {
+    "project": "our-lab",
+    "region": "us-west4",
+    "store_secret": "projects/our-lab/secrets/store/versions/1",
+    "root": "/gcs/lab",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "missing"),
+    [
+        ("kubernetes", {}, ["image", "kubernetes.store_secret", "kubernetes.root"]),
+        ("kubernetes", {"image": IMAGE, "kubernetes": {"store_secret": "s/k"}}, ["kubernetes.root"]),
+        ("vertex", {"image": IMAGE}, [f"vertex.{key}" for key in VERTEX]),
+    ],
+)
+def test_names_all_that_is_missing_before_anything_is_launched(name, settings, missing):
+    with pytest.raises(UserError, match=re.escape(f"needs `{'`, `'.join(missing)}`")):
+        executors.get(name, Resources(tpu="v5e-2x2"), Settings(**settings), LAB)
+
+
+@pytest.mark.parametrize(("name", "section"), [("kubernetes", KUBERNETES), ("vertex", VERTEX)])
+def test_a_study_overrides_the_users_settings(name, section):
+    settings = Settings(**{"image": IMAGE, name: section})
+    made = executors.get(name, Resources(tpu="v5e-16x16", image=OTHER_IMAGE), settings, LAB)
+    assert (made.chips, OTHER_IMAGE in repr(made.render(job()))) == (256, True)
+    found = executors.find(name, Settings(), LAB)  # finding jobs needs no settings
+    assert (found.name, found.chips) == (name, 0)
+    with pytest.raises(ExecutorError, match="only finds jobs"):
+        found.launch(job())
+
+
+def test_vertex_needs_a_slice():
+    with pytest.raises(UserError, match="tpu"):
+        executors.get("vertex", Resources(), Settings(image=IMAGE, vertex=VERTEX), LAB)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import Any
 
 from jestlab.platform.lab.secret import STORE_SECRET
 from jestlab.platform.lab.settings import Vertex as VertexSettings
+from jestlab.platform.launch.concurrency import AT_A_TIME
 from jestlab.platform.launch.executors.base import (
     ExecutorError,
     Job,
@@ -188,12 +189,13 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
         """Send one request; return its answer, which is empty with the status `accept`."""
         import google.auth
         from google.auth.transport.requests import AuthorizedSession
+        from requests.adapters import HTTPAdapter
 
         with self._lock:
-            if "session" not in self._clients:
+            if (session := self._clients.get("session")) is None:
                 credentials = self.credentials or google.auth.default(scopes=[_SCOPE])[0]
-                self._clients["session"] = AuthorizedSession(credentials)
-            session = self._clients["session"]
+                session = self._clients["session"] = AuthorizedSession(credentials)
+                session.mount("https://", HTTPAdapter(pool_maxsize=AT_A_TIME))
         answer = session.request(method, url, timeout=self._answer_seconds, **options)
         if answer.status_code == accept:
             return {}
