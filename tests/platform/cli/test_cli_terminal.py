@@ -21,7 +21,6 @@ from sqlalchemy import update
 import jestlab.platform.cli as cli
 from jestlab.platform.cli import main, studies
 from jestlab.platform.cli.logs import harmless
-from jestlab.platform.launch.display import Lines
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import ExperimentRow
@@ -138,18 +137,6 @@ def test_a_pipe_gets_markdown_and_a_terminal_aligned_text(colored, jestlab, monk
     shown = jestlab("table", "toy")
     assert "\x1b[1mscore\x1b[0m" in shown and "|" not in shown
     assert jestlab("table", "toy", "--format", "md").startswith("| run")
-
-
-def test_lines_of_a_launch_are_plain_unless_forced(monkeypatch):
-    stream = io.StringIO()
-    lines = Lines("toy", stream)
-    lines.state(plans.run(EVIL), RunState.FAILED, f"first\n{EVIL}")
-    lines.note(EVIL)
-    assert is_harmless(stream.getvalue()) and len(stream.getvalue().splitlines()) == 2
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    lines.state(plans.run("joint"), RunState.FAILED, GREEN)
-    assert "toy/joint/0" in stream.getvalue()
-    assert stream.getvalue().count("\x1b[31m") == 1 and "\x1b[32m" not in stream.getvalue()
 
 
 COMMANDS = f"""
