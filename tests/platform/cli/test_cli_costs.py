@@ -234,14 +234,3 @@ def test_errors_are_one_line(jestlab, checked, check_errors, tmp_path):
         "ledger.yaml --scope all": "2 --scope",
     }
     check_errors(functools.partial(checked, "costs"), cases.items())
-
-
-def test_a_plan_says_why_it_has_no_hours(jestlab, monkeypatch, tmp_path):
-    (tmp_path / "config.yaml").write_text("on: kubernetes\n")
-    monkeypatch.setenv("JESTLAB_CONFIG", str(tmp_path / "config.yaml"))
-    _, out, _ = jestlab("plan", "ledger.yaml")
-    assert "HOURS are unknown until runs of train, embed have completed on kubernetes" in out
-    _, out, _ = jestlab("plan", "ledger.yaml", "--set", "resources.on=slurm", "--set", "resources.gpus=4")
-    assert "have completed on slurm with 4 GPUs." in out
-    _, out, _ = jestlab("plan", "ledger.yaml", "--set", "resources.tpu=v5e-16x16")
-    assert "HOURS are unknown" not in out
