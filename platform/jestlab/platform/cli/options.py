@@ -13,7 +13,6 @@ import click
 
 from jestlab.analysis.costs import SCOPES
 from jestlab.platform.cli.completion import SCALE, SPEC
-from jestlab.platform.cli.output import WIDE
 from jestlab.platform.errors import SpecError, UserError
 
 if TYPE_CHECKING:
@@ -170,20 +169,6 @@ def launch_options(function: Function) -> Callable[..., Any]:
 def json_option(help: str = "Print JSON.") -> Callable[[Function], Function]:
     """Add `--json`; the command receives it as `as_json: bool`."""
     return click.option("--json", "as_json", is_flag=True, help=help)
-
-
-def _set_wide(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    context.meta[WIDE] = value
-
-
-wide_option = click.option(
-    "--wide",
-    is_flag=True,
-    expose_value=False,
-    callback=_set_wide,
-    help="Print all columns, even if they are wider than the terminal.",
-)
-"""`--wide`: print tables whole."""
 
 
 def output_option(

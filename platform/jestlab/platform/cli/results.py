@@ -32,7 +32,6 @@ from jestlab.platform.cli.options import (
     model_flags,
     output_option,
     scope_option,
-    wide_option,
 )
 from jestlab.platform.cli.output import (
     default_format,
@@ -73,7 +72,6 @@ _TABLES = examples(
 @click.option("--explain", nargs=2, metavar="ROW COLUMN",
               help="Print the origin of one number: runs, attempts, commit, config, formula.")  # fmt: skip
 @output_option()
-@wide_option
 @json_option("The same as --format json.")
 @lab_options
 def table_command(
