@@ -14,8 +14,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.reports import update
 from jestlab.platform.spec.schema import StudySpec
-from jestlab.platform.store.annotations import Subject, add_note
-from jestlab.platform.store.judgments import retract
+from jestlab.platform.store.annotations import Subject, add_note, retract
 from jestlab.platform.store.store import Store
 
 SPEC = {

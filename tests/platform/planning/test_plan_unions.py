@@ -1,14 +1,12 @@
 """Plans of unions: runs that studies share are planned once."""
 
-import json
-
 import labs_support as labs
 import pytest
 import yaml
 
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import cost
-from jestlab.platform.planning.plan import plan, totals
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import StudySpec
 from jestlab.platform.spec.resources import parse_slice
 from jestlab.platform.store.records import RunState
@@ -69,15 +67,10 @@ def jestlab(tmp_path):
     return call
 
 
-def test_plan_shows_each_label_under_its_part_and_what_sharing_saves(jestlab, both):
+def test_plan_shows_each_label_under_its_part(jestlab):
     out = jestlab("plan")
     names = [line.split("  ")[0] or line.split()[0] for line in out.splitlines()[3:12]]
     assert names == ["first", "uniform", "reference", "joint", "second", "curated", "baseline", "wide", "all"]
-    assert "Launched separately, the studies would have 15 runs: sharing saves 4 runs (" in out
-    saved = json.loads(jestlab("plan", "--json"))["sharing_saves"]
-    alone = [run for part in both.parts for run in part.runs]
-    assert saved["runs"] == 4
-    assert saved["total_flops"] == pytest.approx(totals(alone).total - totals(both.runs).total)
 
 
 def test_many_labels_are_one_row_per_part_unless_all_are_asked_for(jestlab):

@@ -27,13 +27,13 @@ from jestlab.platform.serve.labs import Labs, Missing
 from jestlab.platform.serve.rendering import address, as_json, assets, rendered
 from jestlab.platform.store.annotations import (
     Subject,
+    accept,
     add_note,
     add_tags,
     delete_query,
     remove_tags,
     save_query,
 )
-from jestlab.platform.store.judgments import accept
 from jestlab.platform.store.store import Store
 from jestlab.platform.whoami import person
 
