@@ -13,7 +13,7 @@ from jestlab.platform import reports
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.planning.plan import plan as planned
-from jestlab.platform.reports import builds, update
+from jestlab.platform.reports import update
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.store import Store
 
@@ -175,6 +175,6 @@ def test_a_list_of_files_outside_the_folder_removes_nothing(lab, write):
     write("table")
     precious = lab.reports / "precious.txt"
     precious.write_text("mine")
-    builds.Build(made_from="", files=("../precious.txt", str(precious))).write(lab.reports / "toy")
+    update.Build(made_from="", files=("../precious.txt", str(precious))).write(lab.reports / "toy")
     write("curves")
     assert precious.exists()

@@ -37,9 +37,8 @@ from jestlab.models.training.phases import PhaseClock
 from jestlab.models.training.tracker import NullTracker, Recorder
 from jestlab.platform import logs, programs
 from jestlab.platform.errors import BucketUnreachable, StoreError, UserError
-from jestlab.platform.lab.bucket import Bucket
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.lab.sync import PUSH_SECONDS, LocalFolder, SyncedFolder, fetched
+from jestlab.platform.lab.sync import PUSH_SECONDS, Bucket, LocalFolder, SyncedFolder, fetched
 from jestlab.platform.planning.names import check_first
 from jestlab.platform.processes import (
     EXIT_BUSY,

@@ -245,14 +245,3 @@ def test_a_share_beyond_the_budget_leaves_no_examples(jestlab, tmp_path):
     data = ledger(jestlab, "--scope", "reference_training")
     assert equal_budgets(data, "counted")["jest"] is None
     assert " none" in jestlab("costs", "ledger.yaml", "--scope", "reference_training")[1]
-
-
-def test_a_plan_says_why_it_has_no_hours(jestlab, monkeypatch, tmp_path):
-    (tmp_path / "config.yaml").write_text("on: kubernetes\n")
-    monkeypatch.setenv("JESTLAB_CONFIG", str(tmp_path / "config.yaml"))
-    _, out, _ = jestlab("plan", "ledger.yaml")
-    assert "HOURS are unknown until runs of train, embed have completed on kubernetes" in out
-    _, out, _ = jestlab("plan", "ledger.yaml", "--set", "resources.on=slurm", "--set", "resources.gpus=4")
-    assert "have completed on slurm with 4 GPUs." in out
-    _, out, _ = jestlab("plan", "ledger.yaml", "--set", "resources.tpu=v5e-16x16")
-    assert "HOURS are unknown" not in out

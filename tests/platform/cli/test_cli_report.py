@@ -12,10 +12,9 @@ from jestlab.analysis.files import write_whole
 from jestlab.platform import reports
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import Plan
-from jestlab.platform.reports import builds
+from jestlab.platform.reports import update
 from jestlab.platform.spec.schema import StudySpec
-from jestlab.platform.store.annotations import Subject, add_note
-from jestlab.platform.store.judgments import retract
+from jestlab.platform.store.annotations import Subject, add_note, retract
 from jestlab.platform.store.store import Store
 
 SPEC = {
@@ -120,5 +119,5 @@ def test_the_build_key_depends_on_everything_that_reports_show(store, monkeypatc
     changed()
     retract(store, RUNS[0].fingerprint, "wrong shards", "me")
     changed()
-    monkeypatch.setattr(builds, "version", lambda _: "another")
+    monkeypatch.setattr(update, "version", lambda _: "another")
     changed()

@@ -143,25 +143,15 @@ def test_a_failure_in_one_part_leaves_the_other_and_is_retried(root, tmp_path, j
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("when", ["they import", "they write"])
-def test_ctrl_c_ends_the_writing_of_reports(root, tmp_path, monkeypatch, when):
-    """A terminal sends it to all processes. None survives, and no report is left partially written."""
-    # A process that is measured hangs if the signal comes while coverage holds the lock of its data.
-    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+def test_ctrl_c_ends_the_writing_of_reports(root, tmp_path):
+    """No report is left partially written."""
     spec = write(tmp_path / "both.yaml", reports=[{"kind": "table"}])
     complete(root, spec)
-    with labs.started("launch", spec, root=root, ignoring_sigint=when == "they import") as launch:
-        printed = ""
-        while "writing the reports of 2 studies" not in printed:
-            printed += (line := launch.stdout.readline())
-            assert line, printed
-        labs.wait_until(
-            lambda: len(labs.processes_of(root)) > 2 if when == "they import" else [*root.glob("reports/*/*")]
-        )
+    with labs.started("launch", spec, root=root) as launch:
+        labs.wait_until(lambda: [*root.glob("reports/*/*")])
         os.killpg(launch.pid, signal.SIGINT)
-        printed += launch.communicate()[0]
+        printed = launch.communicate()[0]
         assert launch.wait() == 130, printed
-        labs.wait_until(lambda: not labs.processes_of(root))
     assert "Traceback" not in printed
     assert [*(root / "reports").rglob(".*-*")] == []
 

@@ -18,8 +18,7 @@ from jestlab.platform.exchange.adopt import Adoption, AdoptOptions, parse_score
 from jestlab.platform.exchange.adopt_store import Change, Placed
 from jestlab.platform.exchange.source_run import SourceRun, curve
 from jestlab.platform.planning.identity import is_authentic, origin_fingerprint
-from jestlab.platform.store.annotations import Subject, add_note, notes, tags
-from jestlab.platform.store.judgments import retract, retracted
+from jestlab.platform.store.annotations import Subject, add_note, notes, retract, retracted, tags
 from jestlab.platform.store.records import ADOPTED, RunState
 from jestlab.platform.store.schema import check
 from jestlab.platform.store.store import Store

@@ -21,10 +21,9 @@ from jestlab.models.config import TrainConfig
 from jestlab.platform import processes, programs
 from jestlab.platform.cli import doctor
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.bucket import Bucket
 from jestlab.platform.lab.lab import SCRATCH, Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.lab.sync import SyncedFolder
+from jestlab.platform.lab.sync import Bucket, SyncedFolder
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.executors.remote import arguments_at
 from jestlab.platform.spec.resources import Resources

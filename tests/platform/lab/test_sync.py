@@ -10,8 +10,7 @@ import pytest
 
 from jestlab.platform.errors import BucketUnreachable, UserError
 from jestlab.platform.lab import sync
-from jestlab.platform.lab.bucket import Bucket
-from jestlab.platform.lab.sync import SyncedFolder
+from jestlab.platform.lab.sync import Bucket, SyncedFolder
 
 URL = "gs://lab-bucket/labs/mine"
 RUN = "runs/joint-abc"

@@ -13,7 +13,7 @@ from jestlab.platform.planning.changes import changes, changes_of
 from jestlab.platform.planning.compare import compare_with_now
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.schema import StudySpec
-from jestlab.platform.store.judgments import accept, acceptances, retract, retracted, undo_retraction
+from jestlab.platform.store.annotations import accept, acceptances, retract, retracted, undo_retraction
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, EvaluationRow

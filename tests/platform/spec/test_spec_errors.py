@@ -23,7 +23,7 @@ runs: {1e3: {}}
 => 1: runs.1000: must be a valid string, not 1000 (a whole number): put it in quotes
 runs: {a: {}}
 score: loss
-=> 2: score.0: must be an evaluation
+=> 2: score.0: must match pattern
 runs: {a: {}}
 adopted: [a]
 => 2: adopted.0: 'a' is a run
@@ -100,7 +100,7 @@ axes:
     "dependencies": """
 runs: {a: {needs: [b]}, b: {needs: [c]}, c: {needs: [a]}}
 axes: [{runs: [a], grid: {optimizer.beta2: [0.9]}}]
-=> 1: runs.a.needs: dependencies form a cycle: a → b → c → a
+=> 1: runs.a.needs: dependencies form a cycle: a beta2=0.9 → b → c → a beta2=0.9
 runs: {r: {}, a: {selection: {rule: joint, reference: r}}}
 axes: [{runs: [r], grid: {optimizer.beta2: [0.1, 0.2, 0.3]}}]
 => 1: runs.a.selection.reference: 'r' is 3 runs ('r beta2=0.1', 'r beta2=0.2', 'r beta2=0.3'): put this run

@@ -13,8 +13,7 @@ from jestlab.platform.spec import StudySpec, load
 from jestlab.platform.spec.fields import fields_of
 from jestlab.platform.spec.keys import config_keys, find, spec_keys, spec_schema
 from jestlab.platform.spec.options import REPORTS
-from jestlab.platform.spec.resources import Resources
-from jestlab.platform.spec.slurm import SlurmOptions
+from jestlab.platform.spec.resources import Resources, SlurmOptions
 from jestlab.platform.spec.tree import plain
 
 SCHEMAS = {

@@ -128,8 +128,8 @@ axes.1.grid.x=[1]
 => axes.1.grid.x: no axes.1: there are 1, counted from 0
 question.x=3
 => question.x: no question.x: it has no parts
-axes.0.grid.selection.chunks=[1]
-=> axes.0.grid.selection.chunks: no such key on the axis: did you mean 'selection.filtering_ratio'?
+axes.0.grid.selection.chunk=[1]
+=> axes.0.grid.selection.chunk: unknown key: did you mean 'chunks'?
 axes.0=1
 => axes.0: must be a mapping
 reports.0=1
@@ -196,19 +196,9 @@ def test_elements_of_lists_are_set(text, lists):
     assert [found["r"], found["own"]] == lists
 
 
-def test_a_run_of_the_spec_sets_elements_of_the_base():
-    study = StudySpec.parse(LISTS | {"runs": {"r": {"lst.0": 9}}})
-    config: Any = expand(study)[0].config
-    assert config["lst"] == [9, 2, [3, 4], {"a": 5}]
-
-
 NO_PARTS = """
 base.lst.4=9
 => base.lst.4: base.lst is [1, 2, [3, 4], {'a': 5}], without '4': set it as a whole
-base.lst.-1=9
-=> base.lst.-1: base.lst is [1, 2, [3, 4], {'a': 5}], without '-1': set it as a whole
-base.lst.²=9
-=> base.lst.²: base.lst is [1, 2, [3, 4], {'a': 5}], without '²'
 base={lst.7: 9}
 => base.lst.7: no such element: there are 4, counted from 0
 runs.r.lst.4=9

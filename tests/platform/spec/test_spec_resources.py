@@ -1,5 +1,6 @@
-"""Resources of a launch, and durations."""
+"""Resources of a launch: durations, and slices of TPUs as Google's documents print them."""
 
+import math
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.platform.spec import SpecError, StudySpec
-from jestlab.platform.spec.resources import parse_duration, written_duration
+from jestlab.platform.spec.resources import parse_duration, parse_slice
 
 IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" * 4
 
@@ -81,6 +82,44 @@ def test_rejects_other_texts_with_an_example(subtests):
             parse_duration(text)
 
 
-@given(st.integers(1, 10**8))
-def test_written_durations_parse_back(seconds):
-    assert parse_duration(written_duration(seconds)) == seconds
+# Rows of the tables in "Plan TPUs in GKE", "TPU v5p" and Vertex AI's "Configure compute resources": slice,
+# chips, machines, machine type.
+DOCUMENTED = [
+    ("v5e-1x1", 1, 1, "ct5lp-hightpu-1t"),
+    ("v5e-2x4", 8, 1, "ct5lp-hightpu-8t"),
+    ("v5e-16x16", 256, 64, "ct5lp-hightpu-4t"),
+    ("v6e-16x16", 256, 64, "ct6e-standard-4t"),
+    ("v5p-2x2x1", 4, 1, "ct5p-hightpu-4t"),
+    ("v5p-16x16x24", 6144, 1536, "ct5p-hightpu-4t"),
+    ("v4-2x2x4", 16, 4, "ct4p-hightpu-4t"),
+    ("v4-12x16x16", 3072, 768, "ct4p-hightpu-4t"),
+]
+
+
+def test_chips_hosts_and_machines_agree_with_googles_documents():
+    found = [(name, parse_slice(name)) for name, *_ in DOCUMENTED]
+    assert [(name, each.chips, each.hosts, each.machine_type) for name, each in found] == DOCUMENTED
+    assert [str(each) for _, each in found] == [name for name, _ in found]
+
+
+def test_the_error_lists_what_exists():
+    for name, listed in (
+        ("v5e-512", "v5e has 1x1, 2x2, 2x4, 4x4, 4x8, 8x8, 8x16, 16x16"),
+        ("v5p-16x16x28", "A ≤ B ≤ C, all multiples of 4, up to 6,144 chips"),
+        ("tensor", "the types are v4, v5e, v5p, v6e, as in v5e-16x16"),
+    ):
+        with pytest.raises(ValueError, match=f"unknown TPU slice.*{listed}"):
+            parse_slice(name)
+
+
+@given(st.text(max_size=30) | st.from_regex(r"v(4|5e|5p|6e)-[0-9]{1,3}(x[0-9]{1,3}){0,3}", fullmatch=True))
+def test_any_string_is_a_slice_or_a_one_line_error(text):
+    try:
+        found = parse_slice(text)
+    except ValueError as error:
+        assert "unknown TPU slice" in str(error)
+        assert "\n" not in str(error)
+        return
+    assert str(found) == text
+    assert found.hosts * found.chips_per_host == found.chips
+    assert found.chips == math.prod(map(int, found.topology.split("x")))

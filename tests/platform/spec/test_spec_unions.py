@@ -225,8 +225,6 @@ seeds=no
 => studies.small.seeds: must be a number of replicates
 studies=1
 => studies: incomplete: expected studies.<name>
-small.seeds=1
-=> small.seeds: is a part: write --set studies.small.seeds=…
 runs.joint.seed=1
 => runs.joint.seed: belongs to a part: write --set studies.<name>.runs
 resources.paralel=1

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import PlannedRun
-from jestlab.platform.store.judgments import accept, acceptances, retract, retracted, undo_retraction
+from jestlab.platform.store.annotations import accept, acceptances, retract, retracted, undo_retraction
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import next_folder, start_over, with_dependents
 from jestlab.platform.store.store import Store

@@ -19,8 +19,7 @@ from tests.waiting import wait_until
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.base import Job, LaunchedJob
 from jestlab.platform.launch.executors.slurm import SlurmExecutor
-from jestlab.platform.spec.resources import Resources
-from jestlab.platform.spec.slurm import SlurmOptions
+from jestlab.platform.spec.resources import Resources, SlurmOptions
 from jestlab.testing.executors import key_of
 
 SAID = {

@@ -20,8 +20,18 @@ from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.render import Block, table
 from jestlab.platform.store import trust
-from jestlab.platform.store.annotations import add_note, add_tags, notes, remove_tags, tags
-from jestlab.platform.store.judgments import accept, acceptances, retract, retracted, undo_retraction
+from jestlab.platform.store.annotations import (
+    accept,
+    acceptances,
+    add_note,
+    add_tags,
+    notes,
+    remove_tags,
+    retract,
+    retracted,
+    tags,
+    undo_retraction,
+)
 from jestlab.platform.whoami import person
 from jestlab.platform.words import few
 

@@ -22,10 +22,10 @@ from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.dependencies import LAUNCHING, installed, missing_client
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.bucket import Bucket
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
+from jestlab.platform.lab.sync import Bucket
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import styled, table
 from jestlab.platform.store import schema

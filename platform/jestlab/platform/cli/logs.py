@@ -19,9 +19,8 @@ from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.errors import StoreUnreachable, UserError
-from jestlab.platform.lab.bucket import Bucket
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.lab.sync import SyncedFolder
+from jestlab.platform.lab.sync import Bucket, SyncedFolder
 from jestlab.platform.launch import liveness
 from jestlab.platform.launch.executors.base import LaunchedJob
 from jestlab.platform.store import leases

@@ -35,7 +35,7 @@ def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab
     from jestlab.platform.launch.options import LaunchOptions
     from jestlab.platform.launch.session import plan_study
     from jestlab.platform.planning import deciding
-    from jestlab.platform.store.judgments import register
+    from jestlab.platform.store.annotations import register
     from jestlab.platform.store.provenance import Checkout
     from jestlab.platform.store.store import Store
 

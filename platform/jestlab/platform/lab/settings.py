@@ -28,8 +28,7 @@ from pydantic import (
 from jestlab.platform.errors import SpecError, UserError, nearest, shown
 from jestlab.platform.redaction import PARTS, Part
 from jestlab.platform.spec.fields import validated
-from jestlab.platform.spec.resources import TYPES, ExecutorName, pinned_image
-from jestlab.platform.spec.slurm import SlurmOptions
+from jestlab.platform.spec.resources import TYPES, ExecutorName, SlurmOptions, pinned_image
 from jestlab.platform.spec.yaml import Document
 
 

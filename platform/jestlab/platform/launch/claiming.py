@@ -24,9 +24,10 @@ from jestlab.platform.launch.executors.base import (
     LaunchedJob,
 )
 from jestlab.platform.launch.liveness import Launcher, Liveness, Termination
+from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.reconcile import SLOT, Signs, Target, is_plain_wait
 from jestlab.platform.programs.failures import RETRIED_CODES
-from jestlab.platform.redaction import PARTS, Part
+from jestlab.platform.redaction import PARTS
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.claims import ClaimLimits
 from jestlab.platform.store.provenance import RECORD
@@ -47,8 +48,7 @@ def job_of(
     key: JobKey,
     log: str,
     here: bool,
-    record: Sequence[Part] = PARTS,
-    retry_exit_codes: Sequence[int] = (),
+    options: ControllerOptions | None = None,
     claimed: bool = True,
 ) -> Job:
     """Describe an attempt at a run of the study `title` as a job.
@@ -56,12 +56,14 @@ def job_of(
     The log is relative to the lab's root. If the job runs `here`, the executor writes its output to the log.
     If the attempt isn't `claimed`, the worker claims one when it starts.
     """
-    environment = {
-        "JESTLAB_STORE": lab.store_url,
-        **({} if here else {logs.COPIED: "1"}),
-        **({} if record == PARTS else {RECORD: ",".join(record)}),
-        **({RETRIED_CODES: ",".join(map(str, retry_exit_codes))} if retry_exit_codes else {}),
-    }
+    options = options or ControllerOptions()
+    environment = {"JESTLAB_STORE": lab.store_url}
+    if not here:
+        environment[logs.COPIED] = "1"
+    if options.record != PARTS:
+        environment[RECORD] = ",".join(options.record)
+    if options.retry_exit_codes:
+        environment[RETRIED_CODES] = ",".join(map(str, options.retry_exit_codes))
     number = ("--attempt", str(key.attempt)) if claimed else ()
     return Job(
         name=f"jestlab-{key.store[:6]}-{run.fingerprint[:8]}-{key.attempt}",
@@ -78,9 +80,9 @@ def job_of(
 class Claimed(NamedTuple):
     """An attempt that is claimed and has to be launched."""
 
-    target: Target
-    claim: claims.ClaimedAttempt
+    run: Target
     log: str  # relative to the lab's root
+    claim: claims.ClaimedAttempt
 
 
 class ClaimedBatch(NamedTuple):
@@ -154,7 +156,7 @@ class Claiming:
         with suppress(StoreError):  # claimed attempts have to be launched anyway
             changed |= self._store_waits(ready, result, limits, over)
         claimed = [
-            Claimed(target, result.claims[run.fingerprint], _log(run))
+            Claimed(target, _log(run), result.claims[run.fingerprint])
             for run, target in chosen
             if run.fingerprint in result.claims
         ]
@@ -227,7 +229,10 @@ class Claiming:
         """
         launcher, executor = self._launcher, self._launcher.executor
         self.record.open()
-        jobs = [self._job(one, executor.here) for one in claimed]
+        jobs = []
+        for run, log, claim in claimed:
+            key = JobKey(launcher.store_id, run.fingerprint, claim.number, claim.token)
+            jobs.append(job_of(launcher.lab, launcher.title, run, key, log, executor.here, launcher.options))
         results: Sequence[LaunchedJob | ExecutorError]
         try:
             if launcher.stopping is not None:
@@ -244,7 +249,7 @@ class Claiming:
                 continue
             state = RunState.PREEMPTED if isinstance(job, ExecutorUnavailable) else RunState.FAILED
             state = state if launcher.stopping is None else RunState.CANCELLED
-            endings.append(leases.Ending(one.target.fingerprint, one.claim.attempt_id, state, str(job)))
+            endings.append(leases.Ending(one.run.fingerprint, one.claim.attempt_id, state, str(job)))
         while True:
             try:
                 if handles:
@@ -260,12 +265,6 @@ class Claiming:
                 time.sleep(launcher.intervals.poll)
         self.record.add(jobs, results)
         return bool(endings)
-
-    def _job(self, one: Claimed, here: bool) -> Job:
-        launcher = self._launcher
-        record, codes = launcher.options.record, launcher.options.retry_exit_codes
-        key = JobKey(launcher.store_id, one.target.fingerprint, one.claim.number, one.claim.token)
-        return job_of(launcher.lab, launcher.title, one.target, key, one.log, here, record, codes)
 
 
 class XManagerRecord:

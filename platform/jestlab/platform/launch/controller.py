@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 
 from jestlab.platform import logs
 from jestlab.platform.errors import StoreError, UserError
@@ -20,7 +21,7 @@ from jestlab.platform.launch.claiming import Claimed, Claiming
 from jestlab.platform.launch.concurrency import each
 from jestlab.platform.launch.display import EXAMPLES, Listener
 from jestlab.platform.launch.executors import Executors
-from jestlab.platform.launch.liveness import Launcher, Liveness, Observer, Termination
+from jestlab.platform.launch.liveness import Launcher, Liveness, Termination
 from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.launch.reconcile import (
@@ -28,8 +29,10 @@ from jestlab.platform.launch.reconcile import (
     Adopt,
     Done,
     EndAttempt,
+    Observation,
     RetryRules,
     SetState,
+    Signs,
     StartAttempt,
     StopJob,
     Target,
@@ -40,7 +43,8 @@ from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
 from jestlab.platform.store.claims import LIMIT
 from jestlab.platform.store.engine import is_full
-from jestlab.platform.store.records import RunState, Standing
+from jestlab.platform.store.records import Lease, RunState, Standing
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 
 LAST_SECONDS = 15.0
@@ -105,13 +109,19 @@ class _Controller:
         self._listener = launcher.listener
         self._runs = {run.fingerprint: run for run in runs}
         self._dependencies = {need for run in runs for need in run.needs.values()}
+        self._others = self._dependencies - self._runs.keys()
         self._wakeup = wakeup
         intervals = launcher.intervals
         self._rules = RetryRules(self._options.retries, intervals.backoff, intervals.max_backoff)
         self._termination = Termination(launcher)
-        liveness = Liveness(launcher)
-        self._observer = Observer(launcher, self._runs, liveness)
-        self._claiming = Claiming(launcher, liveness, self._termination)
+        self._liveness = Liveness(launcher)
+        self._claiming = Claiming(launcher, self._liveness, self._termination)
+        self._standings: dict[str, Standing] = {}
+        self._read_at = -math.inf  # when all standings were last read
+        self._needed: Mapping[str, Standing] = {}  # other runs, on which these depend
+        self._signs: Mapping[int, Signs] = {}  # of live attempts, by attempt id
+        self._ours: list[Lease] = []  # live attempts of this launcher, as of the last reading
+        self._changed: set[str] = set()  # runs that this launcher has changed since then
         self._final: dict[str, RunState] = {}
         self._settled: dict[str, Standing] = {}  # runs whose state can't change any more
         self._shown: dict[str, tuple[RunState, str | None]] = {}
@@ -149,7 +159,7 @@ class _Controller:
                 self._launcher.executor.halt()
             self._listener.note("stopping the runs; press Ctrl-C again to kill them")
         # Now, because the next pass may be waiting for the store.
-        concurrency.start(self._termination.stop, self._observer.ours)
+        concurrency.start(self._termination.stop, self._ours)
         self._wakeup.set()
 
     # ---- one pass
@@ -163,7 +173,8 @@ class _Controller:
             if not self._store_lost:
                 self._listener.note(f"{error}: waiting for the store; running jobs continue")
             self._store_lost = True
-            self._observer.forget()
+            self._read_at = -math.inf
+            self._liveness.forget()
             return self._launcher.at_once or self._gives_up()
         if self._store_lost:
             self._listener.note("the store can be reached again")
@@ -182,8 +193,8 @@ class _Controller:
         if running:
             self._listener.progress(self._store.progress(running, ("loss", EXAMPLES)))
         ready = ready if self._launcher.stopping is None else []
-        batch = self._claiming.claim(ready, self._observer.ours, self._runs)
-        self._observer.changed.update(batch.changed)
+        batch = self._claiming.claim(ready, self._ours, self._runs)
+        self._changed.update(batch.changed)
         if acted or batch.more:
             self._wakeup.set()
         if not batch.claimed and not any(run.is_live for run in standings.values()):
@@ -196,7 +207,8 @@ class _Controller:
         Returns:
             The runs as they were read, those that can start, and whether any other run was changed.
         """
-        standings = self._observer.read()
+        standings = self._read()
+        at = now()
         ready: list[tuple[Standing, Target]] = []
         actions: list[tuple[Standing, Target, Action]] = []
         self._final = {}
@@ -205,8 +217,7 @@ class _Controller:
             if self._settled.get(fingerprint) is run:
                 self._final[fingerprint] = run.state
                 continue
-            seen = self._observer.observe(target, self._final)
-            action = reconcile.decide(run, seen, self._rules)
+            action = reconcile.decide(run, self._observe(run, target, at), self._rules)
             if isinstance(action, StartAttempt):
                 if self._options.launches:
                     ready.append((run, target))
@@ -225,6 +236,62 @@ class _Controller:
         self._stop_if_failures_repeat(standings)
         return standings, ready, acted
 
+    def _read(self) -> Mapping[str, Standing]:
+        """Read the standings of all runs and the signs of life of their attempts.
+
+        Runs without a live attempt are read once per poll interval, because launchers of thousands of runs
+        wake up many times within it.
+        """
+        at, wanted = time.monotonic(), set(self._runs)
+        if at - self._read_at < self._launcher.intervals.poll:
+            live_runs = {run.fingerprint for run in self._standings.values() if run.is_live}
+            wanted = live_runs | self._changed
+        else:
+            self._read_at = at
+        self._standings |= leases.standings(self._store, wanted)
+        self._changed.clear()
+        self._needed = leases.standings(self._store, self._others) if self._others else {}
+        live = [run.lease for run in self._standings.values() if run.lease is not None and run.is_live]
+        self._ours = [lease for lease in live if lease.launcher == self._launcher.name]
+        self._signs = self._liveness.check(live)
+        return self._standings
+
+    def _observe(self, run: Standing, target: Target, at: datetime) -> Observation:
+        """Return everything about a run that its standing doesn't contain."""
+        signs = self._signs[run.lease.id] if run.lease is not None and run.is_live else Signs()
+        return Observation(
+            **vars(signs),
+            needs=[self._dependency(needed) for needed in target.needs.values()],
+            stopping=self._launcher.stopping,
+            now=at,
+            other_lab=self._launcher.other_lab(run.lease) if run.is_live else None,
+            missing=self._missing_files(target),
+        )
+
+    def _dependency(self, fingerprint: str) -> tuple[str, RunState | None]:
+        """Return the title of a dependency and its final state; None if that is still open."""
+        if fingerprint in self._runs:
+            return self._title(fingerprint), self._final.get(fingerprint)
+        run = self._needed.get(fingerprint)
+        is_open = run is None or not run.state.is_terminal or run.state == RunState.PREEMPTED
+        return self._title(fingerprint), None if run is None or is_open else run.state
+
+    def _title(self, fingerprint: str) -> str:
+        target = self._runs.get(fingerprint)
+        return f"run {fingerprint[:8]}" if target is None else title(target)
+
+    def _missing_files(self, target: Target) -> str | None:
+        """Return which dependency has no files here because another lab completed it."""
+        for fingerprint in target.needs.values():
+            run = self._standings.get(fingerprint) or self._needed.get(fingerprint)
+            if run is None or run.state != RunState.COMPLETED:
+                continue
+            place = self._launcher.other_lab(run.lease)
+            if place is not None and not (self._launcher.lab.root / run.directory).is_dir():
+                copy = f"launch with the --root of that lab, or copy its {run.directory} into this one"
+                return f"depends on {self._title(fingerprint)}, completed in the lab at {place}: {copy}"
+        return None
+
     def _act(self, actions: Sequence[tuple[Standing, Target, Action]]) -> bool:
         """Carry out the actions, with one transaction per kind.
 
@@ -240,7 +307,7 @@ class _Controller:
         orphans = [act.lease for _, _, act in actions if isinstance(act, Adopt)]
         if changes:
             leases.change_states(self._store, changes)
-            self._observer.changed.update(run.fingerprint for run, _, _ in changes)
+            self._changed.update(run.fingerprint for run, _, _ in changes)
         if waits:
             leases.set_reasons(self._store, waits, claimed=True)
         if orphans:
@@ -272,11 +339,9 @@ class _Controller:
 
     def _gives_up(self) -> bool:
         """Return whether an interrupted launch has waited long enough for runs that it can't observe."""
-        if not self.interrupted or (
-            self._observer.ours and self._interrupted_at + LAST_SECONDS > time.monotonic()
-        ):
+        if not self.interrupted or (self._ours and self._interrupted_at + LAST_SECONDS > time.monotonic()):
             return False
-        for lease in self._observer.ours:
+        for lease in self._ours:
             self._listener.note(f"attempt {lease.number} may still run: {lease.executor} {lease.handle}")
         return True
 

@@ -6,7 +6,6 @@ Silence is measured with this process's monotonic clock, because the clocks of o
 from __future__ import annotations
 
 import functools
-import math
 import threading
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -20,12 +19,11 @@ from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab.lab import Lab, identify
 from jestlab.platform.launch.executors.base import Executor, JobState, JobStatus, LaunchedJob, ProcessesRemain
 from jestlab.platform.launch.options import ControllerOptions, Intervals
-from jestlab.platform.launch.reconcile import Observation, Signs, Target, title
+from jestlab.platform.launch.reconcile import Signs
 from jestlab.platform.processes import Process, is_running
 from jestlab.platform.store import leases
 from jestlab.platform.store.identity import enter_lab, lab_places
-from jestlab.platform.store.records import Lease, RunState, Standing
-from jestlab.platform.store.rows import now
+from jestlab.platform.store.records import Lease, RunState
 from jestlab.platform.store.store import Store
 
 if TYPE_CHECKING:  # `jestlab status` doesn't need the executors
@@ -178,94 +176,6 @@ class Liveness:
                 statuses = dict.fromkeys(ids, JobStatus(JobState.UNKNOWN, str(error)))
             jobs |= {ids[job]: status for job, status in statuses.items()}
         return jobs
-
-
-class Observer:
-    """Reads the runs of one launch and everything else that `reconcile.decide` uses.
-
-    Attributes:
-        ours: Live attempts of this launcher, as of the last `read`.
-        changed: Fingerprints of runs that this launcher has changed since then.
-    """
-
-    def __init__(self, launcher: Launcher, runs: Mapping[str, Target], liveness: Liveness) -> None:
-        self.ours: list[Lease] = []
-        self.changed: set[str] = set()
-        self._launcher = launcher
-        self._runs = runs
-        self._liveness = liveness
-        self._others = {need for run in runs.values() for need in run.needs.values()} - runs.keys()
-        self._needed: Mapping[str, Standing] = {}  # other runs that the runs depend on
-        self._standings: dict[str, Standing] = {}
-        self._read_at = -math.inf  # when all standings were last read
-        self._signs: Mapping[int, Signs] = {}
-        self._now = datetime.min
-
-    def read(self) -> Mapping[str, Standing]:
-        """Read the standings of all runs and the signs of life of their attempts.
-
-        Runs without a live attempt are read once per poll interval, because launchers of thousands of runs
-        wake up many times within it.
-        """
-        store, at = self._launcher.store, time.monotonic()
-        if at - self._read_at >= self._launcher.intervals.poll:
-            self._read_at = at
-            self._standings = leases.standings(store, self._runs)
-        else:
-            live_runs = {run.fingerprint for run in self._standings.values() if run.is_live}
-            self._standings |= leases.standings(store, live_runs | self.changed)
-        self.changed.clear()
-        self._needed = leases.standings(store, self._others) if self._others else {}
-        live = [run.lease for run in self._standings.values() if run.lease is not None and run.is_live]
-        self.ours = [lease for lease in live if lease.launcher == self._launcher.name]
-        self._signs = self._liveness.check(live)
-        self._now = now()
-        return self._standings
-
-    def forget(self) -> None:
-        """Read everything again, and restart the measurement of silence: the store can't be reached."""
-        self._read_at = -math.inf
-        self._liveness.forget()
-
-    def observe(self, target: Target, final: Mapping[str, RunState]) -> Observation:
-        """Return everything about a run that its standing doesn't contain.
-
-        `final` has the runs of the launch in a final state.
-        """
-        run = self._standings[target.fingerprint]
-        signs = self._signs[run.lease.id] if run.lease is not None and run.is_live else Signs()
-        return Observation(
-            **vars(signs),
-            needs=[self._dependency(needed, final) for needed in target.needs.values()],
-            stopping=self._launcher.stopping,
-            now=self._now,
-            other_lab=self._launcher.other_lab(run.lease) if run.is_live else None,
-            missing=self._missing_files(target),
-        )
-
-    def _dependency(self, fingerprint: str, final: Mapping[str, RunState]) -> tuple[str, RunState | None]:
-        """Return the title of a dependency and its final state; None if that is still open."""
-        if fingerprint in self._runs:
-            return self._title(fingerprint), final.get(fingerprint)
-        run = self._needed.get(fingerprint)
-        is_open = run is None or not run.state.is_terminal or run.state == RunState.PREEMPTED
-        return self._title(fingerprint), None if run is None or is_open else run.state
-
-    def _title(self, fingerprint: str) -> str:
-        target = self._runs.get(fingerprint)
-        return f"run {fingerprint[:8]}" if target is None else title(target)
-
-    def _missing_files(self, target: Target) -> str | None:
-        """Return which dependency has no files here because another lab completed it."""
-        for fingerprint in target.needs.values():
-            run = self._standings.get(fingerprint) or self._needed.get(fingerprint)
-            if run is None or run.state != RunState.COMPLETED:
-                continue
-            place = self._launcher.other_lab(run.lease)
-            if place is not None and not (self._launcher.lab.root / run.directory).is_dir():
-                copy = f"launch with the --root of that lab, or copy its {run.directory} into this one"
-                return f"depends on {self._title(fingerprint)}, completed in the lab at {place}: {copy}"
-        return None
 
 
 class Termination:

@@ -2,7 +2,7 @@
 files.
 
 A run's identity is its config: different code doesn't make a run run again. The differences are reported, can
-be accepted (`store.judgments`), and `jestlab launch --rerun-changed` repeats the runs.
+be accepted (`store.annotations`), and `jestlab launch --rerun-changed` repeats the runs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from jestlab.platform.errors import SpecError
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.schema import Record, StudySpec
-from jestlab.platform.store.judgments import acceptances, retracted
+from jestlab.platform.store.annotations import acceptances, retracted
 from jestlab.platform.store.provenance import digests_of, versions
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store, of_runs

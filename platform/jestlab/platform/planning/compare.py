@@ -22,7 +22,7 @@ from jestlab.platform.planning.changes import attempts_of
 from jestlab.platform.programs.sources import sources_of
 from jestlab.platform.spec.schema import Record
 from jestlab.platform.spec.tree import flatten
-from jestlab.platform.store.judgments import retracted
+from jestlab.platform.store.annotations import retracted
 from jestlab.platform.store.provenance import digests_of, script_texts, texts
 from jestlab.platform.store.records import RunRecord, RunState
 from jestlab.platform.store.tables import AttemptRow, BudgetRow, CostRow, EvaluationRow, run_key

@@ -130,32 +130,28 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> None:
         )
     }
     held = set(connection.scalars(select(AttemptRow.run_id).where(AttemptRow.state.in_(LIVE))))
-    created, reopened, kept = [], [], []
+    opened, kept = [], []
     for run in runs:
         key = run_key(run.fingerprint)
-        before, config = known.get(run.fingerprint), to_json(run.config)
+        before, values = known.get(run.fingerprint), {"program": run.program, "config": to_json(run.config)}
         if before is not None and (before.state == RunState.COMPLETED or key in held):
             # Values that aren't part of the identity, such as paths, may have changed.
-            if (before.program, before.config, before.stop_reason) != (run.program, config, None):
-                kept.append({"key": key, "program": run.program, "config": config})
+            if (before.program, before.config, before.stop_reason) != (*values.values(), None):
+                kept.append({"key": key, **values})
             continue
         needed = (known.get(fingerprint) for fingerprint in run.needs.values())
         ready = all(need is not None and need.state == RunState.COMPLETED for need in needed)
         state = str(RunState.PENDING if ready else RunState.BLOCKED)
-        values = {"program": run.program, "config": config, "state": state}
-        if before is not None:
-            reopened.append({"key": key, **values})
-            continue
-        identity = {"id": key, "fingerprint": run.fingerprint, "seed": run.seed}
+        identity = {"id": key, "fingerprint": run.fingerprint, "seed": run.seed, "directory": run.directory}
         times = {"created_at": now(), "updated_at": now()}
-        created.append(identity | values | times | {"directory": run.directory, "step": 0, "failures": 0})
-    execute_many(connection, insert(connection, RunRow), created)
-    names = ("program", "config", "state")
+        start = {"state": state, "reason": None, "stop_reason": None, "step": 0, "failures": 0}
+        opened.append(identity | values | times | start)
+    changed = ("program", "config", "state", "reason", "stop_reason", "failures", "updated_at")
+    upsert(connection, RunRow, opened, ["id"], changed)
     table: Any = RunRow.__table__
     change = update(table).where(table.c.id == bindparam("key")).values(stop_reason=None)
-    reopen = change.values(**{name: bindparam(name) for name in names}, reason=None, failures=0)
-    execute_many(connection, reopen, reopened)
-    execute_many(connection, change.values(**{name: bindparam(name) for name in names[:2]}), kept)
+    change = change.values(program=bindparam("program"), config=bindparam("config"))
+    execute_many(connection, change, kept)
 
 
 def _record_costs(connection: Connection, runs: Sequence[PlannedRun]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -9,16 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.analysis import units
+from jestlab.analysis.claims import looks
+from jestlab.analysis.claims.power import power
+from jestlab.analysis.claims.rounds import ahead
+from jestlab.analysis.claims.stopping import Until
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.planning import memory, power
+from jestlab.platform.planning import memory
 from jestlab.platform.planning.cost import NO_CHIP, done, to_do, total, utilization, wall_hours
 from jestlab.platform.planning.explain import RunReason
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, waiting_lines
 from jestlab.platform.planning.survey import Survey
 from jestlab.platform.programs import Price
 from jestlab.platform.render import Block, render, styled, table
-from jestlab.platform.spec.resources import CLUSTERS
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.words import counted, few
 
 _MAX_ROWS = 40  # with more labels, each run name has one row, or each part of a union
@@ -62,12 +67,10 @@ def sentences(survey: Survey) -> Iterator[str]:
     """Yield the sentences below the table of a plan."""
     plan = survey.plan
     yield _summary(plan)
-    if plan.parts:
-        yield _sharing(plan)
     if matched := dict.fromkeys(f"{run.name} ({run.match})" for run in plan.runs if run.match is not None):
         yield f"EXAMPLES solved for by match: {few(list(matched))}."
     yield from waiting_lines(plan)
-    yield from power.lines(survey)
+    yield from _power(survey)
     yield from absent_data(plan)
     yield from (f"{folder}: left out: {files}" for folder, files in plan.left_out.items() if files)
     yield from memory.lines(plan, local=survey.here)
@@ -94,28 +97,6 @@ def _summary(plan: Plan) -> str:
     return " ".join(parts)
 
 
-def _sharing(plan: Plan) -> str:
-    """Describe how much the parts of a union save by sharing runs."""
-    saved, unit = _saved(plan), "hours" if _budget_headers(plan) == ("HOURS",) else "chip-hours"
-    amounts = [units.flops(saved["total_flops"])] if saved["total_flops"] else []
-    amounts += [f"{units.hours(saved['chip_hours'])} {unit}"] if saved["chip_hours"] else []
-    listed = f" ({', '.join(amounts)})" if amounts else ""
-    return (
-        f"Launched separately, the studies would have {len(plan.runs) + saved['runs']} runs: sharing saves "
-        f"{counted(saved['runs'], 'run')}{listed}."
-    )
-
-
-def _saved(plan: Plan) -> dict[str, Any]:
-    """Compute the runs, FLOPs, and chip-hours that the parts of a union save by sharing."""
-    separate = [run for part in plan.parts for run in part.runs]
-    return {
-        "runs": len(separate) - len(plan.runs),
-        "total_flops": totals(separate).total - totals(plan.runs).total,
-        "chip_hours": total(separate).chip_hours - total(plan.runs).chip_hours,
-    }
-
-
 def absent_data(plan: Plan) -> list[str]:
     """List the missing data and weights of a plan in one line; no line if all exist."""
     if not plan.absent:
@@ -131,7 +112,7 @@ def absent_data(plan: Plan) -> list[str]:
 
 
 def _hours(survey: Survey) -> Iterator[str]:
-    """Yield the remaining hours and what the estimate is based on, or why they are unknown."""
+    """Yield the remaining hours, if they are known, and what the estimate is based on."""
     plan, resources = survey.plan, survey.plan.study.resources
     runs, completed, amount = to_do(plan), done(plan), total(to_do(plan))
     if resources.slice is not None and _budget_headers(plan):
@@ -157,15 +138,6 @@ def _hours(survey: Survey) -> Iterator[str]:
             f"{survey.parallel or 'all'} at a time, estimated from "
             f"{counted(sum(earlier.values()), 'earlier run')}."
         )
-    elif survey.place is not None and resources.slice is None:
-        programs = list(dict.fromkeys(run.program for run in runs if run.price is not None))
-        on = str(survey.place)
-        if survey.place in CLUSTERS and resources.machines.chips:
-            on += f" with {resources.machines}"
-        if survey.place == "kubernetes":
-            on += "; with TPUs, name a slice: --set resources.tpu=v5e-16x16"
-        if programs:
-            yield f"HOURS are unknown until runs of {few(programs)} have completed on {on}."
 
 
 def _chip_hours(runs: Sequence[PlannedRun]) -> str:
@@ -173,6 +145,75 @@ def _chip_hours(runs: Sequence[PlannedRun]) -> str:
     unknown = f", and {amount.unknown} of unknown cost," if amount.unknown else ""
     paid = f" ({units.dollars(amount.dollars)})" if amount.dollars is not None else ""
     return f"{units.hours(amount.chip_hours)} chip-hours{paid}{unknown}"
+
+
+# ---- sentences about the power of seeds
+
+_EFFECTS = (1, 2, 3)  # standard deviations between the sides of a claim
+
+
+def _power(survey: Survey) -> Iterator[str]:
+    """Yield the power of a plan's seeds; nothing if the study has no claims."""
+    study = survey.plan.study
+    whole = (study, *study.studies.values())
+    parts = [part for part in whole if part.claims]
+    for part in whole:
+        if isinstance(part.seeds, Until) and not part.claims:
+            yield f"{part.name} has no claims to decide, so it has {part.seeds.at_least} seeds."
+    claims = sum(len(part.claims) for part in parts)
+    if not claims:
+        return
+    error = study.family.share(claims)
+    fixed = [part for part in parts if not isinstance(part.seeds, Until)]
+    yield from _with_fixed_seeds(fixed, claims, error)
+    rules = [part.seeds for part in parts if isinstance(part.seeds, Until)]
+    if rules:
+        yield from _until_decided(survey, rules, claims, error)
+
+
+def _with_fixed_seeds(parts: list[StudySpec], claims: int, error: float) -> Iterator[str]:
+    """Yield the power of a fixed number of seeds; one seed has none."""
+    parts = [part for part in parts if part.runs]  # imported runs have the seeds that they have
+    single = sum(len(part.claims) for part in parts if len(part.replicates) < 2)
+    if single:
+        yield f"{counted(single, 'claim')} cannot be decided with one seed: add --set seeds=3."
+    for seeds in sorted({len(part.replicates) for part in parts} - {1}):
+        chances = [f"{_percent(power(effect, seeds, error))} at {effect}" for effect in _EFFECTS]
+        family = f" in a family of {claims}" if claims > 1 and error < 0.05 else ""
+        yield (
+            f"{seeds} seeds decide a claim{family} with a probability of {', '.join(chances)} standard "
+            "deviations between its sides; --decide adds seeds until all claims are decided."
+        )
+
+
+def _until_decided(survey: Survey, rules: list[Until], claims: int, error: float) -> Iterator[str]:
+    """Yield the expected number of seeds of a study that runs until its claims are decided."""
+    least, most = min(rule.at_least for rule in rules), max(rule.at_most for rule in rules)
+    status = survey.standing
+    if status is None:
+        looked = {effect: looks.expected(effect, error, most) for effect in _EFFECTS}
+        expected = [
+            f"{each.expected:.0f} at {effect} (decided in {_percent(each.decided)})"
+            for effect, each in looked.items()
+        ]
+        what = "1 claim is" if claims == 1 else f"{claims} claims are"
+        yield (
+            f"From {least} to {most} seeds, until {what} decided: on average {', '.join(expected)} standard "
+            "deviations between the sides."
+        )
+        return
+    yield f"So far {status}."
+    left = ahead(status.judged, status.hours)
+    if left.claims:
+        hours = "" if math.isnan(left.hours) else f", {units.duration(left.hours)} in sequence"
+        yield (
+            f"At these effect sizes, {left.decided:.0f} of {counted(left.claims, 'open claim')} will be "
+            f"decided by about {left.runs:.0f} more runs{hours}."
+        )
+
+
+def _percent(chance: float) -> str:
+    return "under 1%" if chance < 0.01 else "over 99%" if chance > 0.99 else f"{chance:.0%}"
 
 
 # ---- table
@@ -292,14 +333,13 @@ def _budget_cells(runs: Sequence[PlannedRun], headers: Sequence[str]) -> tuple[s
 def as_data(plan: Plan, reasons: Mapping[str, RunReason]) -> dict[str, Any]:
     """Return a plan as plain data for JSON."""
     estimates = memory.estimates(plan)
-    sharing = {"studies": list(map(_part, plan.parts)), "sharing_saves": _saved(plan)} if plan.parts else {}
     return {
         "study": plan.study.name,
         "scale": plan.study.scale,
         "absent": [str(path) for path in plan.absent],
         "left_out": {str(folder): files for folder, files in plan.left_out.items()},
         "totals": _totals(plan),
-        **sharing,
+        **({"studies": list(map(_part, plan.parts))} if plan.parts else {}),
         "runs": [
             {
                 "run": run.name,

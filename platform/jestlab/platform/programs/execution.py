@@ -1,4 +1,8 @@
-"""jestlab's own programs as workers execute them. Importing this module imports JAX."""
+"""jestlab's own programs as workers execute them. Importing this module imports JAX.
+
+Each raises `Interrupted` if it was asked to stop, after saving its progress, and UserError if its code or
+weights have changed since the run was planned.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +37,7 @@ from jestlab.platform.programs.context import Interrupted, NeededRun, RunContext
 
 
 def run_train(config: TrainConfig, context: RunContext) -> None:
-    """Train a run to its end, from its latest checkpoint if there is one.
-
-    Raises:
-        Interrupted: It was asked to stop; a checkpoint is saved.
-        UserError: Custom code has changed since the run was planned, or a criterion isn't valid.
-    """
+    """Train a run to its end, from its latest checkpoint if there is one."""
     check_unchanged(config)
     check_criteria(config)
     reference = _reference(context.needs[pricing.TRAIN_REFERENCE]) if config.needs_reference else None
@@ -62,12 +61,7 @@ def run_train(config: TrainConfig, context: RunContext) -> None:
 
 
 def run_embed(config: EmbedConfig, context: RunContext) -> None:
-    """Embed a training set, continuing from the durable embeddings of earlier attempts.
-
-    Raises:
-        Interrupted: It was asked to stop; the embeddings so far are saved.
-        UserError: Custom code has changed since the run was planned.
-    """
+    """Embed a training set, continuing from the durable embeddings of earlier attempts."""
     check_unchanged(config)
     need = context.needs[pricing.EMBED_REFERENCE]
     finished = embed(
@@ -84,11 +78,7 @@ def run_embed(config: EmbedConfig, context: RunContext) -> None:
 
 
 def run_weights(config: WeightsConfig, context: RunContext) -> None:
-    """Write `checkpoints/` and `tokenizer.model` into the run's folder, like a training run.
-
-    Raises:
-        UserError: The weights have changed since the run was planned.
-    """
+    """Write `checkpoints/` and `tokenizer.model` into the run's folder, like a training run."""
     context.progress(0, 1)
     weights = open_source(config)
     content, _ = read_source_tokenizer(config, weights)
@@ -101,12 +91,7 @@ def run_weights(config: WeightsConfig, context: RunContext) -> None:
 
 
 def run_diagnose(config: DiagnoseConfig, context: RunContext) -> None:
-    """Diagnose selection. An interrupted run starts over.
-
-    Raises:
-        Interrupted: It was asked to stop.
-        UserError: Custom code has changed since the run was planned, or a criterion isn't valid.
-    """
+    """Diagnose selection. An interrupted run starts over."""
     check_unchanged(config)
     check_criteria(config)
     learner = context.needs[pricing.DIAGNOSE_LEARNER]
@@ -123,11 +108,7 @@ def run_diagnose(config: DiagnoseConfig, context: RunContext) -> None:
 
 
 def run_score(config: ScoreConfig, context: RunContext) -> None:
-    """Score a data set by its cached embeddings. An interrupted run starts over.
-
-    Raises:
-        UserError: A dependency contains no embeddings.
-    """
+    """Score a data set by its cached embeddings. An interrupted run starts over."""
     target = None if config.target is None else context.needs[pricing.SCORE_TARGET].directory
     data = context.needs[pricing.SCORE_EMBEDDINGS].directory
     try:

@@ -3,13 +3,13 @@
 make.py      makes a table or a figure from its options
 selected.py  reads the images that runs selected
 update.py    writes the reports of a study, and rewrites them after a change
-builds.py    digests of everything that reports show
 """
 
-from jestlab.platform.reports.builds import BUILD_FILE, build_key
 from jestlab.platform.reports.update import (
+    BUILD_FILE,
     Made,
     bring_up_to_date,
+    build_key,
     tables_of,
     write_page,
     write_reports,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jestlab.platform.errors import one_line_errors
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.reports.builds import store_state
+from jestlab.platform.reports.update import store_state
 from jestlab.platform.serve.rendering import address
 from jestlab.platform.store.store import Store
 

@@ -17,8 +17,7 @@ from jestlab.platform import logs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.launch.status import LOSS
 from jestlab.platform.planning import compare as comparison
-from jestlab.platform.serve.curves import curves_of
-from jestlab.platform.serve.experiment import cells
+from jestlab.platform.serve.experiment import cells, curves_of
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import address, number, plain, rendered, whole
 from jestlab.platform.store.annotations import Subject, notes, tags

@@ -337,8 +337,8 @@ def _cycle_error(
     """Describe a cycle, in which each run needs the next one, from its first run in the spec."""
     first = cycle.index(min(cycle))
     cycle = [*cycle[first:], *cycle[: first + 1]]
-    by_label = len({nodes[i][0] for i in cycle}) < len(cycle) - 1
-    names = [nodes[i][1] if by_label else nodes[i][0] for i in cycle]
     role = next(role for role, other in needs[cycle[0]].items() if other == cycle[1])
     reference = next(r for r in nodes[cycle[0]][3] if r.role == role)
-    return SpecError(reference.path, f"dependencies form a cycle: {' → '.join(names)}")
+    return SpecError(
+        reference.path, f"dependencies form a cycle: {' → '.join(nodes[index][1] for index in cycle)}"
+    )

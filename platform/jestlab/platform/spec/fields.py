@@ -6,12 +6,12 @@ import functools
 import inspect
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, PydanticJsonSchemaWarning
 
 from jestlab.analysis.written import WrittenError
@@ -224,6 +224,16 @@ def _another_kind(under: Tree, value: Tree, field: Field | None) -> bool:
 
 
 # ---- validation
+
+
+def checked(parse: Callable[[Any], object]) -> AfterValidator:
+    """Accept the values that a function parses, and keep them as they are."""
+
+    def check(given: Any) -> Any:
+        parse(given)
+        return given
+
+    return AfterValidator(check)
 
 
 def validated(model: type[Model], given: Any) -> Model:

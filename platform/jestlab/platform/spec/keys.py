@@ -20,10 +20,9 @@ from jestlab.platform.spec.axes import AxisSpec
 from jestlab.platform.spec.fields import IS_PATH, NAMES_A_RUN, NAMES_CODE, Field, fields_of
 from jestlab.platform.spec.options import REPORTS, FigureOptions
 from jestlab.platform.spec.program import builtin_programs
-from jestlab.platform.spec.resources import Resources
+from jestlab.platform.spec.resources import Resources, SlurmOptions
 from jestlab.platform.spec.runs import OF_RUNS, Match, RunSpec
 from jestlab.platform.spec.schema import Record, StudySpec
-from jestlab.platform.spec.slurm import SlurmOptions
 from jestlab.platform.spec.tree import KIND
 from jestlab.platform.spec.yaml import dump_inline
 

@@ -7,7 +7,7 @@ from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -34,7 +34,7 @@ from jestlab.analysis.tables.shape import Shape
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import SpecError, nearest, shown
-from jestlab.platform.spec.fields import validated
+from jestlab.platform.spec.fields import checked, validated
 from jestlab.platform.spec.tree import KIND, flatten, listed
 
 PaperTable = Literal["comparison", "longer_training", "specialists", "laion", "raw_vs_filtered"]
@@ -46,16 +46,6 @@ MAX_DIGITS = 12
 def option(description: str, default: Any = None) -> Any:
     """Declare an option; the command line, the Python API, and the key reference show its description."""
     return Field(default, description=description)
-
-
-def _checked(parse: Callable[[Any], object]) -> BeforeValidator:
-    """Accept the values that a function parses."""
-
-    def check(given: Any) -> Any:
-        parse(given)
-        return given
-
-    return BeforeValidator(check)
 
 
 def _parse_digits(given: Any) -> Any:
@@ -166,7 +156,7 @@ class TableOptions(Options):
     caption: str | None = option("Caption; default: the table's own.")
     label: str = option("LaTeX label; default: tab:NAME.", "")
     notes: Annotated[bool, Field(strict=True)] = option("Show the notes.", True)
-    width: Annotated[str, _checked(parse_width)] = option(
+    width: Annotated[str, checked(parse_width)] = option(
         "Maximum width in LaTeX: auto, column, text, or a length.", "auto"
     )
     options: dict[str, Any] = option("Arguments of a custom table.", {})
@@ -206,7 +196,7 @@ class CurvesOptions(_CostComparison, _Printed):
     kind: Literal["curves"]
     over: Over | None = option("Horizontal axis; default: examples_seen, else seconds, else steps.")
     metric: Names = option("Recorded metric to show instead of the score; one panel each.", ())
-    smooth: Annotated[int | str, _checked(Smoothing.parse)] | None = option(
+    smooth: Annotated[int | str, checked(Smoothing.parse)] | None = option(
         "Window of a running mean: recorded points (5) or a share (10%)."
     )
     scale: Scale | None = option("Scale of the metric's axis; default: as declared in `metrics`.")

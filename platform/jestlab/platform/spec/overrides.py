@@ -84,8 +84,6 @@ def _set(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
     elif head == "runs":
         _set_run(study, written, path, value)
     else:
-        if head == "axes" and path[2:3] in (("grid",), ("zip",)) and len(path) > 3:
-            _check_on_axis(study, path)
         written[head] = _replaced(written.get(head), path, value)
         if head == "axes" and len(path) > 1 and path[2:3] != (LABELS,):
             _drop_labels(written["axes"][int(path[1])])
@@ -103,8 +101,6 @@ def _set_in_union(study: StudySpec, written: Tree, path: Path, value: Any) -> No
         return
     if head in _OF_PARTS:
         raise SpecError(path, f"belongs to a part: write --set {STUDIES}.<name>.{dotted(path)}=…")
-    if head in study.studies:
-        raise SpecError(path, f"is a part: write --set {STUDIES}.{dotted(path)}=…")
     if head not in ("base", "seeds"):
         _set(study, written, path, value)
     if head in ("base", "seeds", "resources", "record"):
@@ -193,15 +189,6 @@ def _replaced(tree: Any, path: Path, value: Any, depth: int = 1) -> Any:
         raise SpecError(path, f"no {dotted(path[: depth + 1])}: {count}")
     changed = parts | {key: _replaced(parts.get(key), path, value, depth + end)}
     return [*changed.values()] if isinstance(tree, list) else changed
-
-
-def _check_on_axis(study: StudySpec, path: Path) -> None:
-    """Check that an axis has a key, which might otherwise be a typing error."""
-    number, kind, key = path[1], path[2], dotted(path[3:])
-    axis = parts_of(study.axes).get(number)
-    columns = getattr(axis, kind, None) or {}
-    if axis is not None and key not in columns:
-        raise SpecError(path, f"no such key on the axis: {nearest(key, columns)}")
 
 
 def _drop_labels(axis: Any) -> None:

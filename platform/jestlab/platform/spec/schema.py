@@ -87,12 +87,6 @@ def _distinct(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
     return claims
 
 
-def _evaluation(name: str) -> str:
-    if "/" not in name:
-        raise ValueError(f"must be an evaluation, such as coco/i2t_r1, not {shown(name)}")
-    return name
-
-
 _Seeds = Annotated[
     tuple[int, ...] | InstanceOf[Until],
     BeforeValidator(_seeds),
@@ -202,7 +196,7 @@ class StudySpec(BaseModel):
     claims: Annotated[tuple[_Claim, ...], AfterValidator(_distinct)] = ()
     family: _Family = Family()
     metrics: dict[str, _Metric] = {}
-    score: Annotated[tuple[Annotated[str, AfterValidator(_evaluation)], ...], BeforeValidator(listed)] = ()
+    score: Annotated[tuple[Annotated[str, Field(pattern=".+/.+")], ...], BeforeValidator(listed)] = ()
     adopted: _Texts = ()
     studies: dict[Name, StudySpec] = {}
 

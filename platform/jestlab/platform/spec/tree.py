@@ -15,14 +15,9 @@ from jestlab.platform.errors import Path, SpecError, dotted, kind_of
 Tree = dict[str, Any]
 """A plain mapping: string keys without dots, values that JSON can represent."""
 
-KIND = "kind"
-"""The key that selects the variant of a section, as in `data.train.kind`."""
-
-MATCH = "match"
-"""The key next to a run's overrides that names the run whose budget it spends."""
-
-STUDIES = "studies"
-"""The key of a union that contains its studies."""
+KIND = "kind"  # selects the variant of a section, as in `data.train.kind`
+MATCH = "match"  # next to a run's overrides: the run whose budget it spends
+STUDIES = "studies"  # the parts of a union
 
 
 def is_mapping(value: object) -> bool:

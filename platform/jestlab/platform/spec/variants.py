@@ -10,7 +10,7 @@ from jestlab.analysis.names import Names
 from jestlab.platform import plugins
 from jestlab.platform.errors import Path, SpecError, nearest, within
 from jestlab.platform.spec.axes import Point
-from jestlab.platform.spec.options import REPORTS, TABLES, LearnabilityOptions, TableOptions, custom_code
+from jestlab.platform.spec.options import REPORTS, TABLES, custom_code
 from jestlab.platform.spec.program import Config, ProgramConfig
 from jestlab.platform.spec.runs import Match
 from jestlab.platform.spec.schema import StudySpec
@@ -97,12 +97,11 @@ def _shown_runs(study: StudySpec) -> Iterator[tuple[Path, str]]:
     """Yield the names and labels of runs in reports and claims, each with its place."""
     for index, report in enumerate(study.reports):
         place = ("reports", str(index))
-        option = "run" if isinstance(report, LearnabilityOptions) else "baseline"
-        if (single := getattr(report, option, None)) is not None:
-            yield (*place, option), single
-        of_runs = report.rows_of_runs if isinstance(report, TableOptions) else getattr(report, "runs", ())
-        option = "rows" if isinstance(report, TableOptions) else "runs"
-        yield from (((*place, option, str(i)), name) for i, name in enumerate(of_runs))
+        for option in ("run", "baseline"):
+            if (name := getattr(report, option, None)) is not None:
+                yield (*place, option), name
+        for option, field in (("runs", "runs"), ("rows", "rows_of_runs")):
+            yield from (((*place, option, str(i)), name) for i, name in enumerate(getattr(report, field, ())))
     for index, claim in enumerate(study.claims):
         for key, side in (("of", claim.of), (claim.comparison, claim.other)):
             yield from ((("claims", str(index), key, *below), name) for below, name in side.named())

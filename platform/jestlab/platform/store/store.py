@@ -25,7 +25,7 @@ from sqlalchemy import (
     func,
     select,
     table,
-)  # fmt: skip
+)
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest

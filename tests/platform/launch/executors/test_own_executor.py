@@ -147,7 +147,7 @@ def study(tmp_path: Path) -> Path:
 
 def test_a_study_is_launched_by_it_and_its_logs_are_found(study, root, unrecorded):
     planned = labs.here("plan", study, root=root)
-    assert planned.returncode == 0 and "HOURS are unknown" not in planned.stdout, planned.stdout
+    assert planned.returncode == 0, planned.stdout
     launched = labs.here("launch", study, "--no-reports", root=root)
     assert launched.returncode == 0, launched.stdout + launched.stderr
     logs = labs.here("logs", "niced/a", root=root)

@@ -42,8 +42,7 @@ from jestlab.platform.launch.executors.slurm_batch import (
 )
 from jestlab.platform.launch.executors.slurm_tools import QueueRow
 from jestlab.platform.processes import exit_from_shell
-from jestlab.platform.spec.resources import Resources
-from jestlab.platform.spec.slurm import SlurmOptions
+from jestlab.platform.spec.resources import Resources, SlurmOptions
 
 COMMENT = "jestlab "
 """Prefix of a job's comment, before the name of its batch."""

@@ -27,8 +27,7 @@ from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.base import ExecutorUnavailable, Job, JobKey
 from jestlab.platform.processes import EXIT_BUSY, EXIT_STOPPED
-from jestlab.platform.spec.resources import Resources
-from jestlab.platform.spec.slurm import SlurmOptions
+from jestlab.platform.spec.resources import Resources, SlurmOptions
 from jestlab.platform.store.address import STORE
 
 _WAIT_SECONDS = 300

@@ -26,7 +26,7 @@ from jestlab.platform.launch.executors.base import (
 from jestlab.platform.launch.executors.remote import explained, retried
 from jestlab.platform.logs import one_line
 from jestlab.platform.processes import EXIT_COMPLETED
-from jestlab.platform.spec.slurm import SlurmOptions
+from jestlab.platform.spec.resources import SlurmOptions
 
 # ---- commands
 

@@ -7,7 +7,7 @@ import yaml
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors import slurm_tools
-from jestlab.platform.spec.slurm import SlurmOptions
+from jestlab.platform.spec.resources import SlurmOptions
 
 
 @pytest.fixture

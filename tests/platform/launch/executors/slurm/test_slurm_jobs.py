@@ -3,7 +3,7 @@
 import pytest
 
 from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState
-from jestlab.platform.spec.slurm import SlurmOptions
+from jestlab.platform.spec.resources import SlurmOptions
 
 
 def counting(executor, monkeypatch):

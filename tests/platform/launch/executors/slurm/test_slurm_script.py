@@ -14,8 +14,7 @@ from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch.executors import slurm, slurm_batch
 from jestlab.platform.launch.executors.base import ExecutorError, LaunchedJob
 from jestlab.platform.launch.executors.slurm_batch import batch_of
-from jestlab.platform.spec.resources import Resources
-from jestlab.platform.spec.slurm import SlurmOptions
+from jestlab.platform.spec.resources import Resources, SlurmOptions
 
 FOLDER = Path("/lab/slurm/abc")
 
