@@ -6,7 +6,7 @@ and the code may need packages that only other machines have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,29 +38,15 @@ def check(kind: Kind, name: str, options: Mapping[str, Any], place: str) -> None
     if parameters is None:
         return
     given = extensions.GIVEN.get(kind) or [*parameters][:1]  # figures and tables get the results first
-    check_options(name, {key: has for key, has in parameters.items() if key not in given}, options, place)
-
-
-def check_options(name: str, parameters: Mapping[str, bool], options: Iterable[str], place: str) -> None:
-    """Check that a function accepts options, and that it gets those without a default.
-
-    Args:
-        name: Name of the function.
-        parameters: Parameter → whether it has a default, as `references.parameters_of` returns them.
-        options: Names of the options.
-        place: Where the options are given, for the message.
-
-    Raises:
-        ValueError: It doesn't.
-    """
-    known, options = [parameter for parameter in parameters if parameter != "**"], list(options)
+    has_default = {key: has for key, has in parameters.items() if key not in given}
+    known = [parameter for parameter in has_default if parameter != "**"]
     for option in options:
         if option not in known and "**" not in parameters:
             near = closest(option, known)
             hint = f"did you mean {near!r}?" if near else f"its options: {', '.join(known) or 'none'}"
             raise ValueError(f"{name} has no option {option!r}, given in {place}: {hint}")
     for required in known:
-        if not parameters[required] and required not in options:
+        if not has_default[required] and required not in options:
             raise ValueError(f"{name} requires {required!r}: give it in {place}")
 
 

@@ -239,29 +239,26 @@ def result_blocks(made: Table) -> Iterator[Block]:
     yield from (styled(f"- {on_one_line(note)}", "dim") for note in made.notes)
 
 
-def render(
-    blocks: Block | Iterable[Block], limit: int | None = None, styles: bool = False, wide: bool = False
-) -> str:
+def render(blocks: Block | Iterable[Block], limit: int | None = None, styles: bool = False) -> str:
     """Write blocks as text.
 
     Args:
         blocks: One or several.
         limit: Maximum length of a line; None for any length.
         styles: Whether to write bold and colors.
-        wide: Whether tables are written whole although lines have a maximum length.
     """
     if isinstance(blocks, str | Text | TextTable):
         blocks = [blocks]
-    lines = (line for block in blocks for line in _lines(block, limit, wide))
+    lines = (line for block in blocks for line in _lines(block, limit))
     return "\n".join(to_ansi(line) if styles else without_controls(line.plain) for line in lines)
 
 
-def _lines(block: Block, limit: int | None, wide: bool) -> Iterator[Text]:
+def _lines(block: Block, limit: int | None) -> Iterator[Text]:
     if isinstance(block, TextTable):
-        lines, dropped = block.lines(None if wide else limit)
+        lines, dropped = block.lines(limit)
         yield from lines
         if dropped and limit is not None:
-            note = f"not shown: {', '.join(dict.fromkeys(dropped))} (--wide shows all)"
+            note = f"not shown: {', '.join(dict.fromkeys(dropped))} (a pipe shows all)"
             yield from wrap(styled(note, "dim"), limit)
         return
     for line in map(styled, block.split("\n")) if isinstance(block, str) else [block]:

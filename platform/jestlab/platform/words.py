@@ -16,12 +16,6 @@ def few(labels: Sequence[str]) -> str:
     return ", ".join(labels[:2]) + (f" and {len(labels) - 2} more" if len(labels) > 2 else "")
 
 
-def ordinal(number: int) -> str:
-    """Return 1 as 1st, 2 as 2nd, 11 as 11th."""
-    last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{last}"
-
-
 def listed(text: str) -> list[str]:
     """Split names at commas."""
     return [name for part in text.split(",") if (name := part.strip())]

@@ -120,11 +120,8 @@ def test_the_file_that_the_help_shows_can_be_imported(call):
     assert json.loads(call("import", "shown.csv", "--json"))["new"] == 3
 
 
-def test_tables_and_figures_of_published_rows(call, checked):
+def test_the_figure_of_published_rows(call, checked):
     call("import")
-    assert "| JEST++" in checked("table", "comparison")
-    assert "\\toprule" in checked("table", "specialists", "--format", "latex")
-    assert "+1.8 cannot be right" in checked("table", "comparison", "--explain", "JEST++ L", "Mean Δ")
     assert "missing EXPERIMENT: only --kind published" in checked("plot", code=1)
     paths = [Path(line) for line in checked("plot", "--kind", "published").split()]
     assert [path.name for path in paths] == ["published.png", "published.svg", "published.pdf"]

@@ -105,11 +105,3 @@ def test_suggested_names_can_be_pasted(store, jestlab):
     names = [shlex.split(part)[0] for part in suggested.split(", ")]
     assert names == ["toy/joint ratio=0.5/0", AWKWARD, "toy/joint path=a/b/0"]
     assert jestlab("logs", names[1]) == "log of joint filter=a > 1/0\n"
-
-
-def test_explain_takes_a_row_with_its_experiment(store, jestlab):
-    run = plans.run("scored", config={"r": 9})
-    plans.record(store, plans.plan(run, name="third"))
-    stores.attempt(store, run, scores={"toy/score": 0.5})
-    plain = jestlab("table", "third", "--explain", "scored", "toy/score")
-    assert jestlab("table", "third", "--explain", "third/scored", "toy/score") == plain

@@ -21,7 +21,6 @@ from sqlalchemy import update
 import jestlab.platform.cli as cli
 from jestlab.platform.cli import main, studies
 from jestlab.platform.cli.logs import harmless
-from jestlab.platform.launch.display import Lines
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import ExperimentRow
@@ -140,23 +139,11 @@ def test_a_pipe_gets_markdown_and_a_terminal_aligned_text(colored, jestlab, monk
     assert jestlab("table", "toy", "--format", "md").startswith("| run")
 
 
-def test_lines_of_a_launch_are_plain_unless_forced(monkeypatch):
-    stream = io.StringIO()
-    lines = Lines("toy", stream)
-    lines.state(plans.run(EVIL), RunState.FAILED, f"first\n{EVIL}")
-    lines.note(EVIL)
-    assert is_harmless(stream.getvalue()) and len(stream.getvalue().splitlines()) == 2
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    lines.state(plans.run("joint"), RunState.FAILED, GREEN)
-    assert "toy/joint/0" in stream.getvalue()
-    assert stream.getvalue().count("\x1b[31m") == 1 and "\x1b[32m" not in stream.getvalue()
-
-
 COMMANDS = f"""
 --help; list; show quickstart; plan quickstart --scale paper --why; plan filtering_ratio --all
 costs multi_resolution; status; status toy; watch toy --once; logs toy/nothing; query; query --view runs
 diff toy/uniform toy/reference; table toy; table speedups toy; table comparison
-table toy --explain toy/uniform toy/score; published list; published lint; db check
+table toy --explain uniform toy/score; published list; published lint; db check
 note toy "{REASON} and {REASON}"; tag toy/uniform keep best submitted-to-the-workshop
 retract toy/uniform "{REASON}"; gc --older-than 0s; trust toy --dry-run; weights inspect toy/uniform
 """
@@ -211,15 +198,13 @@ def test_no_line_is_wider_than_the_terminal(call):
             wide = [line for line in printed.splitlines() if cell_len(line) > columns]
             assert wide == [], (words, columns)
             everything += printed if columns == 80 else ""
-    assert "(--wide shows all)" in everything
+    assert "(a pipe shows all)" in everything
     assert set(REASON.split()) <= set(everything.split())  # lines break between words
 
 
-def test_pipes_and_the_option_wide_have_complete_lines(call):
+def test_pipes_have_complete_lines(call):
     complete = call(["status", "toy"])
     assert REASON in complete and "planned" in complete and "\x1b" not in complete
-    wide = call(["status", "toy", "--wide"], columns=40)
-    assert wide.splitlines()[:4] == complete.splitlines()[:4] and wide.split() == complete.split()
     for columns in ("9" * 5000, "-1", "0", "\u00b2"):  # no width
         assert call(["status", "toy"], columns=columns) == complete
     narrow = call(["status", "toy"], columns=60)

@@ -1,4 +1,6 @@
-"""The programs `embed`, `score` and `diagnose` in plans: order, identity, and price."""
+"""Programs and methods in plans: order, identity, and price."""
+
+from typing import Any
 
 import plans_support as plans
 import pyarrow as pa
@@ -6,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from tiny_support import TOWERS
 
-from jestlab.analysis.costs import Cost
-from jestlab.models.config import EmbedConfig, ScoreConfig, TwoTowers
+from jestlab.analysis.costs import Cost, compared_loss_flops, loss_flops
+from jestlab.models.config import EmbedConfig, ScoreConfig, TrainConfig, TwoTowers
 from jestlab.platform.errors import UserError
-from jestlab.platform.planning.plan import plan
+from jestlab.platform.planning.plan import Plan, PlannedRun, plan
 from jestlab.platform.programs import Price, pricing
 from jestlab.platform.spec import StudySpec, load
 from jestlab.platform.spec.expand import expand
@@ -19,11 +21,11 @@ DIAGNOSIS = plans.TINY_DIAGNOSIS | {"learner": "uniform", "reference": "referenc
 E = TOWERS["embedding_dim"]
 
 
-def planned(base=None, reports=(), **runs):
+def planned(base: dict[str, Any] | None = None, **runs: Any) -> Plan:
     """Plan runs besides a reference, on 1,024 examples."""
-    base = {"model": TOWERS, "data.train.examples": 1_024, "schedule.batch_size": 16, **(base or {})}
+    base = {"model": TOWERS, "data.train.examples": 1_024, **(base or {"schedule.batch_size": 16})}
     runs = {"reference": {"initialization": 1}, **runs}
-    return plan(StudySpec.parse({"name": "s", "base": base, "runs": runs, "reports": reports}))
+    return plan(StudySpec.parse({"name": "s", "base": base, "runs": runs}))
 
 
 def by_name(**parts):
@@ -93,7 +95,7 @@ SCORES = {
     "target": "targets",
     "negcliploss": {"batch_size": 128, "repeats": 2},
 }
-SCORED = {
+SCORED: dict[str, Any] = {
     "cache": CACHE,
     "targets": CACHE | {"data.train": {"examples": 64, "seed": 9}},
     "scores": SCORES,
@@ -140,3 +142,74 @@ def test_the_price_is_the_scoring_of_all_candidates_and_what_is_chosen_from_them
     assert whole.price == Price(Cost(0, 0, 0, scored, 2 * chosen, scored), examples=0)
     assert alone.price == Price(Cost(0, 0, 0, scored, chosen, 0), examples=0)
     assert alone.fingerprint != whole.fingerprint
+
+
+# ---- methods beside JEST
+
+WIDER = {"vision.width": 32, "text.width": 32, "embedding_dim": 32}
+BALANCED = {"rule": "concept_diversity", "concepts": ["label"]}
+JOINT = {"rule": "joint", "chunks": 4, "reference": "reference"}
+
+
+def guided(**runs: Any) -> Plan:
+    """Plan runs of 160 examples, with a reference that is wider than the learner, and its cache."""
+    base = {"schedule": {"batch_size": 16, "examples_seen": 160}}
+    return planned(base=base, reference={"initialization": 1, "model": WIDER}, cache=CACHE, **runs)
+
+
+def of(changes: dict[str, Any]) -> PlannedRun:
+    return guided(run=changes).runs[-1]
+
+
+def price_of(changes: dict[str, Any]) -> Price:
+    price = of(changes).price
+    assert price is not None
+    return price
+
+
+def test_a_run_waits_for_a_reference_that_it_looks_at():
+    role = "selection.reference"
+    for changes, needs in (
+        ({"loss": "distilled", role: "reference"}, {role}),
+        ({"loss": "drrho", "selection": JOINT}, {role}),
+        ({"loss": "softmax", role: "reference"}, set()),
+        ({"selection": BALANCED | {"reference": "reference"}}, set()),
+        ({"loss": "drrho", "selection": BALANCED | {"reference": "cache"}}, {role}),
+        ({"selection": {"rule": "highest", "reference": "cache"}}, {role}),
+        ({"selection": {"rule": "highest", "criterion": "hard_learner"}}, set()),
+    ):
+        assert set(of(changes).needs) == needs, changes
+
+
+def test_what_a_method_does_not_look_at_does_not_identify_it():
+    first = of({"selection": BALANCED}).fingerprint
+    for more in ({"gain": 3.0}, {"criterion": "hard_learner"}, {"reference": "cache"}):
+        assert of({"selection": BALANCED | more}).fingerprint == first, more
+    assert of({"selection": BALANCED | {"concepts": ["size"]}}).fingerprint != first
+    joint = of({"selection": JOINT}).fingerprint
+    assert of({"selection": JOINT | {"concepts": ["size"]}}).fingerprint == joint
+    assert of({"selection": JOINT | {"until": 0.5}}).fingerprint != joint
+
+
+def test_a_loss_that_compares_is_priced_by_both_widths():
+    b, E = 16, 16
+    plain = price_of({"selection.reference": "reference"})
+    online = price_of({"loss": "drrho", "selection.reference": "reference"})
+    cached = price_of({"loss": "drrho", "selection.reference": "cache"})
+    per_example = loss_flops(batch_size=b, embedding_dim=E) / b
+    compared = compared_loss_flops(batch_size=b, embedding_dim=E, reference_dim=32) / b
+    assert plain.cost.loss == pytest.approx(160 * per_example)
+    assert online.cost.loss == cached.cost.loss == pytest.approx(160 * compared)
+    assert cached.cost.reference_scoring == 0.0
+    towers = TrainConfig.model_validate(guided().runs[0].config).model
+    assert online.cost.reference_scoring == pytest.approx(160 * pricing.forward(towers).total)
+
+
+def test_selection_of_a_part_of_the_steps_is_priced_by_its_share():
+    whole, half = (price_of({"selection": JOINT | until}) for until in ({}, {"until": 0.5}))
+    none = price_of({})
+    for part in ("scoring", "selection", "reference_scoring"):
+        assert getattr(half.cost, part) == pytest.approx(0.5 * getattr(whole.cost, part))
+    assert half.cost.learner == pytest.approx(none.cost.learner)
+    assert half.by_paper == pytest.approx(0.5 * (whole.by_paper + none.by_paper))
+    assert price_of({"selection": BALANCED}).total == pytest.approx(none.total)  # which scores nothing

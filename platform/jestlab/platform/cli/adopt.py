@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jestlab.platform.cli.completion import EXPERIMENT
-from jestlab.platform.cli.flags import model_flags
 from jestlab.platform.cli.naming import pasted
-from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options
+from jestlab.platform.cli.options import examples, json_option, lab_options, model_flags, same_lab_options
 from jestlab.platform.cli.output import reporting, say, show
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange.adopt import KINDS, Adoption, AdoptOptions, read

@@ -24,7 +24,6 @@ from jestlab.platform.cli.options import (
     launch_options,
     same_lab_options,
     spec_options,
-    wide_option,
 )
 from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.lab.lab import Lab
@@ -72,7 +71,6 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
 @decide_option
 @click.option("--detach", is_flag=True, help="Run in the background and return once started.")
 @_no_reports
-@wide_option
 @_json
 @lab_options
 @click.pass_context
@@ -118,7 +116,6 @@ def launch_command(
 @click.argument("name", type=SUBJECT, metavar="SUBJECT")
 @launch_options
 @_no_reports
-@wide_option
 @_json
 @lab_options
 @click.pass_context

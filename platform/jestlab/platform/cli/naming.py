@@ -18,9 +18,6 @@ from jestlab.platform.store.annotations import Subject
 from jestlab.platform.store.records import RunSummary
 from jestlab.platform.store.store import Store
 
-SHORTEST = 4
-"""Minimum number of characters of a fingerprint that name a run."""
-
 HELP = """\
 RUN is EXPERIMENT/RUN/SEED, as in quickstart/joint/1. Omit the seed if there is only one, and the experiment
 if no other one has such a run. The first characters of a fingerprint also name a run."""
@@ -119,7 +116,7 @@ def _matching(runs: Sequence[RunSummary], name: str) -> list[RunSummary]:
 
 def is_fingerprint(text: str) -> bool:
     """Return whether a name can be the start of a fingerprint."""
-    return len(text) >= SHORTEST and set(text.lower()) <= set("0123456789abcdef")
+    return len(text) >= 4 and set(text.lower()) <= set("0123456789abcdef")
 
 
 def _first(names: Sequence[str]) -> str:

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from jestlab.platform.render import Block
 
-WIDE = "jestlab.wide"
-"""Key in the context's `meta`, set by `--wide`: tables are printed whole."""
-
 
 def say(blocks: Block | Iterable[Block] = "", *, err: bool = False, fit: bool = True) -> None:
     """Print text for people without control characters; on a terminal, fitted to its width.
@@ -37,9 +34,7 @@ def say(blocks: Block | Iterable[Block] = "", *, err: bool = False, fit: bool = 
 
     stream = sys.stderr if err else sys.stdout
     limit = width(stream) if fit and (stream.isatty() or not err) else None
-    context = click.get_current_context(silent=True)
-    wide = context is not None and bool(context.meta.get(WIDE))
-    click.echo(render(blocks, limit, has_styles(stream), wide), err=err, color=True)
+    click.echo(render(blocks, limit, has_styles(stream)), err=err, color=True)
 
 
 def print_json(data: Any) -> None:

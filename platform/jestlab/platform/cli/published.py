@@ -20,7 +20,6 @@ from jestlab.platform.cli.options import (
     json_option,
     lab_options,
     output_option,
-    wide_option,
 )
 from jestlab.platform.cli.output import print_or_write, show, writing
 from jestlab.platform.errors import UserError, nearest
@@ -92,7 +91,6 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
 )
 @click.option("--table", "name", metavar="NAME", help="List only this table.")
 @click.option("--source", metavar="SOURCE", help="List only the tables of this source.")
-@wide_option
 @json_option()
 @lab_options
 def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jestlab.platform.cli.completion import EXPERIMENT
-from jestlab.platform.cli.options import json_option, lab_options, output_option, wide_option
+from jestlab.platform.cli.options import json_option, lab_options, output_option
 from jestlab.platform.cli.output import default_format, print_or_write, print_or_write_blocks
 from jestlab.platform.render import STATE_STYLES, TextTable, in_state, markdown, table
 from jestlab.platform.words import listed, on_one_line
@@ -60,7 +60,6 @@ Rows = Sequence[Sequence[Any]]
               help="Output format  [default: by the extension of --output, else text on a "
                    "terminal, else md]")  # fmt: skip
 @output_option()
-@wide_option
 @json_option("The same as --format json.")
 @lab_options
 def query_command(

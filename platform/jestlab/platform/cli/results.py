@@ -19,19 +19,19 @@ from jestlab.analysis.files import write_whole
 from jestlab.analysis.frames import experiments as known
 from jestlab.analysis.provenance import Origins
 from jestlab.analysis.tables import NAMES, default_name
-from jestlab.analysis.tables.core import FORMATS, Format, Table
+from jestlab.analysis.tables.core import FORMATS, Format
 from jestlab.analysis.tables.latex import remarks
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, TABLE
-from jestlab.platform.cli.flags import CodeName, model_flags
 from jestlab.platform.cli.options import (
+    CodeName,
     baseline_option,
     examples,
     json_option,
     lab_options,
+    model_flags,
     output_option,
     scope_option,
-    wide_option,
 )
 from jestlab.platform.cli.output import (
     default_format,
@@ -72,7 +72,6 @@ _TABLES = examples(
 @click.option("--explain", nargs=2, metavar="ROW COLUMN",
               help="Print the origin of one number: runs, attempts, commit, config, formula.")  # fmt: skip
 @output_option()
-@wide_option
 @json_option("The same as --format json.")
 @lab_options
 def table_command(
@@ -100,27 +99,17 @@ def table_command(
     made = make_table(lab, experiments, name, given)
     form = "json" if as_json else form or default_format(output)
     if explain is not None:
-        row, column = explain
-        origin = Origins.read(lab.store_url, made.experiments).explain(made, _row_name(row, made), column)
+        origin = Origins.read(lab.store_url, made.experiments).explain(made, *explain)
         if form == "json":
             print_or_write(output, json.dumps(origin.to_dict(), indent=2, ensure_ascii=False) + "\n")
-        elif output is not None:
-            print_or_write(output, f"{origin}\n")
         else:
-            say(str(origin))
+            print_or_write_blocks(output, str(origin))
     elif form == "text":
         print_or_write_blocks(output, result_blocks(made))
     else:
         print_or_write(output, made.render(form))
         for remark in remarks(made) if form == "latex" else ():
             say(remark, err=True)
-
-
-def _row_name(name: str, table: Table) -> str:
-    """Return the name of a row that may be given as EXPERIMENT/ROW."""
-    experiment, _, rest = name.partition("/")
-    is_qualified = experiment in table.experiments and name not in set(table.frame["row"])
-    return rest if is_qualified else name
 
 
 # ---- plot

@@ -17,7 +17,7 @@ from jestlab.analysis import units
 from jestlab.analysis.costs.goodput import Goodput, by_run, summary, total
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import EXPERIMENT, SUBJECT
-from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options, wide_option
+from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options
 from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
@@ -140,7 +140,6 @@ def _unique_costs(rows: Iterable[RunStatus]) -> list[Spending]:
     epilog=examples("status", "status quickstart", "status quickstart/joint", "status quickstart --json")
 )
 @click.argument("name", type=SUBJECT, metavar="[SUBJECT]", required=False)
-@wide_option
 @json_option()
 @lab_options
 def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
@@ -270,7 +269,6 @@ def _experiment_data(row: ExperimentSummary) -> dict[str, Any]:
     "--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Interval in seconds."
 )
 @click.option("--once", is_flag=True, help="Print one table; the default without a terminal.")
-@wide_option
 @json_option("Print the table once, as JSON.")
 @lab_options
 @click.pass_context
@@ -328,7 +326,6 @@ def watch_lines(rows: Sequence[RunStatus], height: int | None = None) -> list[Bl
 
 @click.command(epilog=examples("attach quickstart", "attach quickstart --store postgresql://server/results"))
 @click.argument("experiment", type=EXPERIMENT)
-@wide_option
 @json_option("Print the runs as JSON at the end, and progress to standard error.")
 @lab_options
 @click.pass_context

@@ -21,7 +21,6 @@ from jestlab.platform.cli.options import (
     lab_options,
     scope_option,
     spec_options,
-    wide_option,
 )
 from jestlab.platform.cli.output import print_or_write, show, writing
 from jestlab.platform.errors import UserError
@@ -52,7 +51,6 @@ _IMPORTANCE = {
 
 
 @click.command(epilog=examples("list"))
-@wide_option
 @json_option()
 def list_command(as_json: bool) -> None:
     """List the studies that can be launched by name, with the number of runs at each scale."""
@@ -133,7 +131,6 @@ def _description(study: StudySpec) -> Iterator[Block]:
 @decide_option
 @click.option("--why", is_flag=True, help="Explain for each run why it would run.")
 @click.option("--all", "every", is_flag=True, help="Print a row for each run.")
-@wide_option
 @json_option()
 @lab_options
 def plan_command(study: StudySpec, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
@@ -162,7 +159,6 @@ def plan_command(study: StudySpec, why: bool, every: bool, as_json: bool, lab: L
 @spec_options
 @baseline_option()
 @scope_option("Which FLOPs count in equal budgets")
-@wide_option
 @click.option("--plot", "folder", type=FOLDER, metavar="DIR",
               help="Draw what a step of IID, JEST and Flexi-JEST costs at the sizes of SPEC.")  # fmt: skip
 @click.option("--goodput", is_flag=True,
