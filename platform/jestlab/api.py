@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Any
 from jestlab.platform.errors import UserError as Error
 from jestlab.platform.errors import nearest, one_line_errors
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.outcome import LaunchPlan, Outcome, Page
-from jestlab.platform.results import ExperimentResults, read_frame
+from jestlab.platform.results import ExperimentResults, LaunchPlan, Outcome, Page, read_frame
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,11 +1,13 @@
 """The Python API: what scripts and notebooks load, plan, launch and read."""
 
 import asyncio
+import inspect
 import os
 import pickle
 import signal
 import sqlite3
 from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
 
 import labs_support as labs
@@ -19,6 +21,7 @@ from jestlab import api
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
+from jestlab.platform.spec.options import FIGURES, FigureOptions, TableOptions
 from jestlab.platform.store.store import Store
 
 STUDY = {
@@ -163,16 +166,12 @@ def test_a_wrong_option_writes_nothing(study, root, options, said):
 
 @pytest.fixture
 def handlers():
-    """Python's own handler of SIGINT, also if it was ignored, and a script's of SIGTERM."""
-
-    def of_the_script(*_):
-        """Stays after a launch."""
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    before_term = signal.signal(signal.SIGTERM, of_the_script)
-    yield {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: of_the_script}
-    signal.signal(signal.SIGINT, before)
-    signal.signal(signal.SIGTERM, before_term)
+    """Handlers of a script, which stay after a launch."""
+    own = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: lambda *_: None}
+    before = {number: signal.signal(number, handler) for number, handler in own.items()}
+    yield own
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("below_a_loop", [False, True])
@@ -301,3 +300,37 @@ def test_errors_name_a_lab_or_an_experiment_that_does_not_exist(finished, study,
     assert not (tmp_path / "nowhere").exists()
     with pytest.raises(api.Error, match="no experiment 'tyo' in the results store: did you mean 'toy'"):
         finished.lab.results("tyo")
+
+
+# ---- names
+
+
+def test_public_names_exist_and_are_documented():
+    assert api.__version__ == version("jestlab")
+    public = [getattr(api, name) for name in api.__all__ if name != "__version__"]
+    for place in public:
+        methods = [each for name, each in vars(place).items() if name[0] != "_" and inspect.isfunction(each)]
+        assert all(map(inspect.getdoc, (place, *methods))), place
+
+
+def test_launch_has_the_options_of_the_command():
+    """Scripts rely on them."""
+    options = set(inspect.signature(api.LoadedStudy.launch).parameters) - {"self"}
+    assert options == {
+        "progress", "parallel", "retries", "on", "fail_fast", "keep_going", "max_chip_hours", "rerun_changed",
+        "rerun_retracted", "runs", "replace", "reports", "decide",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "models"),
+    [
+        (api.ExperimentResults.table, [TableOptions]),
+        (api.ExperimentResults.figure, [*FIGURES.values(), FigureOptions]),
+    ],
+)
+def test_results_accept_and_document_all_options(method, models):
+    parameters = inspect.signature(method).parameters
+    for name in {name for model in models for name in model.model_fields} - {"kind", "figure"}:
+        assert name in parameters
+        assert f"    {name}: " in (inspect.getdoc(method) or "")

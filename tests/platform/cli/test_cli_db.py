@@ -32,33 +32,23 @@ RUNS = [plans.run("uniform", seed=0), plans.run("uniform", seed=1), plans.run("j
 
 
 @pytest.fixture
-def lab(tmp_path, store_url) -> Lab:
-    (tmp_path / "lab").mkdir()
-    return Lab.find(tmp_path / "lab", store_url)
-
-
-@pytest.fixture
-def lab_without_store(tmp_path, database_url) -> Lab:
+def lab(tmp_path, database_url) -> Lab:
+    """A lab without a store."""
     (tmp_path / "lab").mkdir()
     return Lab.find(tmp_path / "lab", database_url)
 
 
 @pytest.fixture
-def engine(lab: Lab) -> Iterator[Engine]:
-    engine = writable(lab.store_url)
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def sound(lab: Lab, engine: Engine) -> Engine:
-    """A store with the current schema, two completed runs, and a pending one."""
+def sound(lab: Lab) -> Iterator[Engine]:
+    """The lab's store with the current schema, two completed runs, and a pending one."""
     with closing(Store.open(lab.store_url)) as store:
         plans.record(store, plans.plan(*RUNS))
         for run in RUNS[:2]:
             stores.attempt(store, run, scores={"toy/score": 0.5}, loss=(2.0, 1.0))
             (lab.root / run.directory).mkdir(parents=True)
-    return engine
+    engine = writable(lab.store_url)
+    yield engine
+    engine.dispose()
 
 
 def db(lab: Lab, *arguments: object, code: int = 0) -> str:
@@ -78,10 +68,10 @@ def change(engine: Engine, *statements: str) -> None:
 
 
 @pytest.mark.both_databases
-def test_a_missing_store_is_an_error(lab_without_store, tmp_path):
+def test_a_missing_store_is_an_error(lab, tmp_path):
     for arguments in (["upgrade"], ["backup", tmp_path / "copy.db"]):
         with pytest.raises(UserError, match=r"no store at|is empty"):
-            db(lab_without_store, *arguments)
+            db(lab, *arguments)
     assert not list(tmp_path.glob("*copy.db*"))
 
 
@@ -89,9 +79,7 @@ def test_a_missing_store_is_an_error(lab_without_store, tmp_path):
 def test_upgrade_recreates_changed_views(lab, sound):
     change(sound, "DROP VIEW v_costs", "CREATE VIEW v_costs AS SELECT 1 AS one", "DROP VIEW v_metrics")
     printed = db(lab, "check", code=1)
-    assert "the view v_costs differs" in printed
-    assert "run jestlab db upgrade" in printed
-    assert "v_metrics" in printed
+    assert "the view v_costs differs" in printed and "run jestlab db upgrade" in printed
     change(sound, "UPDATE alembic_version SET version_num = '0009'")
     [(kind, what)] = findings(lab)
     assert kind == "schema" and "has schema 0009, older than" in what
@@ -154,7 +142,7 @@ def test_finds_rows_without_the_rows_that_they_reference(lab, sound):
     assert ("references", "4 rows of metric refer to missing rows of metric_name") in found
 
 
-@plans.ON_SQLITE
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_finds_a_damaged_file(lab, sound):
     sound.dispose()
     path = Path(sound.url.database or "")
@@ -188,10 +176,9 @@ def test_a_backup_is_a_store(lab, sound, tmp_path):
     copy.dispose()
     assert len({id_of(lab.store_url), id_of(f"sqlite:///{path}")}) == 2
     assert db(Lab(lab.root, f"sqlite:///{path}"), "check").startswith("sound")
-    with pytest.raises(UserError, match="already exists"):
-        db(lab, "backup", path)
-    with pytest.raises(UserError, match="no folder"):
-        db(lab, "backup", tmp_path / "nowhere" / "copy.db")
+    for other, problem in ((path, "already exists"), (tmp_path / "nowhere" / "copy.db", "no folder")):
+        with pytest.raises(UserError, match=problem):
+            db(lab, "backup", other)
 
 
 def test_a_backup_during_writes_is_consistent(lab, sound, tmp_path):
@@ -231,9 +218,9 @@ def test_a_backup_during_writes_is_consistent(lab, sound, tmp_path):
 
 
 @pytest.mark.both_databases
-def test_restores_into_another_database_without_active_runs(lab_without_store, tmp_path):
+def test_restores_into_another_database_without_active_runs(lab, tmp_path):
     """A launch would adopt the workers of the original, get no heartbeats from them, and stop them."""
-    lab, file = lab_without_store, tmp_path / "old.db"
+    file = tmp_path / "old.db"
     with closing(Store.open(f"sqlite:///{file}")) as source:
         plans.record(source, plans.plan(*RUNS))
         stores.attempt(source, RUNS[0], scores={"toy/score": 0.5}, loss=(2.0, 1.0))
@@ -242,9 +229,7 @@ def test_restores_into_another_database_without_active_runs(lab_without_store, t
         before = rows.everything(source.engine)
     db(lab, "restore", file)
     assert list(tmp_path.glob(".*")) == []
-    ids = [id_of(lab.store_url), id_of(f"sqlite:///{file}")]
-    assert ids == [id_of(lab.store_url), id_of(f"sqlite:///{file}")]
-    assert len(set(ids)) == 2  # two stores with different jobs
+    assert id_of(lab.store_url) != id_of(f"sqlite:///{file}")  # two stores with different jobs
     store = Store.open(lab.store_url, create=False)
     after = rows.everything(store.engine)
     same = before.keys() - {"attempt", "launcher", "run"}
@@ -256,7 +241,6 @@ def test_restores_into_another_database_without_active_runs(lab_without_store, t
     attempts = {row["run_id"]: row for row in after["attempt"]}
     states = [attempts[stores.run_id(store, run)]["state"] for run in RUNS]
     assert states == ["COMPLETED", "PREEMPTED", "PREEMPTED"]
-    assert all(row["ended_at"] is not None for row in attempts.values())
     assert plans.claimed(store, RUNS[2]) == number + 1
     plans.record(store, plans.plan(plans.run("new"), name="another"))  # sequences continue
     store.close()

@@ -4,7 +4,6 @@ import copy
 import os
 import shutil
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -153,28 +152,6 @@ def test_hosts_without_a_common_disk_resume(lab, tmp_path):
     outputs = [ended(process) for process in hosts("second")]
     assert all("training from step" in text and "training from step 0" not in text for text in outputs)
     assert store.runs("toy")[0].step == 60
-
-
-RESUMING = """
-from jestlab.platform import client
-run = client.run()
-run.log(2 if run.resume else 1, loss=0.5)
-(run.directory / "model").touch()
-raise SystemExit(0 if run.resume else 1)
-"""
-
-
-def test_a_script_finds_its_files_on_another_machine(lab, tmp_path):
-    config = {"seed": 0, "command": [sys.executable, "-c", RESUMING], "cwd": str(tmp_path)}
-    run = plans.run("script", "command", config)
-    store = Store.open(lab.store_url)
-    plans.record(store, plans.plan(run))
-    first = worker(lab, run, tmp_path / "first")
-    first.communicate(timeout=300)
-    assert first.returncode == processes.EXIT_FAILED
-    shutil.rmtree(tmp_path / "first")
-    ended(worker(lab, run, tmp_path / "second"))
-    assert {(step, name) for _, step, name, _ in points(lab)} == {(1, "loss"), (2, "loss")}
 
 
 def jestlab(*words, code=0):

@@ -8,7 +8,7 @@ from jestlab.platform.errors import SpecError, UserError
 from jestlab.platform.planning.matching import examples_within as examples
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import Price
-from jestlab.platform.spec import StudySpec
+from jestlab.platform.spec import StudySpec, cases, grid
 
 JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
 FLEXI = JOINT | {"approximation": {"score": True, "share": 0.5}}
@@ -110,8 +110,9 @@ def test_rejects_chains_of_matches_and_axes_over_the_matched_key():
     more = {"again": {**FLEXI, "match": {"flops": "flexi"}}}
     with pytest.raises(SpecError, match=r"runs.again.match: 'flexi' itself matches: name 'jest' instead"):
         planned(RUNS | more)
-    axes = [{"runs": ["jest", "flexi"], "grid": {"schedule.examples_seen": [640, 1280]}}]
-    with pytest.raises(SpecError, match=r"axes.0.grid.schedule.examples_seen: conflicts with runs.flexi."):
-        planned(RUNS, axes=axes)
+    key = "schedule.examples_seen"
+    for axis, place in ((grid({key: [640, 1280]}), f"grid.{key}"), (cases({key: 640}), f"cases.0.{key}")):
+        with pytest.raises(SpecError, match=rf"axes\.0\.{place}: conflicts with runs.flexi."):
+            planned(RUNS, axes=[{"runs": ["jest", "flexi"], **axis}])
     with pytest.raises(SpecError, match="jest → flexi → jest"):
         planned({"jest": {"needs": ["flexi"]}, "flexi": {"match": {"flops": "jest"}}})

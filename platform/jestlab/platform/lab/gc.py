@@ -148,7 +148,7 @@ def _unreferenced(older_than: timedelta) -> Select[int, str, str]:
 
 @dataclass(frozen=True)
 class _References:
-    """What the store refers to."""
+    """Objects that the store refers to, and runs that nothing refers to."""
 
     unreferenced: Sequence[_Row]  # runs
     directories: set[str]  # of all runs

@@ -124,22 +124,13 @@ class LocalFolder:
     """A run's folder on a permanent disk, which needs no sync."""
 
     def begin(self, attempt: int, check: Callable[[], None]) -> None:
-        """Restore the folder as the previous attempt saved it.
-
-        Args:
-            attempt: Number of the new attempt.
-            check: Raises if the attempt has lost its run.
-        """
+        """Restore the folder for an attempt; `check` raises if the attempt has lost its run."""
 
     def keep(self) -> None:
         """Save the folder, or log the error."""
 
     def push(self, seconds: float = 0.0) -> None:
-        """Save the folder, with retries for some seconds.
-
-        Raises:
-            BucketUnreachable: The bucket is not available.
-        """
+        """Save the folder, with retries for some seconds; BucketUnreachable if it is impossible."""
 
 
 class SyncedFolder(LocalFolder):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -34,6 +34,7 @@ from jestlab.platform.planning.deciding import without
 from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, PlannedRun, waiting_lines
+from jestlab.platform.planning.survey import open_readonly
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import ExecutorName, runs_here
 from jestlab.platform.spec.schema import StudySpec
@@ -103,7 +104,7 @@ def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> 
     plan = plan_study(lab, study, options)
 
     def recorded() -> set[str]:  # called only if necessary: the store may be out of reach
-        with _open_readonly(lab) as store:
+        with open_readonly(lab) as store:
             return set() if store is None else store.measured()
 
     check_names(plan, recorded)
@@ -132,7 +133,7 @@ def plan_study(lab: Lab, study: StudySpec, options: LaunchOptions) -> Plan:
     is_here = runs_here(study.resources.executor(options.on, Settings.find().on))
     timings = Timings()
     if matches_seconds(study):  # otherwise don't open the store, which `--render` may not reach
-        with _open_readonly(lab) as store:
+        with open_readonly(lab) as store:
             timings = Timings.read(store, study)
     return planning.plan(study, placement="local" if is_here else "remote", timings=timings)
 
@@ -143,14 +144,6 @@ def _open(lab: Lab, create: bool = True) -> Iterator[Store]:
     with closing(Store.open(lab.store_url, create)) as store:
         yield store
         store.close_whole()
-
-
-@contextmanager
-def _open_readonly(lab: Lab) -> Iterator[Store | None]:
-    """Open the store of a lab for reading; None if it doesn't exist yet."""
-    store = Store.open_readonly(lab.store_url)
-    with nullcontext() if store is None else closing(store):
-        yield store
 
 
 def _report(lab: Lab, result: LaunchResult, listener: Listener) -> LaunchResult:
@@ -192,7 +185,7 @@ class _Session:
         """Return the runs of the first round and of all rounds that were launched earlier."""
         if not self._in_rounds:
             return whole
-        with _open_readonly(self._lab) as store:
+        with open_readonly(self._lab) as store:
             return deciding.first_round(whole, store)
 
     def _next(self, plan: Plan, outcome: LaunchOutcome) -> Plan | None:
@@ -251,7 +244,7 @@ class _Session:
             UserError: The round is refused.
         """
         options, again, notes = self._options, list[str](), list[str]()
-        with _open_readonly(self._lab) as store:
+        with open_readonly(self._lab) as store:
             check_names(plan, tuple if store is None else store.measured)
             if store is not None:
                 states = store.states(plan.fingerprints)

@@ -110,7 +110,7 @@ def _check_scores(spec: Mapping[str, Any], declared: Metrics, goals: Sequence[Go
 
     Args:
         spec: The study.
-        declared: Its metrics.
+        declared: Metrics of the study.
         goals: Goals of all evaluations; by default, the score has the goal that all with one share.
     """
 

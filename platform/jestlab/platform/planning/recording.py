@@ -13,8 +13,8 @@ from jestlab.platform.planning.plan import Plan, PlannedRun, RunPlace
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.records import ADOPTED, LIVE, RunState
-from jestlab.platform.store.rows import chunks, execute_many, insert, now, to_json, upsert
-from jestlab.platform.store.store import Store
+from jestlab.platform.store.rows import execute_many, insert, now, to_json, upsert
+from jestlab.platform.store.store import Store, of_runs
 from jestlab.platform.store.tables import (
     AttemptRow,
     BudgetRow,
@@ -121,10 +121,9 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> None:
     """Insert new runs, and reopen those that ended early."""
     known = {
         row.fingerprint: row
-        for chunk in chunks(run_key(run.fingerprint) for run in runs)
         for row in connection.execute(
             select(RunRow.fingerprint, RunRow.state, RunRow.program, RunRow.config, RunRow.stop_reason)
-            .where(RunRow.id.in_(chunk))
+            .where(of_runs(run.fingerprint for run in runs))
             .order_by(RunRow.id)
             .with_for_update(key_share=True)  # so that none starts or completes meanwhile
         )
@@ -163,11 +162,11 @@ def _record_costs(connection: Connection, runs: Sequence[PlannedRun]) -> None:
         for name in EXECUTED
     ]
     upsert(connection, CostRow, costs, ["run_id", "component"], ["flops"])
-    unfinished: set[int] = set()
-    for chunk in chunks(run_key(run.fingerprint) for run in runs):
-        query = select(RunRow.id).where(RunRow.id.in_(chunk), RunRow.state != RunState.COMPLETED)
-        unfinished.update(connection.scalars(query))
-        connection.execute(delete(BudgetRow).where(BudgetRow.run_id.in_(query)))
+    query = select(RunRow.id).where(
+        of_runs(run.fingerprint for run in runs), RunRow.state != RunState.COMPLETED
+    )
+    unfinished = set(connection.scalars(query))
+    connection.execute(delete(BudgetRow).where(BudgetRow.run_id.in_(query)))
     budgets = [
         {"run_id": run_key(run.fingerprint)} | {name: getattr(run.budget, name) for name in _BUDGET}
         for run in runs

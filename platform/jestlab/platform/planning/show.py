@@ -112,7 +112,7 @@ def absent_data(plan: Plan) -> list[str]:
 
 
 def _hours(survey: Survey) -> Iterator[str]:
-    """Yield the remaining hours, if they are known, and what the estimate is based on."""
+    """Yield the remaining hours, if they are known, and the basis of the estimate."""
     plan, resources = survey.plan, survey.plan.study.resources
     runs, completed, amount = to_do(plan), done(plan), total(to_do(plan))
     if resources.slice is not None and _budget_headers(plan):

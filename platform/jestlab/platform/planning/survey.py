@@ -5,9 +5,10 @@ Writes nothing, and doesn't require a store.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -19,7 +20,7 @@ from jestlab.platform.planning.matching import Timings
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, totals
 from jestlab.platform.planning.plan import plan as make_plan
-from jestlab.platform.spec.resources import LOCAL_PARALLEL, ExecutorName, Resources, runs_here
+from jestlab.platform.spec.resources import LOCAL_PARALLEL, ExecutorName, runs_here
 from jestlab.platform.spec.schema import StudySpec
 
 if TYPE_CHECKING:
@@ -107,13 +108,11 @@ def survey(lab: Lab, study: StudySpec, *, why: bool = False) -> Survey:
         UserError: The study can't be planned, or the store can't be read.
     """
     place = study.resources.executor(default=Settings.find().on)
-    store = _open_store(lab)
-    try:
-        is_here = runs_here(place)
+    is_here, reasons, remarks, standing = runs_here(place), {}, list[str](), None
+    with open_readonly(lab) as store:
         timings = Timings.read(store, study)
         plan = make_plan(study, note_absent=True, placement="local" if is_here else "remote", timings=timings)
         check_names(plan, store.measured if store is not None else tuple)
-        standing = None
         if deciding.has_open_seeds(study):
             plan = deciding.first_round(plan, store)
             if store is not None and store.members(study.name):
@@ -121,45 +120,39 @@ def survey(lab: Lab, study: StudySpec, *, why: bool = False) -> Survey:
         if store is not None:
             plan = plan.with_states(store.states(plan.fingerprints))
         plan = budgeted(plan, store, place)
-        reasons = explain(plan, store.finished() if store is not None else []) if why else {}
-        remarks = [] if store is None else _remarks(store, plan)
-        if place == "local" and study.resources.gpus:
-            remarks += _missing_gpus(study.resources)
-        return Survey(plan, is_here, None if is_here else place, reasons, remarks, standing)
-    finally:
+        if why:
+            reasons = explain(plan, [] if store is None else store.finished())
         if store is not None:
-            store.close()
+            from jestlab.platform.planning.changes import changes
+            from jestlab.platform.store.trust import check_names_available
+
+            remarks += changes(store, study, plan.runs).lines(study.name)
+            remarks += deciding.deviations(store, plan)
+            remarks += _refusal("a launch is refused: ", check_names_available, store, plan.by_study)
+    if place == "local" and study.resources.gpus:
+        from jestlab.platform.gpus import LocalGpus
+
+        remarks += _refusal("", LocalGpus, study.resources)  # more than this machine has
+    return Survey(plan, is_here, None if is_here else place, reasons, remarks, standing)
 
 
-def _missing_gpus(resources: Resources) -> list[str]:
-    """Report if each run requests more GPUs than this machine has: a local launch would be refused."""
-    from jestlab.platform.gpus import LocalGpus
-
+def _refusal(prefix: str, check: Callable[..., object], *arguments: Any) -> list[str]:
+    """Return the error of a check in one line; empty if it passes."""
     try:
-        LocalGpus(resources)
+        check(*arguments)
     except UserError as error:
-        return [str(error)]
+        return [f"{prefix}{error}"]
     return []
 
 
-def _remarks(store: Store, plan: Plan) -> list[str]:
-    """Report changed code and data, deviations from a registration, and names that are taken."""
-    from jestlab.platform.planning.changes import changes
-    from jestlab.platform.store.trust import check_names_available
-
-    remarks = changes(store, plan.study, plan.runs).lines(plan.study.name)
-    remarks += deciding.deviations(store, plan)
-    try:
-        check_names_available(store, plan.by_study)
-    except UserError as error:
-        remarks.append(f"a launch is refused: {error}")
-    return remarks
-
-
-def _open_store(lab: Lab) -> Store | None:
-    """Open the lab's store, if there is one. Otherwise SQLAlchemy isn't imported."""
+@contextmanager
+def open_readonly(lab: Lab) -> Iterator[Store | None]:
+    """Open the store of a lab for reading; None if it doesn't exist yet. SQLAlchemy isn't imported then."""
     if lab.store_is_missing:
-        return None
+        yield None
+        return
     from jestlab.platform.store.store import Store
 
-    return Store.open_readonly(lab.store_url)
+    store = Store.open_readonly(lab.store_url)
+    with nullcontext() if store is None else closing(store):
+        yield store

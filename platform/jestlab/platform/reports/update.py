@@ -174,7 +174,7 @@ def tables_of(lab: Lab, study: StudySpec) -> Iterator[Table]:
     for report in study.reports:
         if isinstance(report, TableOptions) and report.name != "claims":
             with suppress(ValueError):
-                code = loader if report.is_custom else None
+                code = loader if custom_code(report) else None
                 yield table_of(lab, [study.name], report, results={study.name: results}, own=code)
 
 

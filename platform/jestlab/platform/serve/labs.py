@@ -20,7 +20,6 @@ from jestlab.platform.store.tables import ExperimentRow, RunRow
 SHORTEST = 6
 """Minimum number of characters of a fingerprint in an address."""
 
-
 INTERVAL_SECONDS = 1.0
 """Minimum time between two reads of an experiment's status, which all viewers share."""
 

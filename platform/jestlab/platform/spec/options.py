@@ -172,18 +172,13 @@ class TableOptions(Options):
         return () if self.is_the_papers or self.name == "claims" else self.rows
 
     @property
-    def is_custom(self) -> bool:
-        """Whether the user's code makes the table."""
-        return self.name not in TABLES
-
-    @property
     def is_the_papers(self) -> bool:
         """Whether the table has the layout of one of the paper's."""
         return self.name in get_args(PaperTable)
 
     @model_validator(mode="after")
     def _check(self) -> TableOptions:
-        if self.options and not self.is_custom:
+        if self.options and self.name in TABLES:
             raise ValueError(f"the table {self.name} is built in: leave out `options`")
         if self.name == "claims" and self.score:
             raise ValueError("claims have measures instead of a score: leave out `score`")

@@ -27,7 +27,6 @@ from jestlab.platform.store.spool import (
     Spool,
     artifact_record,
     as_number,
-    described,
     records_until,
     score_records,
     write,
@@ -364,7 +363,8 @@ class WorkerAttempt:
                 return
             if not batch or batch[0][0] in ("spent", "end"):
                 raise  # not caused by a value: a bug
-            refused = ValueRefused(f"the store rejected {described(batch[0])}: {database_message(error)}")
+            [(kind, *values)] = batch
+            refused = ValueRefused(f"the store rejected {kind} {values}: {database_message(error)}")
             _warn(str(refused))
             self._refused = self._refused or refused
 

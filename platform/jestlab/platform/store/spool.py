@@ -91,19 +91,6 @@ def artifact_record(name: str, path: Path, root: Path) -> tuple[Any, ...]:
     return ("artifact", name, path.relative_to(root).as_posix(), *size_and_digest(path))
 
 
-def described(record: tuple[Any, ...]) -> str:
-    """Describe a record in an error message."""
-    match record:
-        case ("point", step, name, value):
-            return f"metric {name!r} at step {step}: {value}"
-        case ("score", step, dataset, metric, value, seen, flops, _):
-            name = f"score '{dataset}/{metric}' at step {step}: {value}"
-            return f"{name} (examples_seen {seen}, flops_total {flops})"
-        case (kind, *values):
-            return f"{kind} {values}"
-    return ""
-
-
 def records_until(batch: Batch, step: int) -> Batch:
     """Return the records up to a step without the end, none at 0; later attempts replaced the others."""
     kept: Batch = []

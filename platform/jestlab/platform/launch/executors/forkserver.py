@@ -199,7 +199,7 @@ def _serve(channel: socket.socket) -> list[str] | None:
             except Exception as error:  # the job reports an import's error better when it runs
                 _send(launcher, refused=f"the fork server failed: {type(error).__name__}: {error}")
             else:
-                signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for guards
+                signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system removes guards that have ended
                 if os.fork() == 0:
                     channel.close()
                     _fork_guarded(launcher)

@@ -39,7 +39,7 @@ from jestlab.platform.launch.executors.jobset import (
     is_in_queue,
     key_labels,
 )
-from jestlab.platform.launch.executors.remote import CloudExecutor, Place, clean_line, explained, http_error
+from jestlab.platform.launch.executors.remote import CloudExecutor, clean_line, explained, http_error
 from jestlab.platform.spec.resources import Resources
 
 _IN_CLUSTER = "in-cluster"
@@ -95,13 +95,9 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         if existing is None or existing["metadata"].get("deletionTimestamp"):
             raise ExecutorUnavailable(f"an older JobSet {job.name} in {namespace} is still being deleted")
 
-    def _place(self, handle: str) -> Place:
-        context, namespace, _ = _split(handle)
-        return context, namespace
-
-    def _statuses(self, place: Place, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
+    def _statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Two requests; more for jobs that have just failed, that have no pods, or that are in queues."""
-        context, namespace = place
+        context, namespace, _ = _split(jobs[0].handle)
         names = {_split(job.handle)[2]: job for job in jobs}
         some = f",{NAME_LABEL} in ({','.join(sorted(names))})" if len(names) <= _NAMES_IN_A_SELECTOR else ""
 

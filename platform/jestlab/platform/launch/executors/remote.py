@@ -40,9 +40,6 @@ from jestlab.platform.store.address import STORE
 Result = TypeVar("Result")
 Section = TypeVar("Section")
 
-Place = tuple[str, str]
-"""Where a job is: context and namespace of a cluster, or project with location, and region."""
-
 ATTEMPTS = 4
 WORKER = ["python", "-m", "jestlab.platform.worker"]
 LAUNCHES_NOTHING = "this executor only finds jobs that were launched before"
@@ -217,15 +214,13 @@ class CloudExecutor(Executor, Generic[Section]):
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the statuses of jobs, requested place by place."""
         statuses: dict[LaunchedJob, JobStatus] = {}
-        places: dict[Place, list[LaunchedJob]] = defaultdict(list)
+        places: dict[str, list[LaunchedJob]] = defaultdict(list)
         for job in jobs:
+            place, _, name = job.handle.rpartition("/")
+            places[place if name else job.handle].append(job)
+        for there in places.values():
             try:
-                places[self._place(job.handle)].append(job)
-            except ExecutorError as error:
-                statuses[job] = JobStatus(JobState.UNKNOWN, str(error))
-        for place, there in places.items():
-            try:
-                statuses |= self._statuses(place, there)
+                statuses |= self._statuses(there)
             except ExecutorError as error:
                 statuses |= dict.fromkeys(there, JobStatus(JobState.UNKNOWN, str(error)))
         return statuses
@@ -235,12 +230,12 @@ class CloudExecutor(Executor, Generic[Section]):
         """Describe a job in the API's format."""
 
     @abstractmethod
-    def _place(self, handle: str) -> Place:
-        """Return where a job is; raise ExecutorError if the handle belongs to another executor."""
+    def _statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
+        """Return the statuses of jobs whose handles differ only after the last slash.
 
-    @abstractmethod
-    def _statuses(self, place: Place, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Return the statuses of the jobs in one place."""
+        Raises:
+            ExecutorError: The API doesn't answer, or the handles belong to another executor.
+        """
 
     @abstractmethod
     def _translated(self, error: Exception) -> ExecutorError | None:

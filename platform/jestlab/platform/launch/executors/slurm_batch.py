@@ -191,7 +191,7 @@ class Task(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Task:
-        """Parse a task; raise ValueError if it is none."""
+        """Parse a task; raise ValueError if the text is invalid."""
         batch, number = text.split(".")
         return cls(batch, int(number))
 

@@ -29,7 +29,6 @@ from jestlab.platform.launch.executors.base import (
 from jestlab.platform.launch.executors.remote import (
     WORKER,
     CloudExecutor,
-    Place,
     arguments_at,
     clean_line,
     http_error,
@@ -111,16 +110,13 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
         ]
         return sorted(ours, key=lambda made: (made["createTime"], made["name"]))
 
-    def _place(self, handle: str) -> Place:
-        parent, _, region, _ = _parts(handle)
-        return parent, region
-
-    def _statuses(self, place: Place, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
+    def _statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Request a few jobs one by one, many jobs as a list."""
+        parent, *_ = _parts(jobs[0].handle)
         prefix = "Vertex AI does not answer"
         statuses: dict[LaunchedJob, JobStatus] = {}
         if len(jobs) > _MOST_SINGLE_REQUESTS:
-            statuses = self._call(prefix, self._listed, place[0], {job.handle: job for job in jobs})
+            statuses = self._call(prefix, self._listed, parent, {job.handle: job for job in jobs})
         for job in jobs:
             if job not in statuses:
                 statuses[job] = self._call(prefix, self._one, job)
