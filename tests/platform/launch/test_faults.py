@@ -13,14 +13,13 @@ from typing import Any
 
 import labs_support as labs
 import pytest
-from in_process import HARMS, Machine, Threads, rows
+from in_process import Machine, Threads, rows
 from workers_support import replace_local_executor
 
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.launch import controller, liveness
 from jestlab.platform.launch.claiming import XManagerRecord
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import leases
@@ -100,7 +99,6 @@ def assert_goes_on(root: Path, spec: Path, undisturbed: dict[str, list[tuple[Any
         ("interrupt", "PREEMPTED", "stopped by SIGTERM"),
         ("preempt", "PREEMPTED", "node drained"),
         ("vanish", "PREEMPTED", "its process vanished"),
-        ("requeue", "PREEMPTED", "its job was requeued"),
         ("freeze", "PREEMPTED", "no heartbeat for "),
     ],
 )
@@ -116,7 +114,6 @@ def test_a_run_resumes_from_its_checkpoint(
         frozen = time.monotonic() - frozen_at[0] if frozen_at else 0.0
         return time.monotonic() - began + 1_000 * frozen
 
-    monkeypatch.setitem(HARMS, "requeue", JobStatus(JobState.QUEUED, requeued=True))  # as Kueue does
     monkeypatch.setattr(liveness, "clock", clock)
     machine.on_freeze = lambda: frozen_at.append(time.monotonic())
     machine.harm("uniform", harm, 8)

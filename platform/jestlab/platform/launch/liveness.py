@@ -40,7 +40,7 @@ clock = time.monotonic
 
 @dataclass
 class Launcher:
-    """What one launch uses and shares: its store, executors, and options, and why it stops.
+    """The store, executors, and options of one launch, and why the launch stops.
 
     Attributes:
         title: Name of the study.

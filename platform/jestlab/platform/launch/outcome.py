@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jestlab.platform import reports
 from jestlab.platform.planning.plan import Plan, PlannedRun
@@ -22,13 +22,8 @@ class LaunchOutcome:
 
     def then(self, later: LaunchOutcome) -> LaunchOutcome:
         """Return this outcome combined with that of a later round of the same launch."""
-        return LaunchOutcome(
-            {**self.states, **later.states},
-            {**self.reasons, **later.reasons},
-            later.interrupted,
-            self.launched + later.launched,
-            later.stopped,
-        )
+        states, reasons = {**self.states, **later.states}, {**self.reasons, **later.reasons}
+        return replace(later, states=states, reasons=reasons, launched=self.launched + later.launched)
 
     @property
     def exit_code(self) -> int:
