@@ -86,7 +86,7 @@ def test_a_missing_kind_is_the_schemas_default():
 
 
 INVALID = [
-    ({"a": 1, "a.b": 2}, "a: is given both a value and values below it"),
+    ({"a": 1, "a.b": 2}, "a: is given twice in one mapping, nested and dotted"),
     ({"a.b": 1, "a": {"b": 2}}, "a.b: is given twice in one mapping, nested and dotted"),
     ({"a": {"x": 1}, "a.b.c": {"d": 1}, "a.b": {"c.d": 2}}, "a.b.c.d: is given twice"),
     ({"a..b": 1}, "invalid key 'a..b'"),

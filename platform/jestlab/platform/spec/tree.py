@@ -40,7 +40,7 @@ def plain(value: Any, path: Sequence[str] = ()) -> Any:
             parts = key.split(".")
             if not all(parts):
                 raise SpecError(path, f"invalid key {key!r}: expected names joined by single dots")
-            put(tree, parts, plain(below, (*path, *parts)), path)
+            _join(tree, nested(parts, plain(below, (*path, *parts))), path)
         return tree
     if isinstance(value, list | tuple):
         return [plain(item, (*path, str(i))) for i, item in enumerate(value)]
@@ -55,20 +55,15 @@ def plain(value: Any, path: Sequence[str] = ()) -> Any:
     raise SpecError(path, f"must be plain data (string, number, list, mapping), not {kind_of(value)}")
 
 
-def put(tree: Tree, parts: Sequence[str], value: Any, path: Sequence[str]) -> None:
-    """Add a value to a tree. The order of a mapping's keys doesn't matter, so a key may occur only once."""
-    *heads, last = parts
-    for depth, head in enumerate(heads):
-        tree = tree.setdefault(head, {})
-        if not isinstance(tree, dict):
-            raise SpecError((*path, *parts[: depth + 1]), "is given both a value and values below it")
-    if last not in tree:
-        tree[last] = value
-    elif isinstance(tree[last], dict) and isinstance(value, dict):
-        for key, below in value.items():
-            put(tree[last], [key], below, (*path, *parts))
-    else:
-        raise SpecError((*path, *parts), "is given twice in one mapping, nested and dotted")
+def _join(tree: Tree, other: Tree, path: Sequence[str]) -> None:
+    """Add another tree to a tree. The order of a mapping's keys doesn't matter: each key occurs only once."""
+    for key, value in other.items():
+        if key not in tree:
+            tree[key] = value
+        elif isinstance(tree[key], dict) and isinstance(value, dict):
+            _join(tree[key], value, (*path, key))
+        else:
+            raise SpecError((*path, key), "is given twice in one mapping, nested and dotted")
 
 
 def listed(value: Any) -> Any:
