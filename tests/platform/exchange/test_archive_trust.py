@@ -232,7 +232,7 @@ def test_code_that_the_user_names_or_launches_is_executed(ours, evil, tmp_path):
 # ---- studies of the same name
 
 
-def test_a_study_that_was_launched_here_stays_unless_it_is_replaced(theirs, ours, tmp_path):
+def test_a_study_that_was_launched_here_stays(theirs, ours, tmp_path):
     path = exported(theirs, tmp_path / "lab.zip")
     rewrite(path, sql("UPDATE experiment SET updated_at = '2199-01-01 00:00:00'"), tmp_path / "x")
     store = study(ours, UNIFORM)
@@ -243,15 +243,11 @@ def test_a_study_that_was_launched_here_stays_unless_it_is_replaced(theirs, ours
     assert origin_of(store, "toy") is None
     assert [run.label for run in store.runs("toy")] == [UNIFORM.label]
     shown = called("import", path, "--root", ours.root).output
-    assert "toy was launched here and is kept" in shown and "--replace" in shown and "--root" in shown
-    assert take(ours, path, replace=True).experiments == ["toy"]
-    assert [run.label for run in store.runs("toy")] == ["reference", "joint"]
-    with pytest.raises(UserError, match="is not trusted"):
-        refuse_untrusted(store, "toy")
+    assert "toy was launched here and is kept" in shown and "--root" in shown
 
 
 def test_importing_an_unchanged_own_study_changes_nothing(theirs, tmp_path):
-    merged = take(theirs, exported(theirs, tmp_path / "lab.zip"), replace=True)
+    merged = take(theirs, exported(theirs, tmp_path / "lab.zip"))
     assert (merged.experiments, merged.kept_experiments) == ([], [])
     assert origin_of(Store.open(theirs.store_url), "toy") is None
 

@@ -178,21 +178,6 @@ def test_tensorboard(stored, out):
     assert set(shown.Tags()["scalars"]) == set(recorded.CURVES)
 
 
-@pytest.mark.parametrize(
-    ("labels", "folders"),
-    [
-        (["a/b", "a-b", "a//b", "a\\b"], ["a-b", "a-b_", "a-b_2", "a-b_3"]),
-        (["x" * 300, "x" * 301, "λ" * 300], ["x" * 200, "x" * 200 + "_", "λ" * 100]),
-        (["..", ". .", "\\", "."], ["-", "-_", "-_2", "-_3"]),
-    ],
-)
-def test_tensorboard_labels_with_the_same_folder(out, labels, folders):
-    runs = written("tensorboard", out, *(result(one, metrics={"n": [n]}) for n, one in enumerate(labels)))
-    assert {name: last(run)["n"] for name, run in runs.items()} == {
-        f"toy/{folder}/0": number for number, folder in enumerate(folders)
-    }
-
-
 def test_parquet(stored, out):
     export_write.write("parquet", stored.values(), out)
     assert recorded.files_below(out) == {f"{name}.parquet" for name in TABLES}

@@ -36,8 +36,8 @@ def export(lab: Lab, path: Path, *experiments: str, checkpoints: bool = False) -
     return write_archive(lab, Store.open(lab.store_url), path, experiments, checkpoints)
 
 
-def take(lab: Lab, path: Path, replace: bool = False) -> ImportSummary:
-    return read_archive(lab, Store.open(lab.store_url), path, replace)
+def take(lab: Lab, path: Path) -> ImportSummary:
+    return read_archive(lab, Store.open(lab.store_url), path)
 
 
 def called(*words: object) -> Result:

@@ -98,10 +98,9 @@ def _export_to_folder(kind: str, folder: Path, experiments: tuple[str, ...], as_
     ),
 )
 @click.argument("archive", type=FILE)
-@click.option("--replace", is_flag=True, help="Replace experiments launched here by those in ARCHIVE.")
 @json_option()
 @lab_options
-def import_command(archive: Path, replace: bool, as_json: bool, lab: Lab) -> None:
+def import_command(archive: Path, as_json: bool, lab: Lab) -> None:
     """Add the results in ARCHIVE to the lab, all or nothing. Importing an archive again changes nothing.
 
     A run that the lab has is replaced only if it isn't COMPLETED or running here, and COMPLETED in the
@@ -113,13 +112,12 @@ def import_command(archive: Path, replace: bool, as_json: bool, lab: Lab) -> Non
     lab.on_this_machine("import")
     if not archive.is_file():
         raise UserError(f"no archive {archive}")
-    summary = read_archive(lab, Store.open(lab.store_url), archive, replace)
+    summary = read_archive(lab, Store.open(lab.store_url), archive)
     published = f"; {counted(summary.published, 'published cell')}" if summary.published else ""
     lines = [
         f"runs: {summary.new} new, {summary.replaced} replaced, {summary.kept} unchanged; "
         f"experiments: {', '.join(summary.experiments) or 'unchanged'}{published}"
     ]
-    command = f"jestlab import {shlex.quote(str(archive))} --replace"
     for name in summary.kept_experiments:
-        lines.append(f"{name} was launched here and is kept: import into another lab (--root), or {command}")
+        lines.append(f"{name} was launched here and is kept: import it into another lab (--root)")
     show(as_json, asdict(summary), lines)

@@ -5,9 +5,9 @@ fingerprint of a run must match its program, config, and needs. Otherwise a run 
 place of a different run, which a study would then not run.
 
 A run that the lab doesn't have is added. A run that the lab has is replaced only if it isn't COMPLETED or
-active here and the archive's is COMPLETED. An experiment that was launched here is kept unless the user wants
-to replace it. Of an imported experiment, the later launch counts. Importing an archive again changes nothing.
-`store.trust` refuses to execute what isn't trusted.
+active here and the archive's is COMPLETED. An experiment that was launched here is kept. Of an imported
+experiment, the later launch counts. Importing an archive again changes nothing. `store.trust` refuses to
+execute what isn't trusted.
 
 All rows are written in one transaction, and files are moved before it ends. A crash can leave folders without
 a run.
@@ -83,10 +83,8 @@ class ImportSummary:
     published: int = 0
 
 
-def read_archive(lab: Lab, store: Store, path: Path, replace: bool = False) -> ImportSummary:
+def read_archive(lab: Lab, store: Store, path: Path) -> ImportSummary:
     """Import an archive into a lab and its store: all of it or nothing.
-
-    With `replace`, experiments of the archive replace those launched here.
 
     Raises:
         UserError: The file is damaged, of another version, or not an archive.
@@ -97,7 +95,7 @@ def read_archive(lab: Lab, store: Store, path: Path, replace: bool = False) -> I
     try:
         unpack(path, staging)
         with closing(guards.open_readonly(staging / STORE)) as source, store.writing() as connection:
-            importing = _Import(connection, source, imported_from(path).to_json(), replace)
+            importing = _Import(connection, source, imported_from(path).to_json())
             importing.take_all()
             move_files(importing, staging, lab)
             return importing.summary
@@ -123,7 +121,6 @@ class _Import:
     connection: Connection
     source: sqlite3.Connection
     origin: str
-    replace: bool
 
     def __post_init__(self) -> None:
         self.summary = ImportSummary()
@@ -269,26 +266,21 @@ class _Import:
             for time in ("created_at", "updated_at"):  # a launch in the future would count forever
                 row[time] = min(row[time], now())
             row["origin"] = self.origin
-            if name not in known:
+            here = known.get(name)
+            if here is None:
                 self.connection.execute(table.insert().values(**row))
-            elif self._is_preferred(row, known[name]):
+            elif here.origin is not None and here.updated_at < row["updated_at"]:
                 self.connection.execute(table.update().where(table.c.name == name).values(**row))
                 for members in (_TABLE["member"], _TABLE["registration"]):
                     self.connection.execute(members.delete().where(members.c.experiment == name))
             else:
+                # The same spec and time: it was exported from here.
+                is_same = (here.updated_at, here.spec) == (row["updated_at"], row["spec"])
+                if here.origin is None and not is_same:
+                    self.summary.kept_experiments.append(name)
                 continue
             self.summary.experiments.append(name)
         self.summary.experiments.sort()
-
-    def _is_preferred(self, theirs: Row, here: Any) -> bool:
-        """Return whether the archive's version of an experiment replaces the one here."""
-        if here.origin is not None:
-            return bool(here.updated_at < theirs["updated_at"])
-        if (here.updated_at, here.spec) == (theirs["updated_at"], theirs["spec"]):
-            return False  # it was exported from here
-        if not self.replace:
-            self.summary.kept_experiments.append(here.name)
-        return self.replace
 
 
 def _is_in_folder(path: str, fingerprint: str) -> bool:
