@@ -13,7 +13,7 @@ import click
 from jestlab.analysis.mixing import names_of
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, SUBJECT
-from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.options import RUN_HELP, examples, json_option, lab_options
 from jestlab.platform.cli.output import Columns, say, show, show_rows
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
@@ -35,7 +35,7 @@ from jestlab.platform.store.annotations import (
 from jestlab.platform.whoami import person
 from jestlab.platform.words import few
 
-_SUBJECT = f"SUBJECT is an experiment or a run.\n\n{naming.HELP}\n\n"
+_SUBJECT = f"SUBJECT is an experiment or a run.\n\n{RUN_HELP}\n\n"
 
 _LONG = 160  # characters of the longest command that is shown whole
 
@@ -121,7 +121,7 @@ def accept_command(
 
 
 @click.command(
-    epilog=f"{naming.HELP}\n\n"
+    epilog=f"{RUN_HELP}\n\n"
     + examples(
         'retract quickstart/reference/0 "wrong shards"', "retract quickstart/reference/0 --undo", "retract"
     )

@@ -29,7 +29,7 @@ from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.scoring.columns import Column, load
 from jestlab.platform.cli import Verbs, naming
 from jestlab.platform.cli.completion import RUN
-from jestlab.platform.cli.options import FILE, FOLDER, examples, json_option, lab_options
+from jestlab.platform.cli.options import FILE, FOLDER, RUN_HELP, examples, json_option, lab_options
 from jestlab.platform.cli.output import counting, say, show, writing
 from jestlab.platform.errors import UserError, one_line_errors
 from jestlab.platform.lab.lab import Lab
@@ -351,7 +351,7 @@ def _shard_lines(summary: dict[str, Any]) -> Iterator[Block]:
 # ---- score
 
 
-@data_command.command(epilog=f"{naming.HELP}\n\n{_EPILOG}")
+@data_command.command(epilog=f"{RUN_HELP}\n\n{_EPILOG}")
 @click.argument("name", type=RUN, metavar="RUN")
 @click.argument("file", type=FILE, metavar="[FILE.parquet]", required=False)
 @json_option()

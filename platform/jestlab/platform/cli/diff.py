@@ -13,14 +13,14 @@ from rich.text import Text
 
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import RUN
-from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.options import RUN_HELP, examples, json_option, lab_options
 from jestlab.platform.cli.output import show
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.compare import Comparison, Pair, Pairs, compare, compare_with_now
 from jestlab.platform.render import Block, in_state, styled, table
 from jestlab.platform.words import printable
 
-_EPILOG = f"""{naming.HELP}
+_EPILOG = f"""{RUN_HELP}
 
 {examples("diff quickstart/joint/0 quickstart/joint/1", "diff joint/0 uniform/0", "diff ridge/plain/0")}
 """

@@ -16,7 +16,7 @@ import click
 from jestlab.platform import logs
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import RUN
-from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.options import RUN_HELP, examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
@@ -28,7 +28,7 @@ from jestlab.platform.store.records import ADOPTED, Lease, RunState
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 
-_EPILOG = f"""{naming.HELP}
+_EPILOG = f"""{RUN_HELP}
 
 {examples("logs quickstart/joint/1", "logs quickstart/joint/1 -n 20 -f")}"""
 

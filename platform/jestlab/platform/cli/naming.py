@@ -18,11 +18,6 @@ from jestlab.platform.store.annotations import Subject
 from jestlab.platform.store.records import RunSummary
 from jestlab.platform.store.store import Store
 
-HELP = """\
-RUN is EXPERIMENT/RUN/SEED, as in quickstart/joint/1. Omit the seed if there is only one, and the experiment
-if no other one has such a run. The first characters of a fingerprint also name a run."""
-"""Explanation of RUN for the help of verbs."""
-
 
 @dataclass(frozen=True)
 class Named:

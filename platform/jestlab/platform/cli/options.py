@@ -27,6 +27,12 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
+RUN_HELP = """\
+RUN is EXPERIMENT/RUN/SEED, as in quickstart/joint/1. Omit the seed if there is only one, and the experiment
+if no other one has such a run. The first characters of a fingerprint also name a run."""
+"""Explanation of RUN for the help of verbs."""
+
+
 def examples(*commands: str) -> str:
     """Write the epilog of a verb's help: examples, each without the word `jestlab`."""
     return "\b\nExamples:\n" + "\n".join(f"  jestlab {command}" for command in commands)

@@ -21,9 +21,9 @@ from jestlab.analysis.provenance import Origins
 from jestlab.analysis.tables import NAMES, default_name
 from jestlab.analysis.tables.core import FORMATS, Format
 from jestlab.analysis.tables.latex import remarks
-from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, TABLE
 from jestlab.platform.cli.options import (
+    RUN_HELP,
     CodeName,
     baseline_option,
     examples,
@@ -200,7 +200,7 @@ def report_command(
 
 
 @click.command(
-    epilog=f"{naming.HELP}\n\n"
+    epilog=f"{RUN_HELP}\n\n"
     + examples("show-batch quickstart/joint/1", "show-batch quickstart/joint/1 --step 45 -o batch.png")
 )
 @click.argument("name", type=RUN, metavar="RUN")
@@ -221,6 +221,7 @@ def show_batch_command(
     import numpy as np
 
     from jestlab.analysis.figures.selected import super_batch
+    from jestlab.platform.cli import naming
     from jestlab.platform.reports import selected
 
     with closing(naming.existing_store(lab)) as store:

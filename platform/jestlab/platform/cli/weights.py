@@ -15,7 +15,7 @@ from jestlab.models.weights import Weights, open_weights, read_tokenizer, run_we
 from jestlab.platform import programs
 from jestlab.platform.cli import Verbs, naming
 from jestlab.platform.cli.completion import SOURCE
-from jestlab.platform.cli.options import FILE, json_option, lab_options
+from jestlab.platform.cli.options import FILE, RUN_HELP, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -28,7 +28,7 @@ _EPILOG = f"""\
 SOURCE is big_vision's .npz, Hugging Face's SigLIP (.safetensors, or its folder), an imported
 folder, or a RUN.
 
-{naming.HELP}
+{RUN_HELP}
 
 \b
 Examples:
