@@ -46,11 +46,15 @@ class Recorder:
         return keep
 
 
+def record_artifact(name: str, path: Path) -> None:
+    path.stat()
+
+
 def context(recorder: Recorder | None = None, **parts: Any) -> RunContext:
     recorder = recorder or Recorder()
     return RunContext(
         directory=Path("/lab/run"), cache=Path("/lab/data"), seed=0, needs={}, recorder=recorder,
-        record_artifact=lambda name, path: path.stat(), should_stop=lambda: False, config={"seed": 0},
+        record_artifact=record_artifact, should_stop=lambda: False, config={"seed": 0},
         **parts,
     )  # fmt: skip
 
