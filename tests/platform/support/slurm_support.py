@@ -80,7 +80,7 @@ class SlurmCluster:
         ports: Of its daemons, and one more for accounting.
     """
 
-    executables = EXECUTABLES
+    executables: tuple[str, ...] = EXECUTABLES
     accounting = "AccountingStorageType=accounting_storage/none\n"
 
     def __init__(self, folder: Path, *, kill_seconds: int = 5) -> None:

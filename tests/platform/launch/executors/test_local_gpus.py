@@ -93,7 +93,7 @@ def test_the_name_of_a_lock_is_the_same_for_an_index_and_a_uuid(tmp_path, monkey
     where = {"JESTLAB_DEVICES": str(tmp_path / "devices")}
     by_index = LocalGpus(Resources(gpus=1), {**where, "CUDA_VISIBLE_DEVICES": "1"})
     by_uuid = LocalGpus(Resources(gpus=1), where)
-    taken, other = by_index.take(), by_uuid.take()
+    taken, other = by_index.take() or {}, by_uuid.take() or {}
     assert (list(taken), list(other)) == (["1"], ["GPU-aa"])
     assert by_uuid.take() is None
     os.close(taken["1"])
