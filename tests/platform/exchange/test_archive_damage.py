@@ -2,8 +2,8 @@
 
 import shutil
 import zipfile
-from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -175,6 +175,6 @@ def test_refuses_archives_that_would_fill_the_disk(copy, path, monkeypatch):
     monkeypatch.setattr(archive_read, "SMALL_BYTES", 1 << 20)
     check_refused(copy, path, "too large")
     monkeypatch.setattr(archive_read, "SMALL_BYTES", 1 << 30)
-    free = namedtuple("Usage", "free")(archive_read.RESERVE_BYTES + 1_000_000)
+    free = SimpleNamespace(free=archive_read.RESERVE_BYTES + 1_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
     check_refused(copy, path, "too little space on the disk")
