@@ -13,8 +13,8 @@ from rows_support import ROWS
 
 from jestlab.analysis import query
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange import archive_check
-from jestlab.platform.exchange.archive_check import decode, unpack
+from jestlab.platform.exchange import archive_read
+from jestlab.platform.exchange.archive_read import decode, unpack
 from jestlab.platform.exchange.archive_write import TABLES
 from jestlab.platform.lab.lab import Lab
 
@@ -201,13 +201,13 @@ Usage = namedtuple("Usage", "total used free")
 
 
 def test_refuses_archives_that_would_fill_the_disk(copy, path, monkeypatch):
-    monkeypatch.setattr(archive_check, "SMALL_BYTES", 1 << 20)
+    monkeypatch.setattr(archive_read, "SMALL_BYTES", 1 << 20)
     add(path, "runs/a/zeros", bytes(20_000_000))
     assert path.stat().st_size < 100_000
     check_refused(copy, path, "too large")
-    monkeypatch.setattr(archive_check, "SMALL_BYTES", 1 << 30)
+    monkeypatch.setattr(archive_read, "SMALL_BYTES", 1 << 30)
     monkeypatch.setattr(
-        shutil, "disk_usage", lambda _: Usage(1 << 40, 0, archive_check.RESERVE_BYTES + 1_000_000)
+        shutil, "disk_usage", lambda _: Usage(1 << 40, 0, archive_read.RESERVE_BYTES + 1_000_000)
     )
     check_refused(copy, path, "too little space on the disk")
 
@@ -215,7 +215,7 @@ def test_refuses_archives_that_would_fill_the_disk(copy, path, monkeypatch):
 def test_refuses_archives_with_many_files(path, tmp_path, monkeypatch):
     with zipfile.ZipFile(path) as whole:
         count = len(whole.namelist())
-    monkeypatch.setattr(archive_check, "MOST_FILES", count)
+    monkeypatch.setattr(archive_read, "MOST_FILES", count)
     (tmp_path / "out").mkdir()
     unpack(path, tmp_path / "out")
     add(path, "runs/a/b")
