@@ -121,9 +121,6 @@ def test_records_only_the_configured_parts(tmp_path, monkeypatch):
     assert (nothing.git_patch, nothing.environment) == (None, {})
     assert nothing.git_commit == everything.git_commit
     assert provenance.collect(code, ("environment",)).environment == everything.environment
-    for parts in (["changes"], []):
-        said = provenance.announcement(code, parts, own_code=False)
-        assert ("uncommitted changes without secrets" in said) == bool(parts)
 
 
 def test_the_first_launch_announces_what_is_recorded_and_the_config_file_turns_it_off(

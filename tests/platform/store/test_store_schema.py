@@ -1,7 +1,6 @@
 """Opening a store: what is created, its constraints, and what is refused."""
 
 import hashlib
-from pathlib import Path
 
 import pytest
 import rows_support as rows
@@ -19,12 +18,6 @@ from jestlab.platform.store.schema import upgrade
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Base
 from jestlab.platform.store.views import VIEWS
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    """URL of a SQLite file that doesn't exist yet."""
-    return f"sqlite:///{tmp_path / 'results.db'}"
 
 
 def execute(url: str, *statements: str) -> None:
@@ -147,20 +140,15 @@ def test_refuses_urls_of_other_databases():
         assert "secret" not in str(error.value)
 
 
-def test_reading_creates_nothing_and_refuses_other_files(url, tmp_path):
-    assert Store.open_readonly(url) is None
+def test_reading_creates_nothing(database_url, tmp_path):
+    assert Store.open_readonly(database_url) is None
     with pytest.raises(UserError, match="launch a study first"):
-        Store.open(url, create=False)
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "results.db").write_text("this is not a database, but long enough to look like one" * 50)
-    with pytest.raises(UserError, match="file is not a database"):
-        Store.open(url)
-
-
-def test_an_empty_database_is_not_a_store(postgres):
-    assert Store.open_readonly(postgres) is None
-    with pytest.raises(UserError, match="is empty: launch a study first"):
-        Store.open(postgres, create=False)
-    engine = writable(postgres)
-    assert inspect(engine).get_table_names() == []
-    engine.dispose()
+        Store.open(database_url, create=False)
+    if database_url.startswith("sqlite"):
+        assert list(tmp_path.iterdir()) == []
+        (tmp_path / "results.db").write_text("this is not a database, but as long as one" * 50)
+        with pytest.raises(UserError, match="file is not a database"):
+            Store.open(database_url)
+    else:
+        with closing_engine(writable(database_url)) as engine:
+            assert inspect(engine).get_table_names() == []
