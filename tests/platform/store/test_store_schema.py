@@ -1,6 +1,8 @@
 """Opening a store: what is created, its constraints, and what is refused."""
 
 import hashlib
+from datetime import datetime
+from typing import Any
 
 import pytest
 import rows_support as rows
@@ -13,7 +15,7 @@ from jestlab.analysis import query
 from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.backup import back_up
-from jestlab.platform.store.engine import closing_engine, writable
+from jestlab.platform.store.engine import closing_engine, reading, writable
 from jestlab.platform.store.schema import upgrade
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Base
@@ -152,3 +154,24 @@ def test_reading_creates_nothing(database_url, tmp_path):
     else:
         with closing_engine(writable(database_url)) as engine:
             assert inspect(engine).get_table_names() == []
+
+
+def test_views_have_the_same_rows_on_both_databases(sqlite_url, postgresql_url):
+    def shown(row: Any) -> list[tuple[str, Any]]:
+        """SQLite has no times: views have their text."""
+        times = {key: value for key, value in row.items() if isinstance(value, datetime)}
+        return sorted(
+            {**row, **{key: time.isoformat(" ", "microseconds") for key, time in times.items()}}.items()
+        )
+
+    found = []
+    for url in (sqlite_url, postgresql_url):
+        with closing_engine(writable(url)) as engine:
+            rows.fill(engine, rows.ROWS)
+            with reading(engine) as connection:
+                views = {name: connection.execute(text(f"SELECT * FROM {name}")).mappings() for name in VIEWS}
+                found.append({name: sorted(map(shown, view), key=repr) for name, view in views.items()})
+    on_sqlite, on_postgresql = found
+    assert on_sqlite == on_postgresql
+    assert all(on_sqlite.values())
+    assert [dict(point)["step"] for point in on_sqlite["v_latest"]] == [3] * 4  # the last ones

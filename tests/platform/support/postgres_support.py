@@ -13,6 +13,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 from tests.cluster.ports import free_port
 from tests.waiting import wait_until
 
@@ -22,7 +23,7 @@ PASSWORD = "open sesame?"  # must be quoted in a URL
 _QUOTED = "open%20sesame%3F"
 
 # A shell stops the server and removes its folder when its standard input is closed, which happens however
-# this process ends. If it reads a line first, `stop` has stopped the server.
+# this process ends. If it reads a line first, the server was stopped by `stop` or `kill`.
 _GUARDED = """
 folder=$1; shift
 "$@" >>"$folder/log.txt" 2>&1 &
@@ -107,6 +108,24 @@ class PostgresServer:
         with suppress(FileNotFoundError, ProcessLookupError):  # it may have crashed
             os.kill(int(self._pid_file.read_text().split()[0]), number)
         wait_until(lambda: not self._pid_file.exists())
+        self._release()
+
+    def kill(self) -> None:
+        """Kill all its processes at once, as when its machine loses power."""
+        if self._process is None:
+            return
+        postmaster = psutil.Process(int(self._pid_file.read_text().split()[0]))
+        postmaster.suspend()  # so that it starts no more children
+        processes = [postmaster, *postmaster.children(recursive=True)]
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        wait_until(lambda: not any(map(_is_alive, processes)))
+        self._pid_file.unlink()  # else `start` would take the server for ready
+        self._release()
+
+    def _release(self) -> None:
+        assert self._process is not None
         self._process.communicate(b"stopped\n", timeout=60)
         self._process = None
 
@@ -193,3 +212,10 @@ def _memory() -> str | None:
     """A folder in memory, where databases are created and dropped without a disk's work, or None."""
     has_room = os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 2 << 30
     return "/dev/shm" if has_room else None
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
