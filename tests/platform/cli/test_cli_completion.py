@@ -39,8 +39,8 @@ def folder(tmp_path, monkeypatch):
 
 def completed(line, shell="fish"):
     """Return the values that a shell gets for a line up to the cursor; "//file" where it completes files."""
-    words = re.search(r"(?:\\.|'[^']*'?|[^\s'\\])*$", line)
-    variables = {"COMP_WORDS": f"jestlab {line}", "COMP_LINE": f"jestlab {line}", "COMP_CWORD": words[0]}
+    word = re.findall(r"(?:\\.|'[^']*'?|[^\s'\\])*$", line)[0]
+    variables = {"COMP_WORDS": f"jestlab {line}", "COMP_LINE": f"jestlab {line}", "COMP_CWORD": word}
     with patch.dict(os.environ, variables):
         kind = get_completion_class(shell)
         found = kind(cli, {}, "jestlab", "_JESTLAB_COMPLETE").complete().splitlines()

@@ -66,7 +66,8 @@ def list_command(as_json: bool, lab: Lab) -> None:
         about = {"name": study.name, "question": study.question, "paper": study.paper}
         runs = {scale: len(_planned(at_scale).runs) for scale, at_scale in scales.items()}
         data.append({**about, "runs": runs, "studies": list(study.studies), "tags": tags.get(name, [])})
-    columns = [*_STUDY, Column("TAGS", lambda about: ", ".join(about["tags"]), 60)] if tags else _STUDY
+    tagged = Column("TAGS", lambda about: ", ".join(about["tags"]), 60)
+    columns = [*_STUDY, tagged] if any(about["tags"] for about in data) else _STUDY
     show(as_json, data, table_of(data, columns))
 
 
