@@ -95,8 +95,9 @@ cluster: cluster-slurm cluster-kubernetes cluster-image  ## build what the tests
 cluster-kubernetes:
 	@tests/cluster/kubernetes/build.sh
 
-SLURM := slurm-wlm munge
-SLURM_PROGRAMS := slurmctld slurmd munged sbatch srun
+# The client has my_print_defaults, without which no database is made.
+SLURM := slurm-wlm munge slurmdbd mariadb-server-core mariadb-client-core
+SLURM_PROGRAMS := slurmctld slurmd munged sbatch srun slurmdbd mariadbd my_print_defaults
 
 cluster-slurm:  ## install Slurm, on which tests start clusters; they are skipped where it is missing
 	@if PATH=$$PATH:/usr/sbin; for name in $(SLURM_PROGRAMS); do command -v $$name >/dev/null || break; done; \

@@ -1,8 +1,6 @@
 """The base of fake servers: a real HTTP server in a thread, whose answers a test can spoil."""
 
-import contextlib
 import json
-import socket
 import sys
 import threading
 import time
@@ -36,8 +34,8 @@ class FakeApi:
         self.lost = 0
         self.delay_seconds = 0.0
         self.requests: list[tuple[str, str]] = []
-        self.connections: list[socket.socket] = []
         self.lock = threading.RLock()
+        self._port = 0
         self._server: ThreadingHTTPServer | None = None
         self.start()
 
@@ -59,10 +57,10 @@ class FakeApi:
 
     def start(self) -> None:
         """Listen; at the same address as before, if it was stopped."""
-        server = _Server(("127.0.0.1", getattr(self, "_port", 0)), _handler(self))
-        self._port = server.server_address[1]
-        self._server = server
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        handler = type("Handler", (_Handler,), {"api": self})
+        self._server = _Server(("127.0.0.1", self._port), handler)
+        self._port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def stop(self) -> None:
         """Refuse connections."""
@@ -70,11 +68,6 @@ class FakeApi:
             self._server.shutdown()
             self._server.server_close()
             self._server = None
-            with self.lock:
-                for connection in self.connections:  # those that clients keep open, too
-                    with contextlib.suppress(OSError):
-                        connection.shutdown(socket.SHUT_RDWR)
-                self.connections.clear()
 
 
 class _Server(ThreadingHTTPServer):
@@ -85,51 +78,36 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def _handler(api: FakeApi) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = -1  # an answer is one packet: two would wait 40 ms for an acknowledgement
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request of each connection."""
 
-        def _do(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            raw = self.rfile.read(length)
-            parts = urlsplit(self.path)
-            lose = False
-            try:
-                with api.lock:
-                    api.requests.append((self.command, parts.path))
-                    if api.faults:
-                        raise Refused(api.faults.pop(0), "as the test wants it")
-                    found = api.answer(
-                        self.command,
-                        parts.path,
-                        dict(parse_qsl(parts.query)),
-                        json.loads(raw) if raw else None,
-                    )
-                    lose, api.lost = api.lost > 0, max(api.lost - 1, 0)
-                status = api.created if self.command == "POST" else 200
-            except Refused as refused:
-                found, status = api.error(refused), refused.status
-            time.sleep(api.delay_seconds)
-            if lose:
-                self.close_connection = True
-                self.connection.shutdown(socket.SHUT_RDWR)
-                return
-            data = found if isinstance(found, bytes) else json.dumps(found).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "text/plain" if isinstance(found, bytes) else "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    api: FakeApi
 
-        do_GET = do_POST = do_DELETE = do_PUT = do_PATCH = _do
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-        def handle(self) -> None:
+    def _do(self) -> None:
+        api, lose, parts = self.api, False, urlsplit(self.path)
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
             with api.lock:
-                api.connections.append(self.connection)
-            super().handle()
+                api.requests.append((self.command, parts.path))
+                if api.faults:
+                    raise Refused(api.faults.pop(0), "as the test wants it")
+                body = json.loads(raw) if raw else None
+                found = api.answer(self.command, parts.path, dict(parse_qsl(parts.query)), body)
+                lose, api.lost = api.lost > 0, max(api.lost - 1, 0)
+            status = api.created if self.command == "POST" else 200
+        except Refused as refused:
+            found, status = api.error(refused), refused.status
+        time.sleep(api.delay_seconds)
+        if lose:
+            return
+        data = found if isinstance(found, bytes) else json.dumps(found).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain" if isinstance(found, bytes) else "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
 
-    return Handler
+    do_GET = do_POST = do_DELETE = do_PUT = do_PATCH = _do
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass

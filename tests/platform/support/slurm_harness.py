@@ -55,11 +55,10 @@ exec {real}/"$name" "$@"
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[SlurmCluster]:
+def running(made: SlurmCluster) -> Iterator[SlurmCluster]:
     """Context with a cluster that runs; without its executables the test is skipped."""
-    if why := why_not():
+    if why := why_not(made.executables):
         pytest.skip(f"no Slurm: {why}")
-    made = SlurmCluster(folder)
     try:
         made.start()
         yield made

@@ -3,6 +3,7 @@
 import functools
 import getpass
 import os
+import shlex
 import shutil
 import socket
 import sqlite3
@@ -58,14 +59,13 @@ NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4 RealMe
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4 RealMemory=4000
 PartitionName=low Nodes=n1,n2 Default=YES PriorityTier=1 PreemptMode=REQUEUE MaxTime=INFINITE
 PartitionName=high Nodes=n1,n2 PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE
-AccountingStorageType=accounting_storage/none
 """
 
 
 @functools.cache
-def why_not() -> str | None:
+def why_not(needed: tuple[str, ...] = EXECUTABLES) -> str | None:
     """Return why no cluster can run here; None if one can."""
-    missing = [name for name in EXECUTABLES if shutil.which(name, path=PATH) is None]
+    missing = [name for name in needed if shutil.which(name, path=PATH) is None]
     return f"{', '.join(missing)} not found: make cluster-slurm" if missing else None
 
 
@@ -73,23 +73,30 @@ class SlurmCluster:
     """A cluster in a folder. Jobs of partition `high` preempt those of `low`, the default.
 
     Attributes:
+        executables: What it needs.
+        accounting: Lines of its configuration.
         folder: Of its state, logs, and configuration.
         name: As Slurm knows it.
+        ports: Of its daemons, and one more for accounting.
     """
+
+    executables: tuple[str, ...] = EXECUTABLES
+    accounting = "AccountingStorageType=accounting_storage/none\n"
 
     def __init__(self, folder: Path, *, kill_seconds: int = 5) -> None:
         self.folder = folder
         self.name = f"c{os.getpid()}"
         self._kill_seconds = kill_seconds
-        self._ports = [free_port() for _ in range(3)]
+        self.ports = [free_port() for _ in range(4)]
         self._guard: subprocess.Popen[str] | None = None
 
     def start(self, first_id: int = 1) -> None:
         """Start it, and wait until both nodes are idle; its first job gets an id."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._configure(first_id)
-        key = self.folder / "munge.key"
-        key.unlink(missing_ok=True)
+        key, socket_ = self.folder / "munge.key", self.folder / "munge.socket"
+        for old in (key, socket_):
+            old.unlink(missing_ok=True)
         key.touch(0o600)
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
@@ -99,9 +106,14 @@ class SlurmCluster:
             cwd=ROOT, env=self._environment(),
         )  # fmt: skip
         self.begin("munged")
+        wait_until(socket_.exists)
+        self.begin_accounting()
         for name in ("slurmctld", *NODES):
             self.begin(name)
         self.wait_until_idle()
+
+    def begin_accounting(self) -> None:
+        """Start the daemons of accounting, if there are any."""
 
     def _environment(self) -> dict[str, str]:
         """Return this environment without the mark of a lab's processes, by which they are killed."""
@@ -109,15 +121,24 @@ class SlurmCluster:
         return plain | self.variables
 
     def _configure(self, first_id: int) -> None:
-        text = _CONF.format(
+        text = (_CONF + self.accounting).format(
             name=self.name, host=socket.gethostname(), user=getpass.getuser(), folder=self.folder,
-            ports=self._ports, first_id=first_id, kill_seconds=self._kill_seconds,
+            ports=self.ports, first_id=first_id, kill_seconds=self._kill_seconds,
         )  # fmt: skip
         (self.folder / "slurm.conf").write_text(text)
 
     def begin(self, name: str) -> None:
-        """Start a daemon: munged, slurmctld, n1, or n2."""
-        self._order(f"start {name}")
+        """Start a daemon: munged, slurmctld, n1, n2, or one of accounting."""
+        (self.folder / "state").mkdir(exist_ok=True)
+        self._order(shlex.join(["start", name, *self.command(name)]))
+
+    def command(self, name: str) -> list[str]:
+        """Return the command of a daemon."""
+        if name == "munged":
+            files = [f"--{kind}-file={self.folder}/munge.{kind}" for kind in ("pid", "log", "seed", "key")]
+            return ["munged", "--foreground", "--force", f"--socket={self.folder}/munge.socket", *files]
+        words = ["slurmctld"] if name == "slurmctld" else ["slurmd", "-N", name]
+        return [*words, "-D", "-f", f"{self.folder}/slurm.conf"]
 
     def kill(self, name: str) -> None:
         """End a daemon by SIGKILL. The jobs of a node continue."""

@@ -15,25 +15,30 @@ a run.
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import re
 import shutil
 import sqlite3
+import tempfile
 import uuid
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import BigInteger, Column, Connection, DateTime, Double, Table, Text, select
 from sqlalchemy.exc import DataError, IntegrityError
 
 from jestlab.analysis import guards
 from jestlab.analysis.connection import SCHEMA, other_version
-from jestlab.platform.errors import SpecError, UserError
-from jestlab.platform.exchange.archive_check import decode, unpack
+from jestlab.platform.errors import SpecError, UserError, kind_of
 from jestlab.platform.exchange.archive_write import STORE, TABLES, columns_of
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
@@ -47,6 +52,27 @@ from jestlab.platform.store.spool import metric_ids
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, Base, RunRow, run_key
 from jestlab.platform.store.trust import imported_from
+
+MOST_FILES = 500_000
+MOST_LEVELS = 64  # of folders, and of lists and mappings in JSON
+MOST_NAME_BYTES = 1_024
+MOST_RATIO = 200  # of unpacked bytes; logs and stores compress up to 20 times
+SMALL_BYTES = 64 << 20  # that any archive may unpack to
+RESERVE_BYTES = 256 << 20  # of the disk, for runs that write at the same time
+_MOST_LETTERS = 10_000
+_UNSAFE = re.compile(r"[\\\x00-\x1f\x7f-\x9f\ud800-\udfff]|(^|/)(\.|/|$)")  # also hidden and empty parts
+
+_JSON = {
+    "experiment.spec", "run.config", "member.point", "attempt.versions", "attempt.environment",
+    "attempt.sources", "attempt.inputs", "acceptance.accepted", "registration.content",
+}  # fmt: skip
+"""Columns with a mapping as JSON."""
+
+_LONG = _JSON | {
+    "attempt.git_patch", "attempt.code_patch", "source.text", "acceptance.reason", "note.text",
+    "experiment.question",
+}  # fmt: skip
+"""Columns with text of any length."""
 
 _ROWS_AT_ONCE = 5_000
 _POINTS_AT_ONCE = 50_000
@@ -90,22 +116,20 @@ def read_archive(lab: Lab, store: Store, path: Path) -> ImportSummary:
         UserError: The file is damaged, of another version, or not an archive.
     """
     lab.root.mkdir(parents=True, exist_ok=True)
-    staging = lab.root / f".import.{uuid.uuid4().hex}.part"
-    staging.mkdir()
     try:
-        unpack(path, staging)
-        with closing(guards.open_readonly(staging / STORE)) as source, store.writing() as connection:
-            importing = _Import(connection, source, imported_from(path).to_json())
-            importing.take_all()
-            move_files(importing, staging, lab)
-            return importing.summary
+        with tempfile.TemporaryDirectory(".part", ".import.", lab.root, ignore_cleanup_errors=True) as folder:
+            staging = Path(folder)
+            unpack(path, staging)
+            with closing(guards.open_readonly(staging / STORE)) as source, store.writing() as connection:
+                importing = _Import(connection, source, imported_from(path).to_json())
+                importing.take_all()
+                move_files(importing, staging, lab)
+                return importing.summary
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     except _DAMAGE as error:
         reason = one_line(str(getattr(error, "orig", error)), 200)
         raise UserError(f"{path} is damaged, nothing was imported: {reason}") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 @dataclass
@@ -138,9 +162,8 @@ class _Import:
         notes = set(map(tuple, self.connection.execute(query)))
         wanted: dict[str, Callable[[Row], bool]] = {
             **dict.fromkeys(_OF_RESULTS, lambda row: row["run_id"] in self.folders),
-            **dict.fromkeys(
-                ("member", "registration"), lambda row: row["experiment"] in self.summary.experiments
-            ),
+            "member": lambda row: row["experiment"] in self.summary.experiments,
+            "registration": lambda row: row["experiment"] in self.summary.experiments,
             "note": lambda row: tuple(row[name] for name in subject) not in notes,
         }
         for table in TABLES:
@@ -161,9 +184,8 @@ class _Import:
         if version != SCHEMA:
             remedy = "import it with the version that wrote it"
             raise UserError(other_version(one_line(str(version), 60), remedy))
-        tables = {
-            name for (name,) in self.source.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-        }
+        query = "SELECT name FROM sqlite_schema WHERE type = 'table'"
+        tables = {name for (name,) in self.source.execute(query)}
         if missing := {table.name for table in TABLES} - tables:
             raise UserError(f"damaged: it has no table {min(missing)}")
         [(verdict,), *_] = self.source.execute("PRAGMA quick_check(1)").fetchall()
@@ -203,9 +225,7 @@ class _Import:
             rows = self.source.execute(query, [key])
             while part := rows.fetchmany(_POINTS_AT_ONCE):
                 # SQLite allows any value in any column.
-                if not all(
-                    type(step) is int and isinstance(value, float | int | None) for _, step, value in part
-                ):
+                if not all(type(step) is int and type(value) in _VALUE_TYPES for _, step, value in part):
                     raise UserError("damaged: invalid metric.value")
                 write_metrics(self.connection, [(key, ours[theirs[name]], *point) for name, *point in part])
 
@@ -327,3 +347,104 @@ def move_files(imported: _Import, staging: Path, lab: Lab) -> None:
             here = lab.reports / name / file.relative_to(there)
             here.parent.mkdir(parents=True, exist_ok=True)
             file.replace(here)
+
+
+# ---- files
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Unpack an archive into an empty folder, and write nothing outside it.
+
+    Raises:
+        UserError: It isn't an archive, is damaged, contains an unexpected name, or is too large.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            _check_sizes(path, folder, members)
+            names = [member.filename for member in members]
+            if STORE not in names or len({*names}) < len(names):
+                raise UserError("not an archive of jestlab, or damaged")
+            for member in members:
+                _check_member(member)
+                target = folder / member.filename
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(member) as content, target.open("xb") as file:
+                    shutil.copyfileobj(content, file)
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        raise UserError("damaged: two files have the same name") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which a wrong offset causes
+            raise
+        raise UserError(f"damaged, or not an archive of jestlab: {one_line(str(error), 200)}") from error
+
+
+def _check_sizes(path: Path, folder: Path, members: list[zipfile.ZipInfo]) -> None:
+    """Raise UserError if an archive has too many files, or would unpack to too many bytes."""
+    most = max(SMALL_BYTES, MOST_RATIO * path.stat().st_size)
+    if len(members) > MOST_FILES or sum(member.file_size for member in members) > most:
+        raise UserError(f"too large: more than {MOST_FILES:,} files, or {most / 1e6:,.1f} MB unpacked")
+    needed = sum(max(member.file_size, 4096) for member in members) + RESERVE_BYTES
+    if (free := shutil.disk_usage(folder).free) < needed:
+        sizes = f"{needed / 1e6:,.1f} MB are needed, {free / 1e6:,.1f} MB are free"
+        raise UserError(f"too little space on the disk of {folder.parent}: {sizes}")
+
+
+def _check_member(member: zipfile.ZipInfo) -> None:
+    """Raise UserError for hidden files, and for files outside the folders of runs and reports."""
+    name, parts = member.filename, PurePosixPath(member.filename).parts
+    is_expected = name == STORE or (len(parts) > 2 and parts[0] in ("runs", "reports"))
+    is_short = len(parts) <= MOST_LEVELS and len(name.encode(errors="replace")) <= MOST_NAME_BYTES
+    is_readable = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    if not (is_expected and is_short and is_readable) or _UNSAFE.search(name):
+        raise UserError(f"unexpected file {one_line(name, 200)!r}: nothing was imported")
+
+
+# ---- values
+
+
+def decode(table: Table, row: dict[str, Any]) -> dict[str, Any]:
+    """Check the values of a row and return them as the store's columns take them.
+
+    Raises:
+        UserError: A value isn't of the type of its column, or too long.
+    """
+    return {column.name: _decoded(column, row[column.name]) for column in columns_of(table)}
+
+
+def _decoded(column: Column[Any], value: Any) -> Any:
+    place = f"{column.table.name}.{column.name}"
+    try:
+        match column.type:
+            case _ if value is None and column.nullable:
+                return None
+            case DateTime():
+                time = datetime.fromisoformat(value)
+                if time.tzinfo is None and 1970 <= time.year <= 2200:
+                    return time
+            case Double():
+                if type(value) in (int, float) and not math.isnan(value):
+                    return float(value)
+            case Text():
+                if column.name.endswith("reason"):  # the output of a program that failed
+                    value = value[:_MOST_LETTERS]
+                value.encode()  # a ValueError for surrogates
+                tree = json.loads(value) if place in _JSON else {}
+                is_valid = isinstance(tree, dict) and _levels(tree) <= MOST_LEVELS
+                if is_valid and (place in _LONG or len(value) <= _MOST_LETTERS):
+                    return value.replace("\0", "\ufffd")
+            case kind:
+                limit = 1 << (63 if isinstance(kind, BigInteger) else 31)
+                if type(value) is int and -limit <= value < limit:
+                    return value
+    except (AttributeError, TypeError, ValueError, OverflowError, RecursionError):
+        pass
+    shown = kind_of(value) if isinstance(value, dict | list) else one_line(repr(value), 60)
+    raise UserError(f"damaged: invalid {place}: {shown}")
+
+
+def _levels(tree: Any) -> int:
+    """Return the number of nested mappings and lists; RecursionError for a great number."""
+    if not isinstance(tree, dict | list):
+        return 0
+    return 1 + max(map(_levels, tree.values() if isinstance(tree, dict) else tree), default=0)

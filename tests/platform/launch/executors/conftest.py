@@ -14,7 +14,7 @@ from slurm_support import SlurmCluster, SlurmLab
 @pytest.fixture
 def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> SlurmCluster:
     """Two nodes, and partitions of which `high` preempts `low`; a test that ends a daemon starts it again."""
-    return lasting("Slurm", lambda: running(tmp_path_factory.mktemp("slurm")))
+    return lasting("Slurm", lambda: running(SlurmCluster(tmp_path_factory.mktemp("slurm"))))
 
 
 @pytest.fixture

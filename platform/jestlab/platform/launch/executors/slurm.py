@@ -211,14 +211,18 @@ class SlurmExecutor(Executor):
     # ---- finding
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Return the statuses of jobs. The lab has those of jobs that Slurm has forgotten."""
+        """Return the statuses of jobs. The lab or accounting has those of jobs that Slurm has forgotten."""
         try:
             queue = self._queue() if jobs else {}
         except ExecutorError as error:
             return dict.fromkeys(jobs, JobStatus(JobState.UNKNOWN, str(error)))
-        return {job: self._status(job, queue) for job in jobs}
+        found = {job: self._status(job, queue) for job in jobs}
+        statuses = {job: status for job, status in found.items() if isinstance(status, JobStatus)}
+        forgotten = {job: handle for job, handle in found.items() if isinstance(handle, _Handle)}
+        return statuses | self._accounted(forgotten)
 
-    def _status(self, job: LaunchedJob, queue: Queue) -> JobStatus:
+    def _status(self, job: LaunchedJob, queue: Queue) -> JobStatus | _Handle:
+        """Return a job's status, or its handle if neither the queue nor the lab has it."""
         try:
             handle = self._here(job)
         except _OtherAttempt as error:
@@ -230,9 +234,28 @@ class SlurmExecutor(Executor):
         code = exit_from_shell(end[0]) if end is not None and end[1] == id_ else None
         if row is not None:
             return slurm_tools.status(row, code)
-        if code is not None:
-            return ended(code)
-        return JobStatus(JobState.GONE, f"Slurm has no record of job {handle.id}, nor has the lab")
+        return handle if code is None else ended(code)
+
+    def _accounted(self, forgotten: Mapping[LaunchedJob, _Handle]) -> dict[LaunchedJob, JobStatus]:
+        """Return the statuses of jobs that neither the queue nor the lab has, by accounting if there is one.
+
+        Ids are used again, but a job's folder is its batch's.
+        """
+        answer = ""
+        if forgotten and not self._config.get("AccountingStorageType", "none").endswith("none"):
+            try:
+                answer = self._run(
+                    "sacct", "--noheader", "--parsable2", "--allocations", "--duplicates",
+                    "--starttime=2000-01-01", f"--jobs={','.join(job.id for job in forgotten.values())}",
+                    f"--format={slurm_tools.ACCOUNT_FORMAT}",
+                )  # fmt: skip
+            except ExecutorError as error:
+                return dict.fromkeys(forgotten, JobStatus(JobState.UNKNOWN, str(error)))
+        known, gone = slurm_tools.accounts(answer), "Slurm has no record of job {}, nor has the lab"
+        return {
+            job: known.get((handle.id, handle.task.batch)) or JobStatus(JobState.GONE, gone.format(handle.id))
+            for job, handle in forgotten.items()
+        }
 
     def _queue(self, given: str | None = None) -> Queue:
         """Return the user's jobs that Slurm remembers; of a task that was submitted twice, the last one."""

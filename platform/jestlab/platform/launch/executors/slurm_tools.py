@@ -1,7 +1,7 @@
 """Slurm's command-line tools: run them, read their answers and errors, and check a site for `jestlab doctor`.
 
-Text formats instead of `--json`: the letters of `squeue -o` are documented and stable. The JSON has changed
-between versions, and some sites build Slurm without it.
+Text formats instead of `--json`: the letters of `squeue -o` and the fields of `sacct` are documented and
+stable. The JSON has changed between versions, and some sites build Slurm without it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jestlab.platform.launch.executors.base import (
 )
 from jestlab.platform.launch.executors.remote import explained, retried
 from jestlab.platform.logs import one_line
-from jestlab.platform.processes import EXIT_COMPLETED
+from jestlab.platform.processes import EXIT_COMPLETED, exit_from_shell
 from jestlab.platform.spec.resources import SlurmOptions
 
 # ---- commands
@@ -169,9 +169,29 @@ def status(row: QueueRow, code: int | None = None) -> JobStatus:
     return JobStatus(state, f"failed in Slurm: {explained(reason)}")
 
 
+ACCOUNT_FORMAT = "JobID,State,ExitCode,Reason,WorkDir"
+"""Format of `sacct -o`; only the last one may contain `|`."""
+
+
+def accounts(answer: str) -> dict[tuple[str, str], JobStatus]:
+    """Parse the output of `sacct`: the statuses of jobs that are over, by id and name of their folder.
+
+    NOTE: sacct subtracts 128 from exit codes of 128 and more: for a script that exits with 137 it prints
+    9:0. A script that was killed has 0:9.
+    """
+    found = {}
+    for line in answer.splitlines():
+        if match := re.fullmatch(r"(.*?)\|(\w+)[^|]*\|(\d{1,5}):(\d{1,5})\|(.*?)\|(.*)", line):
+            id_, state, code, number, reason, folder = match.groups()
+            own = -int(number) or exit_from_shell(int(code)) or None
+            row = QueueRow(id_, state, "", reason, "")
+            found[id_, Path(folder).name] = status(row, None if reason in _FAULTS_OF_NODES else own)
+    return {job: status for job, status in found.items() if status.state.is_over}
+
+
 # ---- checks of a site, which submit nothing
 
-_COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "srun")
+_COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "srun", "sacct")
 
 Found = tuple[bool | None, str, str]
 """Whether a check passed (None for a warning), its finding, and the remedy."""

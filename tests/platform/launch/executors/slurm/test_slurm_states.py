@@ -66,38 +66,59 @@ def test_no_answer_breaks_the_parsers(text):
     for row in tools.rows(text):
         assert tools.status(row).state in JobState
     tools.config(text)
+    tools.accounts(text)
     assert status(text, text).state in JobState
 
 
+GONE = (JobState.GONE, None)
+
+
 @pytest.mark.parametrize(
-    ("left", "queue", "state", "code"),
+    ("left", "queue", "accounted", "state", "code"),
     [
-        (None, None, JobState.GONE, None),
-        ("0 7", None, JobState.SUCCEEDED, 0),
-        ("3 7", None, JobState.FAILED, 3),
-        ("137 7", None, JobState.FAILED, -9),
-        ("0 8", None, JobState.GONE, None),  # of another job of the batch
-        ("half", None, JobState.GONE, None),
-        ("129 7", "CANCELLED", JobState.PREEMPTED, None),
-        ("0 7", "CANCELLED", JobState.SUCCEEDED, 0),
-        ("3 7", "FAILED", JobState.FAILED, 3),
-        ("3 8", "FAILED", JobState.FAILED, None),
-        ("143 7", "TIMEOUT", JobState.PREEMPTED, None),
-        ("0 7", "COMPLETING", JobState.RUNNING, None),
-        (None, "FAILED", JobState.FAILED, None),
+        (None, None, "", *GONE),
+        ("0 7", None, "", JobState.SUCCEEDED, 0),
+        ("3 7", None, "", JobState.FAILED, 3),
+        ("137 7", None, "", JobState.FAILED, -9),
+        ("0 8", None, "", *GONE),  # of another job of the batch
+        ("half", None, "", *GONE),
+        ("129 7", "CANCELLED", "", JobState.PREEMPTED, None),
+        ("0 7", "CANCELLED", "", JobState.SUCCEEDED, 0),
+        ("3 7", "FAILED", "", JobState.FAILED, 3),
+        ("3 8", "FAILED", "", JobState.FAILED, None),
+        ("143 7", "TIMEOUT", "", JobState.PREEMPTED, None),
+        ("0 7", "COMPLETING", "", JobState.RUNNING, None),
+        (None, "FAILED", "", JobState.FAILED, None),
+        (None, None, "COMPLETED|0:0|None", JobState.SUCCEEDED, 0),
+        (None, None, "OUT_OF_MEMORY|0:125|None", JobState.FAILED, -125),
+        (None, None, "FAILED|9:0|None", JobState.FAILED, 9),
+        (None, None, "FAILED|1:0|NodeDown", JobState.PREEMPTED, None),
+        (None, None, "CANCELLED by 0|0:0|None", JobState.PREEMPTED, None),
+        (None, None, "RUNNING|0:0|None", *GONE),
+        ("3 7", None, "COMPLETED|0:0|None", JobState.FAILED, 3),
+        (None, "COMPLETING", "FAILED|1:0|None", JobState.RUNNING, None),
     ],
 )
-def test_the_file_that_a_job_left_and_the_queue_decide(tmp_path, left, queue, state, code):
+def test_the_queue_the_file_that_a_job_left_and_accounting_decide(
+    tmp_path, left, queue, accounted, state, code
+):
     executor, batch = SlurmExecutor(Lab.find(tmp_path)), batch_of([KEY])
     if left is not None:
         (tmp_path / "slurm" / batch).mkdir(parents=True)
         (tmp_path / "slurm" / batch / "0.end").write_text(f"{left}\n")
     lines = [f"7|{queue}|N/A|None|{COMMENT}{batch}"] if queue else ["7|FAILED|N/A|None|another's job"]
-    answers = {"squeue": "\n".join(lines), "scontrol": "ClusterName = c\n"}
+    theirs = "7|FAILED|1:0|None|/lab/slurm/another\n"  # which had or has the id
+    answers = {
+        "squeue": "\n".join(lines),
+        "scontrol": "ClusterName = c\nAccountingStorageType = accounting_storage/slurmdbd\n",
+        "sacct": f"{theirs}7|{accounted}|/lab/slurm/{batch}\n{theirs}",
+    }
     executor._run = lambda *command, **_: answers[command[0]]
     job = LaunchedJob(f"c:7:{batch}.0:runs/a/log.txt", KEY)
     found = executor.statuses([job])[job]
     assert (found.state, found.exit_code) == (state, code)
+    if accounted.startswith("OUT"):
+        assert "memory_gb" in found.reason
 
 
 def test_of_a_job_that_was_submitted_twice_the_live_one_counts(tmp_path):
