@@ -66,7 +66,7 @@ def test_a_mapping_may_be_a_value_of_a_case():
 
 
 def toys(axes=(), **written):
-    runs = {"one": {}, "two": {}}
+    runs: dict[str, Any] = {"one": {}, "two": {}}
     return expanded([{"runs": [run], "grid": grid} for run, grid in axes], runs, program="command",
                     base={"command": "true"}, **written)  # fmt: skip
 

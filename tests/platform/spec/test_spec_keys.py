@@ -4,6 +4,7 @@ import re
 
 import jsonschema
 import pytest
+from pydantic import BaseModel
 
 from jestlab.analysis.claims import parse_claims
 from jestlab.models.config import DiagnoseConfig, EmbedConfig, ScoreConfig, TrainConfig, WeightsConfig
@@ -39,11 +40,9 @@ def test_every_key_of_a_config_is_there_with_the_programs_that_have_it(program):
 def test_every_key_of_the_rest_of_a_spec_is_there():
     told = {key.path for key in spec_keys()}
     assert {path for path in told if "." not in path} == StudySpec.model_fields.keys()
-    sections = {"resources": Resources, "resources.slurm": SlurmOptions}
-    for place, model in {
-        **sections,
-        **{f"reports.{kind}": report for kind, report in REPORTS.items()},
-    }.items():
+    sections: dict[str, type[BaseModel]] = {f"reports.{kind}": report for kind, report in REPORTS.items()}
+    sections |= {"resources": Resources, "resources.slurm": SlurmOptions}
+    for place, model in sections.items():
         assert {f"{place}.{name}" for name in model.model_fields if name != "kind"} <= told
     claim = {"statement": "s", "of": "a", "within": 1.0, "measure": "m/x", "source": "f", "unless": "u"}
     for comparison in ("above", "below", "better_than", "near"):
