@@ -24,13 +24,13 @@ from jestlab.platform.lab import gc
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import claims, tables
 from jestlab.platform.store import engine as engines
-from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.engine import writable, writing
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 
 DAY = timedelta(days=1)
+OTHER = plans.run("other")
 ALL = ["run joint", "run reference", "run uniform"]
 
 
@@ -59,7 +59,7 @@ def runs(lab, store):
     for run in planned.runs:
         stores.attempt(store, run, scores={"toy/score": 0.5}, loss=(1.0, 0.5))
         make_old(stores.folder(lab, run))
-    plans.record(store, plans.plan(plans.run("other")))  # replaces the experiment's runs
+    plans.record(store, plans.plan(OTHER))  # replaces the experiment's runs
     with store.writing() as connection:
         connection.execute(update(tables.RunRow).values(updated_at=now() - 3 * DAY))
     return dict(zip(("reference", "joint", "uniform"), planned.runs, strict=True))
@@ -105,28 +105,27 @@ def test_deletes_runs_without_an_experiment_with_rows_and_folders(lab, store, ru
     assert collect(lab) == []
 
 
-def test_keeps_tagged_runs_and_those_of_experiments_with_the_runs_that_they_need(lab, store, runs):
-    add_tags(store, Subject(fingerprint=runs["joint"].fingerprint), ["keep"])
-    add_tags(store, Subject(fingerprint=runs["uniform"].fingerprint), ["best"])
-    assert found(lab) == ["run uniform"]
+TAG = "INSERT INTO tag (run_id, name, created_at) SELECT id, '{}', updated_at FROM run WHERE "
+MEMBER = "INSERT INTO member SELECT 'toy', id, 'again', 'again', '', 0, 9 FROM run WHERE "
+
+
+@pytest.mark.parametrize(
+    ("sql", "wanted"),
+    [
+        (TAG.format("keep"), ["run uniform"]),
+        (TAG.format("best"), ALL),
+        (MEMBER, ["run uniform"]),
+        *((f"UPDATE run SET state = '{state}' WHERE ", ["run uniform"]) for state in ("RUNNING", "BLOCKED")),
+        ("UPDATE attempt SET state = 'PENDING' WHERE run_id = (SELECT id FROM run WHERE ", ["run uniform"]),
+    ],
+)
+def test_keeps_runs_in_use_and_those_that_they_need(lab, store, runs, sql, wanted):
     with store.writing() as connection:
-        connection.execute(text("DELETE FROM tag"))
-    assert found(lab) == ALL
-    plans.record(store, plans.plan(runs["reference"], runs["joint"], name="again"))
-    with store.writing() as connection:
-        connection.execute(text("DELETE FROM member WHERE name = 'reference'"))
-    assert found(lab) == ["run uniform"]
+        closed = ")" * sql.count("(SELECT")
+        connection.execute(text(f"{sql} directory = '{runs['joint'].directory}'{closed}"))
+    assert found(lab) == wanted
     collect(lab)
-    assert kept_folders(lab) == ["joint", "reference"]
-
-
-def test_keeps_unfinished_runs_and_the_runs_that_they_need(lab, store, runs):
-    for state in ("RUNNING", "PENDING", "BLOCKED"):
-        change(store, runs["joint"], state=state)
-        assert found(lab) == ["run uniform"], state
-    stores.attempt(store, runs["uniform"], RunState.PENDING, number=2)
-    change(store, runs["uniform"], state="FAILED", updated_at=now() - 3 * DAY)
-    assert found(lab) == []  # an attempt of it is active
+    assert kept_folders(lab) == (["joint", "reference"] if wanted != ALL else [])
 
 
 def test_keeps_recent_files(lab, runs):
@@ -147,7 +146,7 @@ def test_a_crash_after_deleting_the_rows_leaves_folders_for_the_next_collection(
     assert kept_folders(lab) == ["joint", "reference", "uniform"]
     with pytest.raises(UserError, match="contains none of the 3 runs"):
         collect(lab)  # as if the store were another lab's
-    stores.folder(lab, plans.run("other"))
+    stores.folder(lab, OTHER)
     assert found(lab) == [each.replace("run", "folder") for each in ALL]
     collect(lab)
     assert kept_folders(lab) == ["other"]
@@ -163,27 +162,23 @@ def test_a_crash_while_a_folder_is_deleted_leaves_no_partial_folder(lab, runs, m
         collect(lab)
     whole = [path for path in (lab.root / "runs").iterdir() if not path.name.startswith(".")]
     assert len(whole) == 2 and all((path / "log.txt").exists() for path in whole)
-    stores.folder(lab, plans.run("other"))
+    stores.folder(lab, OTHER)
     for path in (lab.root / "runs").glob(".*.part"):
         make_old(path)
     collect(lab)
     assert kept_folders(lab) == ["other"]
 
 
-def test_refuses_folders_outside_runs(lab, store, runs, tmp_path):
-    (tmp_path / "outside").mkdir()
-    for directory in ("../outside", "runs/..", "runs", "/", "runs/a/../../.."):
-        change(store, runs["uniform"], directory=directory)
-        with pytest.raises(UserError, match="which is not in runs/"):
-            collect(lab)
-        assert (tmp_path / "outside").exists()
-        assert kept_folders(lab) == ["joint", "reference", "uniform"], directory
-
-
-def test_does_not_follow_links(lab, runs, tmp_path):
+def test_refuses_folders_outside_runs_and_does_not_follow_links(lab, store, runs, tmp_path):
     outside = tmp_path / "outside"
     (lab.root / runs["uniform"].directory).rename(outside)
     (lab.root / runs["uniform"].directory).symlink_to(outside)
+    for directory in ("../outside", "runs/..", "runs", "/", "runs/a/../../.."):
+        change(store, runs["joint"], directory=directory)
+        with pytest.raises(UserError, match="which is not in runs/"):
+            collect(lab)
+        assert kept_folders(lab) == ["joint", "reference", "uniform"], directory
+    change(store, runs["joint"], directory=runs["joint"].directory)
     collect(lab)
     assert (outside / "log.txt").exists() and kept_folders(lab) == []
 
@@ -312,32 +307,26 @@ def test_does_not_lock_the_store_while_it_measures_sizes(lab, runs, monkeypatch)
     assert len(collect(lab)) == 3
 
 
-def test_workers_of_other_runs_can_write_meanwhile(tmp_path, postgresql_url, monkeypatch):
-    lab, store = Lab.find(tmp_path / "lab", postgresql_url), Store.open(postgresql_url)
-    stays, goes = plans.run("stays", config={"steps": 3}), plans.run("goes")
-    plans.record(store, plans.plan(goes))
-    stores.attempt(store, goes, loss=(1.0,))
-    stores.folder(lab, goes)
-    plans.record(store, plans.plan(stays))
-    stores.attempt(store, stays, RunState.RUNNING, loss=(1.0,))
-    with store.writing() as connection:
-        connection.execute(update(tables.RunRow).values(updated_at=now() - 3 * DAY))
+@pytest.mark.both_databases
+@pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)
+def test_workers_of_other_runs_can_write_meanwhile(lab, store, runs, monkeypatch):
+    stores.attempt(store, OTHER, RunState.RUNNING, loss=(1.0,))
+    running = "state = 'RUNNING'"
     delete_rows = gc._delete_rows
 
-    def last(connection, *rest):
+    def write_last(connection, *rest):
         rows = delete_rows(connection, *rest)
-        running = "FROM run WHERE state = 'RUNNING'"
         with store.writing() as worker:
             for sql in (
                 "SET LOCAL lock_timeout = 300",
-                f"INSERT INTO tag (run_id, name, created_at) SELECT id, 'a', now() {running}",
-                "UPDATE run SET step = 2 WHERE state = 'RUNNING'",
+                f"{TAG.format('a')} {running}",
+                f"UPDATE run SET step = 2 WHERE {running}",
             ):
                 worker.execute(text(sql))
         return rows
 
-    monkeypatch.setattr(gc, "_delete_rows", last)
-    assert [item.fingerprint for item in collect(lab)] == [goes.fingerprint]
+    monkeypatch.setattr(gc, "_delete_rows", write_last)
+    assert len(collect(lab)) == 3
 
 
 def test_refuses_a_folder_that_two_stores_use(lab, runs):
