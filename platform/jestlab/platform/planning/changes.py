@@ -119,8 +119,8 @@ def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun]) -> Resul
     reasons = {row.fingerprint: row.reason for row in retracted(store)}
     names = {run.fingerprint: f"{run.label}/{run.seed}" for run in completed}
     found = ResultChanges(names=names, retracted={run: reasons[run] for run in names if run in reasons})
-    differences: list[Mapping[str, Sequence[str]]] = []  # of each label, then of each changed run
-    changed: dict[str, Mapping[str, Sequence[str]]] = {}
+    differences: list[dict[str, list[str]]] = []  # of each label, then of each changed run
+    changed: dict[str, dict[str, list[str]]] = {}
     for run in completed:
         its = made[run.fingerprint]
         if items := differing([its, current.files(run, its)], accepted):
@@ -138,10 +138,10 @@ def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun]) -> Resul
         others = [item for item in items if item not in reported]
         for item in others:
             found.mixed.setdefault(item, []).append(label)
-        for run in done:
-            differs = differing([made[run], latest], accepted)
+        for fingerprint in done:
+            differs = differing([made[fingerprint], latest], accepted)
             if outdated := [item for item in others if item in differs]:
-                found.older[run] = outdated
+                found.older[fingerprint] = outdated
     for items in (*differences, *changed.values()):
         for item, values in items.items():
             found.values[item] = list(dict.fromkeys([*found.values.get(item, ()), *values]))
