@@ -12,7 +12,7 @@ from tests.platform.exchange.make_data import DATA
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import read_mlflow as mlflow
-from jestlab.platform.exchange.source_run import MetricLog, SourceRun
+from jestlab.platform.exchange.source_run import SourceRun
 
 (ONE,) = (file.parents[1] for file in DATA.glob("mlruns/*/*/params/lr"))
 
@@ -134,23 +134,6 @@ def test_strange_values_in_a_database(mlflow_database):
     errors: list[UserError] = []
     assert [run.name for run in mlflow.read(mlflow_database, errors.append)] == ["two"]
     assert len(errors) == 1 and "string or blob too big" in str(errors[0])
-
-
-def test_a_resumed_run_has_only_the_later_history(store, mlflow_database):
-    first = [(step, 15.0) for step in range(100, 1_001, 100)]
-    points = [*first, *((step, 0.2) for step in range(100, 501, 100))]
-    run = store / ONE.parent.name / ONE.name
-    (run / "metrics" / "loss").write_text("".join(f"{n} {v} {s}.0\n" for n, (s, v) in enumerate(points)))
-    with closing(sqlite3.connect(mlflow_database)) as connection, connection:
-        ((one,),) = connection.execute("SELECT run_uuid FROM runs WHERE name = 'one'")
-        connection.execute("DELETE FROM metrics WHERE key = 'loss'")
-        columns = "run_uuid, key, timestamp, step, value, is_nan"
-        row = f"INSERT INTO metrics ({columns}) VALUES (?, 'loss', ?, ?, ?, 0)"
-        connection.executemany(row, [(one, n, float(s), v) for n, (s, v) in enumerate(points)])
-    for path in (store, mlflow_database):
-        found = next(each for each in mlflow.read(path) if each.name == "one")
-        assert found.metrics["loss"][0].tolist() == [100, 200, 300, 400, 500]
-        assert set(found.metrics["loss"][1]) == {0.2} and found.left_out == {MetricLog.REPLACED: 10}
 
 
 def test_parameters_become_values_or_stay_text():
