@@ -12,7 +12,7 @@ from tests.platform.exchange.make_data import DATA
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import read_mlflow as mlflow
-from jestlab.platform.exchange.source_run import SourceRun
+from jestlab.platform.exchange.source_run import MetricLog, SourceRun
 
 (ONE,) = (file.parents[1] for file in DATA.glob("mlruns/*/*/params/lr"))
 
@@ -134,6 +134,26 @@ def test_strange_values_in_a_database(mlflow_database):
     errors: list[UserError] = []
     assert [run.name for run in mlflow.read(mlflow_database, errors.append)] == ["two"]
     assert len(errors) == 1 and "string or blob too big" in str(errors[0])
+
+
+def test_points_are_in_the_order_of_their_times(store, mlflow_database):
+    folder = store / ONE.parent.name / ONE.name / "metrics"
+    shutil.rmtree(folder)
+    folder.mkdir()
+    with closing(sqlite3.connect(mlflow_database)) as connection, connection:
+        connection.execute("DELETE FROM metrics")
+        for time, name, step in ((5, "b", 2), (4, "b", 1), (3, "a", 3), (2, "b", 2), (1, "b", 1)):
+            with (folder / name).open("a") as file:
+                file.write(f"{time} {time} {step}\n")
+            columns = "(run_uuid, key, timestamp, step, value, is_nan)"
+            query = (
+                f"INSERT INTO metrics {columns} SELECT run_uuid, ?, ?, ?, ?, 0 FROM runs WHERE name = 'one'"
+            )
+            connection.execute(query, (name, time, step, time))
+    for path in (store, mlflow_database):
+        run = next(each for each in mlflow.read(path) if each.name == "one")
+        assert [*run.metrics] == ["b"] and run.metrics["b"][1].tolist() == [4, 5]
+        assert run.left_out == {MetricLog.REPLACED: 3}
 
 
 def test_parameters_become_values_or_stay_text():
