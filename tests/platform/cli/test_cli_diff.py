@@ -30,11 +30,9 @@ def lab(root):
     plans.record(store, plans.plan(REFERENCE, UNIFORM, JOINT))
     stores.attempt(store, UNIFORM, scores={"toy/score": 0.5, "toy/other": 0.25})
     stores.attempt(store, JOINT, RunState.FAILED, scores={"toy/score": 0.25})
-    stores.attempt(
-        store, JOINT, number=2, scores={"toy/score": 0.75, "toy/new": 0.125},
-        git_commit="abc", git_patch="- a\n+ b\n",
-        versions='{"python": "3.12.1", "jax": "0.10"}', environment='{"XLA_FLAGS": "--x"}',
-    )  # fmt: skip
+    recorded = {"git_commit": "abc", "git_patch": "- a\n+ b\n", "environment": '{"XLA_FLAGS": "--x"}'}
+    recorded["versions"] = '{"python": "3.12.1", "jax": "0.10"}'
+    stores.attempt(store, JOINT, number=2, scores={"toy/score": 0.75, "toy/new": 0.125}, **recorded)
     budget = {"run_id": stores.run_id(store, JOINT), "chip": "v5e", "chips": 4, "chip_hours": 0.5}
     with store.writing() as connection:
         connection.execute(insert(tables.BudgetRow).values(**budget, dollars=0.75))
