@@ -70,7 +70,7 @@ def attempt(
     """Insert an attempt and its results, set the state of the run, and return the attempt's ID."""
     over = state not in (RunState.PENDING, RunState.RUNNING)
     ended = started + timedelta(minutes=2)
-    values = {
+    values: dict[str, Any] = {
         "run_id": run_id(store, run),
         "number": number,
         "state": state,
