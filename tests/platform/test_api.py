@@ -5,7 +5,6 @@ import inspect
 import os
 import pickle
 import signal
-import sqlite3
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
@@ -16,14 +15,13 @@ import pytest
 import stores_support as stores
 import yaml
 from ml_collections import ConfigDict
+from tests.platform.serve.conftest import record
 
 from jestlab import api
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec.load import load
 from jestlab.platform.spec.options import FIGURES, FigureOptions, TableOptions
-from jestlab.platform.store.store import Store
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STUDY = {
     "seeds": 2,
     "reports": [{"table": {"baseline": "uniform"}}],
@@ -49,12 +47,7 @@ def finished(tmp_path_factory):
     """A study whose runs have completed, for all tests that only read."""
     root = tmp_path_factory.mktemp("api") / "lab"
     spec = labs.write_study(root.parent, **STUDY)
-    with closing(Store.open(stores.empty_lab(root).store_url)) as store:
-        planned = plan(load(str(spec)))
-        plans.record(store, planned)
-        for i, run in enumerate(planned.runs):
-            scores = {"toy/score": 0.5 + i / 20, "toy/other": 0.25}
-            stores.attempt(store, run, scores=scores, loss=(3.0, 2.0, 1.0))
+    record(stores.empty_lab(root), yaml.safe_load(spec.read_text()))
     return api.load(spec, root=root)
 
 
@@ -77,25 +70,6 @@ def test_overrides_are_values_or_texts(spec, root):
     by_text = api.load(spec, overrides=["seeds=1", "runs.uniform.steps=4"], root=root)
     assert by_value.to_yaml() == by_text.to_yaml()
     assert len(api.load(spec, overrides="seeds=1", root=root).plan()) == len(by_value.plan()) == 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("nowhere.yaml",), "nowhere.yaml: no such file"),
-        (({"name": "mine", "program": "toy_programs:loop", "rnus": {}},), "spec mine: rnus"),
-        (("quickstart", {"sedes": 1}), "overrides: sedes"),
-        (("quickstart", ["sedes=1"]), "--set sedes"),
-    ],
-)
-def test_what_is_wrong_is_one_line(arguments, said, root):
-    spec, overrides = (*arguments, None)[:2]
-    with pytest.raises(api.Error) as refused:
-        api.load(spec, overrides=overrides, root=root)
-    assert said in str(refused.value)
-    assert "\n" not in str(refused.value)
-    # IPython calls this to show an exception.
-    assert refused.value._render_traceback_() == [f"Error: {refused.value}"]
 
 
 # ---- plan
@@ -148,67 +122,35 @@ def test_failed_runs_raise_only_on_check(tmp_path, root):
     assert "diverged at step 3" in outcome._repr_html_()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"parallel": 0}, "parallel must be >= 1, got 0"),
-        ({"retries": -1}, "retries must be >= 0, got -1"),
-        ({"on": "moon"}, "'moon'"),
-        ({"fail_fast": True, "keep_going": True}, "give one of them"),
-        ({"runs": ["joint"]}, "rerun_changed"),
-    ],
-)
-def test_a_wrong_option_writes_nothing(study, root, options, said):
-    with pytest.raises(api.Error, match=said):
-        study.launch(**options)
-    assert not root.exists()
-
-
-@pytest.fixture
-def handlers():
-    """Handlers of a script, which stay after a launch."""
-    own = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: lambda *_: None}
-    before = {number: signal.signal(number, handler) for number, handler in own.items()}
-    yield own
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 @pytest.mark.parametrize("below_a_loop", [False, True])
-def test_ctrl_c_stops_the_runs_at_a_checkpoint(tmp_path, root, handlers, below_a_loop):
-    """Also below a running event loop, as in the kernel of a notebook."""
-    hurry = tmp_path / "hurry"
-    spec = labs.write_study(
-        tmp_path,
-        base={"steps": 6_000, "pause": 0.05, "save_every": 10_000, "hurry": str(hurry)},
-        runs={"only": {}},
+def test_ctrl_c_stops_the_runs(tmp_path, root, below_a_loop):
+    """Also below a running event loop, as in the kernel of a notebook. The script's handlers stay."""
+    study = api.load(
+        labs.write_study(tmp_path, base={"steps": 6_000, "pause": 0.05}, runs={"only": {}}), root=root
     )
-    study = api.load(spec, root=root)
-
-    def has_trained():
-        with closing(sqlite3.connect(root / "results.db")) as connection:
-            return connection.execute("SELECT step FROM run WHERE step > 0").fetchone()
+    handlers = [signal.default_int_handler, lambda *_: None]
+    before = [signal.signal(each, own) for each, own in zip(SIGNALS, handlers, strict=True)]
 
     def interrupt():
-        labs.wait_until(lambda: labs.starts(root, "only") and has_trained())
+        labs.wait_until(lambda: labs.starts(root, "only"))
         os.kill(os.getpid(), signal.SIGINT)
 
     async def cell():
         study.launch(progress=False)
 
-    with labs.meanwhile(interrupt), pytest.raises(KeyboardInterrupt, match="launch again to resume"):
-        if below_a_loop:
-            # asyncio's own handler would cancel `cell`, which a kernel's does not.
-            with closing(asyncio.new_event_loop()) as loop:
-                loop.run_until_complete(cell())
-        else:
-            study.launch(progress=False)
-    assert {number: signal.getsignal(number) for number in handlers} == handlers
+    try:
+        with labs.meanwhile(interrupt), pytest.raises(KeyboardInterrupt, match="launch again to resume"):
+            if below_a_loop:
+                # asyncio's own handler would cancel `cell`, which a kernel's does not.
+                with closing(asyncio.new_event_loop()) as loop:
+                    loop.run_until_complete(cell())
+            else:
+                study.launch(progress=False)
+        assert list(map(signal.getsignal, SIGNALS)) == handlers
+    finally:
+        for number, handler in zip(SIGNALS, before, strict=True):
+            signal.signal(number, handler)
     assert set(study.plan().frame()["state"]) == {"CANCELLED"}
-    hurry.touch()
-    assert study.launch(progress=False, reports=False).ok
-    (_, first), (_, second) = labs.starts(root, "only")
-    assert first == 0 and second > 0
 
 
 # ---- results
@@ -251,23 +193,6 @@ def test_a_page_is_a_path_and_a_link(finished, monkeypatch):
     assert finished.results().report(baseline="joint") == page
 
 
-@pytest.mark.parametrize(
-    ("ask", "said"),
-    [
-        (lambda results: results.table("sumary"), "no table and no experiment 'sumary'"),
-        (lambda results: results.figure("pareot"), "no report 'pareot'"),
-        (lambda results: results.figure("curves", width=3.25), "must be a length with its unit"),
-        (lambda results: results.table(mean="some"), "mean: 'some' is not valid"),
-        (lambda results: results.frame(where="sede < 3"), "sede"),
-    ],
-)
-def test_wrong_results_are_one_line(finished, ask, said):
-    with pytest.raises(api.Error) as refused:
-        ask(finished.results())
-    assert said in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
 # ---- labs
 
 
@@ -286,20 +211,51 @@ def test_a_lab_answers_sql_and_conditions_and_cannot_be_written(finished):
     counted = lab.query("SELECT label, COUNT(*) AS runs FROM v_runs GROUP BY label ORDER BY label")
     assert counted.to_dict("list") == {"label": ["joint", "reference", "uniform"], "runs": [2, 2, 2]}
     assert len(lab.frame("runs", where="seed = 1")) == 3
-    with pytest.raises(api.Error, match="queries are read-only"):
-        lab.query("DELETE FROM run")
     lab = api.OpenLab(Lab(Path("lab"), "postgresql://me:open-sesame@db.example/results"))
     assert "db.example" in repr(lab) and "open-sesame" not in repr(lab)
 
 
-def test_errors_name_a_lab_or_an_experiment_that_does_not_exist(finished, study, tmp_path):
-    with pytest.raises(api.Error, match=r"no store at .*: launch a study first"):
-        study.results().table()
-    with pytest.raises(api.Error, match="no store at"):
-        api.open_lab(tmp_path / "nowhere")
-    assert not (tmp_path / "nowhere").exists()
-    with pytest.raises(api.Error, match="no experiment 'tyo' in the results store: did you mean 'toy'"):
-        finished.lab.results("tyo")
+# ---- errors
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda study, _: api.load("nowhere.yaml"), "nowhere.yaml: no such file"),
+        (
+            lambda study, _: api.load({"name": "mine", "program": "toy_programs:loop", "rnus": {}}),
+            "spec mine: rnus",
+        ),
+        (lambda study, _: api.load("quickstart", overrides={"sedes": 1}), "overrides: sedes"),
+        (lambda study, _: api.load("quickstart", overrides=["sedes=1"]), "--set sedes"),
+        (lambda study, _: study.launch(parallel=0), "parallel must be >= 1, got 0"),
+        (lambda study, _: study.launch(retries=-1), "retries must be >= 0, got -1"),
+        (lambda study, _: study.launch(on="moon"), "'moon'"),
+        (lambda study, _: study.launch(fail_fast=True, keep_going=True), "give one of them"),
+        (lambda study, _: study.launch(runs=["joint"]), "rerun_changed"),
+        (lambda study, _: study.results().table(), "launch a study first"),
+        (lambda study, _: api.open_lab(study.lab._lab.root / "nowhere"), "no store at"),
+        (
+            lambda _, finished: finished.lab.results("tyo"),
+            "no experiment 'tyo' in the results store: did you mean 'toy'",
+        ),
+        (lambda _, finished: finished.lab.query("DELETE FROM run"), "queries are read-only"),
+        (lambda _, finished: finished.results().table("sumary"), "no table and no experiment 'sumary'"),
+        (lambda _, finished: finished.results().table(mean="some"), "mean: 'some' is not valid"),
+        (lambda _, finished: finished.results().figure("pareot"), "no report 'pareot'"),
+        (
+            lambda _, finished: finished.results().figure("curves", width=3.25),
+            "must be a length with its unit",
+        ),
+        (lambda _, finished: finished.results().frame(where="sede < 3"), "sede"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_writes_nothing(study, finished, root, call, said):
+    with pytest.raises(api.Error) as refused:
+        call(study, finished)
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+    assert refused.value._render_traceback_() == [f"Error: {refused.value}"]  # IPython shows this
+    assert not root.exists()
 
 
 # ---- names
@@ -311,15 +267,6 @@ def test_public_names_exist_and_are_documented():
     for place in public:
         methods = [each for name, each in vars(place).items() if name[0] != "_" and inspect.isfunction(each)]
         assert all(map(inspect.getdoc, (place, *methods))), place
-
-
-def test_launch_has_the_options_of_the_command():
-    """Scripts rely on them."""
-    options = set(inspect.signature(api.LoadedStudy.launch).parameters) - {"self"}
-    assert options == {
-        "progress", "parallel", "retries", "on", "fail_fast", "keep_going", "max_chip_hours", "rerun_changed",
-        "rerun_retracted", "runs", "replace", "reports", "decide",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

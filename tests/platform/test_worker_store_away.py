@@ -2,7 +2,7 @@
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import labs_support as labs
 import plans_support as plans
 import pytest
+from in_process import rows
 from workers_support import Worker
 
 from jestlab.platform import processes
@@ -17,19 +18,21 @@ from jestlab.platform import worker as workers
 from jestlab.platform.errors import StoreError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import PlannedRun
-from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 RUN = plans.run("run", "toy_programs:loop", {"seed": 0, "steps": 6})
 
 
-@pytest.fixture
-def lab(root: Path) -> Iterator[Lab]:
-    """A lab with one recorded run, whose store nobody has open."""
-    lab = Lab.find(root)
+def recorded(lab: Lab, run: PlannedRun) -> Lab:
+    """Record a run in a lab, whose store then nobody has open."""
     with closing(Store.open(lab.store_url)) as store:
-        plans.record(store, plans.plan(RUN))
-    yield lab
+        plans.record(store, plans.plan(run))
+    return lab
+
+
+@pytest.fixture
+def lab(root: Path) -> Lab:
+    return recorded(Lab.find(root), RUN)
 
 
 class Started(Worker):
@@ -41,8 +44,8 @@ class Started(Worker):
         take_away()
         super().__init__("--root", lab.root, "--run", run.fingerprint, "--attempt", attempt)
 
-    def wait_until_it_waits(self) -> None:
-        labs.wait_until(lambda: "waiting for the store" in self.said)
+    def wait_until_it_says(self, text: str) -> None:
+        labs.wait_until(lambda: text in self.said)
 
     @property
     def said(self) -> str:
@@ -69,19 +72,17 @@ def unwritable(file: Path) -> tuple[Callable[[], object], Callable[[], object]]:
 def test_it_waits_for_a_store_that_is_away(lab, how):
     away, back = how(lab.root / "results.db")
     worker = Started(lab, RUN, away)
-    worker.wait_until_it_waits()
+    worker.wait_until_it_says("waiting for the store")
     back()
     assert worker.wait() == processes.EXIT_COMPLETED, worker.said
     assert "Traceback" not in worker.said
-    with closing(Store.open(lab.store_url)) as store:
-        [row] = store.runs("toy")
-    assert (row.state, row.attempts) == (RunState.COMPLETED, 1)
+    assert rows(lab.root, "SELECT state FROM attempt") == [("COMPLETED",)]
 
 
 def test_a_stop_while_it_waits_is_no_failure(lab):
     away, _ = moved(lab.root / "results.db")
     worker = Started(lab, RUN, away)
-    worker.wait_until_it_waits()
+    worker.wait_until_it_says("waiting for the store")
     worker.terminate()
     assert worker.wait() == processes.EXIT_BUSY
     assert "Traceback" not in worker.said
@@ -108,8 +109,7 @@ def test_a_lab_that_is_moved_away_and_back_loses_nothing(lab, what):
     """It is away when the run flushes its last points: they stay in memory, or go to the spool."""
     gate = lab.root.parent / "gate"
     waiting = plans.run("waiting", "toy_programs:loop", {"seed": 0, "steps": 6, "gate": str(gate)})
-    with closing(Store.open(lab.store_url)) as store:
-        plans.record(store, plans.plan(waiting))
+    recorded(lab, waiting)
     worker = Started(lab, waiting, lambda: None)
     folder = lab.root / waiting.directory
     labs.wait_until((folder / "state.json").exists)
@@ -120,10 +120,8 @@ def test_a_lab_that_is_moved_away_and_back_loses_nothing(lab, what):
     assert not place.exists()
     away.rename(place)
     assert worker.wait() == processes.EXIT_COMPLETED, worker.said
-    with closing(sqlite3.connect(lab.root / "results.db")) as found:
-        assert found.execute("SELECT COUNT(DISTINCT step) FROM metric").fetchall() == [(6,)]
-        states = found.execute("SELECT state, COUNT(*) FROM attempt GROUP BY 1").fetchall()
-    assert states == [("COMPLETED", 1)]
+    assert rows(lab.root, "SELECT COUNT(DISTINCT step) FROM metric") == [(6,)]
+    assert rows(lab.root, "SELECT state FROM attempt") == [("COMPLETED",)]
 
 
 @pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)
@@ -132,10 +130,8 @@ def test_a_lab_that_is_away_when_a_worker_starts_is_not_created(store_url, root,
     monkeypatch.setenv("JESTLAB_STORE", store_url)
     root.mkdir()
     away = root.with_name("elsewhere")
-    with closing(Store.open(store_url)) as store:
-        plans.record(store, plans.plan(RUN))
-    worker = Started(Lab.find(root), RUN, lambda: root.rename(away))
-    worker.wait_until_it_waits()
+    worker = Started(recorded(Lab.find(root), RUN), RUN, lambda: root.rename(away))
+    worker.wait_until_it_says("waiting for the store")
     assert not root.exists()
     away.rename(root)
     assert worker.wait() == processes.EXIT_COMPLETED, worker.said

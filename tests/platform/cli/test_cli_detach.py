@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,7 +21,6 @@ from jestlab.platform.launch.executors import local
 from jestlab.platform.launch.executors.environment import passed_on
 from jestlab.platform.programs import command_run
 from jestlab.platform.store import tables
-from jestlab.platform.store.store import Store
 
 STARTS = (
     "import time; from jestlab.platform.launch.detached import signal_start; "
@@ -30,14 +28,12 @@ STARTS = (
 )
 
 
-@contextmanager
-def ended(root: Path):
-    """Kill the remaining processes of a test."""
-    try:
-        yield
-    finally:
-        for pid in labs.processes_of(root):
-            os.kill(pid, signal.SIGKILL)
+@pytest.fixture
+def detached_root(root):
+    """A lab whose background launches are killed in the end."""
+    yield root
+    for pid in labs.processes_of(root):
+        os.kill(pid, signal.SIGKILL)
 
 
 def pid_and_log(output: str) -> tuple[int, Path]:
@@ -46,48 +42,34 @@ def pid_and_log(output: str) -> tuple[int, Path]:
     return int(match[1]), Path(match[2])
 
 
-def test_a_detached_launch_is_a_session_with_a_lock_and_a_log(root, tmp_path, monkeypatch):
+def test_a_detached_launch_is_a_session_with_a_lock_and_a_log(detached_root, tmp_path, monkeypatch, jestlab):
     monkeypatch.setattr(detached, "_COMMAND", STARTS)
-    words = ("launch", labs.write_study(tmp_path), "--detach", "--store", f"sqlite:///{root}/own.db")
-    with ended(root):
-        launched = labs.here(*words, root=root)
-        assert launched.returncode == 0, launched.stderr
-        pid, log = pid_and_log(launched.stdout)
-        assert "see:  jestlab attach toy" in launched.stdout and log.read_text() == "launching\n"
-        assert os.getsid(pid) == pid
-        command = Path(f"/proc/{pid}/cmdline").read_text()
-        assert "toy.yaml" in command and "own.db" not in command  # the URL may contain a password
-        again = labs.here(*words, root=root)
-        assert again.returncode == 1
-        assert f"process {pid}, log {log}" in again.stderr
+    words = ("launch", labs.write_study(tmp_path), "--detach", "--store", f"sqlite:///{detached_root}/own.db")
+    launched = jestlab(*words)
+    pid, log = pid_and_log(launched)
+    assert "see:  jestlab attach toy" in launched and log.read_text() == "launching\n"
+    assert os.getsid(pid) == pid
+    command = Path(f"/proc/{pid}/cmdline").read_text()
+    assert "toy.yaml" in command and "own.db" not in command  # the URL may contain a password
+    assert f"process {pid}, log {log}" in jestlab(*words, code=1)
 
 
-def test_the_terminal_shows_why_a_detached_launch_was_refused(root, tmp_path, monkeypatch):
+def test_the_terminal_shows_why_a_detached_launch_was_refused(root, tmp_path, monkeypatch, jestlab):
     spec = labs.write_study(tmp_path, runs={"uniform": {}})
     monkeypatch.setattr(detached, "_COMMAND", "import sys; sys.exit('jestlab: refused')")
-    refused = labs.here("launch", spec, "--detach", root=root)
-    assert (refused.returncode, refused.stderr) == (1, "jestlab: refused\n")
-    assert labs.here("launch", spec, "--detach", "--json", root=root).returncode == 2
+    assert jestlab("launch", spec, "--detach", code=1) == "jestlab: refused\n"
+    jestlab("launch", spec, "--detach", "--json", code=2)
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("retry " + 70 * "a" + "1", "retry " + 70 * "a" + "2"),
-        ("a b", "a_b"),
-        ("é", "_"),
-        ("n" * 300, "n" * 299),
-    ],
-)
-def test_launches_of_different_names_share_neither_lock_nor_log(root, monkeypatch, names):
+@pytest.mark.parametrize("names", [("a b", "a_b"), ("é", "_"), ("n" * 300, "n" * 299)])
+def test_launches_of_different_names_share_neither_lock_nor_log(detached_root, monkeypatch, names):
     monkeypatch.setattr(detached, "_COMMAND", STARTS)
-    lab = Lab(root, "sqlite:///none.db")
-    with ended(root):
-        first, second = (detached.start(lab, name, ["retry"]) for name in names)
-        assert (first.code, second.code) == (None, None)
-        assert first.log != second.log
-        with pytest.raises(UserError, match=f"process {second.pid}, log {second.log}"):
-            detached.start(lab, names[1], ["retry"])
+    lab = Lab(detached_root, "sqlite:///none.db")
+    first, second = (detached.start(lab, name, ["retry"]) for name in names)
+    assert (first.code, second.code) == (None, None)
+    assert first.log != second.log
+    with pytest.raises(UserError, match=f"process {second.pid}, log {second.log}"):
+        detached.start(lab, names[1], ["retry"])
 
 
 def test_a_detached_launch_gets_the_store_and_not_the_token_of_the_server(root, monkeypatch):
@@ -108,9 +90,8 @@ def test_no_run_gets_the_token_of_the_server(monkeypatch, environment):
 
 
 @pytest.fixture
-def attempt(root, monkeypatch):
+def attempt(store, monkeypatch):
     """An attempt that runs; each wait of `attach` takes no time."""
-    store = Store.open(stores.empty_lab(root).store_url)
     run = plans.run("uniform", config={"steps": 60})
     plans.record(store, plans.plan(run))
     when_it_waits(monkeypatch, lambda: None)
@@ -122,56 +103,43 @@ def when_it_waits(monkeypatch, action):
     monkeypatch.setattr(status, "time", fake)
 
 
-def test_attach_shows_states_until_all_runs_have_completed(root, attempt, monkeypatch):
+def test_attach_shows_states_until_all_runs_have_completed(attempt, monkeypatch, jestlab):
     when_it_waits(monkeypatch, attempt.complete)
-    attached = labs.here("attach", "toy", root=root)
-    assert attached.returncode == 0, attached.stderr
-    first, second, third, *_ = attached.stdout.splitlines()
+    first, second, third, *_ = jestlab("attach", "toy").splitlines()
     assert first == "1 to run"
     assert second.startswith("RUNNING    toy/uniform/0")
     assert third.startswith("[1/1] COMPLETED  toy/uniform/0")
 
 
-def test_attach_ends_at_ctrl_c_or_when_nothing_runs_any_more(root, attempt, monkeypatch):
+def test_attach_ends_at_ctrl_c_or_when_nothing_runs_any_more(root, store, attempt, monkeypatch, jestlab):
     def interrupt():
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
         when_it_waits(patched, interrupt)
-        attached = labs.here("attach", "toy", root=root)
-        assert attached.returncode == 130
-        assert f"the launch continues: jestlab attach toy --root {root}" in attached.stdout
+        interrupted = jestlab("attach", "toy", code=130)
+        assert f"the launch continues: jestlab attach toy --root {root}" in interrupted
     attempt.interrupt("stopped")
-    attached = labs.here("attach", "toy", root=root)
-    assert (attached.returncode, attached.stdout.splitlines()[-1]) == (1, "1 PREEMPTED")
-    data = labs.here("attach", "toy", "--json", root=root)
-    [run] = json.loads(data.stdout)
-    assert (data.returncode, run["run"], run["state"]) == (1, "uniform", "PREEMPTED")
-    store = Store.open(Lab.find(root).store_url)
+    assert jestlab("attach", "toy", code=1).splitlines()[-1] == "1 PREEMPTED"
+    [run] = json.loads(jestlab("attach", "toy", "--json", code=1))
+    assert (run["run"], run["state"]) == ("uniform", "PREEMPTED")
     plans.record(store, plans.plan(plans.run("pending"), name="other"))
     with store.writing() as connection:
         connection.execute(update(tables.LauncherRow).values(heartbeat_at=stores.START))
-    attached = labs.here("attach", "other", root=root)
-    assert attached.returncode == 1
-    assert "no launcher is alive: 1 run not launched" in attached.stdout
+    assert "no launcher is alive: 1 run not launched" in jestlab("attach", "other", code=1)
 
 
 @pytest.mark.full
-def test_a_real_detached_launch(root, tmp_path):
+def test_a_real_detached_launch(detached_root, tmp_path, jestlab):
     """Launch and cancel, in processes."""
     runs = {"uniform": {"steps": 60}, "longer": {"steps": 61, "gate": str(tmp_path / "gate")}}
-    spec = labs.write_study(tmp_path, runs=runs, reports=["table"])
-    with ended(root):
-        launched = labs.here("launch", spec, "--detach", root=root)
-        assert launched.returncode == 0, launched.stderr
-        pid, log = pid_and_log(launched.stdout)
-        labs.wait_until(lambda: labs.starts(root, "longer"))
-        os.kill(pid, 0)
-        canceled = labs.here("cancel", "toy/longer", root=root)
-        assert canceled.stdout.splitlines()[-1] == "1 run cancelled"
-        labs.wait_until_ended(root)
-    states = {
-        run["run"]: run["state"] for run in json.loads(labs.here("status", "toy", "--json", root=root).stdout)
-    }
+    pid, log = pid_and_log(
+        jestlab("launch", labs.write_study(tmp_path, runs=runs, reports=["table"]), "--detach")
+    )
+    labs.wait_until(lambda: labs.starts(detached_root, "longer"))
+    os.kill(pid, 0)
+    assert jestlab("cancel", "toy/longer").splitlines()[-1] == "1 run cancelled"
+    labs.wait_until_ended(detached_root)
+    states = {run["run"]: run["state"] for run in json.loads(jestlab("status", "toy", "--json"))}
     assert states == {"uniform": "COMPLETED", "longer": "CANCELLED"}
     assert log.read_text().splitlines()[-1] == "1 CANCELLED, 1 COMPLETED"

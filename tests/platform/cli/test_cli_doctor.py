@@ -44,15 +44,11 @@ def write_settings(tmp_path, text):
     (tmp_path / "config" / "jestlab" / "config.yaml").write_text(text)
 
 
-def test_a_lab_that_does_not_exist_yet_is_ok(tmp_path, database_url):
-    lab = Lab.find(tmp_path / "lab", database_url)
+def test_a_lab_is_ok_before_and_after_its_first_launch_and_nothing_is_written(lab):
     found = examined(lab)
     assert {finding.level for finding in found.values()} == {"ok"}, found
     assert "created by the first launch" in found["store"].found
     assert not lab.root.exists()
-
-
-def test_a_lab_is_ok_and_nothing_is_written(lab):
     store = Store.open(lab.store_url)
     run = plans.run("run")
     plans.record(store, plans.plan(run))
@@ -60,9 +56,12 @@ def test_a_lab_is_ok_and_nothing_is_written(lab):
     found = examined(lab)
     assert {finding.level for finding in found.values()} == {"ok"}, found
     assert "writable" in found["store"].found
-    with store.reading() as connection:
-        assert connection.exec_driver_sql("SELECT COUNT(*) FROM launcher").scalar() == 0
+    assert stores.rows(store, "SELECT COUNT(*) FROM launcher") == [(0,)]
     assert "sesame" not in str(found)  # of the database's password
+    plans.record(store, plans.plan(ahead := plans.run("ahead", config={"steps": 3})))
+    stores.attempt(store, ahead, RunState.RUNNING, started=now() + timedelta(minutes=5))
+    _, clock = doctor._store(lab)
+    assert clock.level == "warning" and "NTP" in clock.remedy
 
 
 def test_prints_text_and_json_and_fails_with_a_problem(tmp_path):
@@ -93,15 +92,6 @@ def test_unusable_stores_and_folders(tmp_path):
     assert found.level == "broken" and "secret" not in str(found)
     (tmp_path / "file").write_text("")
     assert examined(Lab.find(tmp_path / "file"))["folder"].level == "broken"
-
-
-def test_a_slow_clock(lab):
-    store = Store.open(lab.store_url)
-    run = plans.run("ahead")
-    plans.record(store, plans.plan(run))
-    stores.attempt(store, run, RunState.RUNNING, started=now() + timedelta(minutes=5))
-    _, clock = doctor._store(lab)
-    assert clock.level == "warning" and "NTP" in clock.remedy
 
 
 def test_kubernetes(tmp_path):
@@ -144,19 +134,15 @@ devices = lambda: [SimpleNamespace(device_kind="H200")] * 2
 
 
 def test_missing_and_old_packages(monkeypatch):
+    labs.hide_packages(monkeypatch, "xmanager", "pandas")  # as in the container
+    [found] = doctor._packages(Lab.find("lab"))
+    assert found.level == "warning"
+    assert found.found == "pandas missing, xmanager missing: only workers run without them"
     wanted = ["click>=8", "numpy<1", "no-such-package>=2", "extra-one; extra == 'dev'"]
     monkeypatch.setattr("importlib.metadata.requires", lambda _: wanted)
     [found] = doctor._packages(Lab.find("lab"))
     assert found.level == "broken"
     assert found.remedy == "pip install 'numpy<1' 'no-such-package>=2'"
-
-
-def test_packages_for_launches_are_optional(monkeypatch):
-    """As in the container."""
-    labs.hide_packages(monkeypatch, "xmanager", "pandas")
-    [found] = doctor._packages(Lab.find("lab"))
-    assert found.level == "warning"
-    assert found.found == "pandas missing, xmanager missing: only workers run without them"
 
 
 @pytest.mark.parametrize("executor", ["kubernetes", "vertex"])

@@ -13,7 +13,7 @@ import plans_support as plans
 import pytest
 import stores_support as stores
 from click.testing import CliRunner
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import text, update
 
 from jestlab.models.config import ShapesBenchmark, ShapesWeb
 from jestlab.models.data import datasets
@@ -24,13 +24,13 @@ from jestlab.platform.lab import gc
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import claims, tables
 from jestlab.platform.store import engine as engines
-from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.engine import writable, writing
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 
 DAY = timedelta(days=1)
+OTHER = plans.run("other")
 ALL = ["run joint", "run reference", "run uniform"]
 
 
@@ -59,7 +59,7 @@ def runs(lab, store):
     for run in planned.runs:
         stores.attempt(store, run, scores={"toy/score": 0.5}, loss=(1.0, 0.5))
         make_old(stores.folder(lab, run))
-    plans.record(store, plans.plan(plans.run("other")))  # replaces the experiment's runs
+    plans.record(store, plans.plan(OTHER))  # replaces the experiment's runs
     with store.writing() as connection:
         connection.execute(update(tables.RunRow).values(updated_at=now() - 3 * DAY))
     return dict(zip(("reference", "joint", "uniform"), planned.runs, strict=True))
@@ -105,28 +105,27 @@ def test_deletes_runs_without_an_experiment_with_rows_and_folders(lab, store, ru
     assert collect(lab) == []
 
 
-def test_keeps_tagged_runs_and_those_of_experiments_with_the_runs_that_they_need(lab, store, runs):
-    add_tags(store, Subject(fingerprint=runs["joint"].fingerprint), ["keep"])
-    add_tags(store, Subject(fingerprint=runs["uniform"].fingerprint), ["best"])
-    assert found(lab) == ["run uniform"]
+TAG = "INSERT INTO tag (run_id, name, created_at) SELECT id, '{}', updated_at FROM run WHERE "
+MEMBER = "INSERT INTO member SELECT 'toy', id, 'again', 'again', '', 0, 9 FROM run WHERE "
+
+
+@pytest.mark.parametrize(
+    ("sql", "wanted"),
+    [
+        (TAG.format("keep"), ["run uniform"]),
+        (TAG.format("best"), ALL),
+        (MEMBER, ["run uniform"]),
+        *((f"UPDATE run SET state = '{state}' WHERE ", ["run uniform"]) for state in ("RUNNING", "BLOCKED")),
+        ("UPDATE attempt SET state = 'PENDING' WHERE run_id = (SELECT id FROM run WHERE ", ["run uniform"]),
+    ],
+)
+def test_keeps_runs_in_use_and_those_that_they_need(lab, store, runs, sql, wanted):
     with store.writing() as connection:
-        connection.execute(text("DELETE FROM tag"))
-    assert found(lab) == ALL
-    plans.record(store, plans.plan(runs["reference"], runs["joint"], name="again"))
-    with store.writing() as connection:
-        connection.execute(text("DELETE FROM member WHERE name = 'reference'"))
-    assert found(lab) == ["run uniform"]
+        closed = ")" * sql.count("(SELECT")
+        connection.execute(text(f"{sql} directory = '{runs['joint'].directory}'{closed}"))
+    assert found(lab) == wanted
     collect(lab)
-    assert kept_folders(lab) == ["joint", "reference"]
-
-
-def test_keeps_unfinished_runs_and_the_runs_that_they_need(lab, store, runs):
-    for state in ("RUNNING", "PENDING", "BLOCKED"):
-        change(store, runs["joint"], state=state)
-        assert found(lab) == ["run uniform"], state
-    stores.attempt(store, runs["uniform"], RunState.PENDING, number=2)
-    change(store, runs["uniform"], state="FAILED", updated_at=now() - 3 * DAY)
-    assert found(lab) == []  # an attempt of it is active
+    assert kept_folders(lab) == (["joint", "reference"] if wanted != ALL else [])
 
 
 def test_keeps_recent_files(lab, runs):
@@ -140,50 +139,32 @@ def test_keeps_recent_files(lab, runs):
     assert "folder orphan" not in found(lab)
 
 
-def test_a_crash_after_deleting_the_rows_leaves_folders_for_the_next_collection(lab, runs, monkeypatch):
+@pytest.mark.parametrize(("module", "name", "started"), [(gc, "_removed", 0), (shutil, "rmtree", 1)])
+def test_a_crash_leaves_whole_folders_for_the_next_collection(lab, runs, monkeypatch, module, name, started):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(gc, "_removed", Mock(side_effect=KeyboardInterrupt))
-        collect(lab)
-    assert kept_folders(lab) == ["joint", "reference", "uniform"]
-    with pytest.raises(UserError, match="contains none of the 3 runs"):
+        patch.setattr(module, name, Mock(side_effect=KeyboardInterrupt))
+        collect(lab)  # which has deleted the rows
+    folders = [path for path in (lab.root / "runs").iterdir() if not path.name.startswith(".")]
+    assert len(folders) == 3 - started
+    with pytest.raises(UserError, match=f"contains none of the {3 - started} runs"):
         collect(lab)  # as if the store were another lab's
-    stores.folder(lab, plans.run("other"))
-    assert found(lab) == [each.replace("run", "folder") for each in ALL]
-    collect(lab)
-    assert kept_folders(lab) == ["other"]
-
-
-def test_a_crash_while_a_folder_is_deleted_leaves_no_partial_folder(lab, runs, monkeypatch):
-    def crash(path):
-        (path / "log.txt").unlink()
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(shutil, "rmtree", crash)
-        collect(lab)
-    whole = [path for path in (lab.root / "runs").iterdir() if not path.name.startswith(".")]
-    assert len(whole) == 2 and all((path / "log.txt").exists() for path in whole)
-    stores.folder(lab, plans.run("other"))
-    for path in (lab.root / "runs").glob(".*.part"):
+    stores.folder(lab, OTHER)
+    for path in folders[0].parent.glob(".*.part"):
         make_old(path)
     collect(lab)
-    assert kept_folders(lab) == ["other"]
+    assert kept_folders(lab) == ["other"] and len(list((lab.root / "runs").iterdir())) == 1
 
 
-def test_refuses_folders_outside_runs(lab, store, runs, tmp_path):
-    (tmp_path / "outside").mkdir()
-    for directory in ("../outside", "runs/..", "runs", "/", "runs/a/../../.."):
-        change(store, runs["uniform"], directory=directory)
-        with pytest.raises(UserError, match="which is not in runs/"):
-            collect(lab)
-        assert (tmp_path / "outside").exists()
-        assert kept_folders(lab) == ["joint", "reference", "uniform"], directory
-
-
-def test_does_not_follow_links(lab, runs, tmp_path):
+def test_refuses_folders_outside_runs_and_does_not_follow_links(lab, store, runs, tmp_path):
     outside = tmp_path / "outside"
     (lab.root / runs["uniform"].directory).rename(outside)
     (lab.root / runs["uniform"].directory).symlink_to(outside)
+    for directory in ("../outside", "runs/..", "runs", "/", "runs/a/../../.."):
+        change(store, runs["joint"], directory=directory)
+        with pytest.raises(UserError, match="which is not in runs/"):
+            collect(lab)
+        assert kept_folders(lab) == ["joint", "reference", "uniform"], directory
+    change(store, runs["joint"], directory=runs["joint"].directory)
     collect(lab)
     assert (outside / "log.txt").exists() and kept_folders(lab) == []
 
@@ -266,78 +247,64 @@ def test_the_command_lists_and_deletes_with_an_option(lab, runs, tmp_path):
 # ---- others at the same time
 
 
-def test_keeps_the_folder_of_a_run_that_is_recorded_again_meanwhile(lab, store, runs, monkeypatch):
-    size = gc._size
+@pytest.fixture
+def first(monkeypatch):
+    """Make a function of gc do something else first."""
 
-    def record_first(path):
-        if "uniform" in path.name:
+    def make(name, action):
+        original = getattr(gc, name)
+        monkeypatch.setattr(gc, name, lambda *given: (action(*given), original(*given))[1])
+
+    return make
+
+
+def test_keeps_the_folder_of_a_run_that_is_recorded_again_meanwhile(lab, store, runs, first):
+    def record(path):
+        if path.name in runs["uniform"].directory:
             plans.record(store, plans.plan(runs["uniform"], name="again"))
-        return size(path)
 
-    monkeypatch.setattr(gc, "_size", record_first)
+    first("_size", record)
     collect(lab)
     assert kept_folders(lab) == ["uniform"]
 
 
-def test_keeps_a_run_that_is_tagged_before_the_rows_are_locked(lab, runs, monkeypatch):
-    delete_rows = gc._delete_rows
-
-    def later(connection, *rest):
-        where = tables.RunRow.fingerprint == runs["uniform"].fingerprint
-        run_id = connection.scalar(select(tables.RunRow.id).where(where))
-        tag = {"run_id": run_id, "name": "keep", "created_at": now()}
-        connection.execute(insert(tables.TagRow).values(**tag))
-        return delete_rows(connection, *rest)
-
-    monkeypatch.setattr(gc, "_delete_rows", later)
+def test_keeps_a_run_that_is_tagged_before_the_rows_are_locked(lab, runs, first):
+    tag = text(f"{TAG.format('keep')} directory = '{runs['uniform'].directory}'")
+    first("_delete_rows", lambda connection, *_: connection.execute(tag))
     collect(lab)
     assert kept_folders(lab) == ["uniform"]
 
 
 @pytest.mark.both_databases
-def test_does_not_lock_the_store_while_it_measures_sizes(lab, runs, monkeypatch):
-    size = gc._size
-
-    def write_first(path):
+def test_does_not_lock_the_store_while_it_measures_sizes(lab, runs, monkeypatch, first):
+    def write(path):
         engine = writable(lab.store_url)
         with writing(engine) as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SET LOCAL lock_timeout = 300"))
             connection.execute(update(tables.RunRow).values(updated_at=tables.RunRow.updated_at))
         engine.dispose()
-        return size(path)
 
     monkeypatch.setattr(engines, "BUSY_SECONDS", 0.3)
-    monkeypatch.setattr(gc, "_size", write_first)
+    first("_size", write)
     assert len(collect(lab)) == 3
 
 
-def test_workers_of_other_runs_can_write_meanwhile(tmp_path, postgresql_url, monkeypatch):
-    lab, store = Lab.find(tmp_path / "lab", postgresql_url), Store.open(postgresql_url)
-    stays, goes = plans.run("stays", config={"steps": 3}), plans.run("goes")
-    plans.record(store, plans.plan(goes))
-    stores.attempt(store, goes, loss=(1.0,))
-    stores.folder(lab, goes)
-    plans.record(store, plans.plan(stays))
-    stores.attempt(store, stays, RunState.RUNNING, loss=(1.0,))
-    with store.writing() as connection:
-        connection.execute(update(tables.RunRow).values(updated_at=now() - 3 * DAY))
+@pytest.mark.both_databases
+@pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)
+def test_workers_of_other_runs_can_write_meanwhile(lab, store, runs, monkeypatch):
+    stores.attempt(store, OTHER, RunState.RUNNING, loss=(1.0,))
     delete_rows = gc._delete_rows
 
-    def last(connection, *rest):
+    def write_last(connection, *rest):
         rows = delete_rows(connection, *rest)
-        running = "FROM run WHERE state = 'RUNNING'"
         with store.writing() as worker:
-            for sql in (
-                "SET LOCAL lock_timeout = 300",
-                f"INSERT INTO tag (run_id, name, created_at) SELECT id, 'a', now() {running}",
-                "UPDATE run SET step = 2 WHERE state = 'RUNNING'",
-            ):
-                worker.execute(text(sql))
+            for sql in ("SET LOCAL lock_timeout = 300", TAG.format("a"), "UPDATE run SET step = 2 WHERE "):
+                worker.execute(text(sql if sql.startswith("SET") else f"{sql} state = 'RUNNING'"))
         return rows
 
-    monkeypatch.setattr(gc, "_delete_rows", last)
-    assert [item.fingerprint for item in collect(lab)] == [goes.fingerprint]
+    monkeypatch.setattr(gc, "_delete_rows", write_last)
+    assert len(collect(lab)) == 3
 
 
 def test_refuses_a_folder_that_two_stores_use(lab, runs):

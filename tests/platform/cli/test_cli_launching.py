@@ -3,7 +3,6 @@
 import itertools
 import json
 import shlex
-import sqlite3
 import time
 from types import SimpleNamespace
 from unittest import mock
@@ -14,6 +13,7 @@ import pytest
 import stores_support as stores
 import yaml
 from executor_harnesses import IMAGE
+from in_process import rows
 from rich.live import Live
 from sqlalchemy import update
 
@@ -26,13 +26,10 @@ from jestlab.platform.launch import liveness
 from jestlab.platform.launch import status as launch_status
 from jestlab.platform.launch.options import Intervals
 from jestlab.platform.launch.status import RunStatus, Watch
-from jestlab.platform.planning.plan import plan
 from jestlab.platform.render import render
-from jestlab.platform.spec import load
-from jestlab.platform.store import claims, leases, tables
+from jestlab.platform.store import leases, tables
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
-from jestlab.platform.store.store import Store
 from jestlab.platform.whoami import user_name
 
 PODS = {"on": "kubernetes", "tpu": "v5e-16x16"}
@@ -45,9 +42,13 @@ def settings(folder, monkeypatch, **changes) -> None:
     monkeypatch.setenv("JESTLAB_CONFIG", str(file))
 
 
+def nothing():
+    """Do nothing in a moment in which a command sleeps."""
+
+
 def at_each_sleep(monkeypatch, module, *actions):
     """Replace a module's calls of `sleep` by actions, one each."""
-    following = itertools.chain(actions, itertools.repeat(lambda: None))
+    following = itertools.chain(actions, itertools.repeat(nothing))
     fake = SimpleNamespace(sleep=lambda _: next(following)(), monotonic=time.monotonic)
     monkeypatch.setattr(module, "time", fake)
 
@@ -55,60 +56,53 @@ def at_each_sleep(monkeypatch, module, *actions):
 # ---- launch
 
 
-def test_renders_manifests_and_nothing_else(root, tmp_path, monkeypatch):
+def test_renders_manifests_and_nothing_else(root, tmp_path, monkeypatch, jestlab):
     settings(tmp_path, monkeypatch)
     jobs = tmp_path / "jobs"
-    refused = labs.here("launch", labs.write_study(tmp_path), "--render", jobs, root=root)
-    assert (refused.returncode, jobs.exists()) == (1, False)
-    assert "--on kubernetes" in refused.stderr  # local processes have no manifests
+    # Local processes have no manifests.
+    assert "--on kubernetes" in jestlab("launch", labs.write_study(tmp_path), "--render", jobs, code=1)
+    assert not jobs.exists()
     spec = labs.write_study(tmp_path, resources=PODS)
-    store = "postgresql://lab:open-sesame@db.example/results"
-    rendered = labs.here("launch", spec, "--render", jobs, "--store", store, root=root)
-    assert rendered.returncode == 0, rendered.stderr
-    files = sorted(jobs.iterdir())
-    assert len(files) == 3
-    for file in files:
+    jestlab("launch", spec, "--render", jobs, "--store", "postgresql://lab:open-sesame@db.example/results")
+    assert len(list(jobs.iterdir())) == 3
+    for file in jobs.iterdir():
         assert "open-sesame" not in file.read_text()
         manifest = yaml.safe_load(file.read_text())
         assert (manifest["kind"], f"{manifest['metadata']['name']}.yaml") == ("JobSet", file.name)
     assert not root.exists()
 
 
-def test_problems_of_an_executor_are_reported_before_anything_is_written(root, tmp_path, monkeypatch):
-    no_store = f"cannot reach the SQLite file {root / 'results.db'}: give --store"
-    for image, problem in ((None, "image"), (IMAGE, no_store)):
-        settings(tmp_path, monkeypatch, image=image)
-        refused = labs.here("launch", labs.write_study(tmp_path, resources=PODS), root=root)
-        assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
-        assert problem in refused.stderr
+@pytest.mark.parametrize(("image", "problem"), [(None, "image"), (IMAGE, "results.db: give --store")])
+def test_problems_of_an_executor_are_reported_before_anything_is_written(
+    root, tmp_path, monkeypatch, jestlab, image, problem
+):
+    settings(tmp_path, monkeypatch, image=image)
+    refused = jestlab("launch", labs.write_study(tmp_path, resources=PODS), code=1)
+    assert problem in refused and refused.count("\n") == 1
     assert not root.exists()
 
 
-def test_a_completed_study_needs_no_executor(root, store, tmp_path, monkeypatch):
+def test_a_completed_study_needs_no_executor(root, store, tmp_path, monkeypatch, jestlab):
     settings(tmp_path, monkeypatch, image=None)
     spec = labs.write_study(tmp_path, resources=PODS)
-    planned = plan(load(str(spec)))
+    planned = labs.planned(spec)
     plans.record(store, planned)
     for run in planned.runs:
         plans.begun(store, run, root / run.directory).complete()
-    shown = labs.here("launch", spec, "--on", "kubernetes", "--max-chip-hours", 0, root=root)
-    assert shown.returncode == 0, shown.stderr
-    assert f"nothing to run: all {len(planned.runs)} runs are COMPLETED" in shown.stdout
+    shown = jestlab("launch", spec, "--on", "kubernetes", "--max-chip-hours", 0)
+    assert "nothing to run: all 3 runs are COMPLETED" in shown
 
 
 @pytest.mark.usefixtures("in_process")
-def test_commands_suggested_after_a_failure_work(root, tmp_path):
+def test_commands_suggested_after_a_failure_work(root, tmp_path, jestlab):
     axes = [{"runs": "joint", "grid": {"steps": [10, 11]}}]
     spec = labs.write_study(tmp_path, runs={"joint": {"fail_at": 3}}, axes=axes)
-    failed = labs.here("launch", spec, "--store", f"sqlite:///{root}/own.db", root=root)
-    assert failed.returncode == 1, failed.stderr
-    advice = dict(line.split(": ", 1) for line in failed.stdout.splitlines() if ": jestlab " in line)
+    failed = jestlab("launch", spec, "--store", f"sqlite:///{root}/own.db", code=1)
+    advice = dict(line.split(": ", 1) for line in failed.splitlines() if ": jestlab " in line)
     assert set(advice) == {"see", "then"}
-    for command in advice.values():
-        assert command.endswith(f" --root {root} --store sqlite:///{root}/own.db")
-    shown = labs.here(*shlex.split(advice["see"])[1:])
-    assert shown.returncode == 0, shown.stderr
-    assert "--- attempt 1" in shown.stdout
+    end = f" --root {root} --store sqlite:///{root}/own.db"
+    assert all(command.endswith(end) for command in advice.values())
+    assert "--- attempt 1" in labs.here(*shlex.split(advice["see"])[1:]).stdout
 
 
 OWN = {"a": {}, "b": {"steps": 5}}
@@ -124,8 +118,7 @@ def launch(jestlab, tmp_path, in_process, store):
 
 
 def members(root):
-    query = "SELECT run FROM v_runs WHERE experiment = 'toy' ORDER BY position"
-    return [run for (run,) in sqlite3.connect(root / "results.db").execute(query)]
+    return [run for (run,) in rows(root, "SELECT run FROM v_runs WHERE experiment = 'toy' ORDER BY position")]
 
 
 def test_another_study_does_not_replace_an_experiment_of_the_same_name(root, tmp_path, launch, jestlab):
@@ -157,18 +150,15 @@ def test_an_experiment_of_another_user_is_not_replaced(root, launch, store):
     launch(runs=OWN)
     set_owner("alice")
     launch("--replace", runs=OWN)
-    owners = sqlite3.connect(root / "results.db").execute("SELECT owner FROM v_experiments").fetchall()
-    assert owners == [(user_name(),)]
+    assert rows(root, "SELECT owner FROM v_experiments") == [(user_name(),)]
 
 
 def test_a_union_does_not_replace_experiments_by_its_parts(tmp_path, launch, jestlab):
     launch(runs=OWN, name="two")
-    union = {
-        name: {"program": "toy_programs:loop", "base": {"steps": 9}, "runs": {"x": {"y": index}}}
-        for index, name in enumerate(("one", "two"))
-    }
+    part = {"program": "toy_programs:loop", "base": {"steps": 9}}
+    studies = {name: part | {"runs": {"x": {"y": name}}} for name in ("one", "two")}
     path = tmp_path / "both.yaml"
-    path.write_text(f"name: both\nstudies: {union}\n")
+    path.write_text(f"name: both\nstudies: {studies}\n")
     assert "experiment two already" in jestlab("launch", path, "--no-reports", code=1)
     jestlab("launch", path, "--no-reports", "--replace")
 
@@ -176,19 +166,14 @@ def test_a_union_does_not_replace_experiments_by_its_parts(tmp_path, launch, jes
 STATEMENT = "Joint selection learns more than independent selection at f = 0.8 and 0.9"
 
 
-def claim(study="filtering_ratio", statement=STATEMENT, verdict="holds", **changes):
-    score = {"measure": "score", "unit": "percent", "digits": None, "within": None}
-    interval = {"difference": 0.0836, "low": 0.0294, "high": 0.1377}
-    return {"study": study, "statement": statement, "verdict": verdict, **score, **interval, **changes}
-
-
 def test_each_claim_is_a_line():
-    unknown = {"low": None, "high": None}
-    rows = [
-        claim(),
-        claim("criteria", "It\nspikes", "undecided", measure="loss_spikes", unit="raw", **unknown),
-        claim("criteria", "It is so", "not run", difference=None, **unknown),
+    columns = ("study", "statement", "verdict", "measure", "unit", "difference", "low", "high")
+    claims = [
+        ("filtering_ratio", STATEMENT, "holds", "score", "percent", 0.0836, 0.0294, 0.1377),
+        ("criteria", "It\nspikes", "undecided", "loss_spikes", "raw", 0.0836, None, None),
+        ("criteria", "It is so", "not run", "score", "percent", None, None, None),
     ]
+    rows = [dict(zip(columns, claim, strict=True), digits=None, within=None) for claim in claims]
     assert [" ".join(line.split()) for line in render(claims_table(rows, by_study=True)).splitlines()] == [
         f"✓ filtering_ratio {STATEMENT} +8.4 [+2.9, +13.8]",
         "? criteria It spikes +0.0836 loss_spikes",
@@ -224,14 +209,12 @@ def test_an_interval_is_a_number_of_seconds(monkeypatch, value):
 
 
 def test_silence_is_measured_by_the_local_clock(monkeypatch):
-    at = [10.0]
-    monkeypatch.setattr(liveness, "clock", lambda: at[0])
+    clock = itertools.chain([10.0, 10.0], itertools.repeat(40.0))
+    monkeypatch.setattr(liveness, "clock", lambda: next(clock))
     watched = liveness.Liveness(mock.Mock())
-    assert watched.silence("a", "first") == 0
-    at[0] = 40.0
-    assert (watched.silence("a", "first"), watched.silence("b", "first")) == (30.0, 0.0)
-    assert watched.silence("a", "second") == 0
-    at[0] = 50.0
+    heard = [("a", "first"), ("a", "first"), ("b", "first"), ("a", "second")]
+    assert [watched.silence(*each) for each in heard] == [0.0, 30.0, 0.0, 0.0]
+    monkeypatch.setattr(liveness, "clock", lambda: 50.0)
     watched.forget()
     assert watched.silence("a", "second") == 0
 
@@ -239,29 +222,22 @@ def test_silence_is_measured_by_the_local_clock(monkeypatch):
 # ---- logs
 
 
-def test_asks_the_executor_for_the_log(root, tmp_path, monkeypatch, namespace):
+def test_asks_the_executor_for_the_log(store, jestlab, tmp_path, monkeypatch, namespace):
     location = "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
     monkeypatch.setattr(location, str(namespace.kubeconfig(tmp_path / "kubeconfig")))
     settings(tmp_path, monkeypatch)
     run = plans.run("joint")
-    store = Store.open(Lab.find(root).store_url)
     plans.record(store, plans.plan(run))
-    assert "no log yet: it is PENDING" in labs.here("logs", "toy/joint", root=root).stderr
-    launcher = leases.enter_launcher(store, "a:1:0")
-    claim = claims.claim(store, run.fingerprint, launcher, "kubernetes", 256, "runs/x/log.txt")
-    assert claim is not None
-    claims.store_handles(store, {claim.attempt_id: f"lab/{namespace.name}/jestlab-gone-1"})
-    asked = labs.here("logs", "toy/joint", root=root)
-    assert (asked.returncode, len(asked.stderr.splitlines())) == (1, 1)
-    assert f"jestlab-gone-1 has no pods in {namespace.name}" in asked.stderr
+    handle = f"lab/{namespace.name}/jestlab-gone-1"
+    stores.attempt(store, run, RunState.PENDING, executor="kubernetes", started_at=None, handle=handle)
+    assert f"jestlab-gone-1 has no pods in {namespace.name}" in jestlab("logs", "toy/joint", code=1)
 
 
 def test_following_a_log_ends_when_the_worker_has_vanished(root, store):
     run = plans.run("long")
     plans.record(store, plans.plan(run))
-    log = f"{run.directory}/log.txt"
     machine, pid, *_ = processes.identity().split(":")
-    vanished = f"{machine}:{pid}:1:{log}"  # this process's ID, but it started at another time
+    vanished = f"{machine}:{pid}:1:log.txt"  # this process's ID, but it started at another time
     stores.attempt(store, run, RunState.RUNNING, handle=vanished, heartbeat_at=now())
     stores.folder(Lab.find(root), run)
     followed = labs.here("logs", "toy/long", "-f", root=root)
@@ -269,27 +245,22 @@ def test_following_a_log_ends_when_the_worker_has_vanished(root, store):
     assert "its process has vanished" in followed.stderr
 
 
-def test_following_a_log_continues_through_a_retry(root, store, monkeypatch):
+def test_following_a_log_continues_through_a_retry(root, store, monkeypatch, jestlab):
     run = plans.run("joint")
     plans.record(store, plans.plan(run))
-    log = root / run.directory / "log.txt"
-    log.parent.mkdir(parents=True)
+    log = stores.folder(Lab.find(root), run) / "log.txt"
     log.write_text("first\n")
     plans.begun(store, run).fail("lost its machine")
     at_each_sleep(monkeypatch, logs)
-    followed = labs.here("logs", "toy/joint", "-f", root=root)
-    assert (followed.returncode, followed.stdout) == (0, "first\n")  # no retry follows
+    assert jestlab("logs", "toy/joint", "-f") == "first\n"  # no retry follows
     attempts = []
 
     def retry():
         attempts.append(plans.begun(store, run))
         log.write_text("first\nsecond\n")
 
-    at_each_sleep(
-        monkeypatch, logs, lambda: None, lambda: None, retry, lambda: None, lambda: attempts[0].complete()
-    )
-    followed = labs.here("logs", "toy/joint", "-f", root=root)
-    assert (followed.returncode, followed.stdout) == (0, "first\nsecond\n")
+    at_each_sleep(monkeypatch, logs, nothing, nothing, retry, nothing, lambda: attempts[0].complete())
+    assert jestlab("logs", "toy/joint", "-f") == "first\nsecond\n"
 
 
 # ---- watch
@@ -310,7 +281,7 @@ def test_watch_on_a_terminal_continues_until_all_runs_are_over(store, jestlab, m
 
     monkeypatch.setattr(Watch, "update", read_or_fail)
     monkeypatch.setattr(Live, "update", lambda live, content: redraw(live, content, refresh=True))
-    at_each_sleep(monkeypatch, launch_status, lambda: None, lambda: None, attempt.complete)
+    at_each_sleep(monkeypatch, launch_status, nothing, nothing, attempt.complete)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     for name, value in {"TERM": "xterm", "COLUMNS": "140", "LINES": "40"}.items():
         monkeypatch.setenv(name, value)
@@ -334,27 +305,23 @@ def test_watch_shows_active_runs_if_not_all_fit(store):
 # ---- cancel
 
 
-def test_cancel_lists_the_runs_that_it_stopped(root, store):
+def test_cancel_lists_the_runs_that_it_stopped(store, jestlab):
     reference, joint, uniform = plans.reference_and_two().runs
     bad = plans.run("bad")
     plans.record(store, plans.plan(reference, joint, uniform, bad))
     plans.record(store, plans.plan(reference, joint, name="other"))
     plans.begun(store, bad).fail("ValueError: no")  # nothing to stop
-    one = labs.here("cancel", "toy/uniform", "--json", root=root)
     stopped = [{"run": "uniform", "label": "uniform ratio=0.5", "seed": 0}]
-    assert (one.returncode, json.loads(one.stdout)) == (0, stopped)
+    assert json.loads(jestlab("cancel", "toy/uniform", "--json")) == stopped
     states = {row.label: row.state for row in store.runs("toy")}
     cancelled = {"uniform ratio=0.5": "CANCELLED", "bad": "FAILED"}
     assert states == {"reference": "PENDING", "joint": "BLOCKED"} | cancelled
-    wrong = labs.here("cancel", "toy/unifrom", root=root)
-    assert (wrong.returncode, len(wrong.stderr.splitlines())) == (1, 1)
-    assert "uniform" in wrong.stderr
-    shown = labs.here("cancel", "toy", root=root).stdout
-    assert "to run" not in shown and "2 runs cancelled" in shown.splitlines()
-    assert shown.splitlines()[-1].startswith("2 runs shared with other")
+    assert "uniform" in jestlab("cancel", "toy/unifrom", code=1)
+    shown = jestlab("cancel", "toy").splitlines()
+    assert "2 runs cancelled" in shown and shown[-1].startswith("2 runs shared with other")
     assert {row.state for row in store.runs("toy")} == {"CANCELLED", "FAILED"}
     before = store.reasons([uniform.fingerprint])
     leases.request_stop(store, [uniform.fingerprint], "cancelled by another user")
     assert store.reasons([uniform.fingerprint]) == before
-    assert labs.here("cancel", "toy", root=root).stdout.splitlines()[-1] == "nothing to cancel"
-    assert labs.here("cancel", "toy", "--json", root=root).stdout == "[]\n"
+    assert jestlab("cancel", "toy").splitlines()[-1] == "nothing to cancel"
+    assert jestlab("cancel", "toy", "--json") == "[]\n"

@@ -5,6 +5,7 @@ import json
 import os
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,10 +26,6 @@ def small_parts(monkeypatch):
 
 @pytest.fixture
 def bucket(bucket_server):
-    """A new connection: fsspec would return that of the previous test."""
-    import fsspec
-
-    fsspec.get_filesystem_class("gs").clear_instance_cache()
     return Bucket(URL)
 
 
@@ -38,21 +35,38 @@ def machine(bucket, tmp_path):
     return lambda name: SyncedFolder(bucket, RUN, tmp_path / name)
 
 
+@pytest.fixture
+def attempt(machine, tmp_path):
+    """Begins an attempt of a number on a machine, where it writes files."""
+
+    def begin(name, number, files=None, check=lambda: None):
+        synced = machine(name)
+        synced.begin(number, check)
+        fill(tmp_path / name, files or {})
+        return synced
+
+    return begin
+
+
+@pytest.fixture
+def pulled(machine, tmp_path):
+    """Pulls the snapshot to a machine, and returns all files there."""
+
+    def pull(name):
+        machine(name).pull()
+        return content(tmp_path / name)
+
+    return pull
+
+
 def fill(folder: Path, files: dict[str, bytes]) -> None:
-    for name, content in files.items():
+    for name, data in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
+        (folder / name).write_bytes(data)
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {
-        p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
-    }
-
-
-def begun(synced, attempt, check=lambda: None):
-    synced.begin(attempt, check)
-    return synced
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 FILES = {
@@ -63,15 +77,14 @@ FILES = {
 }
 
 
-def test_another_machine_gets_the_snapshot(machine, tmp_path):
+def test_another_machine_gets_the_snapshot(attempt, pulled, tmp_path):
     fill(tmp_path / "a", {"checkpoints/4/data": b"never kept"})
-    first = begun(machine("a"), 1)
-    assert content(tmp_path / "a") == {}
-    fill(tmp_path / "a", FILES)
+    first = attempt("a", 1, FILES)
+    assert content(tmp_path / "a") == FILES
     first.push()
-    fill(tmp_path / "b", {"stale": b"x", "whole parts": b"other", "log.txt": b"here", "spool-3.jsonl": b"{}"})
-    machine("b").pull()
-    assert content(tmp_path / "b") == FILES | {"log.txt": b"here", "spool-3.jsonl": b"{}"}
+    stays = {"log.txt": b"here", "spool-3.jsonl": b"{}"}
+    fill(tmp_path / "b", {"stale": b"x", "whole parts": b"other"} | stays)
+    assert pulled("b") == FILES | stays
 
 
 def test_objects_contain_every_byte(bucket):
@@ -82,10 +95,9 @@ def test_objects_contain_every_byte(bucket):
 
 
 @pytest.mark.parametrize("written", [0, 1, 3, 4])
-def test_an_interrupted_push_keeps_the_snapshot_before(machine, tmp_path, monkeypatch, written):
+def test_an_interrupted_push_keeps_the_snapshot_before(attempt, pulled, tmp_path, monkeypatch, written):
     """The new snapshot has four parts and its list of files; only some of them were written."""
-    synced = begun(machine("a"), 1)
-    fill(tmp_path / "a", FILES)
+    synced = attempt("a", 1, FILES)
     synced.push()
     fill(tmp_path / "a", {"checkpoints/8/data": os.urandom(4_000)})
     write, lock, names = Bucket.write, threading.Lock(), list[str]()
@@ -101,68 +113,47 @@ def test_an_interrupted_push_keeps_the_snapshot_before(machine, tmp_path, monkey
         broken.setattr(Bucket, "write", interrupted)
         with pytest.raises(BucketUnreachable):
             synced.push()
-    machine("b").pull()
-    assert content(tmp_path / "b") == FILES
+    assert pulled("b") == FILES
     synced.push()
-    machine("c").pull()
-    assert content(tmp_path / "c") == content(tmp_path / "a")
+    assert pulled("c") == content(tmp_path / "a")
 
 
-def test_a_revoked_attempt_changes_nothing(machine, tmp_path):
-    lost = begun(machine("a"), 1)
-    fill(tmp_path / "a", FILES)
+def test_a_revoked_attempt_changes_nothing(attempt, pulled, tmp_path):
+    lost = attempt("a", 1, FILES)
     lost.push()
-    second = begun(machine("b"), 2)
+    second = attempt("b", 2, {"checkpoints/8/data": b"8" * 3_000})
     (tmp_path / "a" / "checkpoints/4/d/data").write_bytes(b"late")
     lost.push()  # before the second one has pushed
-    fill(tmp_path / "b", {"checkpoints/8/data": b"8" * 3_000})
     second.push()
     (tmp_path / "a" / "whole parts").unlink()
     lost.push()  # and after
-    machine("c").pull()
-    assert content(tmp_path / "c") == FILES | {"checkpoints/8/data": b"8" * 3_000}
+    assert pulled("c") == FILES | {"checkpoints/8/data": b"8" * 3_000}
 
 
-def test_numbers_of_attempts_may_start_again(machine, tmp_path):
-    first = begun(machine("a"), 7)
-    fill(tmp_path / "a", {"state": b"old"})
-    first.push()
-    again = begun(machine("b"), 1)
-    fill(tmp_path / "b", {"state": b"new"})
-    again.push()
-    machine("c").pull()
-    assert content(tmp_path / "c") == {"state": b"new"}
+def test_numbers_of_attempts_may_start_again(attempt, pulled):
+    attempt("a", 7, {"state": b"old"}).push()
+    attempt("b", 1, {"state": b"new"}).push()
+    assert pulled("c") == {"state": b"new"}
 
 
-def test_an_attempt_that_lost_its_run_pushes_nothing(bucket, machine, tmp_path):
-    class Lost(Exception):
-        pass
-
-    def check():
-        raise Lost
-
-    synced = begun(machine("a"), 1, check)
-    fill(tmp_path / "a", FILES)
-    with pytest.raises(Lost):
-        synced.keep()
+def test_an_attempt_that_lost_its_run_pushes_nothing(bucket, attempt):
+    with pytest.raises(LookupError):
+        attempt("a", 1, FILES, check=Mock(side_effect=LookupError)).keep()
     assert bucket.names(RUN) == []
 
 
-def test_damaged_files_are_left_out(bucket, machine, tmp_path, caplog):
-    first = begun(machine("a"), 1)
-    fill(tmp_path / "a", FILES)
-    first.push()
-    digest = hashlib.sha256(FILES["whole parts"][:1_000]).hexdigest()
-    bucket.write(f"{FIRST}/{digest}", b"something else")
-    machine("b").pull()
-    assert content(tmp_path / "b") == {name: data for name, data in FILES.items() if name != "whole parts"}
+def test_damaged_files_are_left_out(bucket, attempt, pulled, caplog):
+    attempt("a", 1, FILES).push()
+    part = f"{FIRST}/{hashlib.sha256(FILES['whole parts'][:1_000]).hexdigest()}"
+    bucket.write(part, b"something else")
+    rest = {name: data for name, data in FILES.items() if name != "whole parts"}
+    assert pulled("b") == rest
     assert "whole parts is damaged" in caplog.text
-    bucket.delete([f"{FIRST}/{digest}"])
-    machine("c").pull()
-    assert content(tmp_path / "c") == content(tmp_path / "b")
+    bucket.delete([part])
+    assert pulled("c") == rest
 
 
-def test_only_changed_parts_are_sent_and_unneeded_ones_are_deleted(bucket, machine, tmp_path, monkeypatch):
+def test_only_changed_parts_are_sent_and_unneeded_ones_are_deleted(bucket, attempt, tmp_path, monkeypatch):
     sent: list[str] = []
     write = Bucket.write
 
@@ -171,34 +162,28 @@ def test_only_changed_parts_are_sent_and_unneeded_ones_are_deleted(bucket, machi
         write(self, name, data)
 
     monkeypatch.setattr(Bucket, "write", counted)
-    synced = begun(machine("a"), 1)
     rows = bytearray(os.urandom(5_000))
-    fill(tmp_path / "a", {"embeddings/images.npy": bytes(rows)})
-    synced.push()
-    assert len(sent) == 5 + 1
-    sent.clear()
-    synced.push()
-    assert sent == []
-    rows[2_500] ^= 1
-    fill(tmp_path / "a", {"embeddings/images.npy": bytes(rows)})
-    synced.push()
-    assert len(sent) == 1 + 1
+    synced = attempt("a", 1, {"images.npy": bytes(rows)})
+    for parts in (5, 0, 1):
+        sent.clear()
+        if parts == 1:
+            rows[2_500] ^= 1
+            fill(tmp_path / "a", {"images.npy": bytes(rows)})
+        synced.push()
+        assert len(sent) == (parts + 1 if parts else 0)  # and the list of files
     assert len(bucket.names(FIRST)) == 5
-    second = begun(machine("b"), 2)
-    second.push()
-    second_name = "000000001-000000002"
-    assert sorted(bucket.names(KEPT)) == [second_name, f"{second_name}.json"]
+    attempt("b", 2).push()
+    second = "000000001-000000002"
+    assert sorted(bucket.names(KEPT)) == [second, f"{second}.json"]
 
 
-def test_logs_and_events_are_plain_objects(bucket, machine, tmp_path):
+def test_logs_and_events_are_plain_objects(bucket, machine, attempt, pulled, tmp_path):
     shown = {"log.txt": b"step 1\n", "events/events.out.tfevents.1.host": b"\x00\x01"}
-    synced = begun(machine("a"), 1)
-    fill(tmp_path / "a", shown | {"state": b"kept"})
+    synced = attempt("a", 1, shown | {"state": b"kept"})
     synced.show()
     synced.push()
     assert {name: bucket.read(f"{RUN}/{name}") for name in shown} == shown
-    machine("b").pull()
-    assert content(tmp_path / "b") == {"state": b"kept"}
+    assert pulled("b") == {"state": b"kept"}
     assert machine("b").fetch_log(tmp_path / "log")
     assert (tmp_path / "log").read_bytes() == b"step 1\n"
 

@@ -11,8 +11,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.claiming import job_of
 from jestlab.platform.launch.executors.base import JobKey, JobState, LaunchedJob
 from jestlab.platform.planning import recording
-from jestlab.platform.planning.plan import Plan, plan
-from jestlab.platform.spec.load import load
+from jestlab.platform.planning.plan import Plan
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.backup import back_up, restore
 from jestlab.platform.store.store import Store
@@ -20,7 +19,7 @@ from jestlab.platform.store.store import Store
 
 @pytest.fixture
 def study(tmp_path: Path) -> Plan:
-    return plan(load(str(labs.write_study(tmp_path, runs={"uniform": {"steps": 20}}))))
+    return labs.planned(labs.write_study(tmp_path, runs={"uniform": {"steps": 20}}))
 
 
 def a_job_that_runs(root: Path, study: Plan, machine: Machine) -> LaunchedJob:
@@ -31,7 +30,7 @@ def a_job_that_runs(root: Path, study: Plan, machine: Machine) -> LaunchedJob:
     [run] = study.runs
     log = f"{run.directory}/log.txt"
     launcher = leases.enter_launcher(store, "elsewhere:1:0")
-    claim = claims.claim(store, run.fingerprint, launcher, "local", 0, log)
+    claim = claims.claim(store, run.fingerprint, log, claims.ClaimTerms(launcher, "local", 0))
     assert claim is not None
     key = JobKey(store.id(), run.fingerprint, claim.number, claim.token)
     machine.harm("uniform", "freeze", 8)

@@ -27,18 +27,8 @@ JOINT: dict[str, Any] = {"runs": {name: RUNS[name] for name in ("uniform", "join
 
 
 def write_study(folder: Path, **parts: Any) -> Path:
-    return labs.write_study(
-        folder,
-        **{
-            "program": "toy_programs:draw",
-            "base": {"spread": 0.05},
-            "runs": RUNS,
-            "claims": CLAIMS,
-            "seeds": {"until": "decided"},
-            "score": ["toy/score"],
-        }
-        | parts,
-    )
+    usual = {"program": "toy_programs:draw", "base": {"spread": 0.05}, "runs": RUNS, "claims": CLAIMS}
+    return labs.write_study(folder, **usual | {"seeds": {"until": "decided"}, "score": ["toy/score"]} | parts)
 
 
 def launched(root: Path, spec: Path, *words: str, code: int = 0) -> str:
@@ -48,9 +38,7 @@ def launched(root: Path, spec: Path, *words: str, code: int = 0) -> str:
 
 
 def claims(root: Path, name: str = "toy") -> list[dict[str, Any]]:
-    found = labs.here("table", "claims", name, "--json", root=root)
-    rows: list[dict[str, Any]] = json.loads(found.stdout)["rows"]
-    return rows
+    return list(json.loads(labs.here("table", "claims", name, "--json", root=root).stdout)["rows"])
 
 
 def seeds(root: Path, name: str = "toy") -> dict[str, int]:
@@ -60,14 +48,6 @@ def seeds(root: Path, name: str = "toy") -> dict[str, int]:
 
 def started_once(root: Path) -> bool:
     return all(len(path.read_text().splitlines()) == 1 for path in (root / "runs").glob("*/starts.txt"))
-
-
-def assert_decided(root: Path) -> None:
-    """Check that the claim of `JOINT` is decided by the runs that it needs, each started once."""
-    [claim] = claims(root)
-    assert (claim["verdict"], claim["seeds"]) == ("holds", 5)
-    assert seeds(root) == {"uniform": 5, "joint": 5}
-    assert started_once(root)
 
 
 def test_seeds_are_added_until_each_claim_is_decided_or_hopeless(root, machine):
@@ -85,20 +65,20 @@ def test_seeds_are_added_until_each_claim_is_decided_or_hopeless(root, machine):
 
 
 def test_a_launcher_that_dies_changes_no_verdict_and_wastes_no_run(root, machine):
-    class Died(Exception):
-        pass
-
     def die(job: object) -> None:
         if len(machine.jobs) == 7:
-            raise Died
+            raise RuntimeError("died")
 
     machine.before_launch = die
     spec = write_study(root.parent, **JOINT)
-    with pytest.raises(Died):
+    with pytest.raises(RuntimeError, match="died"):
         launched(root, spec)
     machine.before_launch = lambda job: None
     launched(root, spec)
-    assert_decided(root)
+    [claim] = claims(root)
+    assert (claim["verdict"], claim["seeds"]) == ("holds", 5)
+    assert seeds(root) == {"uniform": 5, "joint": 5}
+    assert started_once(root)
 
 
 def test_a_seed_that_fails_counts_against_the_claims_that_need_it_alone(root, machine):

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sqlite3
 from pathlib import Path
 
 import labs_support as labs
@@ -12,8 +11,6 @@ from in_process import Threads, rows
 
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import LaunchedJob, ProcessesRemain
-from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec.load import load
 
 # Processes that a command leaves behind: a child of its shell, a daemon that has left the session, and one
 # without the environment as well. Each writes its process id next to the log, and runs until it is killed.
@@ -35,8 +32,8 @@ def study(folder: Path, script: str, **parts: object) -> Path:
 
 def left_behind(root: Path) -> list[int]:
     """Return the running processes that have written down their ids."""
-    lines = [line for path in root.glob("runs/*/pids") for line in path.read_text().split()]
-    return [pid for pid in map(int, lines) if is_alive(pid)]
+    pids = [int(line) for path in root.glob("runs/*/pids") for line in path.read_text().split()]
+    return [pid for pid in pids if is_alive(pid)]
 
 
 def is_alive(pid: int) -> bool:
@@ -44,10 +41,6 @@ def is_alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def states(root: Path) -> list[tuple[str, str | None]]:
-    return rows(root, "SELECT state, reason FROM run")
 
 
 @pytest.fixture(autouse=True)
@@ -61,26 +54,24 @@ def nothing_stays(root):
 def test_what_a_command_leaves_behind_ends_before_the_end_is_stored(root, tmp_path, unrecorded, kind):
     code = 3 if kind == "daemon" else 0
     spec = study(tmp_path, f"{LEAVES[kind]} {BEGUN}; exit {code}")
-    seen: list[list[int]] = []
-    with labs.meanwhile(lambda: labs.wait_until(lambda: when_over(root, seen))):
-        labs.launch_here(root, plan(load(str(spec))))
-    assert states(root)[0][0] == ("FAILED" if code else "COMPLETED")
+    (state, _), left = launched(root, spec)
+    assert (state, left) == ("FAILED" if code else "COMPLETED", [])
     assert list(root.glob("runs/*/pids"))
-    assert seen == [[]]
 
 
-def when_over(root: Path, seen: list[list[int]]) -> bool:
-    """Note the remaining processes at the moment at which the store first has the end of the run."""
-    if not (root / "results.db").exists():
-        return False
-    try:
-        [(state, _)] = states(root)
-    except (sqlite3.OperationalError, ValueError):  # being made
-        return False
-    if state in ("COMPLETED", "FAILED", "CANCELLED"):
-        seen.append(left_behind(root))
-        return True
-    return False
+def launched(root: Path, spec: Path) -> tuple[tuple[str, str | None], list[int]]:
+    """Launch; return how the run ended, and the processes left when the store first says so."""
+    over = "SELECT state, reason FROM run WHERE state IN ('COMPLETED', 'FAILED', 'CANCELLED')"
+    seen: list[int] = []
+
+    def look() -> None:
+        labs.wait_until(lambda: rows(root, over))
+        seen.extend(left_behind(root))
+
+    with labs.meanwhile(look):
+        labs.launch_here(root, spec)
+    [run] = rows(root, over)
+    return run, seen
 
 
 def worker_of(root: Path) -> list[int]:
@@ -112,11 +103,8 @@ def test_a_killed_worker_takes_its_daemons_along(root, tmp_path, unrecorded):
         labs.wait_until(lambda: left_behind(root))
         os.kill(labs.wait_until(lambda: worker_of(root))[0], signal.SIGKILL)
 
-    seen: list[list[int]] = []
-    with labs.meanwhile(kill), labs.meanwhile(lambda: labs.wait_until(lambda: when_over(root, seen))):
-        labs.launch_here(root, plan(load(str(spec))))
-    assert states(root)[0] == ("FAILED", "killed by SIGKILL")
-    assert seen == [[]]
+    with labs.meanwhile(kill):
+        assert launched(root, spec) == (("FAILED", "killed by SIGKILL"), [])
 
 
 def test_no_attempt_starts_while_something_of_the_one_before_cannot_be_ended(
@@ -136,7 +124,7 @@ def test_no_attempt_starts_while_something_of_the_one_before_cannot_be_ended(
 
     monkeypatch.setattr(Threads, "stop", stuck)
     machine.harm("uniform", "kill", 3)
-    labs.launch_here(root, plan(load(str(spec))), listener=listener)
+    labs.launch_here(root, spec, listener=listener)
     assert asked[:5] == [1] * 5
     [note] = [note for note in listener.notes if "attempt 1" in note]
     assert note.startswith("attempt 1 is still running: process 4711 was killed, and is still there")

@@ -12,11 +12,9 @@ from in_process import Scripted, launch_by, rows
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.base import JobState, JobStatus
-from jestlab.platform.planning.plan import plan
 from jestlab.platform.processes import EXIT_REFUSED
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.failures import alike, exit_recurs, recurs
-from jestlab.platform.spec.load import load
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -42,9 +40,6 @@ def test_a_launch_stops_when_the_first_runs_fail_for_the_same_reason(root, tmp_p
     assert "--keep-going" in line
     assert "jestlab retry" not in done.stdout  # it would fail again
     assert attempts(root) == [("bad", 1)] * 3
-    status = labs.here("status", "toy", root=root).stdout
-    assert "not retried: " in status
-    assert "CANCELLED" in status
     again = labs.here("launch", spec, "--keep-going", "--no-reports", "--json", root=root)
     outcome = json.loads(again.stdout)
     assert (outcome["counts"], outcome["stopped"]) == ({"FAILED": 6}, None)
@@ -53,24 +48,24 @@ def test_a_launch_stops_when_the_first_runs_fail_for_the_same_reason(root, tmp_p
 class Racing(Scripted):
     """One slot, and jobs whose workers report a failure just after the launcher has looked at them."""
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(JobStatus(JobState.RUNNING))
-        self.store = store
+    store: Store
 
     @property
     def parallel(self) -> int:  # type: ignore[override]
         """The launcher reads this when it looks for free slots."""
-        running = claims.holding(self.store, self.name, None)
+        with self.store.reading() as connection:
+            running = claims.holding(connection, self.name, None)
         refused = (RunState.FAILED, "TypeError: no", EXIT_REFUSED)
         leases.end_all(self.store, (leases.Ending(run.fingerprint, run.id, *refused) for run in running))
         return 1
 
 
 def test_a_failure_counts_before_its_slot_is_given_away(root, tmp_path, unrecorded):
-    planned = plan(load(str(labs.write_study(tmp_path, runs={"uniform": {}}, seeds=6))))
+    spec = labs.write_study(tmp_path, runs={"uniform": {}}, seeds=6)
     with closing(Store.open(Lab.find(root).store_url)) as store:
-        executor = Racing(store)
-        outcome = launch_by(executor, root, planned)
+        executor = Racing(JobStatus(JobState.RUNNING))
+        executor.store = store
+        outcome = launch_by(executor, root, spec)
     assert outcome.stopped == "3 runs failed with the same error: TypeError: no"
     assert len(executor.launched) == failures.ALIKE
     assert executor.stopped == []
@@ -85,19 +80,6 @@ def test_only_failures_that_may_pass_are_tried_again(root, tmp_path, machine):
     assert outcome["counts"] == {"FAILED": 4, "COMPLETED": 1}
     assert attempts(root) == [("a", 1), ("b", 1), ("c", 2), ("d", 1), ("e", 1)]
     assert {job.environment[failures.RETRIED_CODES] for job in machine.jobs} == {"2,17"}
-
-
-def test_commands_with_exit_codes_that_the_spec_names_are_tried_again(root, tmp_path, unrecorded):
-    """A real process: its worker reports whether its command would fail again."""
-    spec = labs.write_study(
-        tmp_path,
-        program="command",
-        base={"command": ["sh", "-c", "exit {code}"]},
-        runs={"named": {"code": 2}, "other": {"code": 126}},
-        resources={"retries": 1, "retry_exit_codes": [2]},
-    )
-    assert labs.here("launch", spec, "--no-reports", root=root).returncode == 1
-    assert attempts(root) == [("named", 2), ("other", 1)]
 
 
 MODELS = "from pathlib import Path; from jestlab.models.data"
@@ -139,34 +121,36 @@ def test_which_exceptions_come_again(source, again):
 
 
 HEADER = "Traceback (most recent call last):\n"
-WHERE = '  File "train.py", line 5, in <module>\n    train(1)\n'
+DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+TRACE = HEADER + '  File "train.py", line 5, in <module>\n    train(1)\n'
 
 
 @pytest.mark.parametrize(
     ("code", "output", "again"),
     [
         (2, "usage: train.py", False),
+        (127, "named by the spec", True),
         (126, "", False),
-        (1, HEADER + WHERE + "TypeError: no\n", False),
-        (1, "epoch 1\n" + HEADER + WHERE + "ModuleNotFoundError: No module named 'troch'\n", False),
-        (1, HEADER + WHERE + "FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'\n", False),
+        (1, TRACE + "TypeError: no\n", False),
+        (1, "epoch 1\n" + TRACE + "ModuleNotFoundError: No module named 'troch'\n", False),
+        (1, TRACE + "FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'\n", False),
         (1, '  File "train.py", line 1\n    x =\n       ^\nSyntaxError: invalid syntax\n', False),
-        (1, HEADER + WHERE + "TypeError: no\nlast words of another process\n", True),
-        (1, HEADER + WHERE + "torch.OutOfMemoryError: CUDA out of memory\n", True),
+        (1, TRACE + "TypeError: no\nlast words of another process\n", True),
+        (1, TRACE + "torch.OutOfMemoryError: CUDA out of memory\n", True),
         (
             1,
-            HEADER + WHERE + "requests.ConnectionError: no\n\nDuring handling of the above exception, "
-            "another exception occurred:\n\n" + HEADER + WHERE + "TypeError: no\n",
+            TRACE + "requests.ConnectionError: no\n" + DURING + TRACE + "TypeError: no\n",
             True,
         ),
-        (1, HEADER + WHERE + "FileNotFoundError: [Errno 2] No such file: '/lab/runs/a/state'\n", True),
+        (1, TRACE + "FileNotFoundError: [Errno 2] No such file: '/lab/runs/a/state'\n", True),
         (1, "TypeError: no\n", True),  # not a traceback
         (1, "", True),
-        (3, HEADER + WHERE + "TypeError: no\n", True),  # caught, and another code chosen
+        (3, TRACE + "TypeError: no\n", True),  # caught, and another code chosen
         (-9, "", True),
     ],
 )
-def test_which_ends_of_commands_come_again(code, output, again):
+def test_which_ends_of_commands_come_again(monkeypatch, code, output, again):
+    monkeypatch.setenv(failures.RETRIED_CODES, "17,127")
     assert exit_recurs(code, output, LAB) is not again
 
 

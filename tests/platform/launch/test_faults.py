@@ -19,23 +19,20 @@ from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.launch import controller, liveness
 from jestlab.platform.launch.claiming import XManagerRecord
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec.load import load
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import RunProgress
 
 RUNS: dict[str, dict[str, Any]] = {"uniform": {"steps": 300}, "joint": {"needs": ["uniform"], "steps": 12}}
 LONG = {"long": {"steps": 5_000, "pause": 0.02}, "next": {"needs": ["long"], "steps": 3}}
-CANCELLED = {"long": "CANCELLED", "next": "CANCELLED"}
 
 
-def results(root: Path) -> dict[str, list[tuple[Any, ...]]]:
+def results(root: Path) -> list[list[tuple[Any, ...]]]:
     """Return everything that tables are made from."""
-    scores = "run, seed, name, step, value, examples_seen, flops_total, final"
-    return {
-        "metrics": rows(root, "SELECT run, seed, name, step, value FROM v_metrics ORDER BY 1, 2, 3, 4"),
-        "scores": rows(root, f"SELECT {scores} FROM v_evaluations ORDER BY 1, 2, 3, 4"),
-    }
+    columns = {"v_metrics": "", "v_evaluations": ", examples_seen, flops_total, final"}
+    return [
+        rows(root, f"SELECT run, seed, name, step, value{more} FROM {view} ORDER BY 1, 2, 3, 4")
+        for view, more in columns.items()
+    ]
 
 
 def states(root: Path) -> dict[str, str]:
@@ -44,31 +41,25 @@ def states(root: Path) -> dict[str, str]:
 
 def step_of(root: Path, run: str) -> int:
     """Return the last step that the store has of a run."""
-    if not (root / "results.db").exists():
-        return 0
-    try:
-        [(step,)] = rows(root, f"SELECT MAX(step) FROM v_metrics WHERE run = '{run}'")
-    except sqlite3.OperationalError:  # the schema is being made
-        return 0
-    return step or 0
+    return max((step for (step,) in rows(root, f"SELECT step FROM v_metrics WHERE run = '{run}'")), default=0)
 
 
 def launched(root: Path, spec: Path, **options: Any) -> int:
-    return labs.launch_here(root, plan(load(str(spec))), **options).exit_code
+    return labs.launch_here(root, spec, **options).exit_code
 
 
-def slow_study(folder: Path) -> Path:
+def slow_study(folder: Path, **uniform: Any) -> Path:
     """A study of `RUNS`, of which one takes half a minute unless the file `hurry` is there."""
     slow = {"pause": 0.1, "save_every": 5, "hurry": str(folder / "hurry")}
-    return labs.write_study(folder, runs=RUNS | {"uniform": {**RUNS["uniform"], **slow}})
+    return labs.write_study(folder, runs=RUNS | {"uniform": RUNS["uniform"] | slow | uniform})
 
 
-def is_under_way(root: Path) -> bool:
-    return step_of(root, "uniform") > 5
+def wait_until_under_way(root: Path, run: str = "uniform") -> None:
+    labs.wait_until(lambda: step_of(root, run) > 5)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory) -> dict[str, list[tuple[Any, ...]]]:
+def undisturbed(tmp_path_factory) -> list[list[tuple[Any, ...]]]:
     """The results of the study in a lab where nothing went wrong."""
     folder = tmp_path_factory.mktemp("undisturbed")
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -79,7 +70,7 @@ def undisturbed(tmp_path_factory) -> dict[str, list[tuple[Any, ...]]]:
     return results(folder / "lab")
 
 
-def assert_goes_on(root: Path, spec: Path, undisturbed: dict[str, list[tuple[Any, ...]]]) -> None:
+def assert_goes_on(root: Path, spec: Path, undisturbed: list[list[tuple[Any, ...]]]) -> None:
     """Another launch completes a slow study, from a checkpoint, with the results of an undisturbed lab."""
     (spec.parent / "hurry").touch()
     assert launched(root, spec) == 0
@@ -105,15 +96,9 @@ def test_a_run_resumes_from_its_checkpoint(
     root, tmp_path, machine, monkeypatch, undisturbed, harm, state, reason
 ):
     """Only failures use up retries. A frozen worker is killed before the next attempt."""
-    frozen_at: list[float] = []
-    began = time.monotonic()
-
-    def clock() -> float:
-        """A clock by which a lease ends at once after a worker was frozen."""
-        frozen = time.monotonic() - frozen_at[0] if frozen_at else 0.0
-        return time.monotonic() - began + 1_000 * frozen
-
-    monkeypatch.setattr(liveness, "clock", clock)
+    frozen_at: list[float] = []  # from then on, the clock runs so fast that a lease ends at once
+    fast = lambda: 1_000 * (time.monotonic() - frozen_at[0]) if frozen_at else 0.0  # noqa: E731
+    monkeypatch.setattr(liveness, "clock", lambda: time.monotonic() + fast())
     machine.on_freeze = lambda: frozen_at.append(time.monotonic())
     machine.harm("uniform", harm, 8)
     retries = 1 if state == "FAILED" else 0
@@ -152,7 +137,7 @@ def test_a_signal_stops_the_runs_and_the_next_launch_goes_on(root, tmp_path, mac
 
 @pytest.mark.parametrize("reads", [True, False])
 def test_with_a_full_disk_one_signal_ends_the_launcher(root, tmp_path, machine, monkeypatch, reads):
-    """Its jobs can't write how they end, so nobody sees it: also where the store can still be read."""
+    """Its jobs can't write how they end, whether or not the store can still be read."""
     monkeypatch.setattr(Threads, "grace_seconds", 600.0)
     monkeypatch.setattr(controller, "LAST_SECONDS", 0.0)
     machine.harm("long", "ignore", 1)
@@ -185,19 +170,14 @@ def test_ctrl_c_before_any_run_has_begun(root, tmp_path, machine, monkeypatch):
 
 
 def test_the_first_failure_stops_all_where_that_is_wanted(root, tmp_path, machine):
-    runs = {"bad": {"fail_at": 3}, "long": {"steps": 5_000, "pause": 0.02}, "next": {"steps": 3}}
-    spec = labs.write_study(tmp_path, runs=runs)
+    spec = labs.write_study(tmp_path, runs={"bad": {"fail_at": 3}, **LONG})
     assert launched(root, spec, fail_fast=True, parallel=2) == 1
     assert states(root) == {"bad": "FAILED", "long": "CANCELLED", "next": "CANCELLED"}
 
 
 def test_retry_runs_what_failed_and_what_waited_for_it_and_nothing_else(root, tmp_path, machine):
-    runs = {
-        "flaky": {"steps": 10},
-        "after": {"needs": ["flaky"], "steps": 3},
-        "stopped": {"steps": 4},
-        "done": {"steps": 5},
-    }
+    after = {"needs": ["flaky"], "steps": 3}
+    runs = {"flaky": {"steps": 10}, "after": after, "stopped": {"steps": 4}, "done": {"steps": 5}}
     machine.harm("flaky", "kill", 7)
     assert launched(root, labs.write_study(tmp_path, runs=runs)) == 1
     with sqlite3.connect(root / "results.db") as database:
@@ -214,17 +194,15 @@ def test_retry_runs_what_failed_and_what_waited_for_it_and_nothing_else(root, tm
 
 
 def test_a_killed_launcher_leaves_its_workers_to_the_next_one(root, tmp_path):
-    hurry = tmp_path / "hurry"
-    runs = RUNS | {"uniform": {"steps": 600, "pause": 0.1, "hurry": str(hurry)}}
-    spec = labs.write_study(tmp_path, runs=runs)
+    spec = slow_study(tmp_path, steps=600)
     launchers = "SELECT launcher FROM attempt"
 
     def hurry_when_found() -> None:
-        labs.wait_until(lambda: rows(root, launchers) != first)
-        hurry.touch()
+        labs.wait_until(lambda: rows(root, launchers) not in ([], first))
+        (tmp_path / "hurry").touch()
 
     with labs.started("launch", spec, root=root) as launcher:
-        labs.wait_until(lambda: is_under_way(root))
+        wait_until_under_way(root)
         launcher.kill()
         launcher.wait()
         first = rows(root, launchers)
@@ -239,7 +217,7 @@ def test_ctrl_c_ends_all_processes(root, tmp_path, undisturbed):
     """Also where the launcher was started with SIGINT ignored, as shells do in the background."""
     spec = slow_study(tmp_path)
     with labs.started("launch", spec, root=root, ignoring_sigint=True) as launcher:
-        labs.wait_until(lambda: is_under_way(root))
+        wait_until_under_way(root)
         os.killpg(launcher.pid, signal.SIGINT)
         assert launcher.wait() == 130
         labs.wait_until_ended(root)
@@ -248,9 +226,8 @@ def test_ctrl_c_ends_all_processes(root, tmp_path, undisturbed):
 
 
 def test_a_second_ctrl_c_ends_processes_that_do_not_stop(root, tmp_path):
-    spec = labs.write_study(
-        tmp_path, runs={"deaf": {"program": "toy_programs:stubborn"}, "next": {"steps": 3}}
-    )
+    runs = {"deaf": {"program": "toy_programs:stubborn"}, "next": {"steps": 3}}
+    spec = labs.write_study(tmp_path, runs=runs)
     with labs.started("launch", spec, "--parallel", 1, root=root) as launcher:
         labs.wait_until(lambda: list(root.glob("runs/deaf-*/deaf")))
         os.killpg(launcher.pid, signal.SIGINT)
@@ -267,13 +244,13 @@ def test_cancel_ends_runs_that_another_launcher_looks_after(root, tmp_path):
     """That launcher does not start them again, even if it ignores SIGINT as in `nohup jestlab launch … &`."""
     spec = labs.write_study(tmp_path, runs=LONG)
     with labs.started("launch", spec, root=root, ignoring_sigint=True) as launcher:
-        labs.wait_until(lambda: step_of(root, "long") > 2)
+        wait_until_under_way(root, "long")
         cancelled = labs.here("cancel", "toy", root=root)
         assert cancelled.returncode == 0, cancelled.stdout + cancelled.stderr
         assert "2 runs cancelled" in cancelled.stdout
         assert launcher.wait() == 1
         labs.wait_until_ended(root)
-    assert states(root) == CANCELLED
+    assert set(states(root).values()) == {"CANCELLED"}
     assert labs.here("cancel", "toy", root=root).returncode == 0
 
 

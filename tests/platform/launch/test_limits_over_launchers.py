@@ -36,8 +36,7 @@ class Launchers:
         self._pool = ThreadPoolExecutor(LAUNCHERS)
 
     def start(self, count: int = LAUNCHERS, runs: int = 2, **options: Any) -> None:
-        for number in range(count):
-            self.outcomes.append(self._pool.submit(self._launch, f"study{number}", runs, options))
+        self.outcomes += [self._pool.submit(self._launch, f"study{i}", runs, options) for i in range(count)]
 
     def record(self, study: str, count: int) -> list[Any]:
         """Record runs of which each is planned to take 2.5 chip-hours."""
@@ -58,14 +57,10 @@ class Launchers:
     def reasons(self) -> list[str]:
         return [reason for (reason,) in self.select("SELECT reason FROM run WHERE reason IS NOT NULL")]
 
-    def spans(self) -> list[tuple[str, str]]:
-        """Return when each attempt was claimed, and when it ended."""
-        rows = self.select("SELECT claimed_at, ended_at FROM attempt")
-        return [(str(claimed), str(ended)) for claimed, ended in rows]
-
-    def most_at_once(self) -> int:
-        spans = self.spans()
-        return max(sum(a <= claimed < b for a, b in spans) for claimed, _ in spans)
+    def attempts(self) -> tuple[int, int]:
+        """Count all attempts, and the most at once."""
+        spans = [(str(a), str(b)) for a, b in self.select("SELECT claimed_at, ended_at FROM attempt")]
+        return len(spans), max(sum(a <= claimed < b for a, b in spans) for claimed, _ in spans)
 
     def close(self) -> None:
         self.release()
@@ -89,21 +84,20 @@ def launchers(store_url: str, root: Path, unrecorded: None, own_names: None) -> 
 def test_launchers_share_their_slots(launchers):
     launchers.start(parallel=2)
     labs.wait_until(lambda: len(launchers.reasons()) == 2 * LAUNCHERS - 2)
-    assert len(launchers.spans()) == 2
+    assert launchers.attempts() == (2, 2)
     assert all(reason.startswith("waits for a slot: 2 of 2 taken") for reason in launchers.reasons())
     assert any(reason.endswith("by another launch") for reason in launchers.reasons())
     assert [outcome.stopped for outcome in launchers.release()] == [None] * LAUNCHERS
-    assert len(launchers.spans()) == 2 * LAUNCHERS
-    assert launchers.most_at_once() == 2
+    assert launchers.attempts() == (2 * LAUNCHERS, 2)
 
 
 def test_launchers_stay_below_one_limit_of_chip_hours(launchers):
     """Those that can start nothing end at once and report why; the others end when their runs have ended."""
     launchers.start(max_chip_hours=5.0)
     labs.wait_until(lambda: sum(outcome.done() for outcome in launchers.outcomes) >= LAUNCHERS - 2)
-    assert len(launchers.spans()) == 2
+    assert launchers.attempts() == (2, 2)
     outcomes = launchers.release()
-    assert launchers.most_at_once() == 2
+    assert launchers.attempts()[1] == 2
     assert {outcome.exit_code for outcome in outcomes} == {1}
     stopped = [outcome.stopped for outcome in outcomes if outcome.stopped is not None]
     assert len(stopped) >= LAUNCHERS - 2
@@ -114,7 +108,8 @@ def test_the_slot_of_a_launcher_that_died_before_it_launched_its_job_is_free(lau
     """No other launcher of its study is there to end the attempt."""
     [run] = launchers.record("gone", 1)
     launcher = leases.enter_launcher(launchers._store, "elsewhere:1:0")
-    assert claims.claim(launchers._store, run.fingerprint, launcher, "kubernetes", 0, "log.txt")
+    terms = claims.ClaimTerms(launcher, "kubernetes", 0)
+    assert claims.claim(launchers._store, run.fingerprint, "log.txt", terms)
     leases.remove_launcher(launchers._store, launcher)
     launchers.start(1, runs=1, parallel=1)
     labs.wait_until(lambda: launchers.executor.launched)

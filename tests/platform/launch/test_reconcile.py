@@ -3,6 +3,7 @@
 import signal
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,11 +32,8 @@ LEASE_SECONDS = 90.0
 
 def lease(state: RunState = RunState.RUNNING, **changes) -> Lease:
     ended = None if state in LIVE else NOW - timedelta(hours=1)
-    made = Lease(
-        7, "f" * 64, 1, state, None, "host:1:0", "local", "host:5:0:log", "5ec12e7", LEASE_SECONDS, NOW,
-        ended, None, "log.txt",
-    )  # fmt: skip
-    return replace(made, **changes)
+    made = ("host:1:0", "local", "host:5:0:log", "5ec12e7", LEASE_SECONDS, NOW, ended, None, "log.txt")
+    return replace(Lease(7, "f" * 64, 1, state, None, *made), **changes)
 
 
 def run(state: RunState, held: Lease | None = None, **changes) -> Standing:
@@ -44,16 +42,17 @@ def run(state: RunState, held: Lease | None = None, **changes) -> Standing:
 
 def seen(job: JobState | JobStatus | None = None, **changes) -> Observation:
     status = JobStatus(job) if isinstance(job, JobState) else job
-    made = Observation(
-        status, ours=True, orphaned=False, silent_seconds=0.0, needs=(), stopping=None, now=NOW
-    )
-    return replace(made, **changes)
+    made: dict[str, Any] = {"ours": True, "orphaned": False, "silent_seconds": 0.0, "needs": ()}
+    return Observation(status, **made | {"stopping": None, "now": NOW} | changes)
 
 
-RUNNING = run(RunState.RUNNING, lease())
+LIVING = RunState.RUNNING
+RUNNING = run(LIVING, lease())
+UNWANTED = run(LIVING, lease(), stop_reason="me")
 STARTING = run(RunState.PENDING, lease(RunState.PENDING))
 BLOCKED, CANCELLED, COMPLETED = RunState.BLOCKED, RunState.CANCELLED, RunState.COMPLETED
 FAILED, PENDING, PREEMPTED, SKIPPED = RunState.FAILED, RunState.PENDING, RunState.PREEMPTED, RunState.SKIPPED
+BUSY = JobStatus(JobState.FAILED, "", processes.EXIT_BUSY)
 KILLED = JobStatus(JobState.FAILED, "killed by SIGKILL", -9)
 SILENT = "no heartbeat for 91 s"
 LOST = f"in the lab at lab, {SILENT}: launch it there, or cancel it"
@@ -76,22 +75,18 @@ def requeued(reason: str = "") -> JobStatus:
     return JobStatus(JobState.QUEUED, reason, requeued=True)
 
 
+def skipped(reason: str) -> SetState:
+    return SetState(SKIPPED, reason)
+
+
 FREE = [
     (run(PENDING), seen(), StartAttempt()),
     (run(BLOCKED), seen(needs=[("reference", COMPLETED)]), StartAttempt()),
     (run(BLOCKED), seen(needs=[("reference", None)]), Wait()),
     (run(BLOCKED), seen(needs=[("reference", None), ("reference", COMPLETED)]), Wait()),
-    (
-        run(BLOCKED),
-        seen(needs=[("a", None), ("reference", FAILED)]),
-        SetState(SKIPPED, "depends on reference, which is FAILED"),
-    ),
-    (
-        run(BLOCKED),
-        seen(needs=[("reference", CANCELLED)]),
-        SetState(SKIPPED, "depends on reference, which is CANCELLED"),
-    ),
-    (run(PENDING), seen(missing="needs files"), SetState(SKIPPED, "needs files")),
+    (run(BLOCKED), seen(needs=[("a", None), ("b", FAILED)]), skipped("depends on b, which is FAILED")),
+    (run(BLOCKED), seen(needs=[("a", CANCELLED)]), skipped("depends on a, which is CANCELLED")),
+    (run(PENDING), seen(missing="needs files"), skipped("needs files")),
     (run(COMPLETED), seen(), Done(COMPLETED)),
     (preempted(), seen(), StartAttempt()),
     (run(CANCELLED, lease(CANCELLED)), seen(), StartAttempt()),  # by another launch's Ctrl-C
@@ -102,11 +97,7 @@ FREE = [
     (run(CANCELLED), seen(stopping="stop"), Done(CANCELLED, "because")),
     (failed(1), seen(stopping="stop"), SetState(CANCELLED, "stop")),
     (run(BLOCKED), seen(needs=[("a", CANCELLED)], stopping="stop"), SetState(CANCELLED, "stop")),
-    (
-        run(BLOCKED),
-        seen(needs=[("a", FAILED)], stopping="stop"),
-        SetState(SKIPPED, "depends on a, which is FAILED"),
-    ),
+    (run(BLOCKED), seen(needs=[("a", FAILED)], stopping="stop"), skipped("depends on a, which is FAILED")),
     # it failed
     (failed(2), seen(), SetState(PENDING, "failed: because; retry 2 of 2")),
     (failed(3), seen(), Done(FAILED, "because")),
@@ -126,13 +117,9 @@ FREE = [
 HELD = [
     (RUNNING, seen(JobState.RUNNING), Wait()),
     (RUNNING, seen(JobState.RUNNING, stopping="stop"), StopJob(lease())),
-    (run(RunState.RUNNING, lease(), stop_reason="me"), seen(JobState.RUNNING, ours=False), StopJob(lease())),
+    (UNWANTED, seen(JobState.RUNNING, ours=False), StopJob(lease())),
     (RUNNING, seen(JobState.RUNNING, ours=False, orphaned=True), Adopt(lease())),
-    (
-        RUNNING,
-        seen(JobState.RUNNING, ours=False, stopping="stop"),
-        Done(RunState.RUNNING, "in another launch"),
-    ),
+    (RUNNING, seen(JobState.RUNNING, ours=False, stopping="stop"), Done(LIVING, "in another launch")),
     (STARTING, seen(JobStatus(JobState.QUEUED, "ImagePullBackOff")), Wait("ImagePullBackOff")),
     (STARTING, seen(JobState.QUEUED, silent_seconds=9_000), Wait()),
     (RUNNING, seen(JobStatus(JobState.QUEUED, "its status is old")), Wait()),
@@ -148,11 +135,7 @@ HELD = [
     (RUNNING, seen(JobState.FAILED), end(FAILED, "failed")),
     (RUNNING, seen(JobStatus(JobState.FAILED, "", 3)), end(FAILED, "exit code 3", 3)),
     (RUNNING, seen(JobStatus(JobState.PREEMPTED, "node drained")), end(PREEMPTED, "node drained")),
-    (
-        RUNNING,
-        seen(JobStatus(JobState.FAILED, "", processes.EXIT_BUSY)),
-        end(PREEMPTED, "its worker could not store its end", processes.EXIT_BUSY),
-    ),
+    (RUNNING, seen(BUSY), end(PREEMPTED, "its worker could not store its end", processes.EXIT_BUSY)),
     (
         STARTING,
         seen(JobStatus(JobState.FAILED, "killed by SIGTERM", -signal.SIGTERM)),  # before it had a handler
@@ -183,16 +166,8 @@ HELD = [
     (RUNNING, seen(JobState.RUNNING, other_lab="lab", silent_seconds=91), Wait()),
     (RUNNING, seen(JobState.UNKNOWN, other_lab="lab", silent_seconds=91), Done(RunState.RUNNING, LOST)),
     (RUNNING, seen(JobState.GONE, other_lab="lab", silent_seconds=91), Done(RunState.RUNNING, LOST)),
-    (
-        run(RunState.RUNNING, lease(), stop_reason="me"),
-        seen(JobState.UNKNOWN, other_lab="lab"),
-        StopJob(lease()),
-    ),
-    (
-        RUNNING,
-        seen(JobState.RUNNING, other_lab="lab", stopping="stop"),
-        Done(RunState.RUNNING, "in the lab at lab"),
-    ),
+    (UNWANTED, seen(JobState.UNKNOWN, other_lab="lab"), StopJob(lease())),
+    (RUNNING, seen(JobState.RUNNING, other_lab="lab", stopping="stop"), Done(LIVING, "in the lab at lab")),
 ]
 """Runs that an attempt holds."""
 

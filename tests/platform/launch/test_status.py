@@ -1,5 +1,6 @@
 """Why a run has not started."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -19,10 +20,7 @@ BLOCKED, FAILED, PENDING = RunState.BLOCKED, RunState.FAILED, RunState.PENDING
 
 
 def run(state: RunState, reason: str | None = None, lease: Lease | None = None, **changes) -> Standing:
-    values = {"failures": 0, "stop_reason": None, "fruitless": 0} | changes
-    return Standing(
-        "f" * 64, state, reason, **values, step=0, total_steps=None, directory="runs/a", lease=lease
-    )
+    return replace(Standing("f" * 64, state, reason, 0, None, 0, 0, None, "runs/a", lease), **changes)
 
 
 def attempt(state: RunState, seconds_ago: float = 0.0) -> Lease:
@@ -60,12 +58,9 @@ def test_each_case(standing, needs, state, reason):
     assert wait_status(standing, needs, RULES, NOW, is_launched=True)[:2] == (state, reason)
 
 
-@pytest.mark.parametrize(
-    ("reason", "plain"),
-    [(None, True), (f"{SLOT}: 2 of 2", True), (f"{LIMIT} of 5 chip-hours", True), (RETRIED, False)],
-)
-def test_a_plain_wait_may_get_another_reason(reason, plain):
-    assert is_plain_wait(reason) == plain
+def test_a_plain_wait_may_get_another_reason():
+    plain = {None: True, f"{SLOT}: 2 of 2": True, f"{LIMIT} of 5 chip-hours": True, RETRIED: False}
+    assert {reason: is_plain_wait(reason) for reason in plain} == plain
 
 
 def test_without_a_launcher_it_waits_for_one():
@@ -82,14 +77,11 @@ def test_the_reason_and_the_place_of_a_queued_job_are_told_apart():
 
 
 def test_counts_waiting_runs_whose_shown_names_agree():
-    labels = [300 * "a" + different + 300 * "z" for different in "bcdef"]
     wait = WaitStatus(PENDING, "waits for a slot", unblock="a free slot")
-    waiting = [
-        RunStatus(
-            RunSummary(64 * letter, "a", label, 0, PENDING, None, 0, None, 0, "runs/a", None, None, "train"),
-            wait=wait,
-        )
-        for letter, label in [*zip("12345", labels, strict=True), ("5", "another label of the last")]
+    labels = [(letter, 300 * "a" + letter + 300 * "z") for letter in "12345"]
+    summaries = [
+        RunSummary(64 * letter, "a", label, 0, PENDING, None, 0, None, 0, "runs/a", None, None, "train")
+        for letter, label in [*labels, ("5", "another label of the last")]
     ]
-    line, _ = wait_lines(waiting)
+    line, _ = wait_lines([RunStatus(summary, wait=wait) for summary in summaries])
     assert "… 5 in all: waits for a slot" in line

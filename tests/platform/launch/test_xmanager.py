@@ -15,8 +15,6 @@ from in_process import Scripted
 
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import ExecutorError, Job, JobState, JobStatus, LaunchedJob
-from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec.load import load
 
 
 class Jobs(Scripted):
@@ -104,7 +102,7 @@ def test_its_database_lies_in_the_lab_whose_path_may_have_any_name(root, capfd, 
 def test_a_launch_goes_on_when_its_records_cannot(root, tmp_path, recorded_machine):
     """For example, after a user has deleted a table of XManager's database."""
     runs = {"first": {"steps": 3}, "second": {"steps": 3, "needs": ["first"]}}
-    planned = plan(load(str(labs.write_study(tmp_path, runs=runs))))
+    spec = labs.write_study(tmp_path, runs=runs)
 
     def lose(job: Job) -> None:
         if job.labels["run"] == "second":
@@ -113,15 +111,15 @@ def test_a_launch_goes_on_when_its_records_cannot(root, tmp_path, recorded_machi
 
     recorded_machine.before_launch = lose
     listener = Listener()
-    assert labs.launch_here(root, planned, listener=listener).exit_code == 0
+    assert labs.launch_here(root, spec, listener=listener).exit_code == 0
     [note] = listener.notes
     assert note.startswith("XManager's record of this launch is incomplete: OperationalError")
 
 
 def test_a_launch_is_recorded_whichever_tasks_open_and_close_the_record(root, tmp_path, recorded_machine):
     listener = Listener()
-    planned = plan(load(str(labs.write_study(tmp_path, runs={"first": {"steps": 3}}))))
-    assert labs.launch_here(root, planned, listener=listener).exit_code == 0
+    spec = labs.write_study(tmp_path, runs={"first": {"steps": 3}})
+    assert labs.launch_here(root, spec, listener=listener).exit_code == 0
     assert not [note for note in listener.notes if "XManager" in note]
     with closing(sqlite3.connect(root / "xmanager" / "experiments.db")) as database:
         assert database.execute("SELECT COUNT(*) FROM work_unit").fetchone() == (1,)

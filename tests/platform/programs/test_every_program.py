@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import labs_support as labs
 import numpy as np
 import plans_support as plans
@@ -24,7 +25,7 @@ from weights_support import save
 from workers_support import ForkingLocal, replace_local_executor
 
 from jestlab.analysis.figures.learnability import learnability
-from jestlab.models.config import TwoTowers, WeightsConfig
+from jestlab.models.config import TwoTowers
 from jestlab.models.data.embeddings import EmbeddingCache
 from jestlab.models.scoring.columns import load as load_columns
 from jestlab.models.training.checkpoints import load_parameters
@@ -34,6 +35,7 @@ from jestlab.platform.lab.lab import Lab
 
 OWN = Path(__file__).parents[2] / "models" / "support" / "own_code.py"
 EXAMPLES = 256
+IMPORTED = TwoTowers.model_validate(TOWERS | {"text": TOWERS["text"] | {"vocabulary_size": 64}})
 SCRIPT = """
 from jestlab.platform import client
 client.run().evaluation(1, 64, 1e6, {{"toy/top1": 0.5}})
@@ -83,7 +85,7 @@ class Launched(NamedTuple):
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launched]:
     folder = tmp_path_factory.mktemp("every")
-    save(folder, TwoTowers.model_validate(TOWERS | {"text": TOWERS["text"] | {"vocabulary_size": 64}}))
+    save(folder, IMPORTED)
     shutil.copy(OWN, folder / "own.py")
     spec, root = folder / "every.yaml", folder / "lab"
     spec.write_text(yaml.safe_dump(STUDY))
@@ -99,27 +101,18 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launched]:
 
 def test_dependencies_run_first_and_nothing_runs_twice(launched):
     assert dict(launched.query("SELECT run, state FROM v_runs")) == dict.fromkeys(STUDY["runs"], "COMPLETED")
-    times = {
-        run: (start, end)
-        for run, start, end in launched.query("SELECT run, started_at, ended_at FROM v_attempts")
-    }
-    order = ["imported", "cache", "scores", "joint", "diagnosis"]
-    for before, after in itertools.pairwise(order):
+    times = {run: span for run, *span in launched.query("SELECT run, started_at, ended_at FROM v_attempts")}
+    for before, after in itertools.pairwise(["imported", "cache", "scores", "joint", "diagnosis"]):
         assert times[before][1] <= times[after][0]
     again = labs.here("launch", launched.spec, "--no-reports", root=launched.root)
     assert "nothing to run: all 6 runs are COMPLETED" in again.stdout
 
 
 def test_imported_weights_are_like_a_trained_run(launched):
-    [config] = launched.query("SELECT config FROM run WHERE program = 'weights'")
-    towers = WeightsConfig.model_validate(json.loads(config[0])).model
-    assert towers is not None
     folder = launched.folder("imported")
-    loaded = load_parameters(folder / "checkpoints", towers)
+    loaded = dict(flatten(load_parameters(folder / "checkpoints", IMPORTED)))
     weights = open_weights(launched.spec.parent / "siglip.npz")
-    assert {name: x.tobytes() for name, x in weights.tensors().items()} == {
-        name: np.asarray(x).tobytes() for name, x in flatten(loaded)
-    }
+    jax.tree.map(np.testing.assert_array_equal, weights.tensors(), loaded)
     tokenizer = (launched.spec.parent / "spiece.model").read_bytes()
     assert (folder / "tokenizer.model").read_bytes() == tokenizer
     shown = labs.here("weights", "inspect", "every/imported", "--json", root=launched.root)
@@ -136,19 +129,14 @@ def test_a_run_trains_on_what_its_filter_over_scores_keeps(launched):
     assert columns["soft_cap"].sum() == 200
     batches = (launched.folder("joint") / "batches").glob("*.npz")
     read = np.concatenate([np.load(file)["examples"].ravel() for file in batches])
-    assert len(read)
-    assert np.all(ranks[read] > 0.3)
-    assert np.all(columns["soft_cap"][read] > 0)
-    own_evaluation = "SELECT run, COUNT(*) FROM v_evaluations WHERE name = 'squares/accuracy' GROUP BY run"
-    assert launched.query(own_evaluation) == [("joint", 1)]
-    artifacts = "SELECT name FROM artifact JOIN run ON run.id = run_id WHERE program = 'embed'"
-    assert launched.query(artifacts) == [("embeddings",)]
+    assert len(read) and np.all((ranks[read] > 0.3) & (columns["soft_cap"][read] > 0))
+    own_evaluation = "SELECT run FROM v_evaluations WHERE name = 'squares/accuracy'"
+    assert launched.query(own_evaluation) == [("joint",)]
 
 
 def test_scores_are_shown_and_written_for_other_tools(launched, tmp_path):
     file = tmp_path / "scores.parquet"
     shown = labs.here("data", "score", "every/scores/0", file, "--json", root=launched.root)
-    assert shown.returncode == 0, shown.stderr
     summary = json.loads(shown.stdout)
     assert summary["scored"] == summary["examples"] == EXAMPLES
     assert set(summary["quantiles"]) == {"clip_score", "negcliploss", "semdedup", "soft_cap"}
@@ -156,21 +144,17 @@ def test_scores_are_shown_and_written_for_other_tools(launched, tmp_path):
     assert table["key"][0] == "000000000" and table["tar"][0].endswith(".tar")
     columns, _ = load_columns(launched.folder("scores"))
     np.testing.assert_array_equal(table["semdedup"], columns["semdedup"])
-
     wrong = labs.here("data", "score", "every/joint/0", root=launched.root)
-    assert wrong.returncode != 0
-    assert "name a finished run of program score" in wrong.stderr
+    assert wrong.returncode == 1 and "name a finished run of program score" in wrong.stderr
 
 
 def test_a_training_run_reports_its_phases(launched):
-    causes = ("startup", "compilation", "training", "evaluation", "checkpoint")
-    columns = ", ".join(f"{cause}_seconds" for cause in causes)
+    phases = "startup_seconds, compilation_seconds, training_seconds, evaluation_seconds, checkpoint_seconds"
     [(resumed, reached, saved, *seconds)] = launched.query(
-        f"SELECT resumed_step, reached_step, saved_step, {columns} FROM attempt JOIN run ON run.id = run_id "
+        f"SELECT resumed_step, reached_step, saved_step, {phases} FROM attempt JOIN run ON run.id = run_id "
         "WHERE program = 'train'"
     )
-    assert (resumed, reached, saved) == (0, 4, 4)
-    assert all(value > 0 for value in seconds), dict(zip(causes, seconds, strict=True))
+    assert (resumed, reached, saved) == (0, 4, 4) and min(seconds) > 0, seconds
 
 
 def test_a_diagnosis_has_its_figure(launched):

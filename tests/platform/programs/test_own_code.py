@@ -1,10 +1,13 @@
-"""Custom code in configs: found by the plan, part of the identity, and checked when a run starts."""
+"""Code of the user, as programs and in configs: found without importing it, identified, and checked."""
 
 import json
 import shutil
+import sys
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import labs_support as labs
 import plans_support as plans
@@ -14,7 +17,9 @@ import yaml
 
 from jestlab.models import extensions
 from jestlab.models.config import TrainConfig
-from jestlab.models.extensions import kinds
+from jestlab.models.extensions import kinds, references
+from jestlab.models.training.phases import PhaseClock
+from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning import identity
@@ -26,17 +31,25 @@ from jestlab.platform.spec.load import load
 from jestlab.platform.store.store import Store
 
 OWN = Path(__file__).parents[2] / "models" / "support" / "own_code.py"
-JOINT = {"rule": "joint", "chunks": 4, "reference": "reference"}
+SOURCE = OWN.read_text()
+EXPLODES = "raise RuntimeError('imported')\n"
 
 
-def spec(folder: Path, source: str | None = None, /, **runs: Any) -> Path:
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, source in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(source)
+
+
+def study(folder: Path, **parts: Any) -> Path:
+    write(folder, {"study.yaml": yaml.safe_dump({"name": "own", **parts}, sort_keys=False)})
+    return folder / "study.yaml"
+
+
+def spec(folder: Path, source: str = SOURCE, /, **runs: Any) -> Path:
     """Write a study next to the code that it names."""
-    folder.mkdir(exist_ok=True)
-    (folder / "own.py").write_text(OWN.read_text() if source is None else source)
-    path = folder / "study.yaml"
-    written = {"name": "own", "base": plans.TINY, "runs": {"reference": {"initialization": 1}, **runs}}
-    path.write_text(yaml.safe_dump(written))
-    return path
+    write(folder, {"own.py": source})
+    return study(folder, base=plans.TINY, runs={"reference": {"initialization": 1}, **runs})
 
 
 def planned(path: Path, *overrides: str) -> Plan:
@@ -47,11 +60,115 @@ def fingerprint(path: Path, *overrides: str) -> str:
     return planned(path, *overrides).runs[-1].fingerprint
 
 
+# ---- programs
+
+
+def program(folder: Path, name: str) -> Path:
+    return study(folder, program=name, base={"a": 1}, runs={"r": {}})
+
+
+def test_a_module_is_read_and_not_imported(tmp_path, monkeypatch):
+    fit = "def fit(config, context): ...\n" + EXPLODES
+    modules = (
+        "research_a/__init__",
+        "research_a/training",
+        "outer_b/inner/training",
+    )  # b without __init__.py
+    write(tmp_path, {f"{module}.py": fit for module in modules})
+    monkeypatch.chdir(tmp_path)
+    assert programs.get("research_a.training:fit").name == "research_a.training:fit"
+    programs.get("outer_b.inner.training:fit")
+    for name, message in (
+        ("research_a.training:fitt", r"no 'fitt' in .*training.py: did you mean 'fit'\?"),
+        ("research_a.trainin:fit", "no module 'research_a.trainin' for 'research_a.trainin:fit'"),
+        ("outer_b.inner.training:fat", "no 'fat' in"),
+    ):
+        with pytest.raises(UserError, match=message):
+            programs.get(name)
+    assert not {name for name in sys.modules if name.startswith(("research_a", "outer_b"))}
+
+
+@pytest.mark.parametrize(
+    ("source", "defines"),
+    [
+        ("class fit:\n    def __call__(self): ...", True),
+        ("fit: object = print", True),
+        ("from somewhere import fit", True),
+        ("from somewhere import other as fit", True),
+        ("from somewhere import *", True),
+        ("try:\n    import torch\nexcept ImportError:\n    def fit(): ...", True),
+        ("a, (b, *fit) = 1, (2, 3)", True),
+        ("def __getattr__(name): ...", True),
+        ("globals()['fit'] = print", True),
+        ("", False),
+        ("def other():\n    fit = 1", False),
+        ("class A:\n    def fit(self): ...", False),
+        ("fit", False),
+    ],
+)
+def test_a_file_must_define_the_name(tmp_path, source, defines):
+    write(tmp_path, {"own.py": source + "\n"})
+    if defines:
+        references.check(f"{tmp_path}/own.py:fit")
+    else:
+        with pytest.raises(ValueError, match="no 'fit' in"):
+            references.check(f"{tmp_path}/own.py:fit")
+
+
+def test_the_name_of_a_file_is_part_of_the_identity_but_not_its_folder_and_content(tmp_path):
+    files = {"a/own.py": "", "b/own.py": "MORE = 2\n", "a/other.py": ""}
+    write(tmp_path, {file: f"{source}def fit(): ...\n" for file, source in files.items()})
+    one, moved, other = (fingerprint(program(tmp_path, f"{file}:fit")) for file in files)
+    assert one == moved != other
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "message"),
+    [
+        ("gone.py:fit", "", r"study.yaml:2: program: .*/gone.py: no such file"),
+        ("own.py:fti", "def fit(): ...", r"study.yaml:2: program: no 'fti' in .*: did you mean 'fit'"),
+        ("own.py:fit", "def fit(:", r"study.yaml:2: program: .*own.py:1: invalid syntax"),
+        ("own.py", "", r"no program '.*own.py': .*path/to/file.py:callable"),
+    ],
+)
+def test_a_wrong_program_is_an_error_of_the_spec(tmp_path, name, source, message):
+    write(tmp_path, {"own.py": source})
+    with pytest.raises(UserError, match=message):
+        planned(program(tmp_path, name))
+
+
+def test_a_file_runs_with_its_neighbors_importable(tmp_path, monkeypatch):
+    own = """
+from __future__ import annotations
+from dataclasses import dataclass
+from neighbor_c import FACTOR
+
+@dataclass
+class Result:
+    value: float
+
+class Programs:
+    @staticmethod
+    def fit(config, context):
+        context.reported(Result(FACTOR * config["a"]).value)
+"""
+    write(tmp_path, {"code/neighbor_c.py": "FACTOR = 3.0\n", "code/own_c.py": own})
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    context: Any = SimpleNamespace(clock=PhaseClock(), reported=mock.Mock())
+    [run] = planned(program(tmp_path, "code/own_c.py:Programs.fit")).runs
+    with mock.patch.dict(sys.modules):
+        programs.get(run.program).entry(run.config, context)
+    context.reported.assert_called_once_with(3.0)
+
+
+# ---- code in configs
+
+
 def selecting(**selection: Any) -> dict[str, Any]:
-    return {"selection": JOINT | selection}
+    return {"selection": {"rule": "joint", "chunks": 4, "reference": "reference"} | selection}
 
 
-ONE_OF_EACH = {
+ONE_OF_EACH: dict[str, dict[str, Any]] = {
     "criterion": selecting(criterion="own.py:clipped", criterion_options={"floor": 0.5}),
     "rule": selecting(rule="own.py:halves"),
     "loss": {"loss": "own.py:decoupled", **selecting()},
@@ -63,26 +180,22 @@ ONE_OF_EACH = {
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 def test_code_is_part_of_the_identity_without_comments(tmp_path, kind):
-    run = ONE_OF_EACH[kind]
-    first = fingerprint(spec(tmp_path / "a", x=run))
-    commented = OWN.read_text().replace("import jax\n", "# JAX\n\nimport jax\n")
-    assert fingerprint(spec(tmp_path / "b", commented, x=run)) == first
-    changed = fingerprint(spec(tmp_path / "c", OWN.read_text() + "\nMORE = 1\n", x=run))
-    assert changed != first
-    stored = planned(tmp_path / "a" / "study.yaml").runs[-1]
-    assert identity.is_authentic(first, stored.program, stored.config, stored.needs)
-    (tmp_path / "a" / "own.py").unlink()  # as on a machine that an archive is imported on
-    assert identity.is_authentic(first, stored.program, stored.config, stored.needs)
+    commented = SOURCE.replace("import jax\n", "# JAX\n\nimport jax\n")
+    first, same, changed = (
+        planned(spec(tmp_path / str(number), source, x=ONE_OF_EACH[kind])).runs[-1]
+        for number, source in enumerate((SOURCE, commented, SOURCE + "\nMORE = 1\n"))
+    )
+    assert first.fingerprint == same.fingerprint != changed.fingerprint
+    shutil.rmtree(tmp_path)  # as on a machine that an archive is imported on
+    assert identity.is_authentic(first.fingerprint, first.program, first.config, first.needs)
 
 
 def test_options_are_part_of_the_identity_and_axes_go_over_them(tmp_path):
     path = spec(tmp_path, x=ONE_OF_EACH["criterion"])
     same, other = (f"runs.x.selection.criterion_options.floor={floor}" for floor in (0.5, 0.6))
     assert fingerprint(path) == fingerprint(path, same) != fingerprint(path, other)
-    path.write_text(
-        path.read_text() + "axes: [{runs: [x], grid: {selection.criterion_options.floor: [1, 2]}}]\n"
-    )
-    assert [run.label for run in planned(path).runs[1:]] == ["x floor=1", "x floor=2"]
+    axes = "axes=[{runs: [x], grid: {selection.criterion_options.floor: [1, 2]}}]"
+    assert [run.label for run in planned(path, axes).runs[1:]] == ["x floor=1", "x floor=2"]
     uniform = {"selection": {"criterion": "own.py:clipped"}}  # without effect
     assert fingerprint(spec(tmp_path, x=uniform)) == fingerprint(spec(tmp_path, x={}))
 
@@ -90,12 +203,10 @@ def test_options_are_part_of_the_identity_and_axes_go_over_them(tmp_path):
 def test_files_count_from_the_folder_of_the_spec(tmp_path, monkeypatch):
     path = spec(tmp_path / "lab", **ONE_OF_EACH)
     monkeypatch.chdir(tmp_path)
-    study = load("lab/study.yaml")
-    named = {name for run in plan(study).runs for name in run.config["code"]}
+    named = {name for run in planned(Path("lab/study.yaml")).runs for name in run.config["code"]}
     assert {name.rpartition(":")[0] for name in named} == {str(tmp_path / "lab" / "own.py")}
-    again = tmp_path / "again.yaml"
-    again.write_text(study.to_yaml())
-    assert planned(again).fingerprints == planned(path).fingerprints
+    write(tmp_path, {"again.yaml": load("lab/study.yaml").to_yaml()})
+    assert planned(tmp_path / "again.yaml").fingerprints == planned(path).fingerprints
 
 
 @pytest.mark.parametrize(
@@ -117,23 +228,20 @@ def test_files_count_from_the_folder_of_the_spec(tmp_path, monkeypatch):
 )  # fmt: skip
 def test_wrong_code_is_an_error_of_the_plan(tmp_path, run, message):
     with pytest.raises(UserError, match=message):
-        planned(spec(tmp_path, OWN.read_text() + "OWN = print\n", x=run))
+        planned(spec(tmp_path, SOURCE + "OWN = print\n", x=run))
 
 
 def test_an_installed_package_offers_code_by_name(tmp_path, monkeypatch):
-    (tmp_path / "pack_d").mkdir()
-    shutil.copy(OWN, tmp_path / "pack_d" / "selection.py")
-    (tmp_path / "pack_d" / "__init__.py").write_text("")
-    about = tmp_path / "pack_d-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: pack-d\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(
-        "[jestlab.rules]\nhalves = pack_d.selection:halves\n[jestlab.criteria]\n"
-        "clipped = pack_d.selection:clipped\n"
-    )
     path = spec(tmp_path / "study", x=selecting(rule="halves", criterion="clipped"))
     with pytest.raises(UserError, match="'halves' is not valid"):
         planned(path)
+    points = (
+        "[jestlab.rules]\nhalves = pack_d.selection:halves\n"
+        "[jestlab.criteria]\nclipped = pack_d.selection:clipped\n"
+    )
+    about = {"METADATA": "Metadata-Version: 2.1\nName: pack-d\nVersion: 1.0\n", "entry_points.txt": points}
+    write(tmp_path / "pack_d", {"__init__.py": "", "selection.py": SOURCE})
+    write(tmp_path / "pack_d-1.0.dist-info", about)
     monkeypatch.syspath_prepend(tmp_path)
     kinds.installed.cache_clear()
     try:
@@ -142,81 +250,77 @@ def test_an_installed_package_offers_code_by_name(tmp_path, monkeypatch):
         assert by_name.config["code"]["halves"]["digest"] == extensions.digest("pack_d.selection:halves")
         with pytest.raises(UserError, match="'halfs' is not valid: did you mean 'halves'"):
             planned(path, "runs.x.selection.rule=halfs")
-        by_path = fingerprint(
-            spec(tmp_path / "b", x=selecting(rule="own.py:halves", criterion="own.py:clipped"))
-        )
-        assert by_name.fingerprint == by_path  # the same code, wherever it is
+        by_path = selecting(rule="own.py:halves", criterion="own.py:clipped")
+        assert by_name.fingerprint == fingerprint(spec(tmp_path / "b", x=by_path))  # the same code, elsewhere
     finally:
         kinds.installed.cache_clear()
 
 
+def costs(folder: Path, source: str, **runs: Any) -> dict[str, Any]:
+    found = planned(spec(folder, source, **runs)).runs
+    return {run.name: run.price.cost for run in found if run.price is not None}
+
+
 def test_selection_is_priced_by_the_flops_of_the_rule(tmp_path):
-    def costs(flops: str) -> dict[str, float]:
-        source = OWN.read_text().replace("halves.flops = _flops_of_halves", flops)
-        runs = planned(
-            spec(tmp_path, source, x=ONE_OF_EACH["rule"], alone=selecting(rule="independent"))
-        ).runs
-        return {run.name: run.price.cost.selection for run in runs if run.price is not None}
+    def extra(flops: str) -> float:
+        source = SOURCE.replace("halves.flops = _flops_of_halves", flops)
+        found = costs(tmp_path, source, x=ONE_OF_EACH["rule"], alone=selecting(rule="independent"))
+        return float(found["x"].selection - found["alone"].selection)
 
     b, B, dims, steps = 16, 80, 32, 4
-    found = costs("halves.flops = _flops_of_halves")
-    assert found["x"] - found["alone"] == 4 * B * (b // 2) * dims * steps
-    found = costs("unused = _flops_of_halves")
-    assert found["x"] == found["alone"]
+    assert extra("halves.flops = _flops_of_halves") == 4 * B * (b // 2) * dims * steps
+    assert extra("unused = _flops_of_halves") == 0
     with pytest.raises(UserError, match=r"selection.rule: flops of .*own.py:halves failed: TypeError: "):
-        costs("halves.flops = print")
+        extra("halves.flops = print")
     with pytest.raises(UserError, match=r"are -1.0: expected"):
-        costs("halves.flops = lambda **_: -1")
+        extra("halves.flops = lambda **_: -1")
 
 
 def test_a_criterion_of_the_reference_alone_needs_no_scoring_pass(tmp_path):
-    source = "def near(reference):\n    return -reference\n"
     criteria = {"own": "own.py:near", "easy": "easy_reference"}
-    runs = planned(
-        spec(tmp_path, source, **{name: selecting(criterion=c) for name, c in criteria.items()})
-    ).runs
-    own, easy = (run.price for run in runs[1:])
-    assert own is not None and easy is not None and own.cost == easy.cost
+    runs = {name: selecting(criterion=criterion) for name, criterion in criteria.items()}
+    found = costs(tmp_path, "def near(reference):\n    return -reference\n", **runs)
+    assert found["own"] == found["easy"]
 
 
 def test_code_that_changed_after_the_plan_stops_the_run(tmp_path):
     run = planned(spec(tmp_path, x=ONE_OF_EACH["criterion"])).runs[-1]
     config = TrainConfig.model_validate(run.config)
     check_unchanged(config)
-    (tmp_path / "own.py").write_text(OWN.read_text() + "\nMORE = 1\n")
-    with pytest.raises(
-        UserError, match=r"selection.criterion: .*own.py:clipped has changed since .* launch again"
+    for change in (
+        lambda: write(tmp_path, {"own.py": SOURCE + "\nMORE = 1\n"}),
+        (tmp_path / "own.py").unlink,
     ):
-        check_unchanged(config)
-    (tmp_path / "own.py").unlink()
-    with pytest.raises(UserError, match=r"selection.criterion: .*has changed"):
-        check_unchanged(config)
+        change()
+        with pytest.raises(UserError, match=r"selection.criterion: .*own.py:clipped has changed since"):
+            check_unchanged(config)
 
 
-def test_criteria_are_checked_before_anything_is_trained(tmp_path):
-    for body, message in (
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
         ("learner.mean()", "must keep the shape"),
         ("(learner - reference) / reference.mean()", "independently"),
         ("learner - referense", "the criterion fails: NameError"),
-    ):
-        source = f"def mine(learner, reference):\n    return {body}\n"
-        config = planned(spec(tmp_path, source, joint=selecting(criterion="own.py:mine"))).runs[-1].config
+        ("learner - reference", None),
+    ],
+)
+def test_criteria_are_checked_before_anything_is_trained(tmp_path, body, message):
+    source = f"def mine(learner, reference):\n    return {body}\n"
+    run = planned(spec(tmp_path, source, joint=selecting(criterion="own.py:mine"))).runs[-1]
+    config = TrainConfig.model_validate(run.config)
+    if message is None:
+        check_criteria(config)
+    else:
         with pytest.raises(UserError, match=rf"selection.criterion: .*own.py:mine: .*{message}"):
-            check_criteria(TrainConfig.model_validate(config))
-    path = spec(tmp_path, joint=selecting(criterion="own.py:clipped"))
-    check_criteria(TrainConfig.model_validate(planned(path).runs[-1].config))
-
-
-def test_attempts_record_the_code_that_configs_name(tmp_path):
-    run = planned(spec(tmp_path, x=ONE_OF_EACH["rule"])).runs[-1]
-    found = sources_of(run.program, run.config, tmp_path)
-    assert found is not None and [*found] == ["own.py"]
+            check_criteria(config)
 
 
 def test_a_finished_run_of_custom_code(root, tmp_path):
     """No format holds its tower; its code is in its identity, so that it isn't compared again."""
     path = spec(tmp_path, tower=ONE_OF_EACH["tower"])
     found, lab = planned(path), Lab.find(root)
+    assert [*(sources_of(found.runs[-1].program, found.runs[-1].config, tmp_path) or ())] == ["own.py"]
     with closing(Store.open(lab.store_url)) as store:
         plans.record(store, found)
         for run in found.runs:
@@ -227,7 +331,7 @@ def test_a_finished_run_of_custom_code(root, tmp_path):
     wanted = ("weights", "export", "own/tower", tmp_path / "w", "--format", "big_vision")
     refused = labs.here(*wanted, root=root)
     assert refused.returncode == 1 and "format" in refused.stderr
-    (tmp_path / "own.py").write_text(OWN.read_text().replace("floor: float = 0.0", "floor: float = 1.0"))
+    write(tmp_path, {"own.py": SOURCE.replace("floor: float = 0.0", "floor: float = 1.0")})
     assert "2 runs: 1 done, 0 to resume, 1 to run" in labs.here("plan", path, root=root).stdout
 
 

@@ -1,5 +1,6 @@
-"""Reports of scripts and functions: one interface, one protocol, and the same errors."""
+"""Reports of scripts and functions: one interface, one protocol, the same errors, and seconds of training."""
 
+import itertools
 import json
 import math
 import os
@@ -16,6 +17,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import plans_support as plans
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,32 +25,42 @@ from hypothesis import strategies as st
 from jestlab.platform import client
 from jestlab.platform.client import Reporter, ScriptRun, _Reporting
 from jestlab.platform.errors import UserError
+from jestlab.platform.programs import context as programs_context
+from jestlab.platform.programs.command_run import Channel
 from jestlab.platform.programs.context import RunContext
-from jestlab.platform.programs.protocol import Channel
 
 
-class Calls:
-    """A recorder that keeps all calls in order; seconds only if the program gave them."""
+class Recorder:
+    """Keeps all calls in order, and the seconds of evaluations by step."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
+        self.seconds: dict[int, float] = {}
 
     def __getattr__(self, name: str) -> Any:
         def keep(*arguments: Any, seconds: float | None = None) -> None:
-            self.calls.append((name, *arguments, *([seconds] if seconds in (2.5, 3.0) else [])))
+            self.calls.append((name, *arguments))
+            if seconds is not None:
+                self.seconds[arguments[0]] = seconds
 
         return keep
 
 
-def context(recorder: Any) -> RunContext:
+def record_artifact(name: str, path: Path) -> None:
+    path.stat()
+
+
+def context(recorder: Recorder | None = None, **parts: Any) -> RunContext:
+    recorder = recorder or Recorder()
     return RunContext(
         directory=Path("/lab/run"), cache=Path("/lab/data"), seed=0, needs={}, recorder=recorder,
-        record_artifact=recorder.artifact, should_stop=lambda: False, config={"seed": 0}, resume=None,
+        record_artifact=record_artifact, should_stop=lambda: False, config={"seed": 0},
+        **parts,
     )  # fmt: skip
 
 
 @contextmanager
-def script(recorder: Calls) -> Iterator[Reporter]:
+def script(recorder: Recorder) -> Iterator[Reporter]:
     """A script's `run`, which reports to a worker."""
     with Channel(context(recorder)) as channel:
         paths = channel.environment
@@ -65,13 +77,13 @@ def script(recorder: Calls) -> Iterator[Reporter]:
 
 
 @contextmanager
-def function(recorder: Calls) -> Iterator[Reporter]:
+def function(recorder: Recorder) -> Iterator[Reporter]:
     """A function's context."""
     yield context(recorder)
 
 
 @contextmanager
-def by_hand(recorder: Calls) -> Iterator[Reporter]:
+def by_hand(recorder: Recorder) -> Iterator[Reporter]:
     """A script that was started without jestlab."""
     yield ScriptRun(0, Path(), None, {}, {})
 
@@ -88,25 +100,19 @@ NOT_AMOUNTS = [
 NOT_COUNTS = [*NOT_AMOUNTS, 1.9, np.float64(1.5), jnp.array(1.5), 2**63, 2.0**63]
 
 
-def each(values: list[Any]) -> Any:
-    return pytest.mark.parametrize("value", values, ids=lambda value: f"{type(value).__name__}-{value!s:.20}")
-
-
 @EVERYWHERE
-@each(INTEGRAL)
+@pytest.mark.parametrize("value", INTEGRAL, ids=lambda value: type(value).__name__)
 def test_whole_numbers_of_every_type_are_accepted(start, value):
-    recorder = Calls()
+    recorder = Recorder()
     with start(recorder) as run:
         run.log(value, {"a": value}, b=value)
         run.evaluation(value, value, value, {"d/m": value}, seconds=3.0)
         run.progress(value, value)
     if start is not by_hand:
-        assert recorder.calls == [
-            ("log", 2, {"a": 2.0, "b": 2.0}),
-            ("evaluation", 2, 2, 2.0, {"d/m": 2.0}, 3.0),
-            ("progress", 2, 2),
-        ]
-        assert [type(number) for number in recorder.calls[1][1:4]] == [int, int, float]
+        log, evaluation, progress = recorder.calls
+        assert (log, progress) == (("log", 2, {"a": 2.0, "b": 2.0}), ("progress", 2, 2))
+        assert (evaluation, recorder.seconds) == (("evaluation", 2, 2, 2.0, {"d/m": 2.0}), {2: 3.0})
+        assert [type(number) for number in evaluation[1:4]] == [int, int, float]
 
 
 def check_invalid(run: Reporter, method: str, *arguments: Any, **named: Any) -> None:
@@ -118,7 +124,7 @@ def check_invalid(run: Reporter, method: str, *arguments: Any, **named: Any) -> 
 @EVERYWHERE
 @pytest.mark.filterwarnings("ignore:Conversion of an array")
 def test_invalid_values_are_one_line_errors(start):
-    recorder = Calls()
+    recorder = Recorder()
     with start(recorder) as run:
         for value in (*NOT_COUNTS, None, {}):
             check_invalid(run, "log", value, loss=0.5)
@@ -126,6 +132,9 @@ def test_invalid_values_are_one_line_errors(start):
             check_invalid(run, "progress", 1, value)
             if value is not None and not isinstance(value, dict):
                 check_invalid(run, "evaluation", 1, value, scores={"d/m": 0.5})
+            if start is function and value is not None:
+                check_invalid(run, "phase", "evaluation", value)
+                check_invalid(run, "saved", value)
         for value in NOT_AMOUNTS:
             check_invalid(run, "evaluation", 1, flops_total=value)
             check_invalid(run, "evaluation", 1, seconds=value)
@@ -140,15 +149,9 @@ def test_invalid_values_are_one_line_errors(start):
     assert recorder.calls == []
 
 
-@each([1.9, -1, True, "2", math.nan, 2**63])
-def test_steps_of_phases_and_checkpoints_are_whole_numbers(value):
-    check_invalid(context(Calls()), "phase", "evaluation", value)
-    check_invalid(context(Calls()), "saved", value)
-
-
 @EVERYWHERE
 def test_phases_are_checked_and_attributes_are_the_same(start):
-    with start(Calls()) as run:
+    with start(Recorder()) as run:
         for name in client.PHASES:
             with run.phase(name):
                 pass
@@ -161,7 +164,67 @@ def test_phases_are_checked_and_attributes_are_the_same(start):
             assert run.directory == Path("/lab/run")
 
 
+# ---- seconds of training: since the program began, and before that of earlier attempts
+
+EARLY = {3: 30.0, 5: 50.0, 6: 60.0, 9: 90.0}
+LATE = {0: 300.0, 50: 350.0, 100: 400.0}  # step 0 was evaluated, after a long start
+
+
+def starts_over(run: Any) -> None:
+    run.clock.resumed.finds_nothing()
+
+
+@pytest.mark.parametrize(
+    ("earlier", "first", "seconds"),
+    [
+        ({}, None, {1: 1, 2: 2}),
+        # It went on after step 5, from a checkpoint.
+        (EARLY, lambda run: run.log(6, {"loss": 1.0}), {7: 51, 8: 52}),
+        (EARLY, lambda run: run.progress(5, 10), {7: 51, 8: 52}),
+        (EARLY, lambda run: run.evaluation(6, scores={}), {7: 52, 8: 53}),
+        ({6: math.nan}, None, {7: math.nan}),  # unknown stays unknown
+        (LATE, starts_over, {0: 1, 1: 2, 2: 3}),
+        (LATE, starts_over, {100: 1, 200: 2}),
+        (LATE, starts_over, {0: 1, 100: 2, 200: 3}),
+        (LATE, None, {0: 1, 60: 352, 70: 353}),
+    ],
+)
+def test_seconds_go_on_where_the_attempt_resumed(monkeypatch, earlier, first, seconds):
+    clock = SimpleNamespace(perf_counter=itertools.count(1_000.0).__next__)  # each look is a second later
+    monkeypatch.setattr(programs_context, "time", clock)
+    recorder = Recorder()
+    run = context(recorder, earlier_seconds=earlier)
+    run.log(0, {"size": 3.0})  # holds for the whole run
+    if first is not None:
+        first(run)
+    for step in seconds:
+        run.evaluation(step, scores={"toy/x": 1.0})
+    assert {step: recorder.seconds[step] for step in seconds} == pytest.approx(seconds, nan_ok=True)
+
+
+def test_the_store_knows_the_seconds_of_each_evaluation(store, tmp_path):
+    planned = plans.run("alone")
+    plans.record(store, plans.plan(planned))
+    attempt = plans.begun(store, planned, tmp_path)
+    for step, seconds in ((2, 1.5), (4, 3.0), (6, None)):
+        attempt.evaluation(step, None, None, {"toy/x": 0.5, "toy/y": 0.5}, seconds=seconds)
+    attempt.flush()
+    expected = pytest.approx({2: 1.5, 4: 3.0, 6: math.nan}, nan_ok=True)
+    assert store.seconds_by_step(planned.fingerprint) == expected
+
+
 # ---- the protocol
+
+
+class Messages(Reporter):
+    """Writes down what a script sends."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self.lines.append(json.dumps(message))
+
 
 STEPS = st.integers(0, 2**63 - 1)
 NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20)
@@ -172,30 +235,14 @@ CALLS = st.one_of(
     st.tuples(st.just("evaluation"), STEPS, st.none() | STEPS, st.none() | st.floats(0, 1e300), SCORES),
     st.tuples(st.just("progress"), STEPS, STEPS),
 )
-FIELDS = {
-    "log": ("step", "metrics"),
-    "evaluation": ("step", "examples_seen", "flops_total", "scores"),
-    "progress": ("step", "total_steps"),
-}
-
-
-@given(st.lists(CALLS, max_size=8))
-def test_the_worker_records_the_reports_of_a_script(calls):
-    recorder = Calls()
-    with script(recorder) as run:
-        for name, *arguments in calls:
-            getattr(run, name)(*arguments)
-    assert repr(recorder.calls) == repr([tuple(call) for call in calls])  # repr: NaN is NaN
 
 
 @given(st.lists(CALLS, min_size=1, max_size=5), st.data())
-def test_messages_can_arrive_in_pieces(calls, data):
-    lines = [
-        json.dumps({"type": name, **dict(zip(FIELDS[name], arguments, strict=True))})
-        for name, *arguments in calls
-    ]
-    rest = "\n".join(lines).encode()  # without a line break at the end
-    recorder = Calls()
+def test_the_worker_records_messages_that_arrive_in_pieces(calls, data):
+    messages, recorder = Messages(), Recorder()
+    for name, *arguments in calls:
+        getattr(messages, name)(*arguments)
+    rest = "\n".join(messages.lines).encode()  # without a line break at the end
     with Channel(context(recorder)) as channel:
         with open(channel.environment["JESTLAB_REPORTS"], "wb", buffering=0) as stream:  # noqa: PTH123
             while rest:
@@ -204,11 +251,22 @@ def test_messages_can_arrive_in_pieces(calls, data):
                 rest = rest[size:]
                 channel.read()
         channel.drain(whole=True)
-    assert repr(recorder.calls) == repr([tuple(call) for call in calls])
+    assert repr(recorder.calls) == repr(calls)  # repr: NaN is NaN
 
 
 def log(step: float = 1, **parts: Any) -> bytes:
     return json.dumps({"type": "log", "step": step, **parts}).encode()
+
+
+def received(line: bytes) -> list[Any]:
+    """Send a line to a worker, and let it process it; what it records."""
+    recorder = Recorder()
+    with Channel(context(recorder)) as channel:
+        for start in range(0, len(line), 1 << 16):
+            os.write(channel._reports_end, line[start : start + (1 << 16)])
+            channel.read()
+        channel.drain(whole=True)
+    return recorder.calls
 
 
 @pytest.mark.parametrize(
@@ -226,50 +284,27 @@ def log(step: float = 1, **parts: Any) -> bytes:
         (log(metrics={"a\u2028b": "c"}), r"invalid value of 'a\u2028b' 'c': expected a number"),
         (log(metrics={"a" * 5_000: 1}), "1 to 300 characters"),
         (b'{"type": "evaluation", "step": 1, "scores": {"a": 1}}', "name of a score 'a'"),
-        (
-            b'{"type": "evaluation", "step": 1, "scores": null, "examples_seen": {"a/b": 1}}',
-            "scores is missing",
-        ),
+        (b'{"type": "evaluation", "step": 1, "scores": null}', "scores is missing"),
         (b'{"type": "artifact", "name": "a", "path": ""}', "invalid path"),
+        (b'{"type": "artifact", "name": "a", "path": "%s"}' % (b"[\\n" * 5_000), "File name too long"),
+        (b"x" * 2_000_000, "is longer than 1,048,576 bytes"),
     ],
+    ids=range(16),
 )
-def test_errors_name_the_problem(line, message):
-    with pytest.raises(UserError, match=r"^message 1: .* is not a valid message") as error:
+def test_errors_are_short_and_name_the_problem(line, message):
+    with pytest.raises(UserError, match=r"^message 1: ") as error:
         received(line)
     assert message in str(error.value)
     assert len(str(error.value)) < 600 and len(str(error.value).splitlines()) == 1
 
 
-def received(line: bytes, recorder: Any = None, times: int = 1) -> Channel:
-    """Send a line to a worker several times, and let it process them."""
-    with Channel(context(recorder or Calls())) as channel:
-        for _ in range(times):
-            os.write(channel._reports_end, line)
-            channel.read()
-        channel.drain(whole=True)
-        return channel
-
-
 def test_missing_numbers():
-    recorder = Calls()
-    received(log(metrics={"a": None, "b": math.nan, "c": math.inf, "d": 3}), recorder)
-    assert repr(recorder.calls[0][2]) == "{'a': nan, 'b': nan, 'c': inf, 'd': 3.0}"
-
-
-def test_limits_are_short_errors():
-    long_path = {"type": "artifact", "name": "weights", "path": "[\n" * 5_000}
-    recorder = SimpleNamespace(artifact=lambda name, path: path.stat())
-    for line, times, message in (
-        (json.dumps(long_path).encode(), 1, "File name too long"),
-        (b"x" * 60_000, 1_000, r"message 1: .* is longer than 1,048,576 bytes"),
-    ):
-        with pytest.raises(UserError, match=message) as error:
-            received(line, recorder if times == 1 else Calls(), times)
-        assert len(str(error.value)) < 600 and "\n" not in str(error.value)
+    [(_, _, metrics)] = received(log(metrics={"a": None, "b": math.nan, "c": math.inf, "d": 3}))
+    assert repr(metrics) == "{'a': nan, 'b': nan, 'c': inf, 'd': 3.0}"
 
 
 def test_unread_answers_do_not_block_the_worker():
-    with Channel(context(Calls())) as channel:
+    with Channel(context()) as channel:
         with pytest.raises(UserError, match="reads no answers"):
             for _ in range(10_000):
                 channel._process(b'{"type": "flush"}')

@@ -200,44 +200,65 @@ def test_no_page_shows_the_password_of_the_store(client, tmp_path, postgresql_ur
         assert password not in asks.get(path, accept="text/html").text
 
 
-@pytest.mark.both_databases
-def test_sql_only_reads_is_limited_and_shows_no_secrets(client, tmp_path, store_url, monkeypatch):
-    lab = Lab.find(tmp_path, store_url)
+@pytest.fixture
+def asked(client, tmp_path, store_url):
+    """Ask for SQL over a store with an attempt, whose token must not be in the answer."""
     with closing(Store.open(store_url)) as store:
         plans.record(store, plans.plan(RUN))
         plans.begun(store, RUN, tmp_path).complete()
         with store.reading() as connection:
             token = connection.scalar(text("SELECT token FROM attempt"))
-    asks = client(lab)
+    asks = client(Lab.find(tmp_path, store_url))
 
-    def asked(query):
+    def ask(query):
         page = asks.get(f"/sql?q={quote(query)}", accept="text/html").text
         assert token not in page and token[::-1] not in page, query
         return page
 
-    for query in ("DELETE FROM run", "SELECT * FROM attempt", "SELECT reverse(token) FROM attempt"):
+    return ask
+
+
+@pytest.mark.both_databases
+def test_sql_writes_nothing_and_shows_no_secrets(asked):
+    for query in (
+        "DELETE FROM run", "SELECT * FROM attempt", 'SELECT token FROM "attempt"', "TABLE attempt",
+        "SELECT TOKEN FROM ATTEMPT", "SELECT a FROM public.attempt AS a",
+        "SELECT to_jsonb(a) FROM attempt AS a", "SELECT a::text FROM attempt AS a",
+        "SELECT MAX(attempt.token) FROM attempt", "SELECT reverse(token) FROM attempt",
+        "WITH a AS (SELECT * FROM/**/attempt) SELECT token FROM a",
+        r'SELECT token FROM U&"\0061ttempt"', r"SELECT * FROM attempt WHERE E'\'' <> ' --'",
+        "SELECT query_to_xml('SELECT * FROM att' || 'empt', true, false, '')",
+        "SELECT table_to_xml('att' || 'empt', true, false, '')",
+        "SELECT schema_to_xml('public', true, false, '')",
+        "SELECT * FROM ts_stat('SELECT to_tsvector(token) FROM att' || 'empt')",
+        "SELECT set_config('role', 'none', true)", "SELECT most_common_vals FROM pg_stats",
+    ):  # fmt: skip
         assert 'role="alert"' in asked(query), query
     assert '<td class="left long">1</td>' in asked("SELECT COUNT(*) FROM v_runs")
     assert 'role="alert"' not in asked("SELECT * FROM v_attempts")
+
+
+@pytest.mark.both_databases
+def test_sql_is_limited_in_rows_bytes_and_time(asked, store_url, monkeypatch):
     monkeypatch.setattr(search, "SQL_ROWS", 5)
-    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) SELECT {} FROM n"
-    for rows, more in ((9, True), (5, False)):
-        page = asked(numbers.format(rows, "i"))
-        assert "5 rows" in page and ("there are more" in page) == more
-    monkeypatch.setattr(search, "SQL_ROWS", 1000)
     monkeypatch.setattr(search, "SQL_BYTES", 100_000)
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) SELECT {} FROM n"
     database = store_url.partition(":")[0]
-    long = {"sqlite": "hex(zeroblob({} / 2))", "postgresql": "repeat('x', {})"}[database]
-    page = asked(numbers.format(900, long.format(30_000)))  # 27 MB
-    assert "3 rows" in page and "there are more" in page and len(page) < 200_000
+    long = {"sqlite": "hex(zeroblob({} / 2))", "postgresql": "repeat('x', {})"}[database].format
+    wide = [long(30_000)]
     if database == "postgresql":
-        for container in ("to_jsonb", "array_agg", "ROW"):
-            page = asked(f"{numbers.format(900, f'{container}({long.format(30_000)})')} GROUP BY i")
-            assert "3 rows" in page and "there are more" in page, container
-        outside = f"SELECT {long.format(300_000)}) AS answer UNION ALL SELECT * FROM (SELECT ''"
+        wide += [f"{container}({long(30_000)})" for container in ("to_jsonb", "array_agg", "ROW")]
+        outside = f"SELECT {long(300_000)}) AS answer UNION ALL SELECT * FROM (SELECT ''"
         assert "syntax error" in asked(outside)
-    for each in (long.format(100_002), ", ".join([long.format(30_000)] * 4)):
-        assert re.search("too big|longer than 100,000 bytes", asked(numbers.format(2, each)))
+    for count, cell, rows, more in (
+        (9, "i", 5, True),
+        (5, "i", 5, False),
+        *((900, cell, 3, True) for cell in wide),
+    ):
+        page = asked(f"{numbers.format(count, cell)} GROUP BY i")
+        assert f"{rows} rows" in page and ("there are more" in page) == more and len(page) < 200_000, cell
+    for cells in (long(100_002), ", ".join([long(30_000)] * 4)):
+        assert re.search("too big|longer than 100,000 bytes", asked(numbers.format(2, cells)))
     monkeypatch.setattr(search, "SQL_SECONDS", 0.2)
     assert "took longer than 0.2 s" in asked(numbers.format(10**12, "COUNT(*)"))
 

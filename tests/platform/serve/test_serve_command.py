@@ -4,7 +4,7 @@ import json
 import signal
 import socket
 import urllib.request
-from contextlib import closing
+from contextlib import ExitStack, closing
 from http.client import HTTPConnection
 from urllib.parse import quote, urlsplit
 
@@ -13,7 +13,7 @@ import plans_support as plans
 import psutil
 import pytest
 
-from jestlab.platform.serve import server
+from jestlab.platform.serve import server as servers
 from jestlab.platform.serve.access import Access
 from jestlab.platform.store.store import Store
 
@@ -26,39 +26,46 @@ def recorded(root):
     return root
 
 
+@pytest.fixture
+def server(recorded):
+    """Start the command with options: (process, URL that it prints)."""
+    with ExitStack() as stack:
+
+        def start(*options):
+            process = stack.enter_context(labs.started("serve", "--port", 0, *options, root=recorded))
+            return process, process.stdout.readline().strip()
+
+        yield start
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_serves_until_it_is_stopped(recorded, number):
-    with labs.started("serve", "--port", 0, root=recorded) as process:
-        url = process.stdout.readline().strip()
-        assert url.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(url) as answer:
-            assert b"/experiment/toy" in answer.read()
-        process.send_signal(number)
-        assert process.wait(15) in (0, 130, -number)
+def test_serves_until_it_is_stopped(server, number):
+    process, url = server()
+    with urllib.request.urlopen(url) as answer:
+        assert b"/experiment/toy" in answer.read()
+    process.send_signal(number)
+    assert process.wait(15) in (0, 130, -number)
 
 
 @pytest.mark.parametrize("host, start", [("127.0.0.2", "http://127.0.0.2:"), ("127.1", "http://127.0.0.1:")])
-def test_prints_the_address_that_answers(recorded, host, start):
-    with labs.started("serve", "--port", 0, "--host", host, root=recorded) as process:
-        url = process.stdout.readline().strip()
-        assert url.startswith(start)
-        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
-        headers = upgrade | {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
-        place = urlsplit(url)
-        for sent in ({}, headers):
-            with closing(HTTPConnection(place.netloc)) as connection:
-                connection.request("GET", f"/?{place.query}", headers=sent)
-                assert connection.getresponse().status in (200, 303)
+def test_prints_the_address_that_answers(server, host, start):
+    _, url = server("--host", host)
+    assert url.startswith(start)
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    place = urlsplit(url)
+    for sent in ({}, upgrade | {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}):
+        with closing(HTTPConnection(place.netloc)) as connection:
+            connection.request("GET", f"/?{place.query}", headers=sent)
+            assert connection.getresponse().status in (200, 303)
 
 
-def test_no_query_takes_the_memory_of_the_machine(recorded):
+def test_no_query_takes_the_memory_of_the_machine(server):
     numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000) "
     query = quote(f"{numbers} SELECT json_group_array(hex(zeroblob(900000))) FROM n")  # 1.8 GB
-    with labs.started("serve", "--port", 0, root=recorded) as process:
-        url = process.stdout.readline().strip()
-        with urllib.request.urlopen(f"{url}sql?q={query}") as answer:
-            assert b"takes too much memory: ask for less" in answer.read()
-        assert psutil.Process(process.pid).memory_info().rss < 1e9
+    process, url = server()
+    with urllib.request.urlopen(f"{url}sql?q={query}") as answer:
+        assert b"takes too much memory: ask for less" in answer.read()
+    assert psutil.Process(process.pid).memory_info().rss < 1e9
 
 
 @pytest.fixture
@@ -70,7 +77,7 @@ def served(monkeypatch):
         calls.append([(lab.root.name, lab.store_url) for lab in labs])
         ready(f"http://{host}:{port}/", Access.of(host, token or "a-new-token", writes=writes, names=names))
 
-    monkeypatch.setattr(server, "serve", serve)
+    monkeypatch.setattr(servers, "serve", serve)
     return calls
 
 
@@ -87,33 +94,23 @@ def test_prints_the_address_with_the_token_where_one_is_needed(recorded, served,
     assert served == [[("lab", f"sqlite:///{recorded / 'results.db'}")]] * 5
 
 
-def test_serves_several_labs_with_stores_elsewhere(recorded, served, tmp_path, monkeypatch):
-    monkeypatch.setenv("JESTLAB_ROOT", str(recorded))
-    labs.here("serve", "--lab", recorded, "--lab", f"{tmp_path / 'theirs'}=sqlite:///{tmp_path}/else.db")
-    assert served == [
-        [("lab", f"sqlite:///{recorded / 'results.db'}"), ("theirs", f"sqlite:///{tmp_path}/else.db")]
-    ]
-    labs.here(
-        "serve", "--lab", tmp_path / "lr=0.1", "--lab", f"{tmp_path / 'a=b'}=sqlite:///{tmp_path}/else.db"
-    )
-    assert served[1] == [
-        ("lr=0.1", f"sqlite:///{tmp_path}/lr=0.1/results.db"),
-        ("a=b", f"sqlite:///{tmp_path}/else.db"),
-    ]
-    both = labs.here("serve", "--lab", recorded, root=tmp_path / "other")
-    assert "--lab and --root" in both.stderr
+def test_serves_several_labs_with_stores_elsewhere(recorded, served, tmp_path):
+    theirs, other = tmp_path / "lr=0.1", tmp_path / "a=b"
+    labs.here("serve", "--lab", recorded, "--lab", theirs, "--lab", f"{other}=sqlite:///{tmp_path}/else.db")
+    own = [(path.name, f"sqlite:///{path}/results.db") for path in (recorded, theirs)]
+    assert served == [[*own, ("a=b", f"sqlite:///{tmp_path}/else.db")]]
 
 
 def test_errors_are_one_line(recorded, tmp_path, monkeypatch):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        busy = labs.here("serve", "--port", taken.getsockname()[1], root=recorded)
-    assert busy.returncode == 1
-    assert "try another --port" in busy.stderr
-    for host in ("a..b", "a" * 80):
-        assert "not the name of a host" in labs.here("serve", "--host", host, root=recorded).stderr
-    nothing = labs.here("serve", root=tmp_path / "nowhere")
-    assert nothing.returncode == 1
-    assert "launch a study first" in nothing.stderr
+        for options, error in (
+            (("--port", taken.getsockname()[1]), "try another --port"),
+            (("--host", "a..b"), "not the name of a host"),
+            (("--host", "a" * 80), "not the name of a host"),
+            (("--lab", recorded), "--lab and --root"),
+        ):
+            refused = labs.here("serve", *options, root=recorded)
+            assert refused.returncode and error in refused.stderr, options
+    assert "launch a study first" in labs.here("serve", root=tmp_path / "nowhere").stderr
     monkeypatch.setenv("JESTLAB_SERVE_TOKEN", "short")
-    short = labs.here("serve", "--write", root=recorded)
-    assert "shorter than 16 characters" in short.stderr
+    assert "shorter than 16 characters" in labs.here("serve", "--write", root=recorded).stderr

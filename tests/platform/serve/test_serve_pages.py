@@ -3,12 +3,13 @@
 import json
 import re
 from contextlib import closing
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import labs_support as labs
 import plans_support as plans
 from sqlalchemy import text
-from tests.platform.serve.recorded import STUDY, record
+from tests.platform.serve.conftest import STUDY, record
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
@@ -59,7 +60,7 @@ def test_files_are_those_of_the_report(lab, runs, client):
 
 
 def test_a_union_shows_the_results_of_its_studies(lab, client):
-    parts = {name: STUDY | {"base": {"steps": 10, "part": name}} for name in ("mine", "theirs")}
+    parts = {name: STUDY | {"name": name, "base": {"steps": 10, "part": name}} for name in ("mine", "theirs")}
     record(lab, {"name": "both", "studies": parts})
     asks = client(lab)
     page = asks.get("/experiment/both/results").text
@@ -126,41 +127,29 @@ def test_cancel_and_retry_start_the_commands(lab, client, tmp_path, monkeypatch)
     page = sends.get(f"/run/{RUN.fingerprint}").text
     assert "cancelled in `jestlab serve`" in page and "Ada" in page
     log.write_text("a note\njestlab: toy is launched already\n")
-    started = []
-
-    def refuse(*given):
-        started.append(given)
-        return detached.DetachedLaunch(1, log, 1)
-
+    refuse = Mock(return_value=detached.DetachedLaunch(1, log, 1))
     monkeypatch.setattr(detached, "start", refuse)
     refused = sends.post("/experiment/toy/retry", {"by": "Ada"})
     assert (refused.status, refused.text) == (400, "toy is launched already")
-    assert [given[1] for given in started] == ["retry toy"]
+    assert [call.args[1] for call in refuse.call_args_list] == ["retry toy"]
 
 
-def test_several_labs_are_listed_together(tmp_path, lab, client):
+def test_several_labs_are_listed_together_and_each_has_its_queries(tmp_path, lab, client):
     other = Lab.find(tmp_path / "other")
     for each, name in ((lab, "mine"), (other, "mine"), (other, "theirs")):
         each.root.mkdir(exist_ok=True)
         with closing(Store.open(each.store_url)) as store:
             run = plans.run("joint", config={"steps": 3, "lab": each.root.name})
             plans.record(store, plans.plan(run, name=name))
-    asks = client(lab, other)
-    front = asks.get("/").text
+            save_query(store, "query", "SELECT 1", "Ada")
+    sends = client(lab, other, writes=True)
+    front = sends.get("/").text
     assert front.count(">mine</a>") == 2
     assert "/experiment/mine?lab=other" in front
-    assert asks.get("/experiment/theirs?lab=lab").status == 404
-    assert "lab other" in asks.get("/experiment/mine?lab=other").text
-    assert asks.get(f"/run/{run.fingerprint}?lab=other").status == 200
+    assert sends.get("/experiment/theirs?lab=lab").status == 404
+    assert "lab other" in sends.get("/experiment/mine?lab=other").text
+    assert sends.get(f"/run/{run.fingerprint}?lab=other").status == 200
 
-
-def test_saved_queries_are_written_and_deleted_in_the_lab_that_the_page_shows(tmp_path, lab, client):
-    other = Lab.find(tmp_path / "other")
-    for each in (lab, other):
-        each.root.mkdir(exist_ok=True)
-        with closing(Store.open(each.store_url)) as store:
-            save_query(store, "mine", "SELECT 1", "Ada")
-    sends = client(lab, other, writes=True)
     page = sends.get("/sql?lab=other&q=SELECT+1").text
     forms = [
         dict(re.findall(r'name="(\w+)" value="([^"]*)"', form))
@@ -169,7 +158,7 @@ def test_saved_queries_are_written_and_deleted_in_the_lab_that_the_page_shows(tm
     ]
     assert [form["lab"] for form in forms] == ["other", "other"]
     for action in ("forget", "save"):
-        refused = sends.post(f"/sql/{action}", {"name": "mine", "q": "SELECT 2"})
+        refused = sends.post(f"/sql/{action}", {"name": "query", "q": "SELECT 2"})
         assert (refused.status, refused.text) == (400, "several labs have queries: give one: lab, other")
     assert sends.post("/sql/forget", forms[0]).status == 303
     with closing(Store.open(lab.store_url)) as mine, closing(Store.open(other.store_url)) as theirs:

@@ -66,16 +66,11 @@ def test_labels_in_yaml_and_python(tmp_path):
 
 
 LABEL_ERRORS = """
-{selection.filtering: {}}
-=> .selection.filtering: the axis has no key 'selection.filtering': did you mean 'selection.filtering_ratio'?
-{selection.filtering_ratio: {0.8: 80%}}
-=> .selection.filtering_ratio.0.8: the axis has no value 0.8 of selection.filtering_ratio: did you mean
-{selection.filtering_ratio: f}
-=> .selection.filtering_ratio: must be a mapping of `name` and texts by value, not 'f'
-{selection.filtering_ratio: {0.5: [half]}}
-=> .selection.filtering_ratio.0.5: must be a text on one line
-[selection.filtering_ratio]
-=> : must be a mapping such as {selection.filtering_ratio: {name: f, 0.5: 50%}}
+{selection.filtering: {}} => .selection.filtering: the axis has no key 'selection.filtering': did you mean
+{selection.filtering_ratio: {0.8: x}} => .selection.filtering_ratio.0.8: the axis has no value 0.8 of
+{selection.filtering_ratio: f} => .selection.filtering_ratio: must be a mapping of `name` and texts by value
+{selection.filtering_ratio: {0.5: [half]}} => .selection.filtering_ratio.0.5: must be a text on one line
+[selection.filtering_ratio] => : must be a mapping such as {selection.filtering_ratio: {name: f, 0.5: 50%}}
 """
 NAME_ERRORS = r"""
 {uniform: {label: A}, other: {label: A}, joint: {}}
@@ -84,10 +79,8 @@ NAME_ERRORS = r"""
 => uniform: 'uniform' is shown as 'other', the name of another run
 {joint: {label: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}}
 => joint.label: is longer than 80
-{uniform: {label: ''}, joint: {}}
-=> uniform.label: is empty, and the run is on no axis
-{uniform: {label: "a\nb"}, joint: {}}
-=> uniform.label: must be a text on one line
+{uniform: {label: ''}, joint: {}} => uniform.label: is empty, and the run is on no axis
+{uniform: {label: "a\nb"}, joint: {}} => uniform.label: must be a text on one line
 """
 
 

@@ -52,16 +52,20 @@ HARMS = {
 
 
 def launch_by(
-    executor: Executor, root: Path, planned: Plan, listener: Listener | None = None, **options: Any
+    executor: Executor, root: Path, study: Plan | Path, listener: Listener | None = None, **options: Any
 ) -> LaunchOutcome:
     """Record a plan in a lab and launch it, without retries, by an executor that is called kubernetes."""
     how = {"on": "kubernetes", "retries": 0, **options}
-    return labs.launch_here(root, planned, make=lambda *_: executor, listener=listener, **how)
+    return labs.launch_here(root, study, make=lambda *_: executor, listener=listener, **how)
 
 
 def rows(root: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Query a lab's SQLite store."""
-    return sqlite3.connect(root / "results.db").execute(sql).fetchall()
+    """Query a lab's SQLite store; while it is being made, it has no rows."""
+    try:
+        with closing(sqlite3.connect(f"file:{root / 'results.db'}?mode=ro", uri=True)) as database:
+            return database.execute(sql).fetchall()
+    except sqlite3.OperationalError:
+        return []
 
 
 class Scripted(Executor):

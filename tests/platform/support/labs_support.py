@@ -30,7 +30,8 @@ from jestlab.platform.launch.executors.base import Executor
 from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.planning import recording
-from jestlab.platform.planning.plan import Plan
+from jestlab.platform.planning.plan import Plan, plan
+from jestlab.platform.spec.load import load
 from jestlab.platform.store.store import Store
 
 JESTLAB = [sys.executable, "-c", "from jestlab.platform.cli import main; main()"]
@@ -71,16 +72,22 @@ def here(*arguments: object, root: Path | None = None) -> subprocess.CompletedPr
     return subprocess.CompletedProcess(words, int(code or 0), said, complained)
 
 
+def planned(spec: Path) -> Plan:
+    """Plan the study of a file."""
+    return plan(load(str(spec)))
+
+
 def launch_here(
     root: Path,
-    planned: Plan,
+    study: Plan | Path,
     *,
     make: Callable[..., Executor] | None = None,
     listener: Listener | None = None,
     **options: Any,
 ) -> LaunchOutcome:
     """Record a plan and launch it in this process, by a new executor or the one that `jestlab` finds."""
-    lab, wakeup, resources = Lab.find(root), threading.Event(), planned.study.resources
+    whole = study if isinstance(study, Plan) else planned(study)
+    lab, wakeup, resources = Lab.find(root), threading.Event(), whole.study.resources
     if make is None:
         executor = executors.get("local", resources, Settings(), lab, wakeup.set)
     else:
@@ -88,8 +95,8 @@ def launch_here(
     how = {"retries": resources.retries, "lease_seconds": resources.lease_seconds, **options}
     given: dict[str, Any] = {"options": ControllerOptions(**how), "listener": listener, "wakeup": wakeup}
     with closing(Store.open(lab.store_url)) as store:
-        recording.record(store, planned)
-        return launch(lab, store, planned.study.name, planned.runs, lambda _: executor, **given)
+        recording.record(store, whole)
+        return launch(lab, store, whole.study.name, whole.runs, lambda _: executor, **given)
 
 
 @contextmanager

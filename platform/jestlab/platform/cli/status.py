@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import IO, Any
 
@@ -77,60 +77,54 @@ _PROGRESS = (
 _REASON = Column("reason", lambda row: one_line(row.run.reason or ""), 70)
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """A kind of cost: how its planned and actual amounts are read and written."""
-
-    title: str
-    planned: Callable[[Spending], float | None]
-    actual: Callable[[Spending], float | None]
-    write: Callable[[float], str]
-
-    def both(self, cost: Spending) -> tuple[float, float] | None:
-        """Return actual and planned amount if both are known."""
-        actual, planned = self.actual(cost), self.planned(cost)
-        return (actual, planned) if actual is not None and planned else None
-
-    def drift(self, row: RunStatus) -> str:
-        """Write actual over planned cost; empty while a run continues within its plan."""
-        pair = self.both(row.cost)
-        is_within = pair is None or (pair[0] <= pair[1] and row.run.state != RunState.COMPLETED)
-        return "" if pair is None or is_within else f"× {pair[0] / pair[1]:.2f}"
-
-    def columns(self) -> list[Column]:
-        """Return the columns of this kind: actual, planned, and drift."""
-        return [
-            _amount(self.title, lambda row: self.actual(row.cost), self.write, 50),
-            _amount("planned", lambda row: self.planned(row.cost), self.write, 20),
-            Column("drift", self.drift, 30, True),
-        ]
-
-    def amounts(self, actual: float, planned: float) -> str:
-        """Write "1.2 of 3.4 chip-hours"."""
-        unit = f" {self.title}" if self.title.endswith("hours") else ""
-        return f"{self.write(actual)} of {self.write(planned)}{unit}"
+_KINDS: Mapping[str, Callable[[float], str]] = {
+    "FLOPs": units.flops, "chip-hours": units.hours, "hours": units.hours, "$": units.dollars,
+}  # fmt: skip
+"""Each kind of cost, and how its amounts are written."""
 
 
-_KINDS = (
-    _Kind("FLOPs", lambda cost: cost.total_flops, lambda cost: cost.actual_flops, units.flops),
-    _Kind(
-        "chip-hours",
-        lambda cost: None if cost.is_local else cost.planned_chip_hours,
-        lambda cost: cost.actual_chip_hours,
-        units.hours,
-    ),
-    _Kind(
-        "hours",
-        lambda cost: cost.planned_chip_hours if cost.is_local else None,
-        lambda cost: cost.actual_hours,
-        units.hours,
-    ),
-    _Kind("$", lambda cost: cost.planned_dollars, lambda cost: cost.actual_dollars, units.dollars),
-)
+def _amounts(cost: Spending) -> Mapping[str, tuple[float | None, float | None]]:
+    """Return the actual and the planned amount of each kind of cost; None if unknown."""
+    hours = cost.planned_chip_hours
+    return {
+        "FLOPs": (cost.actual_flops, cost.total_flops),
+        "chip-hours": (cost.actual_chip_hours, None if cost.is_local else hours),
+        "hours": (cost.actual_hours, hours if cost.is_local else None),
+        "$": (cost.actual_dollars, cost.planned_dollars),
+    }
 
 
-def _unique_costs(rows: Iterable[RunStatus]) -> list[Spending]:
-    return [row.cost for row in rows if not row.repeats]
+def _cost_columns(kind: str) -> list[Column]:
+    """Return the columns of a kind of cost: actual, planned, and drift."""
+
+    def drift(row: RunStatus) -> str:
+        actual, planned = _amounts(row.cost)[kind]
+        if actual is None or not planned or (actual <= planned and row.run.state != RunState.COMPLETED):
+            return ""  # empty while a run continues within its plan
+        return f"× {actual / planned:.2f}"
+
+    return [
+        _amount(kind, lambda row: _amounts(row.cost)[kind][0], _KINDS[kind], 50),
+        _amount("planned", lambda row: _amounts(row.cost)[kind][1], _KINDS[kind], 20),
+        Column("drift", drift, 30, True),
+    ]
+
+
+def _totals(rows: Iterable[RunStatus], unknown: float | None = None) -> dict[str, tuple[str, float]]:
+    """Return each kind of cost of which any amount is planned: "1.2 of 3.4 chip-hours", and the ratio.
+
+    Args:
+        rows: Runs, of which each counts once.
+        unknown: Amount of a run whose actual cost is unknown; None to leave the run out.
+    """
+    costs, totals = [_amounts(row.cost) for row in rows if not row.repeats], {}
+    for kind, write in _KINDS.items():
+        given = [(unknown if cost[kind][0] is None else cost[kind][0], cost[kind][1]) for cost in costs]
+        if pairs := [(actual, planned) for actual, planned in given if actual is not None and planned]:
+            actual, planned = (sum(side) for side in zip(*pairs, strict=True))
+            unit = f" {kind}" if kind.endswith("hours") else ""
+            totals[kind] = (f"{write(actual)} of {write(planned)}{unit}", actual / planned)
+    return totals
 
 
 # ---- status
@@ -204,22 +198,14 @@ def _with_retraction(row: RunStatus, retracted: Mapping[str, str]) -> RunStatus:
 
 def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]]) -> Iterator[Block]:
     """Yield the table of runs, and one line on the cost of the completed ones."""
-    costs = _unique_costs(rows)
-    columns = [*_RUN, _ATTEMPTS]
-    for kind in _KINDS:
-        columns += kind.columns() if any(kind.both(cost) for cost in costs) else []
+    columns = [*_RUN, _ATTEMPTS, *(column for kind in _totals(rows) for column in _cost_columns(kind))]
     if tags:
         columns.append(Column("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
     if any(row.run.reason for row in rows):
         columns.append(_REASON)
     yield table_of(rows, columns)
-    completed = _unique_costs(row for row in rows if row.run.state == RunState.COMPLETED)
-    parts = []
-    for kind in _KINDS:
-        if pairs := [pair for cost in completed if (pair := kind.both(cost)) is not None]:
-            actual, planned = (sum(side) for side in zip(*pairs, strict=True))
-            parts.append(f"{kind.amounts(actual, planned)} (× {actual / planned:.2f})")
-    if parts:
+    completed = [row for row in rows if row.run.state == RunState.COMPLETED and not row.repeats]
+    if parts := [f"{amounts} (× {ratio:.2f})" for amounts, ratio in _totals(completed).values()]:
         yield ""
         yield f"{counted(len(completed), 'run')} completed, actual of planned cost: {', '.join(parts)}"
 
@@ -315,13 +301,8 @@ def watch_lines(rows: Sequence[RunStatus], height: int | None = None) -> list[Bl
         shown = [row for row in rows if row.run.state not in inactive][: max(height - 5, 1)]
     counts = Counter(row.run.state for row in rows)
     states = ", ".join(f"{counts[state]} {state}" for state in RunState if counts[state])
-    parts = [states]
-    for kind in _KINDS:
-        costs = [cost for cost in _unique_costs(rows) if kind.planned(cost)]
-        if planned := sum(kind.planned(cost) or 0.0 for cost in costs):
-            actual = sum(kind.actual(cost) or 0.0 for cost in costs)
-            parts.append(f"{kind.amounts(actual, planned)}, {actual / planned:.0%}")
-    return [table_of(shown, (*_RUN, *_PROGRESS, _REASON)), "", "; ".join(parts)]
+    spent = [f"{amounts}, {ratio:.0%}" for amounts, ratio in _totals(rows, unknown=0.0).values()]
+    return [table_of(shown, (*_RUN, *_PROGRESS, _REASON)), "", "; ".join([states, *spent])]
 
 
 @click.command(epilog=examples("attach quickstart", "attach quickstart --store postgresql://server/results"))
