@@ -20,7 +20,6 @@ from jestlab.platform.store.records import (
     WAITING,
     Lease,
     RunProgress,
-    RunSnapshot,
     RunState,
     RunSummary,
     Spending,
@@ -165,7 +164,7 @@ class Watch:
         self._store = store
         self._experiment = experiment
         self._launched_at: datetime | None = None
-        self._runs: Mapping[str, RunSnapshot] = {}
+        self._runs: Mapping[str, tuple[RunState, Any]] = {}
         self._rows: dict[tuple[str, int], RunStatus] = {}  # by label and seed, in the order of the study
         self._costs: Mapping[str, Spending] = {}
         self._read_at = self._seconds = 0.0  # end and duration of the last reading of all rows
@@ -180,9 +179,7 @@ class Watch:
         launched_at, runs = self._store.snapshot(self._experiment)
         is_new = launched_at != self._launched_at or runs.keys() != self._runs.keys()
         different = {run for run, new in runs.items() if self._runs.get(run) != new}
-        has_moved = any(
-            run not in self._runs or self._runs[run].state != runs[run].state for run in different
-        )
+        has_moved = any(run not in self._runs or self._runs[run][0] != runs[run][0] for run in different)
         idle_seconds = began - self._read_at
         is_due = idle_seconds >= (0.0 if has_moved else _WAITS_SECONDS) and idle_seconds >= 20 * self._seconds
         if is_new or is_due:
@@ -190,7 +187,7 @@ class Watch:
             self._rows = _by_label(read_status(self._store, self._experiment, self._costs))
             self._read_at = time.monotonic()
             self._seconds = self._read_at - began
-        elif wanted := different.union(run for run, row in runs.items() if row.state == RunState.RUNNING):
+        elif wanted := different.union(run for run, (state, _) in runs.items() if state == RunState.RUNNING):
             some = _by_label(read_status(self._store, self._experiment, self._costs, wanted))
             # A run added just now has another place: the next update reads all rows.
             self._rows |= {label: row for label, row in some.items() if label in self._rows}

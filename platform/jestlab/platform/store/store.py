@@ -38,7 +38,6 @@ from jestlab.platform.store.records import (
     FinishedRun,
     RunProgress,
     RunRecord,
-    RunSnapshot,
     RunState,
     RunSummary,
 )
@@ -276,18 +275,18 @@ class Store:
             rows = connection.execute(query).mappings().all()
         return [RunSummary(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
 
-    def snapshot(self, experiment: str) -> tuple[datetime, dict[str, RunSnapshot]]:
-        """Return when an experiment was last launched, and its runs' present states by fingerprint.
+    def snapshot(self, experiment: str) -> tuple[datetime, dict[str, tuple[RunState, Any]]]:
+        """Return when an experiment was last launched, and of its runs the state and all that changes.
 
         Raises:
             UserError: No such experiment.
         """
-        columns = [getattr(RunRow, name) for name in RunSnapshot._fields]
+        columns = (RunRow.state, RunRow.reason, RunRow.step, RunRow.total_steps, RunRow.stop_reason)
         of_members = select(MemberRow.run_id).where(MemberRow.experiment == experiment)
         with self.reading() as connection:
             launched_at = of_experiment(connection, experiment, ExperimentRow.updated_at)
-            rows = connection.execute(select(*columns).where(RunRow.id.in_(of_members))).all()
-        return launched_at, {row[0]: RunSnapshot(row[0], RunState(row[1]), *row[2:]) for row in rows}
+            rows = connection.execute(select(RunRow.fingerprint, *columns).where(RunRow.id.in_(of_members)))
+            return launched_at, {run: (RunState(state), rest) for run, state, *rest in rows}
 
     def progress(self, fingerprints: Iterable[str], metrics: Sequence[str]) -> dict[str, RunProgress]:
         """Return the progress of runs, with the newest values of these metrics."""
