@@ -127,8 +127,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.fixture
 def whole_cluster(tmp_path_factory: pytest.TempPathFactory) -> SharedCluster:
     """A Kubernetes cluster that all test processes of this run share."""
-    programs = binaries.folder()
-    if programs is None:
+    if (programs := binaries.folder()) is None:
         pytest.skip(binaries.MISSING)
     folder = tmp_path_factory.getbasetemp()
     place = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kubernetes"
@@ -163,6 +162,6 @@ def mlflow_database(tmp_path: Path) -> Path:
 @pytest.fixture
 def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches compute their runs in threads of this process."""
-    replace_local_executor(monkeypatch, Machine().executor)
+    Machine(monkeypatch)
     # It would wait for the children of this process, which aren't adopted orphans.
     monkeypatch.setattr(command_run, "reap_orphans", lambda but: None)
