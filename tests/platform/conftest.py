@@ -163,6 +163,6 @@ def mlflow_database(tmp_path: Path) -> Path:
 @pytest.fixture
 def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches compute their runs in threads of this process."""
-    replace_local_executor(monkeypatch, Machine().executor)
+    Machine(monkeypatch)
     # It would wait for the children of this process, which aren't adopted orphans.
     monkeypatch.setattr(command_run, "reap_orphans", lambda but: None)
