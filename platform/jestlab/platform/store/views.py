@@ -114,7 +114,8 @@ VIEWS: dict[str, ViewDefinition] = {
     SELECT{_RUN}
         metric_name.name, -- metric
         (SELECT MAX(metric.step){_POINTS}) AS step, -- last step of the metric
-        (SELECT metric.value{_POINTS} ORDER BY metric.step DESC LIMIT 1) AS value -- value; NULL for NaN{_FROM_RUN}
+        (SELECT metric.value{_POINTS}
+            ORDER BY metric.step DESC LIMIT 1) AS value -- value; NULL for NaN{_FROM_RUN}
     CROSS JOIN metric_name
     WHERE (SELECT MAX(metric.step){_POINTS}) IS NOT NULL"""),
     # Every score of every run, during and after training.
