@@ -34,7 +34,6 @@ from jestlab.platform.programs import failures
 from jestlab.platform.programs.context import Interrupted, RunContext
 from jestlab.platform.store import provenance
 from jestlab.platform.store.attempt import WorkerAttempt
-from jestlab.platform.store.provenance import store_texts
 from jestlab.platform.store.records import AttemptLost, RunRecord
 from jestlab.platform.store.store import Store
 
@@ -246,18 +245,56 @@ class _Thread(threading.Thread):
     def _work(self, lab: Lab, store: Store, fingerprint: str, number: int) -> JobStatus:
         run = store.run(fingerprint)
         try:
-            attempt = _begin(lab, store, run, number, self._handle)
-            stop = worker.Stop()
-            stop.asked = lambda: None if self._ignores else self._asked or attempt.stop_requested()
+            attempt = self._begin(lab, store, run, number)
             try:
-                look = functools.partial(self._look, attempt)
-                return _status(_compute(lab, run, attempt, self.job.log, stop, look))
+                return _status(self._compute(lab, run, attempt))
             finally:
                 attempt._ended = True  # also where the job was killed: nothing more is written
                 attempt._wake.set()
                 attempt._ticker.join()
         except AttemptLost:
             return _status(processes.EXIT_BUSY)
+
+    def _begin(self, lab: Lab, store: Store, run: RunRecord, number: int) -> WorkerAttempt:
+        """Begin an attempt, as a worker does."""
+        recorded, wanted = plans.HERE, provenance.RunDetails()
+        if run.program == "command":  # the sources of toy programs are the whole repository
+            wanted = replace(worker._wanted(run, store.studies(run.fingerprint)), interpreter=None)
+            recorded = provenance.collect(Path(__file__).parent, [], wanted)
+        given = {"directory": lab.make_folder(run.directory), "provenance": recorded, "handle": self._handle}
+        attempt = WorkerAttempt(store, run.fingerprint, number, **given)
+        attempt.catch_up()
+        if wanted.sources is not None:
+            provenance.store_texts(store, wanted.sources.values(), provenance.cleaner())
+        with self.job.log.open("a") as log:
+            log.write(f"--- attempt {number}\n")
+        return attempt
+
+    def _compute(self, lab: Lab, run: RunRecord, attempt: WorkerAttempt) -> int:
+        """Run a program, store how it ended, and return the exit code, as a worker does."""
+        stop = worker.Stop()
+        stop.asked = lambda: None if self._ignores else self._asked or attempt.stop_requested()
+        artifact = functools.partial(attempt.artifact, root=lab.root)
+        context = worker._context(lab, run, attempt, artifact, stop)
+
+        def progress(step: int, total_steps: int) -> None:
+            RunContext.progress(context, step, total_steps)
+            self._look(attempt, step)
+
+        try:
+            with mock.patch.object(context, "progress", progress):
+                programs.get(run.program).entry(run.config, context)
+        except Interrupted:
+            attempt.interrupt(stop.reason or "")
+            return processes.EXIT_STOPPED
+        except Exception as error:
+            with self.job.log.open("a") as file:
+                traceback.print_exc(file=file)
+            code = processes.EXIT_REFUSED if failures.recurs(error, lab.root) else processes.EXIT_FAILED
+            attempt.fail(logs.one_line(f"{type(error).__name__}: {error}"), code)
+            return code
+        attempt.complete()
+        return processes.EXIT_COMPLETED
 
     def _look(self, attempt: WorkerAttempt, step: int) -> None:
         """Do the harm that is planned for a step; raise if the job was killed."""
@@ -279,65 +316,6 @@ class _Thread(threading.Thread):
             raise _Killed
         if self._killed.is_set():
             raise _Killed
-
-
-def _begin(
-    lab: Lab,
-    store: Store,
-    run: RunRecord,
-    number: int,
-    handle: str,
-) -> WorkerAttempt:
-    """Begin an attempt, as a worker does."""
-    recorded, wanted = plans.HERE, provenance.RunDetails()
-    if run.program == "command":  # the sources of toy programs are the whole repository
-        wanted = replace(worker._wanted(run, store.studies(run.fingerprint)), interpreter=None)
-        recorded = provenance.collect(Path(__file__).parent, [], wanted)
-    folder = lab.make_folder(run.directory)
-    attempt = WorkerAttempt(
-        store, run.fingerprint, number, directory=folder, provenance=recorded, handle=handle
-    )
-    attempt.catch_up()
-    if wanted.sources is not None:
-        store_texts(store, wanted.sources.values(), provenance.cleaner())
-    with (folder / logs.NAME).open("a") as log:
-        log.write(f"--- attempt {number}\n")
-    return attempt
-
-
-def _compute(
-    lab: Lab,
-    run: RunRecord,
-    attempt: WorkerAttempt,
-    log: Path,
-    stop: worker.Stop,
-    look: Callable[[int], object],
-) -> int:
-    """Run a program, store how it ended, and return the exit code, as a worker does.
-
-    `look` is called with each step that the program reports.
-    """
-    artifact = functools.partial(attempt.artifact, root=lab.root)
-    context = worker._context(lab, run, attempt, artifact, stop)
-
-    def progress(step: int, total_steps: int) -> None:
-        RunContext.progress(context, step, total_steps)
-        look(step)
-
-    try:
-        with mock.patch.object(context, "progress", progress):
-            programs.get(run.program).entry(run.config, context)
-    except Interrupted:
-        attempt.interrupt(stop.reason or "")
-        return processes.EXIT_STOPPED
-    except Exception as error:
-        with log.open("a") as file:
-            traceback.print_exc(file=file)
-        code = processes.EXIT_REFUSED if failures.recurs(error, lab.root) else processes.EXIT_FAILED
-        attempt.fail(logs.one_line(f"{type(error).__name__}: {error}"), code)
-        return code
-    attempt.complete()
-    return processes.EXIT_COMPLETED
 
 
 def _status(code: int) -> JobStatus:

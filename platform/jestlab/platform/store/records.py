@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jestlab.platform.spec.resources import ExecutorName
@@ -131,17 +131,6 @@ class RunSummary:
     def needs(self) -> Mapping[str, str]:
         """No dependencies: a list leaves them out."""
         return {}
-
-
-class RunSnapshot(NamedTuple):
-    """The present state of a run; `stop_reason` is its user's reason to stop it."""
-
-    fingerprint: str
-    state: RunState
-    reason: str | None
-    step: int
-    total_steps: int | None
-    stop_reason: str | None
 
 
 @dataclass(frozen=True)

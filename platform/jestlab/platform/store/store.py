@@ -7,7 +7,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -38,7 +37,6 @@ from jestlab.platform.store.records import (
     FinishedRun,
     RunProgress,
     RunRecord,
-    RunSnapshot,
     RunState,
     RunSummary,
 )
@@ -276,18 +274,19 @@ class Store:
             rows = connection.execute(query).mappings().all()
         return [RunSummary(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
 
-    def snapshot(self, experiment: str) -> tuple[datetime, dict[str, RunSnapshot]]:
-        """Return when an experiment was last launched, and its runs' present states by fingerprint.
+    def snapshot(self, experiment: str) -> tuple[Any, ...]:
+        """Return values that change with each launch of an experiment and with the state of any of its runs.
 
         Raises:
             UserError: No such experiment.
         """
-        columns = [getattr(RunRow, name) for name in RunSnapshot._fields]
+        names = ("id", "state", "reason", "step", "total_steps", "stop_reason")
+        columns = [getattr(RunRow, name) for name in names]
         of_members = select(MemberRow.run_id).where(MemberRow.experiment == experiment)
         with self.reading() as connection:
             launched_at = of_experiment(connection, experiment, ExperimentRow.updated_at)
-            rows = connection.execute(select(*columns).where(RunRow.id.in_(of_members))).all()
-        return launched_at, {row[0]: RunSnapshot(row[0], RunState(row[1]), *row[2:]) for row in rows}
+            rows = connection.execute(select(*columns).where(RunRow.id.in_(of_members)).order_by(RunRow.id))
+            return (launched_at, *map(tuple, rows))
 
     def progress(self, fingerprints: Iterable[str], metrics: Sequence[str]) -> dict[str, RunProgress]:
         """Return the progress of runs, with the newest values of these metrics."""
