@@ -184,8 +184,8 @@ class _Recorder:
 
 
 def _protocol(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
+    from jestlab.platform.programs.command_run import Channel
     from jestlab.platform.programs.context import RunContext
-    from jestlab.platform.programs.protocol import Channel
 
     (folder / "file").write_text("x")
     recorder = _Recorder()

@@ -14,11 +14,9 @@ SUPPORT = Path(__file__).parent / "support"
 MLFLOW = Path(__file__).parent / "exchange" / "data" / "mlflow.sql"
 sys.path.insert(0, str(SUPPORT))  # toy programs and helpers; workers get it by PYTHONPATH
 
-import bucket_support  # noqa: E402
 import labs_support as labs  # noqa: E402
 import plans_support as plans  # noqa: E402
 import stores_support as stores  # noqa: E402
-from bucket_support import BucketServer  # noqa: E402
 from executor_harnesses import ready  # noqa: E402
 from in_process import Machine  # noqa: E402
 from kubernetes_harness import KubernetesHarness  # noqa: E402
@@ -81,26 +79,6 @@ def postgres(postgres_server: PostgresServer) -> Iterator[str]:
     url = postgres_server.new_database()
     yield url
     postgres_server.drop(url)
-
-
-@pytest.fixture(scope="session")
-def bucket_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketServer]:
-    """An object store that the tests of this process share; one that stops it starts it again."""
-    server = BucketServer(tmp_path_factory.mktemp("objects"))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture
-def bucket_server(bucket_process: BucketServer, monkeypatch: pytest.MonkeyPatch) -> BucketServer:
-    """An object store with an empty bucket, which this process and those it starts find."""
-    for name, value in bucket_support.variables(bucket_process).items():
-        monkeypatch.setenv(name, value)
-    bucket_process.wipe()
-    return bucket_process
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -185,6 +163,6 @@ def mlflow_database(tmp_path: Path) -> Path:
 @pytest.fixture
 def in_process(forking: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches compute their runs in threads of this process."""
-    replace_local_executor(monkeypatch, Machine().executor)
+    Machine(monkeypatch)
     # It would wait for the children of this process, which aren't adopted orphans.
     monkeypatch.setattr(command_run, "reap_orphans", lambda but: None)

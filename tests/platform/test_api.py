@@ -15,13 +15,11 @@ import pytest
 import stores_support as stores
 import yaml
 from ml_collections import ConfigDict
+from tests.platform.serve.conftest import record
 
 from jestlab import api
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec.load import load
 from jestlab.platform.spec.options import FIGURES, FigureOptions, TableOptions
-from jestlab.platform.store.store import Store
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STUDY = {
@@ -49,12 +47,7 @@ def finished(tmp_path_factory):
     """A study whose runs have completed, for all tests that only read."""
     root = tmp_path_factory.mktemp("api") / "lab"
     spec = labs.write_study(root.parent, **STUDY)
-    with closing(Store.open(stores.empty_lab(root).store_url)) as store:
-        planned = plan(load(str(spec)))
-        plans.record(store, planned)
-        for i, run in enumerate(planned.runs):
-            scores = {"toy/score": 0.5 + i / 20, "toy/other": 0.25}
-            stores.attempt(store, run, scores=scores, loss=(3.0, 2.0, 1.0))
+    record(stores.empty_lab(root), yaml.safe_load(spec.read_text()))
     return api.load(spec, root=root)
 
 

@@ -206,8 +206,8 @@ def _copied_output(log: Path, synced: SyncedFolder | None) -> Iterator[None]:
 
 def _claim(store: Store, run: RunRecord) -> int:
     """Claim an attempt, and return its number."""
-    launcher = leases.enter_launcher(store, identity())
-    claim = claims.claim(store, run.fingerprint, launcher, "local", 0, f"{run.directory}/{logs.NAME}")
+    terms = claims.ClaimTerms(leases.enter_launcher(store, identity()), "local", 0)
+    claim = claims.claim(store, run.fingerprint, f"{run.directory}/{logs.NAME}", terms)
     if claim is None:
         raise AttemptLost(f"run {run.fingerprint[:8]} is completed, or another attempt has it")
     return claim.number

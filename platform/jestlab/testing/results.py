@@ -118,7 +118,8 @@ def write_results(folder: Path, *, complete: bool = True) -> str:
 
 
 def _write_run(store: Store, run: PlannedRun, launcher: Any, folder: Path, *, complete: bool) -> None:
-    claim = claims.claim(store, run.fingerprint, launcher, "local", 0, f"{run.directory}/log.txt", 90.0)
+    terms = claims.ClaimTerms(launcher, "local", 0)
+    claim = claims.claim(store, run.fingerprint, f"{run.directory}/log.txt", terms)
     assert claim is not None
     attempt = WorkerAttempt(
         store,

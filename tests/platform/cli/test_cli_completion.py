@@ -20,18 +20,14 @@ from jestlab.analysis.tables import NAMES
 from jestlab.platform.cli import cli
 from jestlab.platform.store.store import Store
 
-RUNS = [
-    plans.run("uniform"),
-    plans.run("joint", config={"r": 1}, point={"ratio": 0.5}),
-    plans.run("joint", config={"r": 2}, point={"ratio": 0.8}),
-]
+POINTS = [plans.run("joint", point={"ratio": ratio}) for ratio in (0.5, 0.8)]
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder with a spec, and a lab that has a study of two points and a study of two seeds."""
     store = Store.open(stores.empty_lab(tmp_path / "lab").store_url)
-    plans.record(store, plans.plan(*RUNS))
+    plans.record(store, plans.plan(plans.run("uniform"), *POINTS))
     plans.record(store, plans.plan(plans.run("cli=p", seed=0), plans.run("cli=p", seed=1), name="seeds"))
     store.close_whole()
     (tmp_path / "mine.yaml").write_text("name: mine\n")
@@ -43,27 +39,21 @@ def folder(tmp_path, monkeypatch):
 
 def completed(line, shell="fish"):
     """Return the values that a shell gets for a line up to the cursor; "//file" where it completes files."""
-    words = re.search(r"(?:\\.|'[^']*'?|[^\s'\\])*$", line)
-    environment = {
-        "COMP_WORDS": f"jestlab {line}",
-        "COMP_LINE": f"jestlab {line}",
-        "COMP_CWORD": words[0] if words else "",
-    }
-    with patch.dict(os.environ, environment):
+    word = re.findall(r"(?:\\.|'[^']*'?|[^\s'\\])*$", line)[0]
+    variables = {"COMP_WORDS": f"jestlab {line}", "COMP_LINE": f"jestlab {line}", "COMP_CWORD": word}
+    with patch.dict(os.environ, variables):
         kind = get_completion_class(shell)
         found = kind(cli, {}, "jestlab", "_JESTLAB_COMPLETE").complete().splitlines()
     pairs = [each.partition("\t")[0].partition(",")[::2] for each in found]
     return [value if kind == "plain" else f"//{kind}" for kind, value in pairs]
 
 
-def test_completes_verbs():
-    assert completed("") == list(cli.verbs)
-    assert completed("wa") == ["watch"]
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     {
+        "": [*cli.verbs],
+        "wa": ["watch"],
+        "table ": [*NAMES, "toy", "seeds"],
         "logs ": ["seeds/", "toy/"],
         "logs toy/": ["toy/uniform", "toy/joint ratio=0.5", "toy/joint ratio=0.8"],
         "logs 'toy/joint r": ["toy/joint ratio=0.5", "toy/joint ratio=0.8"],
@@ -114,10 +104,6 @@ def test_bash_gets_the_rest_of_its_last_word(folder):
     assert completed("logs 'toy/joint r", "bash") == ["toy/joint ratio=0.5", "toy/joint ratio=0.8"]
 
 
-def test_all_tables_are_completed(folder):
-    assert set(completed("table ")) == {*NAMES, "toy", "seeds"}
-
-
 def test_the_list_of_verbs_imports_none(folder):
     environment = {**os.environ, "_JESTLAB_COMPLETE": "bash_complete", "COMP_LINE": "jestlab st"}
     code = "import sys\nfrom jestlab.platform.cli import main\ntry: main()\nfinally: print(*sys.modules)"
@@ -127,16 +113,13 @@ def test_the_list_of_verbs_imports_none(folder):
     assert not {"sqlalchemy", "pydantic", "rich", "numpy", "pandas"} & set(modules)
 
 
-def test_each_shell_has_its_script():
-    for shell in ("bash", "zsh", "fish"):
-        shown = CliRunner().invoke(cli, ["completion", shell])
-        assert shown.exit_code == 0 and f"_JESTLAB_COMPLETE={shell}_complete" in shown.output
-
-
 def test_a_real_bash_completes(folder):
     """Complete an experiment, and a run whose label has a space and an equals sign."""
-    script = CliRunner().invoke(cli, ["completion", "bash"]).output
-    (folder / "rc").write_text(f"PATH={Path(sys.executable).parent}:$PATH\nPS1='$ '\n{script}")
+    scripts = {
+        shell: CliRunner().invoke(cli, ["completion", shell]).output for shell in ("bash", "zsh", "fish")
+    }
+    assert all(f"_JESTLAB_COMPLETE={shell}_complete" in script for shell, script in scripts.items())
+    (folder / "rc").write_text(f"PATH={Path(sys.executable).parent}:$PATH\nPS1='$ '\n{scripts['bash']}")
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "dumb", "HOME": str(folder), "INPUTRC": "/dev/null"}
     shell = subprocess.Popen(

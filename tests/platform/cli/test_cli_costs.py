@@ -16,7 +16,6 @@ from jestlab.platform.planning.plan import RunBudget, plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import provenance
 from jestlab.platform.store.records import RunState
-from jestlab.platform.store.store import Store
 
 PAPER = """
 question: Does it pay?
@@ -62,122 +61,102 @@ runs:
 seeds: 2
 """
 
-Call = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def jestlab(in_folder: Call, tmp_path: Path) -> Call:
-    (tmp_path / "paper.yaml").write_text(PAPER)
-    (tmp_path / "local.yaml").write_text(LOCAL)
-    (tmp_path / "ledger.yaml").write_text(LEDGER)
-    return in_folder
+def jestlab(checked: Callable[..., str], tmp_path: Path) -> Callable[..., str]:
+    """Call a command in a folder with the specs."""
+    for name, spec in {"paper": PAPER, "local": LOCAL, "ledger": LEDGER}.items():
+        (tmp_path / f"{name}.yaml").write_text(spec)
+    return checked
 
 
-def write_settings(folder: Path, text: str) -> None:
-    path = folder / "settings" / "jestlab" / "config.yaml"
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
+def lines_of(out: str) -> list[str]:
+    """Return the lines of a text without the alignment of columns."""
+    return [" ".join(line.split()) for line in out.splitlines()]
 
 
-def cells(out: str, name: str) -> list[str]:
-    return next(line.split() for line in out.splitlines() if line.startswith(name))
-
-
-def test_a_plan_for_a_slice_shows_chip_hours_and_the_assumptions(jestlab, store, tmp_path):
-    code, out, err = jestlab("plan", "paper.yaml")
-    assert (code, err) == (0, "")
-    assert out.splitlines()[2].endswith("TOTAL     BY PAPER  CHIPS  CHIP-HOURS")
-    assert [cells(out, name)[-1] for name in ("reference", "joint", "all")] == ["1,840", "7,960", "9,800"]
-    assert "To do: 9,800 chip-hours on v5e-16x16, the longest run 31 h." in out
-    assert "assuming 40% of a v5e's 197 TFLOP/s." in out
-    assert "$" not in out
+def test_a_plan_for_a_slice_shows_chip_hours_prices_and_the_assumptions(jestlab, store, tmp_path):
     planned = plan(load("paper.yaml"))
     plans.record(store, planned)
     plans.begun(store, planned.runs[0]).complete()
-    out = jestlab("plan", "paper.yaml")[1]
+    out = jestlab("plan", "paper.yaml")
+    assert lines_of(out)[2].endswith("TOTAL BY PAPER CHIPS CHIP-HOURS") and "$" not in out
     assert "To do: 7,960 chip-hours on v5e-16x16, the longest run 31 h. Done: 1,840 chip-hours." in out
-    write_settings(tmp_path, "prices: {v5e: 1.20}\nutilization: {v5e: 0.5}\n")
-    out = jestlab("plan", "paper.yaml", "--all")[1]
-    assert out.splitlines()[2].endswith("CHIP-HOURS       $")
-    assert cells(out, "joint")[-2:] == ["6,370", "$7,650"]
+    assert "assuming 40% of a v5e's 197 TFLOP/s." in out
+    settings = tmp_path / "settings" / "jestlab" / "config.yaml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("prices: {v5e: 1.20}\nutilization: {v5e: 0.5}\n")
+    out = jestlab("plan", "paper.yaml", "--all")
+    assert any(line.startswith("joint") and line.endswith(" 6,370 $7,650") for line in lines_of(out))
     assert "assuming 50% of a v5e's 197 TFLOP/s and $1.20 per chip-hour." in out
-    data = json.loads(jestlab("plan", "paper.yaml", "--json")[1])
+    data = json.loads(jestlab("plan", "paper.yaml", "--json"))
     [joint] = [run["budget"] for run in data["runs"] if run["run"] == "joint"]
     assert (joint["chip"], joint["chips"]) == ("v5e", 256)
     assert data["totals"]["budget_to_do"]["dollars"] == pytest.approx(joint["dollars"])
 
 
-def test_a_plan_for_this_machine_has_hours_once_runs_have_completed_here(jestlab, store, tmp_path):
-    assert "HOURS" not in jestlab("plan", "local.yaml")[1]
-    assert json.loads(jestlab("plan", "local.yaml", "--json")[1])["runs"][0]["budget"] is None
+def test_a_plan_for_this_machine_has_hours_once_runs_have_completed_here(jestlab, store):
+    assert "HOURS" not in jestlab("plan", "local.yaml")
+    assert json.loads(jestlab("plan", "local.yaml", "--json"))["runs"][0]["budget"] is None
     planned = plan(load("local.yaml"))
     plans.record(store, planned)
     ended = stores.START + timedelta(hours=2)
     stores.attempt(store, planned.runs[0], ended_at=ended, host="elsewhere", device=provenance.device())
-    out = jestlab("plan", "local.yaml")[1]
-    assert out.splitlines()[2].endswith("TOTAL  HOURS")
-    assert cells(out, "reference")[-1] == "6.00"  # three runs of two hours
-    assert cells(out, "uniform")[-1] == "3.00"  # half as many examples
+    out = jestlab("plan", "local.yaml")
+    hours = {line.split()[0]: line.split()[-1] for line in out.splitlines()[2:] if line}
+    assert (hours["RUN"], hours["reference"]) == ("HOURS", "6.00")  # three runs of two hours
+    assert hours["uniform"] == "3.00"  # half as many examples
     assert "on this machine with 2 at a time, estimated from 1 earlier run." in out
     assert "To do: about 16 h" in out  # (4 + 3 + 2 · 12.98) / 2, rounded
 
 
 def test_a_launch_above_the_limit_writes_nothing(jestlab, tmp_path):
     before = sorted(tmp_path.rglob("*"))
-    code, out, err = jestlab("launch", "paper.yaml", "--on", "vertex", "--max-chip-hours", "9000")
-    assert (code, out, err.count("\n")) == (1, "", 1)
-    assert "9,800 chip-hours, more than --max-chip-hours 9000" in err
+    refused = jestlab("launch", "paper.yaml", "--on", "vertex", "--max-chip-hours", "9000", code=1)
+    assert "9,800 chip-hours, more than --max-chip-hours 9000" in refused
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.fixture
-def recorded(store: Store) -> None:
-    """A run that was preempted and then completed, one that runs, and one that waits; each has 4 chips."""
+def test_status_shows_the_drift_and_watch_the_spent_part_of_the_plan(jestlab, store):
+    """The completed run took 3 hours on 4 chips of 8 planned chip-hours; the other is within its plan."""
     done, runs, waits = (
         replace(plans.run(name, seed=seed), budget=RunBudget("v5e", 4, 8.0, 16.0))
         for seed, name in enumerate(("done", "runs", "waits"))
     )
     plans.record(store, plans.plan(done, runs, waits))
-    hour = timedelta(hours=1)
-    ended: dict[str, Any] = {"chips": 4, "ended_at": stores.START + hour}
-    stores.attempt(store, done, RunState.PREEMPTED, **ended)
-    stores.attempt(
-        store, done, number=2, chips=4, ended_at=stores.START + 2 * hour, scores={"toy/score": 0.5}
+    one, two = (stores.START + timedelta(hours=hours) for hours in (1, 2))
+    stores.attempt(store, done, RunState.PREEMPTED, chips=4, ended_at=one)
+    stores.attempt(store, done, number=2, chips=4, ended_at=two, scores={"toy/score": 0.5})
+    stores.attempt(store, runs, RunState.RUNNING, chips=4, heartbeat_at=one)
+
+    lines = lines_of(jestlab("status", "toy"))
+    assert lines[0].endswith("FLOPs planned drift chip-hours planned drift $ planned drift reason")
+    assert (
+        lines[1] == "done 0 COMPLETED 2 1.00 GFLOP 4.00 MFLOP × 250.00 12.0 8.00 × 1.50 $24.00 $16.00 × 1.50"
     )
-    stores.attempt(store, runs, RunState.RUNNING, chips=4, heartbeat_at=stores.START + hour)
-
-
-def test_status_shows_the_drift(jestlab, recorded):
-    """The completed run took 3 hours on 4 chips of 8 planned chip-hours; the other is within its plan."""
-    code, out, _ = jestlab("status", "toy")
-    assert code == 0
-    headers, done, runs, *_ = [" ".join(line.split()) for line in out.splitlines()]
-    assert headers.endswith("FLOPs planned drift chip-hours planned drift $ planned drift reason")
-    assert done == "done 0 COMPLETED 2 1.00 GFLOP 4.00 MFLOP × 250.00 12.0 8.00 × 1.50 $24.00 $16.00 × 1.50"
-    assert runs.startswith("runs 1 RUNNING 1 4.00 MFLOP 4.00 8.00 $8.00 $16.00 no heartbeat")
+    assert lines[2].startswith("runs 1 RUNNING 1 4.00 MFLOP 4.00 8.00 $8.00 $16.00 no heartbeat")
     assert (
         "1 run completed, actual of planned cost: 1.00 GFLOP of 4.00 MFLOP (× 250.00), "
-        "12.0 of 8.00 chip-hours (× 1.50), $24.00 of $16.00 (× 1.50)" in out.splitlines()
+        "12.0 of 8.00 chip-hours (× 1.50), $24.00 of $16.00 (× 1.50)" in lines
     )
-    cost = json.loads(jestlab("status", "toy", "--json")[1])[0]["cost"]
+    cost = json.loads(jestlab("status", "toy", "--json"))[0]["cost"]
     assert (cost["actual_chip_hours"], cost["planned_chip_hours"]) == (12.0, 8.0)
+    spent = "1.00 GFLOP of 12.0 MFLOP, 8333%; 16.0 of 24.0 chip-hours, 67%; $32.00 of $48.00, 67%"
+    assert jestlab("watch", "toy", "--once").rstrip().endswith(spent)
+    watched = json.loads(jestlab("watch", "toy", "--json", "--once"))
+    costs = [(run["cost"]["total_flops"], run["cost"]["actual_flops"]) for run in watched]
+    assert costs == [(4e6, 1e9), (4e6, None), (4e6, None)]
 
 
-def test_watch_shows_the_spent_part_of_the_plan(jestlab, recorded):
-    out = jestlab("watch", "toy", "--once", "--every", "0.2")[1]
-    assert out.rstrip().endswith(
-        "1.00 GFLOP of 12.0 MFLOP, 8333%; 16.0 of 24.0 chip-hours, 67%; $32.00 of $48.00, 67%"
-    )
-    lines = json.loads(jestlab("watch", "toy", "--json", "--every", "0.2")[1])
-    assert [line["cost"]["total_flops"] for line in lines] == [4e6] * 3
-    assert [line["cost"]["actual_flops"] for line in lines] == [1e9, None, None]
+@pytest.fixture
+def ledger(jestlab: Callable[..., str]) -> Callable[..., dict[str, Any]]:
+    """Show costs as JSON, with the parts by label."""
 
+    def ledger(*options: str) -> dict[str, Any]:
+        data = json.loads(jestlab("costs", "ledger.yaml", "--json", *options))
+        return {**data, "runs": {run["label"]: run for run in data["runs"]}}
 
-def ledger(jestlab: Call, *options: str) -> dict[str, Any]:
-    code, out, err = jestlab("costs", "ledger.yaml", "--json", *options)
-    assert (code, err) == (0, "")
-    data = json.loads(out)
-    return {**data, "runs": {run["label"]: run for run in data["runs"]}}
+    return ledger
 
 
 def equal_budgets(data: dict[str, Any], convention: str = "paper") -> dict[str, float]:
@@ -185,52 +164,45 @@ def equal_budgets(data: dict[str, Any], convention: str = "paper") -> dict[str, 
     return {label: run["per_example"][convention]["equal_budget_examples"] for label, run in runs}
 
 
-def test_shows_the_factors_of_the_paper_and_the_counted_ones(jestlab):
-    runs = ledger(jestlab)["runs"]
-    relative = {label: runs[label]["per_example"]["paper"]["relative"] for label in ("jest", "cached")}
-    assert relative == pytest.approx({"jest": 4, "cached": 7 / 3}, rel=1e-3)
-    counted = runs["jest"]["per_example"]["counted"]
+def test_costs_by_both_conventions(ledger):
+    data = ledger()
+    jest, cached, uniform = (data["runs"][label] for label in ("jest", "cached", "uniform"))
+    assert jest["per_example"]["paper"]["relative"] == pytest.approx(4, rel=1e-3)
+    assert cached["per_example"]["paper"]["relative"] == pytest.approx(7 / 3, rel=1e-3)
+    counted = jest["per_example"]["counted"]
     assert counted["relative"] == pytest.approx(13 / 3, rel=0.01)
     parts = ("image_tower", "text_tower", "loss", "scoring", "selection", "reference_scoring")
     assert counted["total_flops"] == pytest.approx(sum(counted[f"{part}_flops"] for part in parts))
-    assert runs["jest"]["executed_flops"] == pytest.approx(counted["total_flops"] * runs["jest"]["examples"])
-    assert (runs["jest"]["seeds"], runs["jest"]["step"]["super_batch_size"]) == (2, 163_840)
+    assert jest["executed_flops"] == pytest.approx(counted["total_flops"] * jest["examples"])
+    assert (jest["seeds"], jest["step"]["super_batch_size"], data["plots"]) == (2, 163_840, [])
+    # Three runs share the reference of their seed; two of them share its cache.
+    assert [run["reference_shared_by"] for run in (jest, cached, uniform)] == [3, 2, None]
 
-
-def test_equal_budgets_in_both_conventions(jestlab):
-    data = ledger(jestlab)
     assert (data["baseline"], data["left_out"]) == ("uniform", ["cache", "own"])
-    matched, seen = equal_budgets(data), data["runs"]["uniform"]["examples"]
+    matched, seen = equal_budgets(data), uniform["examples"]
     assert matched["uniform"] == pytest.approx(seen)
     assert matched["jest"] == matched["cached"] == pytest.approx(seen * 3 / 7)
-    learner = ledger(jestlab, "--scope", "learner")
-    assert equal_budgets(learner, "counted")["jest"] == pytest.approx(seen)
-    by_cached = ledger(jestlab, "--baseline", "cached")
-    examples = by_cached["runs"]["cached"]["examples"]
-    assert equal_budgets(by_cached)["uniform"] == pytest.approx(7 / 3 * examples)
-    # Three runs share the reference of their seed; two of them share its cache.
-    shared = {label: run["reference_shared_by"] for label, run in data["runs"].items()}
-    assert (shared["jest"], shared["cached"], shared["uniform"]) == (3, 2, None)
+    assert equal_budgets(ledger("--scope", "learner"), "counted")["jest"] == pytest.approx(seen)
+    by_cached = equal_budgets(ledger("--baseline", "cached"))
+    assert by_cached["uniform"] == pytest.approx(7 / 3 * cached["examples"])
 
 
 def test_draws_the_cost_of_a_step_of_each_method(jestlab, tmp_path):
     """The sizes are those of the run with an approximate pass, which isn't the first run that selects."""
-    code, out, err = jestlab("costs", "ledger.yaml", "--plot", "figures")
+    out = jestlab("costs", "ledger.yaml", "--plot", "figures")
     names = [f"method_costs_{way}.{kind}" for way in ("counted", "paper") for kind in ("png", "svg", "pdf")]
-    assert (code, err, out.split()[-6:]) == (0, "", [str(Path("figures") / name) for name in names])
+    assert out.split()[-6:] == [str(Path("figures") / name) for name in names]
     assert "<!-- Flexi-JEST, cached reference -->" in (tmp_path / "figures" / names[4]).read_text()
-    assert ledger(jestlab)["plots"] == []
 
 
-def test_errors_are_one_line(jestlab, checked, check_errors, tmp_path):
+def test_errors_are_one_line(jestlab, check_errors, tmp_path):
     (tmp_path / "iid.yaml").write_text("base: {schedule: {batch_size: 8}}\nruns: {a: {}}\n")
     (tmp_path / "own.yaml").write_text("program: json:dumps\nruns: {a: {x: 1}}\n")
-    (tmp_path / "file").write_text("")
     cases = {
         "iid.yaml --plot figures": "study iid: no run selects its batches, so there is nothing to draw: ",
-        "ledger.yaml --plot file/below": "cannot write to file/below",
+        "ledger.yaml --plot own.yaml/below": "cannot write to own.yaml/below",
         "ledger.yaml --baseline unifrm": "no run 'unifrm' that trains: did you mean 'uniform'?",
         "own.yaml": "study own: no run trains anything that can be priced",
         "ledger.yaml --scope all": "2 --scope",
     }
-    check_errors(functools.partial(checked, "costs"), cases.items())
+    check_errors(functools.partial(jestlab, "costs"), cases.items())

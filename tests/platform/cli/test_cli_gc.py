@@ -13,7 +13,7 @@ import plans_support as plans
 import pytest
 import stores_support as stores
 from click.testing import CliRunner
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import text, update
 
 from jestlab.models.config import ShapesBenchmark, ShapesWeb
 from jestlab.models.data import datasets
@@ -139,34 +139,20 @@ def test_keeps_recent_files(lab, runs):
     assert "folder orphan" not in found(lab)
 
 
-def test_a_crash_after_deleting_the_rows_leaves_folders_for_the_next_collection(lab, runs, monkeypatch):
+@pytest.mark.parametrize(("module", "name", "started"), [(gc, "_removed", 0), (shutil, "rmtree", 1)])
+def test_a_crash_leaves_whole_folders_for_the_next_collection(lab, runs, monkeypatch, module, name, started):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(gc, "_removed", Mock(side_effect=KeyboardInterrupt))
-        collect(lab)
-    assert kept_folders(lab) == ["joint", "reference", "uniform"]
-    with pytest.raises(UserError, match="contains none of the 3 runs"):
+        patch.setattr(module, name, Mock(side_effect=KeyboardInterrupt))
+        collect(lab)  # which has deleted the rows
+    folders = [path for path in (lab.root / "runs").iterdir() if not path.name.startswith(".")]
+    assert len(folders) == 3 - started
+    with pytest.raises(UserError, match=f"contains none of the {3 - started} runs"):
         collect(lab)  # as if the store were another lab's
     stores.folder(lab, OTHER)
-    assert found(lab) == [each.replace("run", "folder") for each in ALL]
-    collect(lab)
-    assert kept_folders(lab) == ["other"]
-
-
-def test_a_crash_while_a_folder_is_deleted_leaves_no_partial_folder(lab, runs, monkeypatch):
-    def crash(path):
-        (path / "log.txt").unlink()
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(shutil, "rmtree", crash)
-        collect(lab)
-    whole = [path for path in (lab.root / "runs").iterdir() if not path.name.startswith(".")]
-    assert len(whole) == 2 and all((path / "log.txt").exists() for path in whole)
-    stores.folder(lab, OTHER)
-    for path in (lab.root / "runs").glob(".*.part"):
+    for path in folders[0].parent.glob(".*.part"):
         make_old(path)
     collect(lab)
-    assert kept_folders(lab) == ["other"]
+    assert kept_folders(lab) == ["other"] and len(list((lab.root / "runs").iterdir())) == 1
 
 
 def test_refuses_folders_outside_runs_and_does_not_follow_links(lab, store, runs, tmp_path):
@@ -261,49 +247,46 @@ def test_the_command_lists_and_deletes_with_an_option(lab, runs, tmp_path):
 # ---- others at the same time
 
 
-def test_keeps_the_folder_of_a_run_that_is_recorded_again_meanwhile(lab, store, runs, monkeypatch):
-    size = gc._size
+@pytest.fixture
+def first(monkeypatch):
+    """Make a function of gc do something else first."""
 
-    def record_first(path):
-        if "uniform" in path.name:
+    def make(name, action):
+        original = getattr(gc, name)
+        monkeypatch.setattr(gc, name, lambda *given: (action(*given), original(*given))[1])
+
+    return make
+
+
+def test_keeps_the_folder_of_a_run_that_is_recorded_again_meanwhile(lab, store, runs, first):
+    def record(path):
+        if path.name in runs["uniform"].directory:
             plans.record(store, plans.plan(runs["uniform"], name="again"))
-        return size(path)
 
-    monkeypatch.setattr(gc, "_size", record_first)
+    first("_size", record)
     collect(lab)
     assert kept_folders(lab) == ["uniform"]
 
 
-def test_keeps_a_run_that_is_tagged_before_the_rows_are_locked(lab, runs, monkeypatch):
-    delete_rows = gc._delete_rows
-
-    def later(connection, *rest):
-        where = tables.RunRow.fingerprint == runs["uniform"].fingerprint
-        run_id = connection.scalar(select(tables.RunRow.id).where(where))
-        tag = {"run_id": run_id, "name": "keep", "created_at": now()}
-        connection.execute(insert(tables.TagRow).values(**tag))
-        return delete_rows(connection, *rest)
-
-    monkeypatch.setattr(gc, "_delete_rows", later)
+def test_keeps_a_run_that_is_tagged_before_the_rows_are_locked(lab, runs, first):
+    tag = text(f"{TAG.format('keep')} directory = '{runs['uniform'].directory}'")
+    first("_delete_rows", lambda connection, *_: connection.execute(tag))
     collect(lab)
     assert kept_folders(lab) == ["uniform"]
 
 
 @pytest.mark.both_databases
-def test_does_not_lock_the_store_while_it_measures_sizes(lab, runs, monkeypatch):
-    size = gc._size
-
-    def write_first(path):
+def test_does_not_lock_the_store_while_it_measures_sizes(lab, runs, monkeypatch, first):
+    def write(path):
         engine = writable(lab.store_url)
         with writing(engine) as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SET LOCAL lock_timeout = 300"))
             connection.execute(update(tables.RunRow).values(updated_at=tables.RunRow.updated_at))
         engine.dispose()
-        return size(path)
 
     monkeypatch.setattr(engines, "BUSY_SECONDS", 0.3)
-    monkeypatch.setattr(gc, "_size", write_first)
+    first("_size", write)
     assert len(collect(lab)) == 3
 
 
@@ -311,18 +294,13 @@ def test_does_not_lock_the_store_while_it_measures_sizes(lab, runs, monkeypatch)
 @pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)
 def test_workers_of_other_runs_can_write_meanwhile(lab, store, runs, monkeypatch):
     stores.attempt(store, OTHER, RunState.RUNNING, loss=(1.0,))
-    running = "state = 'RUNNING'"
     delete_rows = gc._delete_rows
 
     def write_last(connection, *rest):
         rows = delete_rows(connection, *rest)
         with store.writing() as worker:
-            for sql in (
-                "SET LOCAL lock_timeout = 300",
-                f"{TAG.format('a')} {running}",
-                f"UPDATE run SET step = 2 WHERE {running}",
-            ):
-                worker.execute(text(sql))
+            for sql in ("SET LOCAL lock_timeout = 300", TAG.format("a"), "UPDATE run SET step = 2 WHERE "):
+                worker.execute(text(sql if sql.startswith("SET") else f"{sql} state = 'RUNNING'"))
         return rows
 
     monkeypatch.setattr(gc, "_delete_rows", write_last)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 import click
-import pytest
 from click.testing import CliRunner
 
 from jestlab.platform.cli import cli
@@ -59,42 +58,18 @@ def test_the_list_of_verbs_is_in_the_order_of_the_work():
     assert all(about.endswith(".") for about in cli.verbs.values())
 
 
-@pytest.fixture
-def keys(checked):
-    return functools.partial(checked, "keys")
-
-
-def test_a_section_lists_its_keys_with_defaults(keys, monkeypatch):
+def test_keys_lists_a_section_or_explains_a_key(checked, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
+    keys = functools.partial(checked, "keys")
     out = keys("optimizer")
-    assert [line.split()[:2] for line in out.splitlines()[1:3]] == [
-        ["optimizer.learning_rate", "0.001"],
-        ["optimizer.beta1", "0.9"],
-    ]
-    assert "9 keys." in out and "jestlab keys KEY" in out
-
-
-def test_a_key_has_choices_and_a_default(keys):
-    lines = [" ".join(line.split()) for line in keys("selection.rule").splitlines()]
-    assert lines[0] == "selection.rule"
-    assert set(lines) >= {
-        "choices uniform, independent, joint, greedy, gibbs",
-        "default uniform",
-        "used by train",
-        "identity part of a run's identity",
-    }
+    assert out.splitlines()[1].split()[:2] == ["optimizer.learning_rate", "0.001"] and "9 keys." in out
+    assert len(json.loads(keys("--json"))) > 200
+    about = " ".join(keys("selection.rule").split())
     [key] = json.loads(keys("selection.rule", "--json"))
     assert key["choices"] == ["uniform", "independent", "joint", "greedy", "gibbs"]
+    assert f"choices {', '.join(key['choices'])} used by train" in about and "default uniform" in about
     assert (key["path"], key["default"], key["where"]) == ("selection.rule", "uniform", ["train"])
-    assert key["identity"] is True
-    assert len(json.loads(keys("--json"))) > 200
+    assert key["identity"] is True and "identity part of a run's identity" in about
     assert "not part of a run's identity" in keys("runtime.microbatches")
-    assert keys("selection.ruel", code=1) == (
-        "jestlab: no key 'selection.ruel': did you mean 'selection.rule'?\n"
-    )
-
-
-def test_a_key_with_a_different_meaning_per_program_is_listed_twice(keys):
-    out = keys("loss")
-    assert out.count("used by") == 2
-    assert "The loss that scores" in out and "The contrastive loss that is trained with" in out
+    assert keys("loss").count("used by") == 2  # one meaning per program
+    assert "did you mean 'selection.rule'" in keys("selection.ruel", code=1)

@@ -46,45 +46,43 @@ def query(lab, *arguments):
     return result
 
 
+def json_of(lab, *arguments):
+    return json.loads(query(lab, *arguments, "--json").output)
+
+
 @pytest.mark.both_databases
 def test_a_condition_in_every_format_and_sql(lab):
-    names = ["label", "seed", "selection.chunks", "config.note"]
-    values = ["joint", 0, 16, "a | b, c"]
+    row = {"label": "joint", "seed": 0, "selection.chunks": 16, "config.note": "a | b, c"}
     assert "| joint | 0 | 16 | a \\| b, c |" in " ".join(query(lab, *JOINT).output.split())
     rows = list(csv.reader(io.StringIO(query(lab, *JOINT, "--format", "csv").output)))
-    assert rows == [names, ["joint", "0", "16", "a | b, c"]]
-    assert json.loads(query(lab, *JOINT, "--json").output) == [dict(zip(names, values, strict=True))]
+    assert rows == [[*row], [*map(str, row.values())]]
+    assert json_of(lab, *JOINT) == [row]
     table = parquet.read_table(io.BytesIO(query(lab, *JOINT, "--format", "parquet").stdout_bytes))
-    assert table.to_pylist() == [dict(zip(names, values, strict=True))]
+    assert table.to_pylist() == [row]
     sql = "SELECT label, seed, NULL AS reason FROM v_runs WHERE label LIKE 'uni%' AND seed = 1"
-    assert json.loads(query(lab, sql, "--json").output) == [{"label": "uniform", "seed": 1, "reason": None}]
-
-
-def test_views_experiment_order_and_limit(lab):
+    assert json_of(lab, sql) == [{"label": "uniform", "seed": 1, "reason": None}]
     words = ("--view", "evaluations", "--order-by", "-value,label", "--limit", "2", "--experiment", "toy")
-    best = json.loads(query(lab, *words, "--json", "--columns", "label,seed,value").output)
+    best = json_of(lab, *words, "--columns", "label,seed,value")
     assert [tuple(row.values()) for row in best] == [("joint", 1, 0.75), ("uniform", 1, 0.75)]
-    attempts = ("--view", "attempts", "--order-by", "-label,seed", "--columns")
-    first = json.loads(query(lab, *attempts, "label,versions.python,started_at", "--json").output)[0]
-    assert first == {"label": "uniform", "versions.python": "3.11.7", "started_at": "2026-11-20 12:00:00"}
+    attempts = ("--view", "attempts", "--order-by", "-label,seed", "--limit", "1", "--columns")
+    first = {"label": "uniform", "versions.python": "3.11.7", "started_at": "2026-11-20 12:00:00"}
+    assert json_of(lab, *attempts, ",".join(first)) == [first]
 
 
 def test_lists_the_views_without_arguments(tmp_path):
-    lab = Lab.find(tmp_path / "nowhere")
-    listed = json.loads(query(lab, "--json").output)
-    assert {row["view"] for row in listed} == set(VIEWS)
-    assert all(row["meaning"] for row in listed)
+    listed = json_of(Lab.find(tmp_path / "nowhere"))
+    assert {row["view"] for row in listed if row["meaning"]} == set(VIEWS)
 
 
+@plans.ON_SQLITE
 def test_the_name_of_a_file_decides_its_format(lab, tmp_path):
-    counts = {
-        "csv": lambda path: len(path.read_text().splitlines()) - 1,
-        "json": lambda path: len(json.loads(path.read_text())),
-        "parquet": lambda path: parquet.read_table(path).num_rows,
-    }
     umask = os.umask(0)
     os.umask(umask)
-    for ending, count in counts.items():
+    for ending, count in (
+        ("csv", lambda path: len(path.read_text().splitlines()) - 1),
+        ("json", lambda path: len(json.loads(path.read_text()))),
+        ("parquet", lambda path: parquet.read_table(path).num_rows),
+    ):
         path = tmp_path / "out" / f"runs.{ending}"
         assert query(lab, "--view", "runs", "--output", str(path)).output == f"{path}\n"
         assert count(path) == 4
@@ -94,31 +92,26 @@ def test_the_name_of_a_file_decides_its_format(lab, tmp_path):
 
 def test_parquet_columns_of_several_types_and_of_none(tmp_path):
     lab = stores.empty_lab(tmp_path / "lab")
-    configs: list[dict[str, Any]] = [
-        {"x": 1, "none": None},
-        {"x": "text", "none": None},
-        {"x": 2.5, "none": None, "huge": 10**30},
-    ]
-    runs = [plans.run("run", config=config, seed=seed) for seed, config in enumerate(configs)]
+    configs: list[dict[str, Any]] = [{"x": 1}, {"x": "text"}, {"x": 2.5, "huge": 10**30}]
+    runs = [plans.run("run", config={**c, "none": None}, seed=seed) for seed, c in enumerate(configs)]
     plans.record(Store.open(lab.store_url), plans.plan(*runs))
-    words = ("--columns", "x,none,huge", "--order-by", "seed", "--format", "parquet")
-    table = parquet.read_table(io.BytesIO(query(lab, *words).stdout_bytes))
-    assert table.to_pydict() == {
+
+    def read(*words):
+        return parquet.read_table(io.BytesIO(query(lab, *words, "--format", "parquet").stdout_bytes))
+
+    assert read("--columns", "x,none,huge", "--order-by", "seed").to_pydict() == {
         "x": ["1", '"text"', "2.5"],
         "none": [None] * 3,
         "huge": [None, None, str(10**30)],
     }
-    nothing = query(lab, "--where", "seed = 9", "--format", "parquet").stdout_bytes
-    empty = parquet.read_table(io.BytesIO(nothing))
+    empty = read("--where", "seed = 9")
     assert (empty.num_rows, "label" in empty.column_names) == (0, True)
 
 
 @plans.ON_SQLITE
 def test_json_writes_infinity_and_bytes_as_text(lab):
     sql = "SELECT 1e999 AS infinite, x'00ff' AS bytes, 0.1 + 0.2 AS exact"
-    assert json.loads(query(lab, sql, "--json").output) == [
-        {"infinite": "inf", "bytes": "00ff", "exact": 0.1 + 0.2}
-    ]
+    assert json_of(lab, sql) == [{"infinite": "inf", "bytes": "00ff", "exact": 0.1 + 0.2}]
 
 
 @plans.ON_SQLITE

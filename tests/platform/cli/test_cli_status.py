@@ -73,7 +73,7 @@ def active(store):
     plans.record(store, plans.plan(reference, trains, waits, blocked))
     stores.attempt(store, reference)
     began = now() - timedelta(seconds=100)
-    signs = {"heartbeat_at": now(), "handle": f"{processes.identity()}:log.txt"}
+    signs: dict[str, Any] = {"heartbeat_at": now(), "handle": f"{processes.identity()}:log.txt"}
     attempt = stores.attempt(store, trains, RunState.RUNNING, started=began, **signs)
     with store.writing() as connection:
         run = stores.run_id(store, trains)

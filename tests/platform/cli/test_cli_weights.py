@@ -2,18 +2,19 @@
 
 import functools
 import json
+import math
 
-import numpy as np
 import plans_support as plans
 import pytest
 import stores_support as stores
 from weights_support import TOWERS, make_tensors, save, tokenizer
 
 from jestlab.models.config import TwoTowers
+from jestlab.models.training.checkpoints import save_parameters
 from jestlab.models.weights import open_weights
 from jestlab.models.weights.layout import parameter_shapes, unflatten
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec.load import load
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.store import Store
 
 
@@ -34,8 +35,7 @@ def test_inspect_shows_towers_and_digest(place, root, weights):
     digest = open_weights(place / "siglip.npz").digest()
     about = json.loads(weights("inspect", "siglip.npz", "--json"))
     assert about["format"] == "big_vision" and about["digest"] == digest
-    count = sum(int(np.prod(shape)) for shape in parameter_shapes(TOWERS).values())
-    sizes = about["parameters"]
+    sizes, count = about["parameters"], sum(map(math.prod, parameter_shapes(TOWERS).values()))
     assert sizes["all"] == count == sizes["image"] + sizes["text"] + 2
     for part in (f"{count:,} parameters, embeddings of 16", f"{sizes['image']:,}", f"content {digest}"):
         assert part in shown
@@ -60,13 +60,9 @@ def test_conversions_keep_the_content(place, weights):
 
 
 def test_takes_runs_by_name_and_fingerprint(place, root, weights):
-    from jestlab.models.training.checkpoints import save_parameters
-
     small = {"width": 16, "depth": 1, "heads": 2, "mlp_dim": 32}
     model = {"model": {"vision": small, "text": small, "embedding_dim": 8}}
-    spec = {"name": "trained", "base": model, "runs": {"reference": {}}, "seeds": [4, 5]}
-    (place / "trained.yaml").write_text(json.dumps(spec))
-    planned = plan(load(str(place / "trained.yaml")))
+    planned = plan(StudySpec.parse({"name": "mine", "base": model, "runs": {"trained": {}}, "seeds": [4, 5]}))
     store = Store.open(stores.empty_lab(root).store_url)
     plans.record(store, planned)
     for run in planned.runs:
@@ -78,19 +74,14 @@ def test_takes_runs_by_name_and_fingerprint(place, root, weights):
     store.close()
 
     fourth, fifth = planned.runs
-    digests: dict[int, set[str]] = {4: set(), 5: set()}
-    for name, run in (
-        ("trained/reference/5", fifth),
-        (fourth.fingerprint[:6], fourth),
-    ):
-        about = json.loads(weights("inspect", name, "--json"))
-        assert about["path"] == str(root / run.directory)
-        digests[run.seed].add(about["digest"])
-    assert len(digests[4]) == len(digests[5]) == 1 and digests[4] != digests[5]
-
-    weights("export", "trained/reference/5", "reference.npz", "--format", "big_vision")
-    assert open_weights(place / "reference.npz").digest() in digests[5]
-    refused = weights("export", "trained/reference/5", "hf", "--format", "huggingface", code=1)
+    by_name = json.loads(weights("inspect", "mine/trained/5", "--json"))
+    by_fingerprint = json.loads(weights("inspect", fourth.fingerprint[:6], "--json"))
+    assert by_name["path"] == str(root / fifth.directory)
+    assert by_fingerprint["path"] == str(root / fourth.directory)
+    assert by_name["digest"] != by_fingerprint["digest"]
+    weights("export", "mine/trained/5", "mine.npz", "--format", "big_vision")
+    assert open_weights(place / "mine.npz").digest() == by_name["digest"]
+    refused = weights("export", "mine/trained/5", "hf", "--format", "huggingface", code=1)
     assert "has no head after the image tower" in refused
 
 

@@ -53,6 +53,13 @@ def archive(filled: Lab) -> bytes:
 
 
 @pytest.fixture
+def path(archive: bytes, tmp_path: Path) -> Path:
+    """The file of that archive."""
+    (tmp_path / "lab.zip").write_bytes(archive)
+    return tmp_path / "lab.zip"
+
+
+@pytest.fixture
 def lab(filled: Lab, tmp_path: Path) -> Lab:
     """A copy of the filled lab."""
     shutil.copytree(filled.root, tmp_path / "lab")

@@ -3,17 +3,16 @@
 import math
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import plans_support as plans
 
 from jestlab.platform.exchange.export_read import ExportedRun
-from jestlab.platform.exchange.source_run import Curve, Score
+from jestlab.platform.exchange.source_run import Curve, Score, curve
 from jestlab.platform.planning.plan import RunPlace
 from jestlab.platform.store.annotations import Subject, add_note, add_tags
 from jestlab.platform.store.records import RunState
@@ -75,7 +74,7 @@ def record(store: Store) -> None:
 def result(
     label: str = "joint",
     seed: int = 0,
-    metrics: Mapping[str, Iterable[float]] | None = None,
+    metrics: Mapping[str, Sequence[float]] | None = None,
     scores: Iterable[Score] = (),
     **parts: Any,
 ) -> ExportedRun:
@@ -85,16 +84,10 @@ def result(
         "fingerprint": f"of {label}, {seed}", "program": "toy", "state": RunState.COMPLETED, "reason": None,
         "step": 3, "config": {"steps": 3}, "began": datetime(2026, 11, 20, 12),
         "ended": datetime(2026, 11, 20, 13), "commit": "abc", "tags": (), "notes": (),
-        "metrics": {name: curve(values) for name, values in (metrics or {}).items()},
+        "metrics": {name: curve(range(len(values)), values) for name, values in (metrics or {}).items()},
         "scores": list(scores),
     }  # fmt: skip
     return ExportedRun(**(whole | parts))
-
-
-def curve(values: Iterable[float]) -> Curve:
-    """Values at the steps 0, 1, …"""
-    found = np.asarray(list(values), np.float64)
-    return np.arange(len(found)), found
 
 
 def as_text(curves: Mapping[str, Curve]) -> Curves:

@@ -2,19 +2,17 @@
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-import numpy as np
 import plans_support as plans
 import pytest
 
 from jestlab.analysis import query, soundness
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import adopt_store
-from jestlab.platform.exchange.adopt import Adoption, AdoptOptions, parse_score
+from jestlab.platform.exchange.adopt import Adoption, AdoptOptions
 from jestlab.platform.exchange.adopt_store import Change, Placed
 from jestlab.platform.exchange.source_run import SourceRun, curve
 from jestlab.platform.planning.identity import is_authentic, origin_fingerprint
@@ -27,22 +25,46 @@ ORIGIN = "csv:t.csv#a"
 FINGERPRINT = origin_fingerprint(ORIGIN)
 
 
-def source(origin: str = "wandb:lab/jest/a", **parts: Any) -> SourceRun:
+def source(origin: str = ORIGIN, **parts: Any) -> SourceRun:
     whole: dict[str, Any] = {
         "name": "one",
         "config": {"lr": 0.5, "model": {"width": 64}},
-        "metrics": {"loss": curve([0, 10, 20], [3, 2, 1]), "eval/top1": curve([10, 20], [0.25, 0.5])},
+        "metrics": {
+            "loss": curve(range(5), [3, 2, math.nan, math.inf, 1.0]),
+            "eval/top1": curve([2, 4], [0.25, 0.5]),
+            "seen": curve([4], [400]),
+        },
         "state": "COMPLETED",
+        "began": datetime(2025, 1, 1, 10),
+        "ended": datetime(2025, 1, 1, 11),
+        "seconds": 2.5,
+        "host": "far",
+        "device": "8 × TPU",
+        "git_commit": "abc",
+        "tags": ("a tag, with/more",),
+        "notes": "Two\nlines.",
     }
     return SourceRun(origin, **whole | parts)
 
 
-def adoption(store: Store | None = None, kind: str = "wandb", **rules: Any) -> Adoption:
-    return Adoption(store, "old", kind, "/here", AdoptOptions(**rules))
+def adoption(
+    store: Store | None = None, study: str = "old", path: str = "/data/t.csv", **rules: Any
+) -> Adoption:
+    return Adoption(store, study, "csv", path, AdoptOptions(**rules), "Ada")
 
 
-def placed(run: SourceRun, kind: str = "wandb", **rules: Any) -> Placed:
-    return adoption(None, kind, **rules).adopt(run)[0]
+def placed(run: SourceRun, **rules: Any) -> Placed:
+    return adoption(**rules).adopt(run)[0]
+
+
+def take(store: Store, run: SourceRun, *where: str, **rules: Any) -> Change | None:
+    wanted: dict[str, Any] = {"score": ("eval/*",), "examples": "seen", "flops": "step*1e9"}
+    return adoption(store, *where, **wanted | rules).adopt(run)[1]
+
+
+def rows(store: Store, view: str, columns: str) -> list[tuple[Any, ...]]:
+    frame = query.frame(str(store.engine.url.render_as_string(False)), view=view, columns=columns.split())
+    return [tuple(None if value != value else value for value in row) for row in frame.astype(object).values]
 
 
 # ---- labels and seeds
@@ -50,8 +72,8 @@ def placed(run: SourceRun, kind: str = "wandb", **rules: Any) -> Placed:
 
 def test_labels_are_marked_with_their_source():
     run = placed(source())
-    assert (run.name, run.label, run.seed) == ("one", "one (wandb)", 0)
-    assert run.run.config == {"lr": 0.5, "model": {"width": 64}, "adopted_from": "wandb:lab/jest/a"}
+    assert (run.name, run.label, run.seed) == ("one", "one (csv)", 0)
+    assert run.run.config == {"lr": 0.5, "model": {"width": 64}, "adopted_from": ORIGIN}
     assert is_authentic(run.fingerprint, ADOPTED, run.run.config, {})
     assert not is_authentic(run.fingerprint, ADOPTED, {**run.run.config, "adopted_from": "other"}, {})
 
@@ -78,7 +100,7 @@ def test_rejects_labels_with_unknown_keys_and_empty_ones():
 
 
 def test_seeds_are_those_of_the_config_or_the_first_free_ones():
-    group = adoption(None, "csv", label="all")
+    group = adoption(label="all")
     configs: list[dict[str, Any]] = [{}, {"seed": 3}, {"seed": 3}, {"seed": -1}, {"seed": "x"}, {"seed": 0.5}]
     runs = [group.adopt(source(f"csv:t#{n}", config=config))[0] for n, config in enumerate(configs)]
     assert [run.seed for run in runs] == [0, 3, 1, 2, 4, 5]
@@ -86,11 +108,8 @@ def test_seeds_are_those_of_the_config_or_the_first_free_ones():
     for run in runs[3:]:
         assert "other than whole numbers" in next(iter(run.run.left_out))
     assert placed(source(tags=("jestlab.seed=7",)), seed="jestlab.seed").seed == 7
-    assert (
-        placed(source(config={"seed": 10**400})).seed
-        == placed(source(tags=("seed=" + "1" * 5_000,))).seed
-        == 0
-    )
+    for parts in ({"config": {"seed": 10**400}}, {"tags": ("seed=" + "1" * 5_000,)}):
+        assert placed(source(**parts)).seed == 0
 
 
 def test_runs_keep_their_seeds(sqlite_url):
@@ -104,13 +123,9 @@ def test_runs_keep_their_seeds(sqlite_url):
 
 
 def test_two_adoptions_at_once_choose_different_seeds(store):
-    def adopted(path: str) -> Iterator[Any]:
-        runs = [SourceRun(f"csv:{path}#{name}", name, {}, {}, "COMPLETED") for name in "abc"]
-        return adoption(store, "csv", label="all").adopt_all(runs, lambda error: None)
-
-    one, two = adopted("one"), adopted("two")
-    for _ in range(3):
-        next(one), next(two)
+    one, two = adoption(store, label="all"), adoption(store, label="all")
+    for name in "abc":
+        one.adopt(source(f"csv:one#{name}")), two.adopt(source(f"csv:two#{name}"))
     assert sorted(rows(store, "runs", "label seed")) == [("all (csv)", seed) for seed in range(6)]
 
 
@@ -118,25 +133,22 @@ def test_two_adoptions_at_once_choose_different_seeds(store):
 
 
 def test_scores_are_the_requested_ones():
-    names = {"val/top1": 0.5, "val.top5": math.inf, "acc": 0.75, "/x": 1}
+    names = {"val/top1": 0.5, "val.top5": math.inf, "acc": 0.75, "/x": 1, "e/x": 2, "e.x": 3}
     run = source(metrics={name: curve([5], [value]) for name, value in names.items()})
-
-    def scores(*texts: str) -> dict[str, float]:
-        chosen = placed(run, score=texts).scores
-        return {score.name: score.value for score in chosen}
-
-    assert [*scores("*")] == ["val/top1", "val/top5"]
-    assert scores("v*1", "imagenet/top1=acc") == {"val/top1": 0.5, "imagenet/top1": 0.75}
-    assert scores("a/b=val.top5") == {"a/b": math.inf}
-    assert scores("other/*") == {} == scores("a/b=missing")
-    with pytest.raises(UserError, match="acc has no dataset prefix"):
-        scores("acc")
-    for text in ("a=b", "/a=b", "a/b="):
-        with pytest.raises(UserError, match="expected DATASET/METRIC=NAME"):
-            parse_score(text)
-    both = {"eval/top1": curve([1], [0.5]), "eval.top1": curve([1], [0.25])}
-    with pytest.raises(UserError, match=r"eval/top1 and eval.top1 have the same name"):
-        placed(source(metrics=both), score=("eval*",))
+    for texts, expected in (
+        (("v*",), {"val/top1": 0.5, "val/top5": math.inf}),
+        (("v*1", "imagenet/top1=acc"), {"val/top1": 0.5, "imagenet/top1": 0.75}),
+        (("a/b=val.top5",), {"a/b": math.inf}),
+        (("other/*", "a/b=missing", "a*", "/*"), {}),
+    ):
+        assert {score.name: score.value for score in placed(run, score=texts).scores} == expected
+    for text, match in (
+        ("acc", "acc has no dataset prefix"),
+        ("e*", "e/x and e.x have the same name"),
+        *((text, "expected DATASET/METRIC=NAME") for text in ("a=b", "/a=b", "a/b=")),
+    ):
+        with pytest.raises(UserError, match=match):
+            placed(run, score=(text,))
 
 
 def test_scores_have_the_costs_of_training():
@@ -200,59 +212,19 @@ def test_a_run_of_which_nothing_can_be_stored_is_refused():
 # ---- in the store
 
 
-def table_run(origin: str = ORIGIN, **parts: Any) -> SourceRun:
-    whole: dict[str, Any] = {
-        "name": "old",
-        "config": {"lr": 0.5},
-        "metrics": {
-            "loss": curve(range(5), [3, 2, np.nan, np.inf, 1.0]),
-            "val/top1": curve([2, 4], [0.25, 0.5]),
-            "seen": curve([4], [400]),
-        },
-        "began": datetime(2025, 1, 1, 10),
-        "ended": datetime(2025, 1, 1, 11),
-        "seconds": 2.5,
-        "host": "far",
-        "device": "8 × TPU",
-        "git_commit": "abc",
-        "tags": ("a tag, with/more",),
-        "notes": "Two\nlines.",
-    }
-    return source(origin, **whole | parts)
-
-
-def take(
-    store: Store,
-    run: SourceRun,
-    study: str = "old",
-    path: str = "/data/t.csv",
-    label: str = "{name}",
-    **options: Any,
-) -> Change:
-    given = AdoptOptions(label=label, score=("val/*",), examples="seen", flops="step*1e9", **options)
-    change = Adoption(store, study, "csv", path, given, "Ada").adopt(run)[1]
-    assert change is not None
-    return change
-
-
-def rows(store: Store, view: str, columns: str) -> list[tuple[Any, ...]]:
-    frame = query.frame(str(store.engine.url.render_as_string(False)), view=view, columns=columns.split())
-    return [tuple(None if value != value else value for value in row) for row in frame.astype(object).values]
-
-
 @pytest.mark.both_databases
 def test_adopts_all_parts_of_a_run(store):
-    assert take(store, table_run()) == "new"
+    assert take(store, source()) == "new"
     directory = f"runs/adopted-{FINGERPRINT[:16]}"
     assert rows(store, "runs", "experiment run label seed program state step directory") == [
-        ("old", "old", "old (csv)", 0, "adopted", "COMPLETED", 4, directory)
+        ("old", "one", "one (csv)", 0, "adopted", "COMPLETED", 4, directory)
     ]
-    assert rows(store, "metrics", "name step value")[:5] == [
+    assert rows(store, "metrics", "name step value")[2:7] == [
         ("loss", 0, 3), ("loss", 1, 2), ("loss", 2, None), ("loss", 3, float("inf")), ("loss", 4, 1),
     ]  # fmt: skip
     assert rows(store, "evaluations", "name step value examples_seen flops_total seconds final") == [
-        ("val/top1", 2, 0.25, None, 2e9, None, 0),
-        ("val/top1", 4, 0.5, 400, 4e9, 2.5, 1),
+        ("eval/top1", 2, 0.25, None, 2e9, None, 0),
+        ("eval/top1", 4, 0.5, 400, 4e9, 2.5, 1),
     ]
     assert rows(store, "costs", "actual_hours learner_flops total_flops actual_flops") == [(1, 4e9, 4e9, 4e9)]
     assert rows(store, "attempts", "executor handle host device code_commit") == [
@@ -265,14 +237,14 @@ def test_adopts_all_parts_of_a_run(store):
 
 
 def test_adopting_a_run_again_replaces_it_if_it_has_changed(store):
-    take(store, table_run())
+    take(store, source())
     add_note(store, Subject(fingerprint=FINGERPRINT), "Mine.", "Bea")
     retract(store, FINGERPRINT, "wrong", "Ada")
     views = ("runs", "attempts", "metrics", "evaluations", "notes")
     before = [rows(store, view, "*") for view in views]
-    assert take(store, table_run()) == "same" and len(retracted(store)) == 1
+    assert take(store, source()) == "same" and len(retracted(store)) == 1
     assert [rows(store, view, "*") for view in views] == before
-    shorter = table_run(metrics={"seen": curve([1], [7])}, tags=("b",), notes="New.")
+    shorter = source(metrics={"seen": curve([1], [7])}, tags=("b",), notes="New.")
     assert take(store, shorter) == "changed" and not retracted(store)
     assert rows(store, "metrics", "name step value") == [("seen", 1, 7)]
     assert not rows(store, "evaluations", "name") and rows(store, "costs", "learner_flops") == [(None,)]
@@ -283,65 +255,64 @@ def test_adopting_a_run_again_replaces_it_if_it_has_changed(store):
 
 
 def test_rejects_a_different_run_of_the_same_origin(store):
-    take(store, table_run())
-    other = table_run(config={"lr": 1})
+    take(store, source())
+    other = source(config={"lr": 1})
     with pytest.raises(UserError, match=r"was adopted from /data/t.csv, .* --source NAME.*--moved"):
-        take(store, other, path="/elsewhere/t.csv")
+        take(store, other, "old", "/elsewhere/t.csv")
     assert json.loads(rows(store, "runs", "config")[0][0])["lr"] == 0.5
-    assert take(store, table_run(), path="/elsewhere/t.csv") == "same"
-    assert take(store, other, path="/elsewhere/t.csv", moved=True) == "changed"
-    copies = [SourceRun("mlflow:1/a", name, {}, {}, "COMPLETED") for name in ("one", "older")]
+    assert take(store, source(), "old", "/elsewhere/t.csv") == "same"
+    assert take(store, other, "old", "/elsewhere/t.csv", moved=True) == "changed"
+    copies = [source("mlflow:1/a", name=name) for name in ("one", "older")]
     errors: list[UserError] = []
     ((run, _),) = adoption(store).adopt_all(copies, errors.append)
     assert run.name == "one" and "older: another copy of this run was just adopted" in str(*errors)
 
 
 def test_the_spec_of_a_study_lists_its_adopted_runs(store):
-    take(store, table_run(), goal="max")
-    take(store, table_run("csv:t.csv#b", name="other"), goal="min")
+    take(store, source(), goal="max")
+    take(store, source("csv:t.csv#b", name="other"), goal="min")
     assert store.spec("old") == {
-        "name": "old", "adopted": ["old", "other"], "metrics": {"val/top1": {"goal": "max"}},
+        "name": "old", "adopted": ["one", "other"], "metrics": {"eval/top1": {"goal": "max"}},
     }  # fmt: skip
-    assert {score.name for score in adoption(store).adopt(source("x"))[0].scores} == set()
-    named = source("y", metrics={"val/top1": curve([1], [0.5])})
-    assert {score.name for score in adoption(store).adopt(named)[0].scores} == {"val/top1"}
+    named = source("y", metrics=dict.fromkeys(("eval/top1", "eval/top5"), curve([1], [0.5])))
+    assert [score.name for score in adoption(store).adopt(named)[0].scores] == ["eval/top1"]
 
 
 def test_adopted_runs_come_after_planned_ones_and_keep_their_names(store):
     plan = plans.plan(plans.run("joint"), plans.run("uniform", config={"steps": 2}))
     plans.record(store, plan)
     spec = store.spec("toy")
-    take(store, table_run(), "toy", goal="max")
+    take(store, source(), "toy", goal="max")
     assert store.spec("toy") == spec
     plans.record(store, plans.plan(*plan.runs, plans.run("third", config={"steps": 3})))
-    assert rows(store, "runs", "run position") == [("joint", 0), ("uniform", 1), ("third", 2), ("old", 3)]
+    assert rows(store, "runs", "run position") == [("joint", 0), ("uniform", 1), ("third", 2), ("one", 3)]
     assert len(store.members("toy")) == 3
     plans.record(store, plans.plan(plan.runs[0]))
-    with pytest.raises(UserError, match="'old' is the name of an adopted run"):
-        plans.record(store, plans.plan(plans.run("old")))
+    with pytest.raises(UserError, match="'one' is the name of an adopted run"):
+        plans.record(store, plans.plan(plans.run("one")))
     with pytest.raises(UserError, match=r"a run 'joint' that isn't adopted: .*--label"):
-        take(store, table_run("csv:b"), "toy", label="joint")
+        take(store, source("csv:b"), "toy", label="joint")
     part = {"name": "part", "runs": {"any": {}}}
     plans.record(store, plans.plan(plans.run("part/joint"), name="all", runs=None, studies={"part": part}))
     with pytest.raises(UserError, match="all is a union: adopt into one of its studies"):
-        take(store, table_run(), "all")
+        take(store, source(), "all")
 
 
 @pytest.mark.both_databases
 def test_a_label_and_a_seed_are_of_one_run_in_every_study(store):
-    other = table_run("csv:u.csv#a")
-    take(store, table_run(config={"seed": 0}))
+    other = source("csv:u.csv#a")
+    take(store, source(config={"seed": 0}))
     take(store, other, "second")
     assert take(store, replace(other, config={"seed": 5}), "second") == "changed"
     # Seed 0 is free in the second study, but the run is also in the first.
-    assert take(store, table_run(config={"seed": 5}), "second") == "new"
+    assert take(store, source(config={"seed": 5}), "second") == "new"
     assert rows(store, "runs", "experiment seed") == [("old", 0), ("second", 5), ("second", 0)]
 
 
 def test_adopting_is_all_or_nothing(store, monkeypatch, tmp_path):
-    take(store, table_run())
+    take(store, source())
     monkeypatch.setattr(adopt_store, "_enter", lambda *_: 1 / 0)
-    for run in (table_run(notes="changed", metrics={"seen": curve([0], [1])}), table_run("csv:t.csv#b")):
+    for run in (source(notes="changed", metrics={"seen": curve([0], [1])}), source("csv:t.csv#b")):
         with pytest.raises(ZeroDivisionError):
             take(store, run)
     assert len(rows(store, "runs", "run")) == 1 and len(rows(store, "metrics", "value")) == 8
@@ -349,6 +320,6 @@ def test_adopting_is_all_or_nothing(store, monkeypatch, tmp_path):
 
 @plans.ON_SQLITE
 def test_a_store_with_adopted_runs_has_no_faults(store, tmp_path):
-    take(store, table_run())
+    take(store, source())
     assert check(str(store.engine.url), tmp_path) == []
     assert soundness.ADOPTED == ADOPTED

@@ -6,45 +6,36 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import labs_support as labs
 import pyarrow.parquet as pq
 import pytest
 from tests.platform.exchange.recorded import LABEL, files_below, only, result
 
-from jestlab.platform.cli import main
 from jestlab.platform.cli.export import VIEWERS
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.exchange import export_read, read_mlflow, read_tensorboard
 from jestlab.platform.exchange import export_write as writers
-from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.store import Store
 
 Command = Callable[..., str]
 TOY = sorted(["baseline/0", "broken/0", f"{LABEL}/0", f"{LABEL}/1", "waiting/0"])
 
 
-@pytest.fixture
-def called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Call `jestlab export` in a lab, check its exit code, and return its output or its error."""
-
-    def call(*arguments: object, code: int = 0, store: str | None = None) -> str:
-        words = ["export", *map(str, arguments), "--root", str(tmp_path / "lab")]
-        with pytest.raises(SystemExit) as stopped:
-            main([*words, "--store", store] if store else words)
-        printed = capsys.readouterr()
-        assert stopped.value.code == code, printed.err
-        if not code:
-            return printed.out
-        error = printed.err.removeprefix("\n")  # after the ^C of a terminal
-        assert printed.out == "" and error.count("\n") == 1
-        return error
-
-    return call
+def called(root: Path, *arguments: object, code: int = 0) -> str:
+    """Call `jestlab export`, check its exit code, and return its output or its error."""
+    done = labs.here("export", *arguments, root=root)
+    assert done.returncode == code, done.stderr
+    if not code:
+        return done.stdout
+    error = done.stderr.removeprefix("\n")  # after the ^C of a terminal
+    assert done.stdout == "" and error.count("\n") == 1
+    return error
 
 
 @pytest.fixture
-def export(called: Command, recorded_sqlite: Store, sqlite_url: str) -> Command:
+def export(recorded_sqlite: Store, sqlite_url: str, tmp_path: Path) -> Command:
     """The command in a lab that has the recorded studies."""
-    return lambda *arguments, **more: called(*arguments, **more, store=sqlite_url)
+    return lambda *arguments, code=0: called(tmp_path / "lab", *arguments, "--store", sqlite_url, code=code)
 
 
 def places(kind: str, folder: Path) -> list[str]:
@@ -83,11 +74,10 @@ def test_writes_to_empty_and_new_folders(export, out, monkeypatch):
     assert {path.name for path in out.parent.iterdir()} == {"empty", "link", "new", "here"}
 
 
-def test_rejects_other_places_and_options(export, called, out, tmp_path):
-    assert "store" in called(out, "--format", "parquet", code=1)
+def test_rejects_other_places_and_options(export, out, tmp_path, copy):
+    assert "store" in called(tmp_path / "lab", out, "--format", "parquet", code=1)
     assert not (tmp_path / "lab").exists()
-    Store.open(Lab.find(tmp_path / "lab").store_url).close()
-    assert "no runs to export" in called(out, "--format", "parquet", code=1)
+    assert "no runs to export" in called(copy.root, out, "--format", "parquet", code=1)
     assert all(name in export(out, "--format", "wandb", code=2) for name in VIEWERS)
     assert "--with-checkpoints" in export(out, "--format", "parquet", "--with-checkpoints", code=2)
     assert files_below(out.parent) == set()
@@ -96,7 +86,7 @@ def test_rejects_other_places_and_options(export, called, out, tmp_path):
     for folder, reason in (
         (out, "is not empty"),
         (out / ".hidden", "is a file"),
-        (out / ".hidden" / "x", "Not a"),
+        (out / ".hidden/x", "Not a"),
     ):
         assert reason in export(folder, "--format", "parquet", code=1)
     assert "File name too long" in export(out.with_name("x" * 300), "--format", "parquet", code=1)

@@ -18,10 +18,6 @@ from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 
 
-def places(store, *experiments):
-    return [(one.experiment, one.label, one.seed) for one in results.read(store, experiments)]
-
-
 @pytest.mark.both_databases
 def test_reads_all_that_is_recorded_of_a_run(recorded_store):
     found = {(one.experiment, one.label, one.seed): one for one in results.read(recorded_store, [])}
@@ -34,39 +30,32 @@ def test_reads_all_that_is_recorded_of_a_run(recorded_store):
     assert now() - timedelta(minutes=5) < joint.began <= joint.ended <= now()
     assert (joint.tags, joint.notes) == (recorded.TAGS, recorded.NOTES)
     assert as_text(joint.metrics) == recorded.METRICS
-    assert joint.scores[:2] == [
-        Score("toy", "score", 2, 0.25, 20, None, None),
-        Score("toy", "score", 3, 0.75, 3 * 10**9, 1.5e21, 9.5),
+    assert [repr(score) for score in joint.scores] == [
+        repr(Score("toy", "score", 2, 0.25, 20)),
+        repr(Score("toy", "score", 3, 0.75, 3 * 10**9, 1.5e21, 9.5)),
+        repr(Score("toy", "top 1", 2, math.nan, 20)),
     ]
-    (top,) = joint.scores[2:]
-    assert (top.name, top.step, math.isnan(top.value)) == ("toy/top 1", 2, True)
     assert as_text(joint.curves()) == recorded.CURVES
-
-    other = found["toy", LABEL, 1]
+    other, broken, waiting = (found["toy", *place] for place in ((LABEL, 1), ("broken", 0), ("waiting", 0)))
     assert (other.fingerprint, other.config["seed"]) == (JOINT_1.fingerprint, 1)
     assert as_text(other.metrics) == {"loss": [(1, "-inf")]}
-    broken = found["toy", "broken", 0]
     assert (broken.state, broken.reason, broken.metrics) == (RunState.FAILED, "ValueError: no", {})
-    waiting = found["toy", "waiting", 0]
-    assert (waiting.state, waiting.fingerprint) == (RunState.PENDING, WAITING.fingerprint)
-    assert (waiting.began, waiting.ended, waiting.commit, waiting.step) == (None, None, None, 0)
-    assert (waiting.metrics, waiting.scores, waiting.tags, waiting.notes) == ({}, [], [], [])
+    assert (waiting.state, waiting.began, waiting.ended, waiting.step) == (RunState.PENDING, None, None, 0)
+    assert (waiting.commit, waiting.metrics, waiting.scores, waiting.notes) == (None, {}, [], [])
 
 
 def test_yields_a_run_for_each_label_and_study(recorded_store):
-    assert places(recorded_store) == [
-        ("other", "broken", 0),
-        *[("toy", label, seed) for label, seed in (("baseline", 0), (LABEL, 0), (LABEL, 1))],
-        ("toy", "broken", 0),
-        ("toy", "waiting", 0),
-    ]
-    assert results.count(recorded_store, []) == 6
-    assert places(recorded_store, "other") == [("other", "broken", 0)]
-    assert results.count(recorded_store, ["other", "toy", "toy"]) == 6
-    baseline, joint = (
-        one for one in results.read(recorded_store, ["toy"]) if one.fingerprint == JOINT.fingerprint
-    )
-    assert (baseline.run, baseline.label) == ("baseline", "baseline")
+    toy = [("baseline", 0), (LABEL, 0), (LABEL, 1), ("broken", 0), ("waiting", 0)]
+    for names, expected in (
+        ([], [("other", "broken", 0), *(("toy", *one) for one in toy)]),
+        (["other"], [("other", "broken", 0)]),
+        (["toy", "toy"], [("toy", *one) for one in toy]),
+    ):
+        assert results.count(recorded_store, names) == len(expected)
+        found = [*results.read(recorded_store, names)]
+        assert [(one.experiment, one.label, one.seed) for one in found] == expected
+    baseline, joint, *_ = found
+    assert (baseline.run, baseline.fingerprint) == ("baseline", JOINT.fingerprint)
     assert as_text(baseline.curves()) == as_text(joint.curves())
 
 
@@ -75,13 +64,11 @@ def test_times_and_commits_are_those_of_the_attempts(recorded_sqlite):
         (found,) = results.read(recorded_sqlite, ["other"])
         return found.began, found.ended, found.commit
 
-    day = timedelta(days=1)
-    stores.attempt(recorded_sqlite, BROKEN, number=2, started=stores.START + day, git_commit="ours")
-    assert told()[2] == "ours"
-    started = stores.START + 2 * day
-    stores.attempt(recorded_sqlite, BROKEN, number=3, started=started, git_commit="ours", code_commit="mine")
-    assert told()[1:] == (started + timedelta(minutes=2), "mine")
-    began = told()[0]
+    began, started = told()[0], stores.START + timedelta(days=1)
+    stores.attempt(recorded_sqlite, BROKEN, number=2, started=started, git_commit="ours")
+    assert told() == (began, started + timedelta(minutes=2), "ours")
+    stores.attempt(recorded_sqlite, BROKEN, number=3, git_commit="ours", code_commit="mine")
+    assert told()[2] == "mine"
     stores.attempt(recorded_sqlite, BROKEN, RunState.RUNNING, number=4)
     assert told() == (began, None, None)
 

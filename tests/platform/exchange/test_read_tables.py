@@ -127,17 +127,6 @@ def test_errors_name_the_file_and_the_line(write, text, arguments, match):
     assert str(path) in str(error.value) and "\n" not in str(error.value)
 
 
-def test_rejects_files_that_are_not_tables(tmp_path):
-    path = tmp_path / "x"
-    for data, match in ((b"a,b\n\xff,1\n", "not valid UTF-8"), (b"PAR1 and more", "not valid Parquet")):
-        path.write_bytes(data)
-        with pytest.raises(UserError, match=match) as error:
-            list(read(path))
-        assert "\n" not in str(error.value)
-    with pytest.raises(UserError, match="no such file"):
-        list(read(tmp_path / "missing"))
-
-
 def test_parquet(tmp_path):
     path = tmp_path / "table.parquet"
     columns = {

@@ -107,17 +107,6 @@ def test_a_damaged_file_is_read_up_to_there_and_reported(tmp_path, logs, data):
     assert run.left_out or whole.startswith(changed)
 
 
-def test_links_are_not_followed(logs, tmp_path):
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "linked").symlink_to(logs / "b")
-    (other / "events.out.tfevents.1700000000.x").symlink_to(event_file(logs / "b"))
-    with pytest.raises(UserError, match="no TensorBoard event files"):
-        list(tensorboard.read(other))
-    with pytest.raises(UserError, match="no TensorBoard event files"):
-        list(tensorboard.read(tmp_path / "missing"))
-
-
 def test_names_the_extra_if_tensorboard_is_missing(logs, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(UserError, match=r"pip install 'jestlab\[tensorboard\]'"):

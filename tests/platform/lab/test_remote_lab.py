@@ -37,9 +37,6 @@ URL = "gs://lab-bucket/lab"
 @pytest.fixture
 def lab(root, bucket_server, postgresql_url, monkeypatch):
     """A lab in a bucket; this process is one of its machines."""
-    import fsspec
-
-    fsspec.get_filesystem_class("gs").clear_instance_cache()
     monkeypatch.setenv("JESTLAB_STORE", postgresql_url)
     monkeypatch.setenv(SCRATCH, str(root.parent / "launcher"))
     return Lab.find(URL)

@@ -26,10 +26,6 @@ def small_parts(monkeypatch):
 
 @pytest.fixture
 def bucket(bucket_server):
-    """A new connection: fsspec would return that of the previous test."""
-    import fsspec
-
-    fsspec.get_filesystem_class("gs").clear_instance_cache()
     return Bucket(URL)
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 from in_process import Machine
-from workers_support import replace_local_executor
 
 from jestlab.platform import processes
 from jestlab.platform.launch.claiming import XManagerRecord
@@ -20,8 +19,7 @@ def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def recorded_machine(monkeypatch: pytest.MonkeyPatch, forking: None) -> Iterator[Machine]:
     """Launches on "this machine" start threads instead of processes."""
-    made = Machine()
-    replace_local_executor(monkeypatch, made.executor)
+    made = Machine(monkeypatch)
     yield made
     made.close()
 

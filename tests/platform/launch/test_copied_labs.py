@@ -30,7 +30,7 @@ def a_job_that_runs(root: Path, study: Plan, machine: Machine) -> LaunchedJob:
     [run] = study.runs
     log = f"{run.directory}/log.txt"
     launcher = leases.enter_launcher(store, "elsewhere:1:0")
-    claim = claims.claim(store, run.fingerprint, launcher, "local", 0, log)
+    claim = claims.claim(store, run.fingerprint, log, claims.ClaimTerms(launcher, "local", 0))
     assert claim is not None
     key = JobKey(store.id(), run.fingerprint, claim.number, claim.token)
     machine.harm("uniform", "freeze", 8)

@@ -53,7 +53,8 @@ class Racing(Scripted):
     @property
     def parallel(self) -> int:  # type: ignore[override]
         """The launcher reads this when it looks for free slots."""
-        running = claims.holding(self.store, self.name, None)
+        with self.store.reading() as connection:
+            running = claims.holding(connection, self.name, None)
         refused = (RunState.FAILED, "TypeError: no", EXIT_REFUSED)
         leases.end_all(self.store, (leases.Ending(run.fingerprint, run.id, *refused) for run in running))
         return 1

@@ -14,7 +14,6 @@ from typing import Any
 import labs_support as labs
 import pytest
 from in_process import Machine, Threads, rows
-from workers_support import replace_local_executor
 
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.launch import controller, liveness
@@ -66,7 +65,7 @@ def undisturbed(tmp_path_factory) -> list[list[tuple[Any, ...]]]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name, value in labs.variables(folder / "lab").items():
             monkeypatch.setenv(name, value)
-        replace_local_executor(monkeypatch, Machine().executor)
+        Machine(monkeypatch)
         assert launched(folder / "lab", labs.write_study(folder, runs=RUNS)) == 0
     return results(folder / "lab")
 

@@ -104,7 +104,8 @@ def test_the_slot_of_a_launcher_that_died_before_it_launched_its_job_is_free(lau
     """No other launcher of its study is there to end the attempt."""
     [run] = launchers.record("gone", 1)
     launcher = leases.enter_launcher(launchers._store, "elsewhere:1:0")
-    assert claims.claim(launchers._store, run.fingerprint, launcher, "kubernetes", 0, "log.txt")
+    terms = claims.ClaimTerms(launcher, "kubernetes", 0)
+    assert claims.claim(launchers._store, run.fingerprint, "log.txt", terms)
     leases.remove_launcher(launchers._store, launcher)
     launchers.start(1, runs=1, parallel=1)
     labs.wait_until(lambda: launchers.executor.launched)

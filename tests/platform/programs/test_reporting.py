@@ -26,8 +26,8 @@ from jestlab.platform import client
 from jestlab.platform.client import Reporter, ScriptRun, _Reporting
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs import context as programs_context
+from jestlab.platform.programs.command_run import Channel
 from jestlab.platform.programs.context import RunContext
-from jestlab.platform.programs.protocol import Channel
 
 
 class Recorder:

@@ -9,20 +9,48 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlencode
 
+import plans_support as plans
 import pytest
 import uvicorn
 from starlette.types import ASGIApp, Message
 from tests.browser_support import Opened, open_url, tabs
-from tests.platform.serve.recorded import STUDY, record
 
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.serve.access import Access
 from jestlab.platform.serve.app import application
 from jestlab.platform.serve.labs import Labs
 from jestlab.platform.serve.server import listening
+from jestlab.platform.spec.schema import StudySpec
+from jestlab.platform.store.store import Store
 
 TOKEN = "a-token-of-the-tests-0123"
 HOST = "127.0.0.1:8270"
+STUDY = {
+    "name": "toy",
+    "program": "toy_programs:loop",
+    "base": {"steps": 10},
+    "runs": {"reference": {}, "joint": {"needs": ["reference"]}, "uniform": {"steps": 12}},
+    "seeds": 2,
+    "question": "Is it faster?",
+    "reports": [{"table": {"baseline": "uniform"}}],
+    "metrics": {"toy/*": {"goal": "max", "unit": "percent"}},
+}
+
+
+def record(lab: Lab, study: dict[str, Any]) -> dict[str, str]:
+    """Record a study whose runs have all completed; return LABEL/SEED → fingerprint."""
+    planned = plan(StudySpec.parse(study))
+    with closing(Store.open(lab.store_url)) as store:
+        plans.record(store, planned)
+        for number, run in enumerate(planned.runs):
+            attempt = plans.begun(store, run, lab.root / run.directory)
+            for step in range(1, 10 + 1):
+                attempt.log(step, {"loss": 1 / step + number, "examples_seen": 64 * step})
+            attempt.evaluation(10, 64 * 10, 1e6 * 10, {"toy/score": 0.5 + number / 20})
+            attempt.progress(10, run.config["steps"])
+            attempt.complete()
+    return {f"{run.label}/{run.seed}": run.fingerprint for run in planned.runs}
 
 
 @dataclass
@@ -132,4 +160,4 @@ def lab(tmp_path: Path, sqlite_url: str) -> Lab:
 @pytest.fixture
 def runs(lab: Lab) -> dict[str, str]:
     """Record a study in the lab whose runs have all completed; return LABEL/SEED → fingerprint."""
-    return record(lab, STUDY | {"name": "toy"})
+    return record(lab, STUDY)

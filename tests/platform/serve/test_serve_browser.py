@@ -7,8 +7,7 @@ from urllib.parse import quote
 import labs_support as labs
 import plans_support as plans
 import pytest
-from tests.platform.serve.conftest import TOKEN
-from tests.platform.serve.recorded import STUDY
+from tests.platform.serve.conftest import STUDY, TOKEN
 
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.schema import StudySpec
@@ -32,7 +31,7 @@ def until(tab, expression, seconds=60):
 
 
 def test_pages_follow_runs(lab, serving, visited):
-    planned = plan(StudySpec.parse(STUDY | {"name": "toy", "seeds": 1}))
+    planned = plan(StudySpec.parse(STUDY | {"seeds": 1}))
     with closing(Store.open(lab.store_url)) as store:
         plans.record(store, planned)
         first, *others = (plans.begun(store, run, lab.root / run.directory) for run in planned.runs)

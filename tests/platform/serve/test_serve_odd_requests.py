@@ -9,8 +9,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.platform.serve.conftest import HOST, TOKEN, Answer
-from tests.platform.serve.recorded import STUDY, record
+from tests.platform.serve.conftest import HOST, STUDY, TOKEN, Answer, record
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.serve import run as pages_of_runs
@@ -33,12 +32,16 @@ ODD = (
 )
 KEYS = (
     "lab", "page", "sort", "state", "find", "from", "width", "metric", "run", "data", "where",
-    "columns", "order", "q", "tok",
+    "columns", "order", "q", "tok", "by", "text", "names", "reason", "name",
 )
 # fmt: on
 PARTS = {"name": "toy", "study": "toy", "figure": "summary.png", "file": "summary.csv", "step": "1"}
-ACTIONS = ("note", "tag", "untag", "accept", "save", "forget", "\0", "shred")
-FIELDS = ("by", "text", "names", "reason", "name", "q", "lab")
+ACTIONS = ("note", "tag", "untag", "accept", "save", "forget", "{file}")
+FORMS = [
+    f"POST {place}/{action}"
+    for place in ("/experiment/{name}", "/run/{fingerprint}", "/sql")
+    for action in ACTIONS
+]
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ def lab(tmp_path: Path, store_url: str) -> Lab:
 @pytest.fixture
 def run(lab: Lab) -> str:
     """The fingerprint of a run of a recorded study."""
-    return next(iter(record(lab, STUDY | {"name": "toy"}).values()))
+    return next(iter(record(lab, STUDY).values()))
 
 
 @pytest.fixture
@@ -83,19 +86,21 @@ def is_clear(answer: Answer) -> bool:
     return answer.status < 500 and (answer.status < 400 or (b"\n" not in answer.body and answer.body != b""))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    template=st.sampled_from([*PAGES, "/static/{name}", "/{name}"]),
+    template=st.sampled_from([*PAGES, "/static/{name}", "/{name}", *FORMS]),
     parts=st.lists(st.sampled_from(ODD) | st.text(max_size=20), min_size=6, max_size=6),
     is_right=st.lists(st.booleans(), min_size=6, max_size=6),
-    query=st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(ODD)), max_size=3),
+    query=st.dictionaries(st.sampled_from(KEYS), st.sampled_from(ODD) | st.text(max_size=20), max_size=4),
 )
-def test_no_address_is_an_error_of_the_server(asks, run, template, parts, is_right, query):
+def test_no_address_and_no_form_is_an_error_of_the_server(asks, run, template, parts, is_right, query):
     right = PARTS | {"fingerprint": run}
     odd = dict(zip(right, zip(parts, is_right, strict=True), strict=True))
     values = {name: right[name] if use else part for name, (part, use) in odd.items()}
-    path = template.format_map({name: quote(value, safe="") for name, value in values.items()})
-    answer = asks("GET", f"{path}?{urlencode(query)}" if query else path)
+    method, _, path = template.rpartition(" ")
+    path = path.format_map({name: quote(value, safe="") for name, value in values.items()})
+    given = urlencode(query)
+    answer = asks("POST", path, given.encode()) if method else asks("GET", f"{path}?{given}")
     assert is_clear(answer), (answer.status, answer.body[:500])
 
 
@@ -107,19 +112,6 @@ def test_no_value_is_an_error_of_the_server(asks, run, path):
         )
         answer = asks("GET", f"{path}?{query}")
         assert is_clear(answer), (value[:50], answer.status, answer.body[:500])
-
-
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    path=st.tuples(
-        st.sampled_from(("/experiment/toy", "/run/abcdef", "/sql", "/experiment/%00")),
-        st.sampled_from(ACTIONS),
-    ),
-    form=st.dictionaries(st.sampled_from(FIELDS), st.sampled_from(ODD) | st.text(max_size=20), max_size=4),
-)
-def test_no_form_is_an_error_of_the_server(asks, path, form):
-    answer = asks("POST", f"{path[0]}/{quote(path[1])}", urlencode(form).encode())
-    assert is_clear(answer), (answer.status, answer.body[:500])
 
 
 @pytest.mark.parametrize("host", ["[", "[::1]x", "localhost:" + "9" * 5000, "localhost:x", "é", ""])

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import labs_support as labs
 import plans_support as plans
 from sqlalchemy import text
-from tests.platform.serve.recorded import STUDY, record
+from tests.platform.serve.conftest import STUDY, record
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
@@ -60,7 +60,7 @@ def test_files_are_those_of_the_report(lab, runs, client):
 
 
 def test_a_union_shows_the_results_of_its_studies(lab, client):
-    parts = {name: STUDY | {"base": {"steps": 10, "part": name}} for name in ("mine", "theirs")}
+    parts = {name: STUDY | {"name": name, "base": {"steps": 10, "part": name}} for name in ("mine", "theirs")}
     record(lab, {"name": "both", "studies": parts})
     asks = client(lab)
     page = asks.get("/experiment/both/results").text

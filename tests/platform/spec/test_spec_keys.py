@@ -4,8 +4,9 @@ import re
 
 import jsonschema
 import pytest
+from pydantic import BaseModel
 
-from jestlab.analysis.claims import Claim, parse_claims
+from jestlab.analysis.claims import parse_claims
 from jestlab.models.config import DiagnoseConfig, EmbedConfig, ScoreConfig, TrainConfig, WeightsConfig
 from jestlab.platform.errors import UserError
 from jestlab.platform.registry import study_names
@@ -39,14 +40,13 @@ def test_every_key_of_a_config_is_there_with_the_programs_that_have_it(program):
 def test_every_key_of_the_rest_of_a_spec_is_there():
     told = {key.path for key in spec_keys()}
     assert {path for path in told if "." not in path} == StudySpec.model_fields.keys()
-    assert {f"resources.{name}" for name in Resources.model_fields} <= told
-    assert {f"resources.slurm.{name}" for name in SlurmOptions.model_fields} <= told
-    for kind, report in REPORTS.items():
-        assert {f"reports.{kind}.{name}" for name in report.model_fields if name != "kind"} <= told
+    sections: dict[str, type[BaseModel]] = {f"reports.{kind}": report for kind, report in REPORTS.items()}
+    sections |= {"resources": Resources, "resources.slurm": SlurmOptions}
+    for place, model in sections.items():
+        assert {f"{place}.{name}" for name in model.model_fields if name != "kind"} <= told
     claim = {"statement": "s", "of": "a", "within": 1.0, "measure": "m/x", "source": "f", "unless": "u"}
     for comparison in ("above", "below", "better_than", "near"):
-        [parsed] = parse_claims([{**claim, comparison: "b"}])
-        assert isinstance(parsed, Claim)
+        assert parse_claims([{**claim, comparison: "b"}])
         assert {f"claims.<n>.{name}" for name in (*claim, comparison)} <= told
 
 
@@ -59,50 +59,44 @@ def test_every_key_is_documented():
     assert [key.path for key in EVERY if not key.where] == []
 
 
-def test_types_are_in_the_terms_of_a_spec():
-    types = {
-        "selection.chunks": "integer > 0",
-        "selection.filtering_ratio": "number >= 0, < 1",
-        "selection.reference": "name of a run or null",
-        "reports.curves.runs": "list[string]",
-        "reports.curves.scale": "linear, log or null",
-    }
-    assert {path: find(path)[0].type for path in types} == types
-    assert find("question")[0].where == ("study",)
+@pytest.mark.parametrize(
+    ("prefix", "first", "number", "type_"),
+    [
+        ("selection", "selection.rule", 12, None),
+        ("selection.rule", "selection.rule", 1, None),
+        ("runs.joint.selection.chunks", "selection.chunks", 1, "integer > 0"),
+        ("base.selection", "selection.rule", 12, None),
+        ("axes.0.grid.selection.filtering_ratio", "selection.filtering_ratio", 1, "number >= 0, < 1"),
+        ("selection.reference", "selection.reference", 1, "name of a run or null"),
+        ("runs.joint.needs", "runs.<run>.needs", 1, None),
+        ("claims.of", "claims.<n>.of", 4, None),
+        ("claims.3.of.minus", "claims.<n>.of.minus", 1, None),
+        ("reports.curves.runs", "reports.curves.runs", 1, "list[string]"),
+        ("reports.curves.scale", "reports.curves.scale", 1, "linear, log or null"),
+        ("metrics.wiki/perplexity.goal", "metrics.<name>.goal", 1, None),
+        ("seeds", "seeds", 1, None),
+    ],
+)
+def test_finds_keys_as_people_write_them_with_types_in_the_terms_of_a_spec(prefix, first, number, type_):
+    found = find(prefix)
+    assert (found[0].path, len(found)) == (first, number)
+    assert type_ in (None, found[0].type)
 
 
-def test_finds_keys_as_people_write_them():
-    expected = {
-        "selection": ("selection.rule", 12),
-        "selection.rule": ("selection.rule", 1),
-        "runs.joint.selection.rule": ("selection.rule", 1),
-        "base.selection": ("selection.rule", 12),
-        "axes.0.grid.selection.rule": ("selection.rule", 1),
-        "runs.joint.needs": ("runs.<run>.needs", 1),
-        "claims.of": ("claims.<n>.of", 4),
-        "claims.3.of.minus": ("claims.<n>.of.minus", 1),
-        "reports.table.baseline": ("reports.table.baseline", 1),
-        "metrics.wiki/perplexity.goal": ("metrics.<name>.goal", 1),
-        "seeds": ("seeds", 1),
-    }
-    assert {prefix: (find(prefix)[0].path, len(find(prefix))) for prefix in expected} == expected
+@pytest.mark.parametrize(
+    ("prefix", "nearest"), [("seletion", "selection"), ("selection.rul", "selection.rule")]
+)
+def test_unknown_keys_name_the_nearest(prefix, nearest):
+    with pytest.raises(UserError, match=rf"no key '{prefix}': did you mean '{nearest}'\?"):
+        find(prefix)
 
 
-def test_unknown_keys_name_the_nearest():
-    for prefix, nearest in (("seletion", "selection"), ("selection.rul", "selection.rule")):
-        with pytest.raises(UserError, match=rf"no key '{prefix}': did you mean '{nearest}'\?"):
-            find(prefix)
-
-
-@pytest.fixture(scope="module")
-def invalid():
+def test_the_json_schema_accepts_studies_and_rejects_typing_errors():
     validator = jsonschema.Draft202012Validator(spec_schema("train"))
-    return lambda spec: sorted(
-        ".".join(map(str, error.absolute_path)) for error in validator.iter_errors(spec)
-    )
 
+    def invalid(spec):
+        return sorted(".".join(map(str, error.absolute_path)) for error in validator.iter_errors(spec))
 
-def test_the_json_schema_accepts_studies_and_rejects_typing_errors(invalid):
     assert [name for name in study_names() if invalid(load(name).to_dict())] == []
     written = {
         "runs": {"a": {"model.vision.width": 8, "selection": {"rul": "joint"}}, "b": {"needs": "a"}},

@@ -66,34 +66,27 @@ def test_labels_in_yaml_and_python(tmp_path):
 
 
 LABEL_ERRORS = """
-{selection.filtering: {}}
-=> .selection.filtering: the axis has no key 'selection.filtering': did you mean 'selection.filtering_ratio'?
-{selection.filtering_ratio: {0.8: 80%}}
-=> .selection.filtering_ratio.0.8: the axis has no value 0.8 of selection.filtering_ratio: did you mean
-{selection.filtering_ratio: f}
-=> .selection.filtering_ratio: must be a mapping of `name` and texts by value, not 'f'
-{selection.filtering_ratio: {0.5: [half]}}
-=> .selection.filtering_ratio.0.5: must be a text on one line
-[selection.filtering_ratio]
-=> : must be a mapping such as {selection.filtering_ratio: {name: f, 0.5: 50%}}
+{selection.filtering: {}} => .selection.filtering: the axis has no key 'selection.filtering': did you mean
+{selection.filtering_ratio: {0.8: x}} => .selection.filtering_ratio.0.8: the axis has no value 0.8 of
+{selection.filtering_ratio: f} => .selection.filtering_ratio: must be a mapping of `name` and texts by value
+{selection.filtering_ratio: {0.5: [half]}} => .selection.filtering_ratio.0.5: must be a text on one line
+[selection.filtering_ratio] => : must be a mapping such as {selection.filtering_ratio: {name: f, 0.5: 50%}}
 """
 NAME_ERRORS = r"""
 {uniform: {label: A}, other: {label: A}, joint: {}}
-=> other: 'other' and 'uniform' are both shown as 'A': give them different labels
+=> other: 'other' is shown as 'A', which means 'uniform': give it another label
 {uniform: {label: other}, other: {label: B}, joint: {}}
-=> uniform: 'uniform' is shown as 'other', the name of another run
+=> uniform: 'uniform' is shown as 'other', which means 'other'
 {joint: {label: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}}
 => joint.label: is longer than 80
-{uniform: {label: ''}, joint: {}}
-=> uniform.label: is empty, and the run is on no axis
-{uniform: {label: "a\nb"}, joint: {}}
-=> uniform.label: must be a text on one line
+{uniform: {label: ''}, joint: {}} => uniform.label: is empty, and the run is on no axis
+{uniform: {label: "a\nb"}, joint: {}} => uniform.label: must be a text on one line
 """
 
 
 def test_rejects_invalid_and_ambiguous_labels(check_errors):
     check_errors(LABEL_ERRORS, lambda text: expand(study(labels=yaml.safe_load(text))), "axes.0.labels")
-    with pytest.raises(SpecError, match=r"runs\.joint: .* are both shown as 'joint filtering_ratio=x'"):
+    with pytest.raises(SpecError, match=r"runs\.joint: .* is shown as 'joint filtering_ratio=x', which"):
         expand(study(labels={F: {0.5: "x", 0.9: "x"}}))
     check_errors(NAME_ERRORS, lambda text: expand(study(yaml.safe_load(text))), "runs.")
 

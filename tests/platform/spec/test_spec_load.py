@@ -1,6 +1,5 @@
 import json
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,20 +85,20 @@ def test_python_and_yaml_give_the_same_study(tmp_path):
 
 
 def test_a_study_is_loaded_at_the_scale_asked_for(tmp_path):
-    file = write(tmp_path, "who.py", PYTHON)
+    file, yaml = write(tmp_path, "who.py", PYTHON), write(tmp_path, "who.yaml", YAML)
+    without = write(tmp_path, "whom.yaml", "runs: {a: {}}")
     mini = load(file, "mini")
     assert mini.scale == "mini"
     assert config_of(expand(mini)[0]).schedule.examples_seen == 6_400
     assert load(file) == load(file, "smoke")
-    with pytest.raises(UserError, match=r"has no scale 'mni': did you mean 'mini'\? \(valid: smoke, mini\)"):
-        load(file, "mni")
-    yaml = write(tmp_path, "who.yaml", YAML)
     assert load(yaml, "smoke") == load(yaml)
-    with pytest.raises(UserError, match=r"has no scale 'mini': its scale is smoke"):
-        load(yaml, "mini")
-    without = write(tmp_path, "whom.yaml", "runs: {a: {}}")
-    with pytest.raises(UserError, match="'mini': it names none, and only specs in Python have several"):
-        load(without, "mini")
+    for path, scale, message in (
+        (file, "mni", r"has no scale 'mni': did you mean 'mini'\? \(valid: smoke, mini\)"),
+        (yaml, "mini", "has no scale 'mini': its scale is smoke"),
+        (without, "mini", "'mini': it names none, and only specs in Python have several"),
+    ):
+        with pytest.raises(UserError, match=message):
+            load(path, scale)
 
 
 NAMES = st.sampled_from(["a", "joint", "b.2", "c++"])
@@ -155,117 +154,97 @@ def test_studies_survive_yaml_and_json(tmp_path_factory, written):
     assert StudySpec.model_validate_json(study.model_dump_json()) == study
 
 
-def test_relative_folders_count_from_the_yaml_file(tmp_path):
-    file = write(
-        tmp_path,
-        "s.yaml",
-        """
-        runs:
-          a: {data.train: {kind: folder, path: web}}
-          b: {data: {train: {kind: folder, path: ../web}}}
-          c: {data.benchmark: {kind: folder, path: /abs}}
-        axes:
-        - {runs: [b], grid: {data.train.path: [one, /two]}}
-        """,
-    )
-    data = [config_of(member).data for member in expand(load(file))]
-    assert [each.train.path for each in data[:3]] == [f"{tmp_path}/web", f"{tmp_path}/one", "/two"]
-    assert data[3].benchmark.path == "/abs"
-    study = load(file, None, ["runs.a.data.train.path=other"])
-    assert config_of(expand(study)[0]).data.train.path == f"{tmp_path}/other"
+FOLDER = {"kind": "folder", "path": "web"}
 
 
-def test_relative_paths_count_from_the_spec_in_python_and_in_overrides_too(tmp_path, monkeypatch):
+@pytest.mark.parametrize("file", ["specs/s.py", "specs/s.yaml"])
+def test_relative_paths_count_from_the_spec_also_on_axes_and_in_overrides(tmp_path, monkeypatch, file):
     """A command runs in its spec's folder, unless `cwd` says otherwise: its words may name files."""
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "own.py").write_text("def train(config, context): ...")
+    specs = tmp_path / "specs"
+    specs.mkdir()
+    (specs / "own.py").write_text("def train(config, context): ...")
     runs = {
-        "data": {"program": "train", "data.train": {"kind": "folder", "path": "web"}},
+        "data": {"program": "train", "data.train": FOLDER},
+        "axis": {"program": "train", "data": {"train": FOLDER, "benchmark": FOLDER | {"path": "/abs"}}},
         "function": {"program": "own.py:train"},
         "script": {"command": ["true"]},
         "below": {"command": ["true"], "cwd": "code"},
         "launcher": {"command": ["true"], "cwd": None},
     }
-    written = {"name": "own", "program": "command", "runs": runs}
-    python = f"SCALES = ('smoke',)\ndef get_config(scale):\n    return {written!r}\n"
-    write(tmp_path / "specs", "s.py", python)
-    write(tmp_path / "specs", "s.yaml", json.dumps(written))
+    axes = {"axis": {"grid": {"data.train.path": ["one"]}}}
+    written = {"name": "own", "program": "command", "runs": runs, "axes": axes}
+    text = f"SCALES = ('smoke',)\ndef get_config(scale):\n    return {written!r}\n"
+    (tmp_path / file).write_text(json.dumps(written) if file.endswith("yaml") else text)
     monkeypatch.chdir(tmp_path)
-    specs = tmp_path / "specs"
-    for file in ("specs/s.py", "specs/s.yaml"):
-        found: dict[str, Any] = {member.variant.name: member.variant for member in expand(load(file))}
-        assert found["data"].config.data.train.path == str(specs / "web")
-        assert found["function"].program.name == f"{specs / 'own.py'}:train"
-        assert found["script"].config["cwd"] == str(specs)
-        assert found["below"].config["cwd"] == str(specs / "code")
-        assert found["launcher"].config["cwd"] is None
-        given = ["runs.below.cwd=other", "runs.script.program=own.py:train", "runs.data.data.train.path=web2"]
-        found = {member.variant.name: member.variant for member in expand(load(file, None, given))}
-        assert found["below"].config["cwd"] == str(specs / "other")
-        assert found["script"].program.name == f"{specs / 'own.py'}:train"
-        assert found["data"].config.data.train.path == str(specs / "web2")
+
+    def found(overrides=()) -> dict[str, Any]:
+        return {member.variant.name: member.variant for member in expand(load(file, None, overrides))}
+
+    assert found()["data"].config.data.train.path == str(specs / "web")
+    assert found()["axis"].config.data.train.path == str(specs / "one")
+    assert found()["axis"].config.data.benchmark.path == "/abs"
+    assert found()["function"].program.name == f"{specs / 'own.py'}:train"
+    commands = {name: found()[name].config["cwd"] for name in ("script", "below", "launcher")}
+    assert commands == {"script": str(specs), "below": str(specs / "code"), "launcher": None}
+    changed = found(
+        ["runs.below.cwd=other", "runs.script.program=own.py:train", "runs.data.data.train.path=web2"]
+    )
+    assert changed["below"].config["cwd"] == str(specs / "other")
+    assert changed["script"].program.name == f"{specs / 'own.py'}:train"
+    assert changed["data"].config.data.train.path == str(specs / "web2")
 
 
 NOT_SPECS = [
-    ("x = 1", 'a Python spec has SCALES = ("smoke",) and get_config(scale)'),
-    ("SCALES = ('a',)\ndef get_config(scale):\n    return undefined", ":3: NameError: name 'undefined'"),
-    ("SCALES = ('a',)\ndef get_config(scale)\n", ":2: SyntaxError: expected ':'"),
-    ("import no_such_module", ":1: ModuleNotFoundError: No module named 'no_such_module'"),
-    ("SCALES = ('a',)\ndef get_config(scale): return {'runs': {'a': {'x': {1}}}}", "must be plain data"),
+    ("spec.py", "x = 1", 'a Python spec has SCALES = ("smoke",) and get_config(scale)'),
+    ("spec.py", "SCALES = ('a',)\ndef get_config(scale):\n    return x", ":3: NameError: name 'x'"),
+    ("spec.py", "SCALES = ('a',)\ndef get_config(scale)\n", ":2: SyntaxError: expected ':'"),
+    ("spec.py", "import no_such_module", ":1: ModuleNotFoundError: No module named 'no_such_module'"),
+    ("spec.py", "SCALES = ('a',)\ndef get_config(scale): return {'runs': {'a': {'x': {1}}}}", "plain data"),
+    ("spec.json", "{}", "not a spec: expected a .py, .yaml or .yml file"),
+    ("spec.yaml", "\udcff", "not valid UTF-8"),
+    ("missing.yaml", None, "no such file"),
+    ("missing", None, "no such file"),
+    ("spec.yml/", None, "no such file"),
 ]
 
 
-def test_rejects_python_files_that_are_not_specs_in_one_line(tmp_path, subtests):
-    for text, message in NOT_SPECS:
-        with subtests.test(text):
-            with pytest.raises(UserError) as caught:
-                load(write(tmp_path, "spec.py", text))
-            assert "spec.py:" in str(caught.value)
-            assert message in str(caught.value)
-            assert "\n" not in str(caught.value)
+@pytest.mark.parametrize(("name", "text", "message"), NOT_SPECS)
+def test_rejects_what_is_no_spec_in_one_line(tmp_path, name, text, message):
+    if text is not None:
+        (tmp_path / name).write_text(text, errors="surrogateescape")
+    with pytest.raises(UserError) as caught:
+        load(f"{tmp_path}/{name}")
+    assert f"{tmp_path}/{name}:" in str(caught.value)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
-def test_rejects_missing_files_and_other_types(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("missing.yaml", "./missing", "spec.yml/"):
-        with pytest.raises(UserError, match=f"{name}: no such file"):
-            load(name)
+def test_rejects_names_of_no_study():
     with pytest.raises(UserError, match=r"no study 'quikstart': did you mean 'quickstart'\?"):
         load("quikstart")
     assert "base" not in study_names()
-    with pytest.raises(UserError, match=r"not a spec: expected a \.py, \.yaml or \.yml file"):
-        load(write(tmp_path, "spec.json", "{}"))
-    binary = tmp_path / "spec.yaml"
-    binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UserError, match=r"not valid UTF-8"):
-        load(str(binary))
 
 
-RUNS = {"program": "command", "base": {"command": ["true"]}, "runs": {"a": {}}}
+NAMES_TAKEN = [
+    ({"name": "summary"}, None, "name: 'summary' is the name of a table"),
+    ({"name": "pareto"}, None, "name: 'pareto' is the name of a kind of report"),
+    ({}, "name=pareto", "--set name: 'pareto' is the name of a kind of report.*, such as my_pareto$"),
+    (
+        {"studies": {"summary": {"runs": {"a": {}}}}},
+        None,
+        r"studies\.summary: 'summary' is the name of a table",
+    ),
+]
 
 
-def reserved(folder: Path, file: str = "own.yaml", **parts) -> str:
-    path: str = write(folder, file, json.dumps(RUNS | parts if "studies" not in parts else parts))
-    return path
-
-
-@pytest.mark.parametrize(("name", "what"), [("summary", "a table"), ("pareto", "a kind of report")])
-def test_names_of_tables_and_reports_are_reserved(tmp_path, name, what):
-    message = rf"name: '{name}' is the name of {what}.*: choose another one, such as my_{name}$"
+@pytest.mark.parametrize(("written", "override", "message"), NAMES_TAKEN)
+def test_names_of_tables_and_reports_are_reserved(tmp_path, written, override, message):
+    text = json.dumps(({} if "studies" in written else {"runs": {"a": {}}}) | written)
     with pytest.raises(UserError, match=message):
-        load(reserved(tmp_path, f"{name}.yaml"))
-    with pytest.raises(UserError, match=rf"^--set {message}"):
-        load(reserved(tmp_path), None, [f"name={name}"])
-    assert load(reserved(tmp_path, name=f"my_{name}")).name == f"my_{name}"
+        load(write(tmp_path, "own.yaml", text), None, [override] if override else [])
 
 
 def test_registered_studies_may_have_reserved_names_also_as_parts(tmp_path):
-    assert load("comparison").name == "comparison"
     assert load("comparison", None, ["seeds=1"]).name == "comparison"
     assert "comparison" in load("paper").studies
-    union = load(reserved(tmp_path, name="mine", studies=["comparison"]))
-    assert "comparison" in union.studies
-    with pytest.raises(UserError, match=r"studies\.summary: 'summary' is the name of a table"):
-        load(reserved(tmp_path, name="mine", studies={"summary": RUNS}))
-    with pytest.raises(UserError, match="'pareto' is the name of a kind"):
-        load("quickstart", None, ["name=pareto"])
+    assert "comparison" in load(write(tmp_path, "mine.yaml", "studies: [comparison]")).studies

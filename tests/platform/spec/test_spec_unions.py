@@ -9,7 +9,6 @@ from jestlab.platform.errors import SpecError, UserError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import StudySpec, load
 from jestlab.platform.spec.expand import expand
-from jestlab.platform.spec.resources import Resources
 
 JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
 SMALL = {
@@ -53,24 +52,26 @@ def test_the_members_of_a_union_are_those_of_its_parts_under_their_names():
 
 
 def test_parts_are_whole_studies_at_the_unions_scale():
-    both = union({"small": SMALL, "large": {**LARGE, "scale": "mini"}}, scale="smoke")
+    both = union(
+        {"small": SMALL, "large": {**LARGE, "scale": "mini"}}, scale="smoke", figure={"width": "3in"}
+    )
     small, large = both.studies.values()
     assert (small.name, small.scale, small.seeds, len(small.reports)) == ("small", "smoke", (0, 1), 1)
     assert (large.name, large.scale, large.seeds) == ("large", "mini", (0,))
+    assert small.figure == both.figure is not None
 
 
 def test_resources_are_the_unions_own_or_those_of_its_parts():
-    assert union({"small": SMALL, "large": LARGE}).resources.threads == 2
-    assert union({"large": LARGE, "small": SMALL}).resources.threads == 2
-    assert union({"large": LARGE}).resources == Resources()
-    assert union({"small": SMALL}, resources={"parallel": 7}).resources.threads == 1
-
-
-def test_parts_with_different_resources_need_the_union_to_have_its_own():
     other = {**LARGE, "resources": {"parallel": 2}}
-    with pytest.raises(SpecError, match="resources: is missing: those of small and large differ"):
+    for studies, own, threads in (
+        ({"small": SMALL, "large": LARGE}, {}, 2),
+        ({"large": LARGE, "small": SMALL}, {}, 2),
+        ({"large": LARGE}, {}, 1),
+        ({"small": SMALL, "large": other}, {"resources": {"parallel": 7}}, 1),
+    ):
+        assert union(studies, **own).resources.threads == threads
+    with pytest.raises(SpecError, match="resources: is missing: those of the studies differ"):
         union({"small": SMALL, "large": other})
-    assert union({"small": SMALL, "large": other}, resources={"parallel": 7}).resources.parallel == 7
 
 
 def test_a_python_union_takes_what_other_specs_return(tmp_path):
@@ -119,24 +120,16 @@ def test_a_union_of_names_without_a_scale_has_the_scales_of_its_studies(tmp_path
 
 
 ERRORS = """
-{studies: {a: {runs: {y: {}}}}, runs: {x: {}}}
-=> runs: not valid in a spec with studies
-{studies: {a: {runs: {y: {}}}}, program: command}
-=> program: not valid in a spec with studies
-{studies: 5}
-=> studies: must be a mapping, not 5
-{studies: {}}
-=> studies: is empty
-{studies: {a: b}}
-=> studies.a: a spec is a mapping
-{studies: {a/b: {runs: {y: {}}}}}
-=> studies.a/b: invalid name 'a/b'
-{studies: {a: {name: b, runs: {y: {}}}}}
-=> studies.a.name: is 'b'
-{studies: {a: {studies: {b: {runs: {y: {}}}}}}}
-=> studies.a.studies: is itself a union
-{studies: {a: {runs: {uniform: {}}}}, reports: [table: {baseline: uniform}]}
-=> reports.0.baseline: no run 'uniform': did you mean 'a/uniform'
+{studies: {a: {runs: {y: {}}}}, runs: {x: {}}} => runs: not valid in a spec with studies
+{studies: 5} => studies: must be a mapping, not 5
+{studies: {}} => studies: is empty
+{studies: {a: b}} => studies.a: a spec is a mapping
+{studies: {a/b: {runs: {y: {}}}}} => studies.a/b: invalid name 'a/b'
+{studies: {both: {runs: {y: {}}}}} => studies.both: has the name of the union itself
+{studies: {a: {name: b, runs: {y: {}}}}} => studies.a.name: is 'b'
+{studies: {a: {studies: {b: {runs: {y: {}}}}}}} => studies.a.studies: is itself a union
+{studies: {a: {runs: {u: {}}}}, reports: [table: {baseline: u}]}
+=> reports.0.baseline: no run 'u': did you mean 'a/u'
 {studies: {a: {runs: {x: {match: {flops: y}}, y: {program: 'json:load'}}}}}
 => studies.a.runs.x.match: the cost of that run is unknown
 """
@@ -150,27 +143,18 @@ def test_errors_name_the_part(check_errors):
 
 
 LIST_ERRORS = """
-studies: []
-=> 1: studies: is empty: name studies or their files
+studies: [] => 1: studies: is empty: name studies or their files
 seeds: 2
 studies: [a.yaml,
-  batch_sise]
-=> 3: studies.1: no study 'batch_sise': did you mean 'batch_size'?
-studies: [./nowhere.yaml]
-=> 1: studies.0: nowhere.yaml: no such file
-studies: [a.yaml, b.yml]
-=> 1: studies.1: b.yml: no such file: did you mean b.yaml?
-studies: [./u.yaml]
-=> 1: studies.0: ./u.yaml is itself a union
-studies: [./a.yaml, ./a.yaml]
-=> 1: studies.1: duplicate study name 'a'
-studies: [3]
-=> 1: studies.0: must be a registered name or a path, not 3
-studies: [./b.yaml]
-=> 1: studies.b.runs.x.los: unknown key
+  batch_sise] => 3: studies.1: no study 'batch_sise': did you mean 'batch_size'?
+studies: [./nowhere.yaml] => 1: studies.0: nowhere.yaml: no such file
+studies: [a.yaml, b.yml] => 1: studies.1: b.yml: no such file: did you mean b.yaml?
+studies: [./u.yaml] => 1: studies.0: ./u.yaml is itself a union
+studies: [./a.yaml, ./a.yaml] => 1: studies.1: duplicate study name 'a'
+studies: [3] => 1: studies.0: must be a registered name or a path, not 3
+studies: [./b.yaml] => 1: studies.b.runs.x.los: unknown key
 scale: mini
-studies: [./c.yaml]
-=> 2: studies.0: ./c.yaml is at scale smoke
+studies: [./c.yaml] => 2: studies.0: ./c.yaml is at scale smoke
 """
 
 
@@ -197,38 +181,32 @@ def overridden(tmp_path, *overrides):
 
 
 def test_an_override_of_the_union_reaches_every_part_that_has_the_key(tmp_path):
-    both = overridden(tmp_path, "base.optimizer.beta1=0.8", "seeds=[5]", "resources.parallel=4")
+    texts = ("base.optimizer.beta1=0.8", "base.depth.x=2", "seeds=[5]", "resources.parallel=4")
+    both = overridden(tmp_path, *texts)
     small, large, own = both.studies.values()
     assert [study.base.get("optimizer", {}).get("beta1") for study in (small, large, own)] == [0.8, 0.8, None]
+    assert own.base["depth"] == {"x": 2}
     assert [study.seeds for study in (small, large, own)] == [(5,)] * 3
     assert [study.resources.parallel for study in (both, small, large, own)] == [4] * 4
-    own = overridden(tmp_path, "base.depth.x=2").studies["own"]
-    assert own.base["depth"] == {"x": 2}
 
 
 def test_an_override_can_name_one_part(tmp_path):
-    both = overridden(
-        tmp_path, "studies.small.runs.joint.selection.chunks=4", "studies.large.seeds=2", "name=other"
-    )
+    texts = ("studies.small.runs.joint.selection.chunks=4", "studies.large.seeds=2", "name=other")
+    both = overridden(tmp_path, *texts)
     small, large, _ = both.studies.values()
     assert small.runs["joint"].overrides["selection"]["chunks"] == 4
     assert (both.name, small.seeds, large.seeds) == ("other", (0, 1), (0, 1))
 
 
 OVERRIDE_ERRORS = """
-base.optimizer.bet=1
-=> studies.small.base.optimizer.bet: unknown key: did you mean 'beta
+base.optimizer.bet=1 => studies.small.base.optimizer.bet: unknown key: did you mean 'beta
 base.optimizer.beta1=2
 => studies.small.base.optimizer.beta1: must be less than 1
 => studies.large.base.optimizer.beta1: must be less than 1
-seeds=no
-=> studies.small.seeds: must be a number of replicates
-studies=1
-=> studies: incomplete: expected studies.<name>
-runs.joint.seed=1
-=> runs.joint.seed: belongs to a part: write --set studies.<name>.runs
-resources.paralel=1
-=> resources.paralel: unknown key
+seeds=no => studies.small.seeds: must be a number of replicates
+studies=1 => studies: incomplete: expected studies.<name>
+runs.joint.seed=1 => runs.joint.seed: belongs to a part: write --set studies.<name>.runs
+resources.paralel=1 => resources.paralel: unknown key
 """
 
 

@@ -23,22 +23,15 @@ def get_config(scale):
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "study.py").write_text(STUDY)
-    return tmp_path
-
-
 def xmanager(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from xmanager.cli.cli import entrypoint; entrypoint()"]
-    return subprocess.run(
-        [*command, "launch", *arguments], cwd=folder, capture_output=True, text=True, timeout=120
-    )
+    (folder / "study.py").write_text(STUDY)
+    command = [sys.executable, "-c", "from xmanager.cli.cli import entrypoint; entrypoint()", "launch"]
+    return subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True, timeout=120)
 
 
-def test_xmanager_launch_takes_the_options_of_jestlab_launch(folder, root):
+def test_xmanager_launch_takes_the_options_of_jestlab_launch(tmp_path, root):
     options = ["--scale", "mini", f"--root={root}", "--set", "seeds=[7]", "--set=question=Why?"]
-    done = xmanager(folder, "study.py", "--", *options, "--no-reports")
+    done = xmanager(tmp_path, "study.py", "--", *options, "--no-reports")
     assert done.returncode == 0, done.stderr
     assert "[1/1] COMPLETED" in done.stdout
     assert "alembic" not in done.stderr and "migration.py" not in done.stderr
@@ -56,12 +49,12 @@ def test_xmanager_launch_takes_the_options_of_jestlab_launch(folder, root):
         ("--scal=mini", "Unknown command line flag 'scal'. Did you mean: scale ?"),
     ],
 )
-def test_errors_are_printed_in_one_line(folder, root, option, message):
-    (folder / "own.yaml").write_text("program: toy_programs:loop\nruns: {only: {}}\n")
-    (folder / "launch_own.py").write_text(
+def test_errors_are_printed_in_one_line(tmp_path, root, option, message):
+    (tmp_path / "own.yaml").write_text("program: toy_programs:loop\nruns: {only: {}}\n")
+    (tmp_path / "launch_own.py").write_text(
         "from jestlab.platform.cli.xmanager import xmanager_main\nmain = xmanager_main('own.yaml')\n"
     )
-    done = xmanager(folder, "launch_own.py", "--", "--root", str(root), option)
+    done = xmanager(tmp_path, "launch_own.py", "--", "--root", str(root), option)
     assert done.returncode not in (0, None)
     assert message in " ".join(done.stderr.split())  # long lines are wrapped
     assert "Traceback" not in done.stderr

@@ -79,10 +79,12 @@ def test_an_adopted_attempt_occupies_a_slot_of_its_machine(store):
     [run, *_] = LOGS
     [mine] = claims.claim_all(store, {run: LOGS[run]}, terms(store, "here:7:0", "local")).claims.values()
     claims.store_handles(store, {mine.attempt_id: "here:8:0:log.txt"})
-    [lease] = claims.holding(store, "local", "here")
+    with store.reading() as connection:
+        [lease] = claims.holding(connection, "local", "here")
     assert leases.adopt(store, [lease], leases.enter_launcher(store, "there:9:0")) == [lease]
-    assert [each.id for each in claims.holding(store, "local", "here")] == [mine.attempt_id]
-    assert claims.holding(store, "local", "there") == []
+    with store.reading() as connection:
+        assert [each.id for each in claims.holding(connection, "local", "here")] == [mine.attempt_id]
+        assert claims.holding(connection, "local", "there") == []
 
 
 @pytest.mark.both_databases
@@ -107,7 +109,8 @@ def test_ended_attempts_count_with_their_hours_since_the_launch_began(store):
     with store.writing() as connection:
         connection.execute(update(AttemptRow).values(started_at=began))
     again = {run: LOGS[run]}
-    live = claims.over_budget(store, list(LOGS), ClaimLimits(chip_hours=33.5, since=began))
+    with store.reading() as connection:
+        live = claims.over_budget(connection, list(LOGS), ClaimLimits(chip_hours=33.5, since=began), 4)
     assert names(live) == ["a", "b", "c"]
     plans.end(store, run, first.attempt_id, RunState.PREEMPTED, "taken away", None)
     since_then = ClaimLimits(chip_hours=33.5, since=began)

@@ -1,10 +1,8 @@
 """Faults of databases: those that may pass are `StoreUnreachable`; a restarted server is survived."""
 
-import os
 import socket
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import plans_support as plans
@@ -127,12 +125,3 @@ def test_waiting_for_a_lock_ends(store, store_url, monkeypatch):
         connection.execute(text("UPDATE run SET state = 'RUNNING'"))
         with pytest.raises(StoreUnreachable, match="lock"), second.writing() as other:
             other.execute(text("UPDATE run SET state = 'FAILED'"))
-
-
-def test_a_damaged_file_is_an_error_to_fix(sqlite_url):
-    path = Path(parse_url(sqlite_url).database or "")
-    content = path.read_bytes()
-    path.write_bytes(content[:4096] + os.urandom(len(content) - 4096))
-    error = failure(sqlite_url)
-    assert type(error) is StoreError
-    assert "malformed" in str(error)

@@ -38,8 +38,7 @@ def assert_copied(url: str, original: str) -> None:
     [run] = [row for row in found["run"] if row["id"] == 2]
     assert (attempt["state"], run["state"]) == ("PREEMPTED", "PREEMPTED")
     assert attempt["reason"] == run["reason"] == "was running when its store was copied"
-    with closing(Store.open(url, create=False)) as again:
-        assert again.id() == store_id
+    assert_unchanged(url, store_id, found)
 
 
 def assert_unchanged(url: str, store_id: str, before: dict[str, list[dict[str, object]]]) -> None:

@@ -32,7 +32,7 @@ def live_lease(store: Store) -> Lease:
 
 
 def claim(store: Store, launcher: str) -> claims.ClaimedAttempt | None:
-    return claims.claim(store, RUN.fingerprint, launcher, "kubernetes", 256, "log.txt")
+    return claims.claim(store, RUN.fingerprint, "log.txt", claims.ClaimTerms(launcher, "kubernetes", 256))
 
 
 @pytest.mark.both_databases

@@ -27,57 +27,41 @@ def file(sqlite_url: str) -> Path:
     return Path(sqlite_url.removeprefix("sqlite:///"))
 
 
-def crash_after_recording(file: Path) -> None:
-    """Leave the files of a process that recorded a plan and was killed: the rows are only in the log."""
-    with closing(Store.open(f"sqlite:///{file}")) as store:
-        plans.record(store, plans.reference_and_two())
-        left = {path: path.read_bytes() for path in file.parent.glob(f"{file.name}*")}
-    for path, content in left.items():
-        path.write_bytes(content)
-    assert file.with_name("results.db-wal").stat().st_size > 0
-
-
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.fixture
-def moved(file, tmp_path_factory) -> Path:
-    """The path to which `results.db` was moved, away from its log."""
-    crash_after_recording(file)
-    elsewhere: Path = tmp_path_factory.mktemp("elsewhere") / "results.db"
-    file.rename(elsewhere)
-    return elsewhere
-
-
-def test_no_store_is_created_next_to_the_log_of_another(sqlite_url, file, moved):
+def test_no_store_is_created_next_to_the_log_of_another(sqlite_url, file, tmp_path_factory):
+    with closing(Store.open(sqlite_url)) as store:
+        plans.record(store, plans.reference_and_two())
+        left = files(file.parent)
+    for name, content in left.items():  # as if the process was killed: the rows are only in the log
+        file.with_name(name).write_bytes(content)
+    moved = file.rename(tmp_path_factory.mktemp("elsewhere") / "results.db")
     before = files(file.parent)
-    for create in (True, False):
-        with pytest.raises(StoreMissing, match=r"results\.db-wal.*move results\.db back") as raised:
-            Store.open(sqlite_url, create=create)
-        assert "\n" not in str(raised.value)
-    with pytest.raises(StoreMissing, match=r"results\.db-wal"):
-        Store.open_readonly(sqlite_url)
+    assert before["results.db-wal"]
+    for opened in (Store.open, Store.open_readonly, lambda url: Store.open(url, create=False)):
+        with pytest.raises(StoreMissing, match=r"results\.db-wal.*move results\.db back"):
+            opened(sqlite_url)
     assert files(file.parent) == before
     file.touch()  # SQLite would delete the log of an empty file
-    with pytest.raises(StoreMissing, match=r"is empty, and results\.db-wal"):
-        Store.open(sqlite_url)
-    for read in (lambda: ask(sqlite_url, "SELECT 1"), lambda: [*mlflow.read(file)]):
+    for read in (Store.open, lambda url: ask(url, "SELECT 1"), lambda _: [*mlflow.read(file)]):
         with pytest.raises((ValueError, UserError), match=r"is empty, and results\.db-wal"):
-            read()
+            read(sqlite_url)
     moved.rename(file)
     with closing(Store.open(sqlite_url)) as store:
         assert len(store.runs("toy")) == 3
 
 
-def test_no_store_is_created_next_to_files_of_another_or_in_a_file(tmp_path):
-    for suffix in ("-wal", "-shm", "-journal"):
-        folder = tmp_path / suffix
-        folder.mkdir()
-        (folder / f"results.db{suffix}").write_bytes(b"something")
-        with pytest.raises(StoreMissing, match=f"results.db{suffix}"):
-            Store.open(f"sqlite:///{folder / 'results.db'}")
-        assert [path.name for path in folder.iterdir()] == [f"results.db{suffix}"]
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_no_store_is_created_next_to_any_file_of_another(tmp_path, suffix):
+    (tmp_path / f"results.db{suffix}").write_bytes(b"something")
+    with pytest.raises(StoreMissing, match=f"results.db{suffix}"):
+        Store.open(f"sqlite:///{tmp_path / 'results.db'}")
+    assert [path.name for path in tmp_path.iterdir()] == [f"results.db{suffix}"]
+
+
+def test_a_store_is_a_file_in_a_folder(tmp_path):
     for read in (Store.open_readonly, lambda url: Store.open(url, create=False)):
         with pytest.raises(StoreError, match=r"Is a directory$"):
             read(f"sqlite:///{tmp_path}")

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from jestlab.analysis import published, query
-from jestlab.platform.store import backup
 from jestlab.platform.store.published import import_cells
 from jestlab.platform.store.store import Store
 
@@ -54,17 +53,3 @@ def test_several_imports_at_once(store, store_url):
         done = list(threads.map(one, range(3)))
     assert all(d.new + d.unchanged + len(d.changed) == 233 for d in done)
     assert in_order(published.stored(store_url)) == in_order(PAPER)
-
-
-@pytest.mark.both_databases
-def test_a_backup_restores_them_into_the_other_kind_of_database(store, store_url, tmp_path, postgres_server):
-    import_cells(store, PAPER)
-    backup.back_up(store_url, tmp_path / "backup.db")
-    to_server = store_url.startswith("sqlite")
-    url = postgres_server.new_database() if to_server else f"sqlite:///{tmp_path / 'again.db'}"
-    backup.restore(tmp_path / "backup.db", url)
-    assert in_order(published.stored(url)) == in_order(PAPER)
-    with closing(Store.open(url)) as restored:  # new IDs don't collide
-        assert import_cells(restored, [replace(PAPER[0], source="Doe")]).new == 1
-    if to_server:
-        postgres_server.drop(url)

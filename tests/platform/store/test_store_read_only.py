@@ -7,7 +7,7 @@ import plans_support as plans
 import psycopg
 import pytest
 import rows_support as rows
-from postgres_support import PostgresServer
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from jestlab.analysis import query
@@ -31,115 +31,91 @@ def reader(store: Store, store_url: str) -> Iterator[Store]:
         yield reader
 
 
-ON_SQLITE = [
-    "DELETE FROM run",
-    "INSERT INTO metric_name (name) VALUES ('x')",
-    "CREATE TEMP TABLE t (x)",
-    "ATTACH DATABASE 'other.db' AS other",
-    "PRAGMA journal_mode = DELETE",
-    "PRAGMA query_only = OFF",
-    "VACUUM INTO 'copy.db'",
-    "SELECT load_extension('evil')",
-    "DROP VIEW v_runs",
-]
-
-
-@plans.ON_SQLITE
-def test_sqlite_refuses_to_write(store, reader, store_url, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    before = rows.everything(store.engine)
-    for sql in ON_SQLITE:
-        with pytest.raises(UserError, match=r"authoriz|VACUUM from within"), reader.reading() as connection:
-            connection.exec_driver_sql(sql)
-        with pytest.raises(ValueError, match=r"^query: .*(read-only|VACUUM from within)"):
-            query.frame(store_url, sql=sql)
-    assert rows.everything(store.engine) == before
-    assert {path.name for path in tmp_path.iterdir()} <= {"results.db", "results.db-shm", "results.db-wal"}
-
+ON_POSTGRESQL = pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)
 
 # Statements that write, and statements that try to let a later one write.
-ON_POSTGRESQL = [
-    "DELETE FROM run",
-    "INSERT INTO metric_name (name) VALUES ('x')",
-    "WITH gone AS (DELETE FROM run RETURNING id) SELECT * FROM gone",
-    "SELECT * INTO copy FROM run",
-    "SELECT * FROM run FOR UPDATE",
-    "CREATE TEMP TABLE t (x int)",
-    "DROP VIEW v_runs",
-    "DO $$ BEGIN DELETE FROM run; END $$",
-    "COPY run TO STDOUT",
-    "VACUUM",
-    "COMMIT",
-    "SET TRANSACTION READ WRITE",
-    "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE",
-    "SET default_transaction_read_only = off",
-    "DISCARD ALL",
-    "EXPLAIN ANALYZE DELETE FROM run",
-    "COMMIT; DELETE FROM run",
-    "SELECT 1; COMMIT; DELETE FROM run; BEGIN",
-    "SET default_transaction_read_only = off; COMMIT; DELETE FROM run",
-    "SELECT set_config('transaction_read_only', 'off', true)",
-    "SELECT set_config('transaction_read_only', 'off', false)",
-    "SELECT nextval('metric_name_id_seq')",
-    "SELECT setval('metric_name_id_seq', 77)",
-    "SELECT lo_create(4711)",
-    "SELECT query_to_xml('DELETE FROM run RETURNING 1', true, true, '')",
-    "SELECT pg_read_file('/etc/passwd')",
-    "SELECT pg_create_physical_replication_slot('s')",
-]
-
-
+STATEMENTS = {
+    "sqlite": [
+        "DELETE FROM run",
+        "INSERT INTO metric_name (name) VALUES ('x')",
+        "CREATE TEMP TABLE t (x)",
+        "ATTACH DATABASE 'other.db' AS other",
+        "PRAGMA journal_mode = DELETE",
+        "PRAGMA query_only = OFF",
+        "VACUUM INTO 'copy.db'",
+        "SELECT load_extension('evil')",
+        "DROP VIEW v_runs",
+    ],
+    "postgresql": [
+        "DELETE FROM run",
+        "INSERT INTO metric_name (name) VALUES ('x')",
+        "WITH gone AS (DELETE FROM run RETURNING id) SELECT * FROM gone",
+        "SELECT * INTO copy FROM run",
+        "SELECT * FROM run FOR UPDATE",
+        "CREATE TEMP TABLE t (x int)",
+        "DROP VIEW v_runs",
+        "DO $$ BEGIN DELETE FROM run; END $$",
+        "COPY run TO STDOUT",
+        "VACUUM",
+        "COMMIT",
+        "SET TRANSACTION READ WRITE",
+        "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE",
+        "SET default_transaction_read_only = off",
+        "DISCARD ALL",
+        "EXPLAIN ANALYZE DELETE FROM run",
+        "COMMIT; DELETE FROM run",
+        "SELECT 1; COMMIT; DELETE FROM run; BEGIN",
+        "SET default_transaction_read_only = off; COMMIT; DELETE FROM run",
+        "SELECT set_config('transaction_read_only', 'off', true)",
+        "SELECT set_config('transaction_read_only', 'off', false)",
+        "SELECT nextval('metric_name_id_seq')",
+        "SELECT setval('metric_name_id_seq', 77)",
+        "SELECT lo_create(4711)",
+        "SELECT query_to_xml('DELETE FROM run RETURNING 1', true, true, '')",
+        "SELECT pg_read_file('/etc/passwd')",
+        "SELECT pg_create_physical_replication_slot('s')",
+    ],
+}
 _REFUSALS = (
-    "syntax error|read-only transaction|permission denied|multiple commands|not allowed|must not contain"
-    "|must be set before any query|could show secrets"
+    "authoriz|VACUUM from within|syntax error|read-only|permission denied|multiple commands|not allowed"
+    "|must not contain|must be set before any query|could show secrets"
 )
 
 
-@pytest.fixture(scope="module")
-def on_postgresql(postgres_server: PostgresServer) -> Iterator[tuple[Store, Store, str]]:
-    """A store, opened for writing and for reading, and its URL; no test changes it."""
-    url = postgres_server.new_store()
-    reader = Store.open_readonly(url)
-    assert reader is not None
-    with closing(Store.open(url)) as store, closing(reader):
-        plans.record(store, plans.reference_and_two())
-        yield store, reader, url
-    postgres_server.drop(url)
-
-
-def test_postgresql_refuses_to_write(on_postgresql):
-    store, reader, url = on_postgresql
-    before = rows.everything(store.engine)
-    accepted = []
-    for sql in ON_POSTGRESQL:
+@pytest.mark.both_databases
+def test_the_database_refuses_to_write(store, reader, store_url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before, accepted = rows.everything(store.engine), []
+    for sql in STATEMENTS[store.engine.dialect.name]:
         try:
             with pytest.raises((UserError, DBAPIError), match=_REFUSALS), reader.reading() as connection:
                 connection.exec_driver_sql(sql).fetchall()
-            with pytest.raises(ValueError, match=f"^query: .*(read-only|{_REFUSALS})"):
-                query.frame(url, sql=sql)
+            with pytest.raises(ValueError, match=f"^query: .*({_REFUSALS})"):
+                query.frame(store_url, sql=sql)
         except (pytest.fail.Exception, AssertionError) as failure:
             accepted.append(f"{sql}: {failure}")
     assert accepted == []
     assert rows.everything(store.engine) == before
     assert reader.experiments()[0].name == "toy"  # the reader still works
+    assert {path.name for path in tmp_path.iterdir()} <= {"results.db", "results.db-shm", "results.db-wal"}
 
 
-def test_a_reader_rolls_back(on_postgresql, postgres_server):
+@ON_POSTGRESQL
+def test_a_reader_rolls_back(store, reader, store_url, postgres_server):
     """A transaction that only reads sends a notification when it commits."""
-    store, reader, url = on_postgresql
     sql = "SELECT pg_notify('channel', 'committed')"
-    with psycopg.connect(url, autocommit=True) as listener:
+    with psycopg.connect(store_url, autocommit=True) as listener:
         listener.execute("LISTEN channel")
-        query.frame(url, sql=sql)
+        query.frame(store_url, sql=sql)
         for each in (reader, store):
             with each.reading() as connection:
                 connection.exec_driver_sql(sql).fetchall()
-        postgres_server.execute("SELECT pg_notify('channel', 'last')", url.rpartition("/")[2])
+        postgres_server.execute("SELECT pg_notify('channel', 'last')", store_url.rpartition("/")[2])
         assert [note.payload for note in listener.notifies(timeout=60, stop_after=1)] == ["last"]
 
 
-def test_a_superuser_reads_with_a_role_that_cannot_write_files(on_postgresql, postgres_server, tmp_path):
-    store, _, _ = on_postgresql
+@ON_POSTGRESQL
+def test_a_superuser_reads_with_a_role_that_cannot_write_files(store, postgres_server, tmp_path):
     tmp_path.chmod(0o777)
     database, file = store.engine.url.database or "", tmp_path / "written"
     postgres_server.execute("SELECT lo_from_bytea(4711, 'something')", database)
@@ -148,7 +124,6 @@ def test_a_superuser_reads_with_a_role_that_cannot_write_files(on_postgresql, po
         with pytest.raises(ValueError, match="permission denied"):
             query.frame(url, sql=sql)
     assert not file.exists()
-    postgres_server.execute("SELECT lo_unlink(4711)", database)
     assert len(query.frame(url)) == 3
     reader = Store.open_readonly(url)
     assert reader is not None
@@ -165,10 +140,10 @@ def test_a_transaction_sees_one_state(store, reader):
     assert len(reader.experiments()) == 2
 
 
-def test_long_queries_are_canceled(on_postgresql, monkeypatch):
+@ON_POSTGRESQL
+def test_long_queries_are_canceled(store, store_url, monkeypatch):
     monkeypatch.setattr(engines, "QUERY_SECONDS", 0.2)
-    reader = Store.open_readonly(on_postgresql[2])
+    reader = Store.open_readonly(store_url)
     assert reader is not None
-    with pytest.raises(UserError, match="statement timeout"), reader.reading() as connection:
-        connection.exec_driver_sql("SELECT pg_sleep(600)").fetchall()
-    reader.close()
+    with closing(reader), pytest.raises(UserError, match="statement timeout"):
+        reader.rows(text("SELECT pg_sleep(600)"))

@@ -2,7 +2,10 @@
 
 import getpass
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
+from threading import Barrier
 
 import plans_support as plans
 import pytest
@@ -143,14 +146,6 @@ def test_illegal_moves_change_nothing_and_many_states_are_read(store):
     assert store.states([*asked, run.fingerprint]) == {run.fingerprint: RunState.FAILED}
 
 
-def test_planned_costs_by_component(store):
-    plans.record(store, plans.reference_and_two())
-    [cost] = view(store, "v_costs", run="joint")
-    assert (cost["image_tower_flops"], cost["text_tower_flops"], cost["loss_flops"]) == (2e6, 7.5e5, 2.5e5)
-    assert (cost["learner_flops"], cost["scoring_flops"], cost["selection_flops"]) == (3e6, 7.5e5, 2.5e5)
-    assert (cost["reference_scoring_flops"], cost["total_flops"]) == (5e5, 4e6)
-
-
 def test_progress_of_many_runs(store):
     runs = [plans.run("many", seed=seed) for seed in range(6)]
     plans.record(store, plans.plan(*runs))
@@ -175,3 +170,23 @@ def test_progress_of_many_runs(store):
     assert first.steps_per_second is not None and first.steps_per_second > 0
     assert replace(resumed, latest={"seen": 40.0}).per_second("seen") == 4.0
     assert [found[run.fingerprint].latest for run in runs[3:]] == [{}] * 3
+
+
+@pytest.mark.both_databases
+def test_many_create_a_store_and_record_the_same_runs(database_url):
+    runs, launchers = [plans.run("a", config={"x": x}) for x in range(6)], 3
+    begin = Barrier(launchers)
+
+    def launch(number: int) -> None:
+        begin.wait(60)
+        with closing(Store.open(database_url)) as store:
+            for _ in range(2):
+                plans.record(store, plans.plan(*(runs[::-1] if number % 2 else runs), name=f"{number}"))
+                plans.record(store, plans.plan(*runs, name="shared"))
+
+    with ThreadPoolExecutor(launchers) as threads:
+        list(threads.map(launch, range(launchers)))
+    with closing(Store.open(database_url, create=False)) as store:
+        counts = {row.name: row.counts[RunState.PENDING] for row in store.experiments()}
+        assert counts == dict.fromkeys(("0", "1", "2", "shared"), len(runs))
+        assert [row.fingerprint for row in store.runs("shared")] == [run.fingerprint for run in runs]

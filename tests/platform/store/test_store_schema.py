@@ -1,7 +1,8 @@
 """Opening a store: what is created, its constraints, and what is refused."""
 
 import hashlib
-from pathlib import Path
+from datetime import datetime
+from typing import Any
 
 import pytest
 import rows_support as rows
@@ -14,17 +15,11 @@ from jestlab.analysis import query
 from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.backup import back_up
-from jestlab.platform.store.engine import closing_engine, writable
+from jestlab.platform.store.engine import closing_engine, reading, writable
 from jestlab.platform.store.schema import upgrade
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Base
 from jestlab.platform.store.views import VIEWS
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    """URL of a SQLite file that doesn't exist yet."""
-    return f"sqlite:///{tmp_path / 'results.db'}"
 
 
 def execute(url: str, *statements: str) -> None:
@@ -147,20 +142,36 @@ def test_refuses_urls_of_other_databases():
         assert "secret" not in str(error.value)
 
 
-def test_reading_creates_nothing_and_refuses_other_files(url, tmp_path):
-    assert Store.open_readonly(url) is None
+def test_reading_creates_nothing(database_url, tmp_path):
+    assert Store.open_readonly(database_url) is None
     with pytest.raises(UserError, match="launch a study first"):
-        Store.open(url, create=False)
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "results.db").write_text("this is not a database, but long enough to look like one" * 50)
-    with pytest.raises(UserError, match="file is not a database"):
-        Store.open(url)
+        Store.open(database_url, create=False)
+    if database_url.startswith("sqlite"):
+        assert list(tmp_path.iterdir()) == []
+        (tmp_path / "results.db").write_text("this is not a database, but as long as one" * 50)
+        with pytest.raises(UserError, match="file is not a database"):
+            Store.open(database_url)
+    else:
+        with closing_engine(writable(database_url)) as engine:
+            assert inspect(engine).get_table_names() == []
 
 
-def test_an_empty_database_is_not_a_store(postgres):
-    assert Store.open_readonly(postgres) is None
-    with pytest.raises(UserError, match="is empty: launch a study first"):
-        Store.open(postgres, create=False)
-    engine = writable(postgres)
-    assert inspect(engine).get_table_names() == []
-    engine.dispose()
+def test_views_have_the_same_rows_on_both_databases(sqlite_url, postgresql_url):
+    def shown(row: Any) -> list[tuple[str, Any]]:
+        """SQLite has no times: views have their text."""
+        times = {key: value for key, value in row.items() if isinstance(value, datetime)}
+        return sorted(
+            {**row, **{key: time.isoformat(" ", "microseconds") for key, time in times.items()}}.items()
+        )
+
+    found = []
+    for url in (sqlite_url, postgresql_url):
+        with closing_engine(writable(url)) as engine:
+            rows.fill(engine, rows.ROWS)
+            with reading(engine) as connection:
+                views = {name: connection.execute(text(f"SELECT * FROM {name}")).mappings() for name in VIEWS}
+                found.append({name: sorted(map(shown, view), key=repr) for name, view in views.items()})
+    on_sqlite, on_postgresql = found
+    assert on_sqlite == on_postgresql
+    assert all(on_sqlite.values())
+    assert [dict(point)["step"] for point in on_sqlite["v_latest"]] == [3] * 4  # the last ones

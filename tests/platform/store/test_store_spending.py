@@ -112,8 +112,7 @@ def test_runs_of_all_studies_share_a_reference(store):
     assert shares(store) == {"reference": (None, 0), "a": (1, 4.5)}  # a single run pays everything
     plans.record(store, plans.plan(reference, b, c, name="other"))
     plans.record(store, plans.plan(reference, b, name="again"))
-    found = shares(store)
-    assert {run: found[run] for run in "abc"} == dict.fromkeys("abc", (3, 1.5))
+    assert shares(store) == {"reference": (None, 0), **dict.fromkeys("abc", (3, 1.5))}
 
 
 def test_each_needed_run_is_divided_among_the_runs_that_train_with_it(store):
@@ -137,46 +136,57 @@ def test_each_needed_run_is_divided_among_the_runs_that_train_with_it(store):
     assert paid == pytest.approx(4.5 + 1.5)  # the reference and the cache, once
 
 
-def test_costs_of_adopted_runs_are_not_divided_into_towers(store):
-    run = plans.run("a")
-    plans.record(store, plans.plan(run))
-    adopted = {"learner": 3e6, "scoring": 1e6, "reference_scoring": 5e5}
+def test_costs_by_component_and_those_of_adopted_runs_without_towers(store):
+    plans.record(store, plans.reference_and_two())
+    names = (
+        "image_tower",
+        "text_tower",
+        "loss",
+        "selection",
+        "learner",
+        "scoring",
+        "reference_scoring",
+        "total",
+    )
+
+    def found() -> list[float | None]:
+        return [costs(store)["joint"][f"{name}_flops"] for name in names]
+
+    assert found() == [2e6, 7.5e5, 2.5e5, 2.5e5, 3e6, 7.5e5, 5e5, 4e6]
     with store.writing() as connection:
         connection.execute(text("DELETE FROM cost"))
-        for component, flops in adopted.items():
-            connection.execute(
-                text("INSERT INTO cost SELECT id, :component, :flops FROM run"),
-                {"component": component, "flops": flops},
-            )
-    row = costs(store)["a"]
-    assert (row["learner_flops"], row["total_flops"]) == (3e6, 4e6)
-    assert (row["image_tower_flops"], row["loss_flops"], row["selection_flops"]) == (None, None, None)
+        for component, flops in {"learner": 3e6, "scoring": 1e6, "reference_scoring": 5e5}.items():
+            connection.execute(text(f"INSERT INTO cost SELECT id, '{component}', {flops} FROM run"))
+    assert found() == [None, None, None, None, 3e6, 1e6, 5e5, 4e6]
 
 
 @plans.ON_SQLITE
-def test_speed_is_the_median_of_runs_with_one_attempt_on_this_device(store):
-    names = ("a", "b", "c", "slow", "resumed", "elsewhere", "failed", "pod", "other")
-    runs = {
-        name: plans.run(name, "toy_programs:flood" if name == "other" else "toy_programs:loop", seed=seed)
-        for seed, name in enumerate(names)
-    }
-    plans.record(store, plans.plan(*runs.values()))
-    here = provenance.device()
-    for name, seconds in {"a": 1.0, "b": 2.0, "c": 4.0, "slow": 100.0}.items():
-        end = stores.START + timedelta(seconds=seconds)
-        stores.attempt(store, runs[name], ended_at=end, device=here)
-    stores.attempt(store, runs["resumed"], RunState.PREEMPTED, device=here)
-    stores.attempt(store, runs["resumed"], number=2, device=here)
-    stores.attempt(store, runs["elsewhere"], device="8 × TPU v5 lite")
-    stores.attempt(store, runs["failed"], RunState.FAILED, device=here)
-    stores.attempt(store, runs["pod"], executor="kubernetes", chips=4, device=here)
-    found = speeds(store, ["toy_programs:loop", "toy_programs:flood"])
-    speed = found.pop("toy_programs:loop")
-    assert found == {}
-    assert speed.runs == 4
-    computed = plans.PRICE.executed
-    assert speed.flops_per_second == pytest.approx(computed / 3)
-    assert speed.start_seconds == 0  # unknown from runs of one length
+def test_speed_is_the_median_of_runs_with_one_attempt_on_the_device_of_the_next_run(store):
+    here: dict[str, Any] = {"device": provenance.device()}
+    gpus: dict[str, Any] = {"executor": "slurm", "chips": 4, "host": "n1", "device": "4 × H100"}
+    attempts = [
+        (1, here), (2, here), (4, here), (100, here), (1, here | {"number": 2}),
+        (1, here | {"state": RunState.FAILED}), (1, here | {"device": "8 × TPU v5 lite"}), (200, gpus),
+        (100, gpus | {"chips": 1}), (100, gpus | {"device": "4 × V100"}),
+        (100, gpus | {"executor": "kubernetes"}), (100, gpus | {"executor": "local"}),
+    ]  # fmt: skip
+    for seed, (seconds, columns) in enumerate(attempts):
+        run = plans.run("a", seed=seed)
+        plans.record(store, plans.plan(run, name=f"study{seed}"))
+        stores.attempt(store, run, ended_at=stores.START + timedelta(seconds=seconds), **columns)
+
+    def measured(*place: Any) -> list[tuple[str, int, float, float]]:
+        found = speeds(store, ["toy_programs:loop", "toy_programs:flood"], *place)
+        return [
+            (program, speed.runs, plans.PRICE.executed / speed.flops_per_second, speed.start_seconds)
+            for program, speed in found.items()
+        ]
+
+    assert measured() == [("toy_programs:loop", 4, 3, 0)]  # runs of one length don't tell the time to start
+    assert measured("slurm", 4) == [("toy_programs:loop", 1, 200, 0)]
+    assert measured("slurm", 1) == [("toy_programs:loop", 1, 100, 0)]
+    assert measured("slurm") == [("toy_programs:loop", 2, 150, 0)]  # on the last device
+    assert measured("slurm", 2) == []
 
 
 @pytest.mark.parametrize(
@@ -199,26 +209,3 @@ def test_speed_and_time_to_start(runs, start_seconds, flops_per_second):
     assert speed.start_seconds == pytest.approx(start_seconds)
     assert speed.flops_per_second == pytest.approx(flops_per_second)
     assert speed.hours(590e6) == pytest.approx((start_seconds + 590e6 / flops_per_second) / 3600)
-
-
-@plans.ON_SQLITE
-def test_on_a_cluster_speed_depends_on_executor_chips_and_last_device(store):
-    gpus: dict[str, Any] = {"executor": "slurm", "chips": 4, "host": "n1", "device": "4 × H100"}
-    others: tuple[dict[str, Any], ...] = (
-        {"executor": "kubernetes"},
-        {"chips": 1},
-        {"device": "4 × V100"},
-        {"executor": "local", "chips": 0},
-    )
-    for seed, of in enumerate(({}, *others)):
-        run = plans.run(f"run{seed}", seed=seed)
-        plans.record(store, plans.plan(run, name=f"study{seed}"))
-        ended = stores.START + timedelta(seconds=100 if of else 200)
-        stores.attempt(store, run, ended_at=ended, **{**gpus, **of})
-    loop = "toy_programs:loop"
-    assert speeds(store, [loop], "slurm", 4)[loop].flops_per_second == pytest.approx(
-        plans.PRICE.executed / 200
-    )
-    assert speeds(store, [loop], "slurm", 1)[loop].runs == 1
-    assert speeds(store, [loop], "slurm")[loop].runs == 2  # with any number of chips of the last device
-    assert speeds(store, [loop], "slurm", 2) == {}

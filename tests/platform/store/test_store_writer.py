@@ -44,8 +44,14 @@ def begun(store: Store | Unreliable, folder: Path, lease_seconds: float = 90.0) 
 
 
 @pytest.fixture
-def attempt(store: Store, tmp_path: Path) -> WorkerAttempt:
-    return begun(store, tmp_path)
+def unreliable(store: Store) -> Unreliable:
+    return Unreliable(store)
+
+
+@pytest.fixture
+def attempt(unreliable: Unreliable, tmp_path: Path) -> WorkerAttempt:
+    """An attempt that writes to the unreliable store."""
+    return begun(unreliable, tmp_path)
 
 
 def points(store: Store) -> list[tuple[Any, ...]]:
@@ -165,30 +171,19 @@ def test_heartbeats_return_the_users_wish_to_stop(store, attempt):
 # ---- while the store is unreachable
 
 
-@pytest.fixture
-def unreliable(store: Store) -> Unreliable:
-    return Unreliable(store)
-
-
-@pytest.fixture
-def cut_off(unreliable: Unreliable, tmp_path: Path) -> WorkerAttempt:
-    """An attempt that writes to the unreliable store."""
-    return begun(unreliable, tmp_path)
-
-
-def test_unwritten_batches_are_spooled_and_replayed_once(store, unreliable, cut_off, tmp_path):
-    cut_off.log(1, {"loss": 1.0})
-    cut_off.flush()
+def test_unwritten_batches_are_spooled_and_replayed_once(store, unreliable, attempt, tmp_path):
+    attempt.log(1, {"loss": 1.0})
+    attempt.flush()
     unreliable.refusals = math.inf
-    cut_off.log(2, {"loss": 2.0})
-    cut_off.evaluation(2, 20, 2e3, {"shapes/zero_shot": 0.2})
-    cut_off.progress(2, 4)
-    cut_off.flush()  # on disk, so a checkpoint may follow
+    attempt.log(2, {"loss": 2.0})
+    attempt.evaluation(2, 20, 2e3, {"shapes/zero_shot": 0.2})
+    attempt.progress(2, 4)
+    attempt.flush()  # on disk, so a checkpoint may follow
     [spool] = tmp_path.glob("spool-*.jsonl")
     assert points(store) == [("loss", 1, 1.0)]
-    cut_off.log(3, {"loss": 3.0})
+    attempt.log(3, {"loss": 3.0})
     unreliable.refusals = 5
-    cut_off.complete()  # waits for the store
+    attempt.complete()  # waits for the store
     assert unreliable.refusals == 0
     assert state(store) == RunState.COMPLETED
     assert points(store) == [("loss", 1, 1.0), ("loss", 2, 2.0), ("loss", 3, 3.0)]
@@ -197,7 +192,7 @@ def test_unwritten_batches_are_spooled_and_replayed_once(store, unreliable, cut_
     assert not spool.exists()
 
 
-def test_lost_answers_double_nothing(store, unreliable, cut_off):
+def test_lost_answers_double_nothing(store, unreliable, attempt):
     is_completed = []
 
     def loses_answer() -> bool:
@@ -205,34 +200,34 @@ def test_lost_answers_double_nothing(store, unreliable, cut_off):
         return len(is_completed) == 1 or is_completed.count(True) == 1
 
     unreliable.loses_answer = loses_answer
-    cut_off.log(1, {"loss": 1.0})
-    cut_off.flush()
-    cut_off.log(2, {"loss": 2.0})
-    cut_off.complete()
+    attempt.log(1, {"loss": 1.0})
+    attempt.flush()
+    attempt.log(2, {"loss": 2.0})
+    attempt.complete()
     assert points(store) == [("loss", 1, 1.0), ("loss", 2, 2.0)]
     assert state(store) == RunState.COMPLETED
     assert is_completed.count(True) == 1
 
 
-def test_a_program_does_not_wait_for_an_unreachable_store(cut_off, unreliable, monkeypatch):
+def test_a_program_does_not_wait_for_an_unreachable_store(attempt, unreliable, monkeypatch):
     monkeypatch.setattr(attempts, "FLUSH_POINTS", 50)
     unreliable.refusals = math.inf
     for step in range(250):
-        cut_off.log(step, {"loss": 1.0})
-    wait_until(lambda: len(cut_off._buffer) < attempts.FLUSH_POINTS)  # the rest is on disk
+        attempt.log(step, {"loss": 1.0})
+    wait_until(lambda: len(attempt._buffer) < attempts.FLUSH_POINTS)  # the rest is on disk
     unreliable.refusals = 0
-    cut_off.complete()
+    attempt.complete()
 
 
 @pytest.mark.both_databases
 def test_the_next_attempt_replays_spools_without_overwriting_newer_points(
-    store, unreliable, cut_off, tmp_path
+    store, unreliable, attempt, tmp_path
 ):
-    cut_off.log(1, {"loss": 1.0})
-    cut_off.flush()
+    attempt.log(1, {"loss": 1.0})
+    attempt.flush()
     unreliable.refusals = math.inf
-    cut_off.log(2, {"loss": 2.0})
-    cut_off.flush()
+    attempt.log(2, {"loss": 2.0})
+    attempt.flush()
     give_up(store)
     second = begun(store, tmp_path)
     assert points(store) == [("loss", 1, 1.0), ("loss", 2, 2.0)]
@@ -240,8 +235,8 @@ def test_the_next_attempt_replays_spools_without_overwriting_newer_points(
     second.log(2, {"loss": 2.5})
     second.flush()
     # The first process was only suspended, and spools more, which the third attempt finds.
-    cut_off.log(2, {"loss": -1.0})
-    cut_off.flush()
+    attempt.log(2, {"loss": -1.0})
+    attempt.flush()
     second.interrupt("stopped")
     begun(store, tmp_path)
     assert points(store) == [("loss", 1, 1.0), ("loss", 2, 2.5)]
@@ -258,17 +253,17 @@ def test_a_checkpoint_waits_if_the_lease_may_have_ended(unreliable, tmp_path):
         assert (unreliable.refusals == 0) == waits
 
 
-def test_a_full_disk_and_an_unreachable_store_fail_a_checkpoint(store, unreliable, cut_off, monkeypatch):
+def test_a_full_disk_and_an_unreachable_store_fail_a_checkpoint(store, unreliable, attempt, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     unreliable.refusals = math.inf
     monkeypatch.setattr(Spool, "append", full)
-    cut_off.log(1, {"loss": 1.0})
+    attempt.log(1, {"loss": 1.0})
     with pytest.raises(StoreUnreachable):
-        cut_off.flush()
+        attempt.flush()
     unreliable.refusals = 0
-    cut_off.complete()
+    attempt.complete()
     assert points(store) == [("loss", 1, 1.0)]
 
 
@@ -282,18 +277,18 @@ def record_refused(store: Store, attempt: WorkerAttempt, step: int) -> None:
 
 @plans.ON_SQLITE
 def test_a_refused_value_in_the_spool_fails_the_run_and_the_rest_is_written(
-    store, unreliable, cut_off, tmp_path
+    store, unreliable, attempt, tmp_path
 ):
     unreliable.refusals = math.inf
     for step in range(1, 4):
-        cut_off.log(step, {"loss": float(step), "accuracy": 0.5})
-    record_refused(store, cut_off, 2)
-    cut_off.progress(3, 4)
-    cut_off.flush()
-    cut_off.log(4, {"loss": 4.0})
+        attempt.log(step, {"loss": float(step), "accuracy": 0.5})
+    record_refused(store, attempt, 2)
+    attempt.progress(3, 4)
+    attempt.flush()
+    attempt.log(4, {"loss": 4.0})
     unreliable.refusals = 0
     with pytest.raises(ValueRefused, match=r"score \[2, 'shapes', 'zero_shot', 0\.25, 20, 1000\.0"):
-        cut_off.complete()
+        attempt.complete()
     assert [step for name, step, _ in points(store) if name == "loss"] == [1, 2, 3, 4]
     [run] = store.runs("toy")
     assert (run.state, run.step) == (RunState.FAILED, 3)
@@ -302,23 +297,11 @@ def test_a_refused_value_in_the_spool_fails_the_run_and_the_rest_is_written(
 
 
 @plans.ON_SQLITE
-def test_a_refused_value_fails_the_program_at_its_next_call(store, attempt):
+def test_a_refused_value_of_an_earlier_attempt_fails_the_run(store, unreliable, attempt, tmp_path):
+    unreliable.refusals = math.inf
     attempt.log(1, {"loss": 1.0})
     record_refused(store, attempt, 1)
-    for call in (attempt.flush, lambda: attempt.log(2, {"loss": 2.0})):
-        with pytest.raises(ValueRefused, match=r"score \[1, 'shapes'"):
-            call()
-    assert points(store) == [("loss", 1, 1.0)]
-    attempt.fail("because")
-    assert store.runs("toy")[0].reason == "because"
-
-
-@plans.ON_SQLITE
-def test_a_refused_value_of_an_earlier_attempt_fails_the_run(store, unreliable, cut_off, tmp_path):
-    unreliable.refusals = math.inf
-    cut_off.log(1, {"loss": 1.0})
-    record_refused(store, cut_off, 1)
-    cut_off.flush()
+    attempt.flush()
     give_up(store)
     second = begun(store, tmp_path)
     assert points(store) == [("loss", 1, 1.0)]
@@ -375,8 +358,9 @@ def test_any_error_in_writing_fails_the_program_but_not_its_heartbeat(store, att
         broken.setattr(attempts, "write", refuse)
         attempt.log(1, {"loss": 1.0})
         wait_until(lambda: attempt._refused is not None)
-    with pytest.raises(ValueRefused, match=r"point \[1, 'loss', 1\.0\]: OverflowError: too large"):
-        attempt.log(2, {"loss": 1.0})
+    for call in (attempt.flush, lambda: attempt.log(2, {"loss": 1.0})):
+        with pytest.raises(ValueRefused, match=r"point \[1, 'loss', 1\.0\]: OverflowError: too large"):
+            call()
     assert attempt._ticker.is_alive()
     attempt.fail("OverflowError: too large for SQL")
     assert state(store) == RunState.FAILED

@@ -4,7 +4,6 @@ import json
 import math
 import sqlite3
 import zipfile
-from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -25,9 +24,6 @@ from jestlab.platform.store.annotations import Subject, add_note, add_tags
 from jestlab.platform.store.published import import_cells
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
-
-Change = Callable[[Path], object]
-"""Changes the unpacked archive in a folder."""
 
 REFERENCE, JOINT, UNIFORM = plans.reference_and_two().runs
 
@@ -83,27 +79,17 @@ def fill(lab: Lab) -> None:
     store.close()
 
 
-def rewrite(path: Path, change: Change, folder: Path) -> None:
-    """Replace an archive by a changed one, which is unpacked in a new folder."""
-    folder.mkdir()
+def rewrite(path: Path, sql: str) -> None:
+    """Change the store in an archive by SQL, without its constraints."""
     with zipfile.ZipFile(path) as archive:
-        archive.extractall(folder)
-    change(folder)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for file in sorted(folder.rglob("*")):
-            if file.is_file():
-                archive.write(file, file.relative_to(folder))
-
-
-def sql(statement: str, *values: Any) -> Change:
-    """Change the archive's store, without its constraints."""
-
-    def change(folder: Path) -> None:
-        with closing(sqlite3.connect(folder / "results.db")) as connection, connection:
-            connection.execute("PRAGMA ignore_check_constraints = ON")
-            connection.execute(statement, values)
-
-    return change
+        files = {name: archive.read(name) for name in archive.namelist()}
+    with closing(sqlite3.connect(":memory:")) as store:
+        store.deserialize(files["results.db"])
+        store.executescript(f"PRAGMA ignore_check_constraints = ON; {sql}")
+        files["results.db"] = store.serialize()
+    path.unlink()
+    for name, content in files.items():
+        add(path, name, content)
 
 
 def add(path: Path, name: str, content: bytes = b"x") -> None:

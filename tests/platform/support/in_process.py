@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sqlite3
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import labs_support as labs
 import plans_support as plans
+import pytest
+from workers_support import replace_local_executor
 
-from jestlab.platform import logs, processes, programs, worker
+from jestlab.models.training.phases import PhaseClock
+from jestlab.platform import processes, worker
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.sync import LocalFolder
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import (
     Executor,
@@ -27,11 +30,11 @@ from jestlab.platform.launch.executors.base import (
     JobState,
     JobStatus,
     LaunchedJob,
+    ended,
 )
 from jestlab.platform.launch.outcome import LaunchOutcome
 from jestlab.platform.planning.plan import Plan
-from jestlab.platform.programs import failures
-from jestlab.platform.programs.context import Interrupted, RunContext
+from jestlab.platform.programs.context import RunContext
 from jestlab.platform.store import provenance
 from jestlab.platform.store.attempt import WorkerAttempt
 from jestlab.platform.store.records import AttemptLost, RunRecord
@@ -108,7 +111,10 @@ class Scripted(Executor):
 class Machine:
     """Runs jobs as threads; its executors share them, as processes share a computer."""
 
-    def __init__(self) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        """Let launches on "this machine" start threads instead of processes."""
+        _patch_worker(patch)
+        replace_local_executor(patch, self.executor)
         self.jobs: list[Job] = []
         self.threads: dict[LaunchedJob, _Thread] = {}
         self.before_launch: Callable[[Job], object] = lambda job: None
@@ -126,14 +132,14 @@ class Machine:
     def executor(
         self, lab: Lab, resources: Any = None, on_exit: Callable[[], object] = lambda: None
     ) -> Threads:
-        """Create an executor, which takes the place of `LocalExecutor`."""
         return Threads(self, lab, on_exit)
 
     def start(self, job: Job, launched: LaunchedJob, on_exit: Callable[[], object]) -> None:
         """Start the thread of a job, unless it exists."""
         if launched not in self.threads:
             self.jobs.append(job)
-            thread = _Thread(self, job, launched, self._harms.pop(job.labels["run"], None), on_exit)
+            harm = self._harms.pop(job.labels["run"], None)
+            thread = _Thread(self, job, launched.handle, harm, on_exit)
             self.threads[launched] = thread
             thread.start()
 
@@ -178,7 +184,10 @@ class Threads(Executor):
 
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
         if (thread := self._machine.threads.get(job)) is not None:
-            thread.kill() if now else thread.interrupt()
+            if now:
+                thread.kill()
+            else:
+                thread.stop.reason = "stopped by SIGTERM"
 
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         yield self._machine.threads[job].job.log.read_bytes()
@@ -191,44 +200,45 @@ class Threads(Executor):
             self._machine.threads[launched].join(seconds)
 
 
-class _Killed(BaseException):
-    """Ends the program of a killed job at its next call."""
+class _Killed(AttemptLost):
+    """Ends a killed job at its next call, which writes nothing more."""
 
 
+class _Stop(worker.Stop):
+    """Requests to stop, which a job may ignore."""
+
+    ignored = False
+
+    def requested(self) -> bool:
+        return super().requested() and not self.ignored
+
+
+@dataclass(eq=False, repr=False)
 class _Thread(threading.Thread):
     """The worker of one job."""
 
-    def __init__(
-        self,
-        machine: Machine,
-        job: Job,
-        launched: LaunchedJob,
-        harm: tuple[str, int] | None,
-        on_exit: Callable[[], object],
-    ) -> None:
-        super().__init__(name=job.name, daemon=True)
-        self.job = job
-        self.status = JobStatus(JobState.RUNNING)
-        self._machine = machine
-        self._handle = launched.handle
-        self._harm = harm
-        self._on_exit = on_exit
-        self._asked: str | None = None
-        self._ignores = False
-        self._killed = threading.Event()
-        self._end = HARMS["kill"]
+    machine: Machine
+    job: Job
+    handle: str
+    harm: tuple[str, int] | None
+    on_exit: Callable[[], object]
+    status: JobStatus = field(default_factory=lambda: JobStatus(JobState.RUNNING))
+    stop: _Stop = field(default_factory=_Stop)
+    killed: threading.Event = field(default_factory=threading.Event)
+    end: JobStatus | None = None
+    attempt: WorkerAttempt | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__(name=self.job.name, daemon=True)
 
     @property
     def was_stopped(self) -> bool:
         """Whether it was asked to stop, or killed."""
-        return self._asked is not None or self._killed.is_set()
-
-    def interrupt(self) -> None:
-        self._asked = "stopped by SIGTERM"
+        return self.stop.reason is not None or self.killed.is_set()
 
     def kill(self) -> None:
         """Kill it, and wait until it has ended."""
-        self._killed.set()
+        self.killed.set()
         self.join(_SECONDS)
         assert not self.is_alive()
 
@@ -236,89 +246,83 @@ class _Thread(threading.Thread):
         given = dict(zip(self.job.arguments[::2], self.job.arguments[1::2], strict=True))
         lab = Lab.find(given["--root"], self.job.environment["JESTLAB_STORE"])
         with closing(Store.open(lab.store_url, create=False)) as store:
-            try:
-                self.status = self._work(lab, store, given["--run"], int(given["--attempt"]))
-            except _Killed:
-                self.status = self._end
-        self._on_exit()
+            run = store.run(given["--run"])
+            lab.make_folder(run.directory)
+            parts = (lab, store, run, int(given["--attempt"]), self.stop, LocalFolder(), PhaseClock())
+            code = worker._guarded(lambda: worker._attempt(*parts))
+        self.status = self.end or ended(code)
+        self.on_exit()
 
-    def _work(self, lab: Lab, store: Store, fingerprint: str, number: int) -> JobStatus:
-        run = store.run(fingerprint)
-        try:
-            attempt = self._begin(lab, store, run, number)
-            try:
-                return _status(self._compute(lab, run, attempt))
-            finally:
-                attempt._ended = True  # also where the job was killed: nothing more is written
-                attempt._wake.set()
-                attempt._ticker.join()
-        except AttemptLost:
-            return _status(processes.EXIT_BUSY)
-
-    def _begin(self, lab: Lab, store: Store, run: RunRecord, number: int) -> WorkerAttempt:
-        """Begin an attempt, as a worker does."""
-        recorded, wanted = plans.HERE, provenance.RunDetails()
-        if run.program == "command":  # the sources of toy programs are the whole repository
-            wanted = replace(worker._wanted(run, store.studies(run.fingerprint)), interpreter=None)
-            recorded = provenance.collect(Path(__file__).parent, [], wanted)
-        given = {"directory": lab.make_folder(run.directory), "provenance": recorded, "handle": self._handle}
-        attempt = WorkerAttempt(store, run.fingerprint, number, **given)
-        attempt.catch_up()
-        if wanted.sources is not None:
-            provenance.store_texts(store, wanted.sources.values(), provenance.cleaner())
+    def say(self, text: str) -> None:
         with self.job.log.open("a") as log:
-            log.write(f"--- attempt {number}\n")
-        return attempt
+            log.write(f"{text}\n")
 
-    def _compute(self, lab: Lab, run: RunRecord, attempt: WorkerAttempt) -> int:
-        """Run a program, store how it ended, and return the exit code, as a worker does."""
-        stop = worker.Stop()
-        stop.asked = lambda: None if self._ignores else self._asked or attempt.stop_requested()
-        artifact = functools.partial(attempt.artifact, root=lab.root)
-        context = worker._context(lab, run, attempt, artifact, stop)
+    def begin(self, *values: Any, **options: Any) -> WorkerAttempt:
+        self.attempt = WorkerAttempt(*values, **options | {"handle": self.handle})
+        return self.attempt
 
-        def progress(step: int, total_steps: int) -> None:
-            RunContext.progress(context, step, total_steps)
-            self._look(attempt, step)
+    def context(self, *values: Any, **options: Any) -> RunContext:
+        context = _context(*values, **options)
+        progress = context.progress
 
-        try:
-            with mock.patch.object(context, "progress", progress):
-                programs.get(run.program).entry(run.config, context)
-        except Interrupted:
-            attempt.interrupt(stop.reason or "")
-            return processes.EXIT_STOPPED
-        except Exception as error:
-            with self.job.log.open("a") as file:
-                traceback.print_exc(file=file)
-            code = processes.EXIT_REFUSED if failures.recurs(error, lab.root) else processes.EXIT_FAILED
-            attempt.fail(logs.one_line(f"{type(error).__name__}: {error}"), code)
-            return code
-        attempt.complete()
-        return processes.EXIT_COMPLETED
+        def observed(step: int, total_steps: int) -> None:
+            progress(step, total_steps)
+            self._look(step)
 
-    def _look(self, attempt: WorkerAttempt, step: int) -> None:
+        context.progress = observed  # type: ignore[method-assign]
+        return context
+
+    def _look(self, step: int) -> None:
         """Do the harm that is planned for a step; raise if the job was killed."""
-        if self._harm is not None and step >= self._harm[1]:
-            how, self._harm = self._harm[0], None
-            if how == "interrupt":
-                self.interrupt()
-                return
-            if how == "ignore":
-                self._ignores = True
-                return
+        how = "kill" if self.killed.is_set() else ""
+        if self.harm is not None and step >= self.harm[1]:
+            how, self.harm = self.harm[0], None
+        if how == "interrupt":
+            self.stop.reason = "stopped by SIGTERM"
+        elif how == "ignore":
+            self.stop.ignored = True
+        elif how:
+            assert self.attempt is not None
+            self.end, self.attempt._ended = HARMS.get(how, HARMS["kill"]), True
+            self.attempt._wake.set()
+            self.attempt._ticker.join()
             if how == "freeze":
-                attempt._ended = True
-                attempt._wake.set()
-                self._machine.on_freeze()
-                self._killed.wait(_SECONDS)
-            else:
-                self._end = HARMS[how]
-            raise _Killed
-        if self._killed.is_set():
+                self.machine.on_freeze()
+                self.killed.wait(_SECONDS)
             raise _Killed
 
 
-def _status(code: int) -> JobStatus:
-    if code == processes.EXIT_COMPLETED:
-        return JobStatus(JobState.SUCCEEDED, "", code)
-    return JobStatus(JobState.FAILED, processes.describe_exit(code), code)
+_context, _wanted, _collect = worker._context, worker._wanted, provenance.collect
+
+
+def _here() -> _Thread:
+    thread = threading.current_thread()
+    assert isinstance(thread, _Thread)
+    return thread
+
+
+def _recorded(run: RunRecord, studies: Any) -> provenance.RunDetails:
+    if run.program != "command":  # the sources of toy programs are the whole repository
+        return provenance.RunDetails()
+    return replace(_wanted(run, studies), interpreter=None)
+
+
+def _collected(code: Path, parts: Any, wanted: provenance.RunDetails) -> provenance.Provenance:
+    return _collect(code, (), wanted) if wanted.sources else plans.HERE
+
+
+def _patch_worker(patch: pytest.MonkeyPatch) -> None:
+    """Let the worker's functions run in threads of this process, whose children are not theirs."""
+    printed = SimpleNamespace(print_exc=lambda: _here().say(traceback.format_exc()))
+    changes: dict[str, Any] = {
+        "WorkerAttempt": lambda *values, **options: _here().begin(*values, **options),
+        "_context": lambda *values, **options: _here().context(*values, **options),
+        "_say": lambda line: _here().say(line),
+        "_wanted": _recorded,
+        "_end_descendants": lambda: None,
+        "_log_to_standard_error": lambda: None,
+        "traceback": printed,
+    }
+    for name, value in changes.items():
+        patch.setattr(worker, name, value)
+    patch.setattr(provenance, "collect", _collected)

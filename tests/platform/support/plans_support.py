@@ -83,10 +83,8 @@ def run(
 
 def claimed(store: Store, run: PlannedRun | RunSummary, lease_seconds: float = 90.0) -> int:
     """Claim a recorded run for an attempt, as a launcher does; its number."""
-    launcher = leases.enter_launcher(store, "nobody:0:0")
-    claim = claims.claim(
-        store, run.fingerprint, launcher, "local", 0, f"{run.directory}/log.txt", lease_seconds
-    )
+    terms = claims.ClaimTerms(leases.enter_launcher(store, "nobody:0:0"), "local", 0, lease_seconds)
+    claim = claims.claim(store, run.fingerprint, f"{run.directory}/log.txt", terms)
     assert claim is not None
     return claim.number
 

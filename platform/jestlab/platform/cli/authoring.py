@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,8 +15,10 @@ from jestlab.platform.cli.options import FILE, examples, json_option
 from jestlab.platform.cli.output import print_json, show, writing
 from jestlab.platform.errors import UserError
 from jestlab.platform.render import Block, styled, table
-from jestlab.platform.spec.keys import SpecKey, find, spec_schema
 from jestlab.platform.words import counted
+
+if TYPE_CHECKING:
+    from jestlab.platform.spec.keys import SpecKey
 
 
 @click.command(epilog=examples("init", "init mine.yaml --program command"))
@@ -54,6 +57,8 @@ def keys_command(prefix: str, program: str | None, as_json: bool) -> None:
     A single key is shown with its type and its choices. PREFIX may also be a place as in errors, such as
     runs.joint.selection.rule.
     """
+    from jestlab.platform.spec.keys import find, spec_schema  # here, because `init` needs no specs
+
     if program is not None:
         print_json(spec_schema(program))
         return

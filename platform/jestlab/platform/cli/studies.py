@@ -52,16 +52,23 @@ _IMPORTANCE = {
 
 @click.command(epilog=examples("list"))
 @json_option()
-def list_command(as_json: bool) -> None:
-    """List the studies that can be launched by name, with the number of runs at each scale."""
-    data = []
+@lab_options
+def list_command(as_json: bool, lab: Lab) -> None:
+    """List the studies that can be launched by name, with their tags and the number of runs at each scale."""
+    from jestlab.platform.store.annotations import tags_of_experiments
+    from jestlab.platform.store.store import Store
+
+    store, data = Store.open_readonly(lab.store_url), []
+    tags = tags_of_experiments(store) if store else {}
     for name in study_names():
         scales = {scale: load(name, scale) for scale in scales_of(study_module(name), name)}
         study = next(iter(scales.values()))
         about = {"name": study.name, "question": study.question, "paper": study.paper}
         runs = {scale: len(_planned(at_scale).runs) for scale, at_scale in scales.items()}
-        data.append({**about, "runs": runs, "studies": list(study.studies)})
-    show(as_json, data, table_of(data, _STUDY))
+        data.append({**about, "runs": runs, "studies": list(study.studies), "tags": tags.get(name, [])})
+    tagged = Column("TAGS", lambda about: ", ".join(about["tags"]), 60)
+    columns = [*_STUDY, tagged] if any(about["tags"] for about in data) else _STUDY
+    show(as_json, data, table_of(data, columns))
 
 
 _STUDY = (

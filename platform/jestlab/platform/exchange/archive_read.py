@@ -47,7 +47,7 @@ from jestlab.platform.spec.runs import is_name
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import take_rows
 from jestlab.platform.store.records import LIVE, RunState
-from jestlab.platform.store.rows import chunks, insert, now, write_metrics
+from jestlab.platform.store.rows import insert, now, write_metrics
 from jestlab.platform.store.spool import metric_ids
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, Base, RunRow, run_key
@@ -218,8 +218,8 @@ class _Import:
     def _take_metrics(self) -> None:
         theirs = {row["id"]: row["name"] for row in self._rows(_TABLE["metric_name"])}
         ours = dict[str, int]()
-        for names in chunks(theirs.values()):
-            ours |= metric_ids(self.connection, {*names})
+        for name in theirs.values():
+            ours |= metric_ids(self.connection, {name})
         query = "SELECT name_id, step, value FROM metric WHERE run_id = ? ORDER BY name_id, step"
         for key in self.folders:
             rows = self.source.execute(query, [key])
@@ -238,7 +238,8 @@ class _Import:
         for key, role, fingerprint in self.source.execute(query):
             needs.setdefault(key, {})[role] = fingerprint
         table = _TABLE["run"]
-        for rows in chunks(self._rows(table), _ROWS_AT_ONCE):
+        rest = self._rows(table)
+        while rows := [*islice(rest, _ROWS_AT_ONCE)]:
             known, replaceable = self._here([row["id"] for row in rows])
             for row in rows:
                 key = row["id"]

@@ -24,7 +24,7 @@ from jestlab.platform.store import schema
 from jestlab.platform.store.engine import closing_engine, create_file, one_file, writable, writing
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import with_needs
-from jestlab.platform.store.rows import chunks, write_metrics
+from jestlab.platform.store.rows import one_of, write_metrics
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, Base, ExperimentRow, MemberRow, RunRow
 
@@ -125,10 +125,8 @@ def _queries(connection: Connection, experiments: Collection[str]) -> Iterator[t
     of_lab = not experiments
     members = select(MemberRow.run_id).where(MemberRow.experiment.in_(experiments))
     runs = set() if of_lab else with_needs(connection, connection.scalars(members))
-    digests = set[str]()
-    for part in chunks(runs):
-        for text in connection.scalars(select(AttemptRow.sources).where(AttemptRow.run_id.in_(part))):
-            digests.update(json.loads(text or "{}").values())
+    sources = connection.scalars(select(AttemptRow.sources).where(one_of(AttemptRow.run_id, runs)))
+    digests = {digest for text in sources for digest in json.loads(text or "{}").values()}
     # A run can also be in experiments that aren't exported; published results belong to the lab.
     chosen: dict[str, dict[str, Iterable[Any]]] = {
         "experiment": {"name": experiments}, "run": {"id": runs}, "member": {"experiment": experiments},
@@ -140,8 +138,8 @@ def _queries(connection: Connection, experiments: Collection[str]) -> Iterator[t
             yield table, query
             continue
         for name, values in chosen.get(table.name, {"experiment": experiments, "run_id": runs}).items():
-            for part in chunks(values) if name in table.columns else ():
-                yield table, query.where(table.columns[name].in_(part))
+            if name in table.columns:
+                yield table, query.where(one_of(table.columns[name], values))
 
 
 def _files(root: Path, experiments: Iterable[str], runs: Iterable[Any], checkpoints: bool) -> Iterator[str]:

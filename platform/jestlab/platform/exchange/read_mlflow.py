@@ -82,7 +82,7 @@ def _read_folder(folder: Path) -> SourceRun | None:
     if "run_id" not in meta and "run_uuid" not in meta:
         return None  # an experiment, or a logged model
     above = folder.resolve().parent
-    experiment = _read_yaml(above / "meta.yaml") if (above / "meta.yaml").is_file() else {}
+    experiment = next(map(_read_yaml, _files(above, "meta.yaml")), {})
     if "deleted" in (experiment.get("lifecycle_stage"), meta.get("lifecycle_stage")):
         return None
     log = MetricLog()

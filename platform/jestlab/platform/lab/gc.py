@@ -33,7 +33,7 @@ from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.annotations import KEEP
 from jestlab.platform.store.engine import closing_engine, read_only, reading
 from jestlab.platform.store.records import LIVE, RunState
-from jestlab.platform.store.rows import chunks, now
+from jestlab.platform.store.rows import now, one_of
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
     AttemptRow,
@@ -199,10 +199,10 @@ def _delete_rows(connection: Connection, lab: Lab, older_than: timedelta) -> lis
     rows = [row for row in connection.execute(_unreferenced(older_than)) if row.id in locked]
     for row in rows:
         _folder(lab, row)
-    for some in chunks(row.id for row in rows):
-        for table in (MetricRow, EvaluationRow, AttemptRow):  # the large ones first, by their index
-            connection.execute(delete(table).where(table.run_id.in_(some)))
-        connection.execute(delete(RunRow).where(RunRow.id.in_(some)))  # cascades to the others
+    deleted = [row.id for row in rows]
+    for table in (MetricRow, EvaluationRow, AttemptRow):  # the large ones first, by their index
+        connection.execute(delete(table).where(one_of(table.run_id, deleted)))
+    connection.execute(delete(RunRow).where(one_of(RunRow.id, deleted)))  # cascades to the others
     return rows
 
 

@@ -137,7 +137,8 @@ class Claiming:
         )
         limits, result, freed = self._usage(limits, ours, plan)
         fingerprints = [run.fingerprint for run, _ in ready]
-        over = {} if limits.chip_hours is None else claims.over_budget(launcher.store, fingerprints, limits)
+        with launcher.store.reading() as connection:
+            over = claims.over_budget(connection, fingerprints, limits, len(fingerprints))
         fitting = [pair for pair in ready if pair[0].fingerprint not in over]
         free = len(fitting) if limits.slots is None else max(limits.slots - result.taken, 0)
         if free and (room := executor.room()) is not None:
@@ -176,7 +177,8 @@ class Claiming:
         if limits.slots is None:
             return limits, none, 0
         name, executor = self._launcher.name, self._launcher.options.on
-        held = claims.holding(self._launcher.store, executor, limits.machine)
+        with self._launcher.store.reading() as connection:
+            held = claims.holding(connection, executor, limits.machine)
         others = [lease for lease in held if lease.launcher != name]
         signs = self._liveness.check(others)
         dead = frozenset(

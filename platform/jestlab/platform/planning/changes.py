@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import func, literal_column, select
 
@@ -47,18 +47,7 @@ _MAX_BYTES = 1 << 30
 _ATTEMPT_COLUMNS = ("number", "state", "started_at", "sources", "inputs", "versions", "git_commit")
 
 
-class StoredRun(NamedTuple):
-    """A run of an experiment in the store."""
-
-    fingerprint: str
-    label: str
-    seed: int
-    program: str
-    config: Mapping[str, Any]
-    state: RunState
-
-
-@dataclass(frozen=True)
+@dataclass
 class ResultChanges:
     """Results that were made with different code, data, or package versions.
 
@@ -73,12 +62,12 @@ class ResultChanges:
         retracted: Completed runs whose results, or those of a dependency, are retracted → the reason.
     """
 
-    changed: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    mixed: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    older: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
-    retracted: Mapping[str, str] = field(default_factory=dict)
+    changed: dict[str, list[str]] = field(default_factory=dict)
+    mixed: dict[str, list[str]] = field(default_factory=dict)
+    values: dict[str, list[str]] = field(default_factory=dict)
+    older: dict[str, list[str]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    retracted: dict[str, str] = field(default_factory=dict)
 
     def lines(self, experiment: str) -> list[str]:
         """Describe each difference and its remedies in one line."""
@@ -111,10 +100,10 @@ class ResultChanges:
         return f"{subject} {singular if len(runs) == 1 else plural}"
 
 
-def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun | StoredRun]) -> ResultChanges:
+def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun]) -> ResultChanges:
     """Compare the code and data of a study's completed runs, given all its runs, with each other and with the
     current files."""
-    by_label: dict[str, list[PlannedRun | StoredRun]] = defaultdict(list)
+    by_label: dict[str, list[PlannedRun]] = defaultdict(list)
     for run in runs:
         by_label[run.label].append(run)
     completed = [run for group in by_label.values() for run in group if run.state == RunState.COMPLETED]
@@ -127,44 +116,36 @@ def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun | StoredRu
     current = _Current(Record(packages=packages, files=files))
     attempts = attempts_of(store, [run.fingerprint for run in completed])
     made = {run.fingerprint: made_by(run.program, attempts[run.fingerprint], packages) for run in completed}
-    changed = {
-        run.fingerprint: items
-        for run in completed
-        if (items := differing([made[run.fingerprint], current.files(run, made[run.fingerprint])], accepted))
-    }
+    reasons = {row.fingerprint: row.reason for row in retracted(store)}
+    names = {run.fingerprint: f"{run.label}/{run.seed}" for run in completed}
+    found = ResultChanges(names=names, retracted={run: reasons[run] for run in names if run in reasons})
+    differences: list[dict[str, list[str]]] = []  # of each label, then of each changed run
+    changed: dict[str, dict[str, list[str]]] = {}
+    for run in completed:
+        its = made[run.fingerprint]
+        if items := differing([its, current.files(run, its)], accepted):
+            changed[run.fingerprint] = items
+    found.changed = {run: [*items] for run, items in changed.items()}
     reported = {item for items in changed.values() for item in items}
-    values: dict[str, dict[str, None]] = defaultdict(dict)
-    mixed: dict[str, list[str]] = defaultdict(list)
-    older: dict[str, list[str]] = {}
     for label, group in by_label.items():
         done = [run.fingerprint for run in group if run.state == RunState.COMPLETED]
         if not done:
             continue
-        results = [made[fingerprint] for fingerprint in done]
-        results += [current.packages(run) for run in group if run.state != RunState.COMPLETED]
-        items = differing(results, accepted)
-        latest = max(done, key=lambda fingerprint: _started_at(attempts[fingerprint]))
-        for item, its_values in items.items():
-            values[item] |= dict.fromkeys(its_values)
-            if item not in reported:
-                mixed[item].append(label)
+        unfinished = [current.packages(run) for run in group if run.state != RunState.COMPLETED]
+        items = differing([*(made[run] for run in done), *unfinished], accepted)
+        differences.append(items)
+        latest = made[max(done, key=lambda run: _started_at(attempts[run]))]
+        others = [item for item in items if item not in reported]
+        for item in others:
+            found.mixed.setdefault(item, []).append(label)
         for fingerprint in done:
-            differs = differing([made[fingerprint], made[latest]], accepted)
-            if outdated := [item for item in items if item in differs and item not in reported]:
-                older[fingerprint] = outdated
-    for items in changed.values():
-        for item, its_values in items.items():
-            values[item] |= dict.fromkeys(its_values)
-    reasons = {row.fingerprint: row.reason for row in retracted(store)}
-    names = {run.fingerprint: f"{run.label}/{run.seed}" for run in completed}
-    return ResultChanges(
-        changed={run: tuple(items) for run, items in changed.items()},
-        mixed=mixed,
-        values={item: tuple(its_values) for item, its_values in values.items()},
-        older=older,
-        names=names,
-        retracted={run: reasons[run] for run in names if run in reasons},
-    )
+            differs = differing([made[fingerprint], latest], accepted)
+            if outdated := [item for item in others if item in differs]:
+                found.older[fingerprint] = outdated
+    for items in (*differences, *changed.values()):
+        for item, values in items.items():
+            found.values[item] = list(dict.fromkeys([*found.values.get(item, ()), *values]))
+    return found
 
 
 def _started_at(attempts: Sequence[Mapping[str, Any]]) -> str:
@@ -185,20 +166,19 @@ def changes_of(store: Store, experiment: str) -> ResultChanges:
     except SpecError:
         return ResultChanges()
     query = (
-        select(RunRow.fingerprint, MemberRow.label, RunRow.seed, RunRow.program, RunRow.config, RunRow.state)
+        select(RunRow.__table__, MemberRow.name, MemberRow.label)
         .join(RunRow, RunRow.id == MemberRow.run_id)
         .where(MemberRow.experiment == experiment)
         .order_by(MemberRow.position)
     )
-    with store.reading() as connection:
-        runs = {row.fingerprint: row for row in connection.execute(query)}  # each under one label
-    stored = [
-        StoredRun(
-            row.fingerprint, row.label, row.seed, row.program, json.loads(row.config), RunState(row.state)
+    stored = {
+        row.fingerprint: PlannedRun(
+            row.fingerprint, row.name, row.label, {}, row.seed, row.program, json.loads(row.config), {}, None,
+            RunState(row.state),
         )
-        for row in runs.values()
-    ]
-    return changes(store, study, stored)
+        for row in store.rows(query)
+    }  # fmt: skip
+    return changes(store, study, stored.values())  # each run under one label
 
 
 class _Current:
@@ -208,7 +188,7 @@ class _Current:
         self._record = record
         self._code: dict[str, dict[str, str]] = {}
 
-    def files(self, run: PlannedRun | StoredRun, recorded_items: Made) -> Made:
+    def files(self, run: PlannedRun, recorded_items: Made) -> Made:
         """Return the current digests of a run's recorded code and data files."""
         digests: dict[str, str] = {}
         if any(item.startswith("code ") for item in recorded_items):
@@ -217,7 +197,7 @@ class _Current:
             digests |= self._data_digests
         return {item: frozenset([value]) for item, value in digests.items() if item in recorded_items}
 
-    def packages(self, run: PlannedRun | StoredRun) -> Made:
+    def packages(self, run: PlannedRun) -> Made:
         """Return the current versions of a run's packages; empty if it uses another Python.
 
         NOTE: the other Python isn't executed, since the config may come from an imported study.
@@ -225,7 +205,7 @@ class _Current:
         uses_other = interpreter_of(run.program, run.config, Path.cwd()) is not None
         return {} if uses_other else self._packages
 
-    def _code_digests(self, run: PlannedRun | StoredRun) -> dict[str, str]:
+    def _code_digests(self, run: PlannedRun) -> dict[str, str]:
         if run.program in OWN_PROGRAMS:  # the digest of custom code in their configs is in their identity
             return {}
         relevant = {key: run.config[key] for key in ("command", "cwd", "code") if key in run.config}

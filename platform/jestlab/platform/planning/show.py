@@ -23,7 +23,6 @@ from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, wai
 from jestlab.platform.planning.survey import Survey
 from jestlab.platform.programs import Price
 from jestlab.platform.render import Block, render, styled, table
-from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.words import counted, few
 
 _MAX_ROWS = 40  # with more labels, each run name has one row, or each part of a union
@@ -164,26 +163,19 @@ def _power(survey: Survey) -> Iterator[str]:
     if not claims:
         return
     error = study.family.share(claims)
-    fixed = [part for part in parts if not isinstance(part.seeds, Until)]
-    yield from _with_fixed_seeds(fixed, claims, error)
-    rules = [part.seeds for part in parts if isinstance(part.seeds, Until)]
-    if rules:
-        yield from _until_decided(survey, rules, claims, error)
-
-
-def _with_fixed_seeds(parts: list[StudySpec], claims: int, error: float) -> Iterator[str]:
-    """Yield the power of a fixed number of seeds; one seed has none."""
-    parts = [part for part in parts if part.runs]  # imported runs have the seeds that they have
-    single = sum(len(part.claims) for part in parts if len(part.replicates) < 2)
-    if single:
+    # Imported runs have the seeds that they have.
+    fixed = [part for part in parts if part.runs and not isinstance(part.seeds, Until)]
+    if single := sum(len(part.claims) for part in fixed if len(part.replicates) < 2):
         yield f"{counted(single, 'claim')} cannot be decided with one seed: add --set seeds=3."
-    for seeds in sorted({len(part.replicates) for part in parts} - {1}):
+    for seeds in sorted({len(part.replicates) for part in fixed} - {1}):
         chances = [f"{_percent(power(effect, seeds, error))} at {effect}" for effect in _EFFECTS]
         family = f" in a family of {claims}" if claims > 1 and error < 0.05 else ""
         yield (
             f"{seeds} seeds decide a claim{family} with a probability of {', '.join(chances)} standard "
             "deviations between its sides; --decide adds seeds until all claims are decided."
         )
+    if rules := [part.seeds for part in parts if isinstance(part.seeds, Until)]:
+        yield from _until_decided(survey, rules, claims, error)
 
 
 def _until_decided(survey: Survey, rules: list[Until], claims: int, error: float) -> Iterator[str]:
@@ -230,27 +222,18 @@ def grid(plan: Plan, every: bool = False) -> Grid:
         every: Whether each run has a row. Otherwise each label has one; with many labels, each run name, or
             each part of a union.
     """
-    costs = _COSTS if any(run.price is not None for run in plan.runs) else ()
-    budgets = _budget_headers(plan)
-
-    def amounts(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
-        return (*(_cost_cells(runs) if costs else ()), *_budget_cells(runs, budgets))
-
-    rows: list[Sequence[str]]
+    amounts = (*(_COSTS if any(run.price for run in plan.runs) else ()), *_budget_headers(plan))
     if every:
-        first = ("RUN", "SEED", "ID", "TO DO")
-        rows = [
-            (run.label, str(run.seed), run.fingerprint[:8], _state(run), *amounts([run])) for run in plan.runs
-        ]
+        columns = ("RUN", "SEED", "ID", "TO DO")
+        rows = [((run.label, str(run.seed), run.fingerprint[:8], _state(run)), [run]) for run in plan.runs]
     else:
-        first = ("RUN", "RUNS", "TO DO", "NEEDS")
-        rows = [(*cells, *amounts(runs)) for cells, runs in _groups(plan)]
-        rows.append(("all", str(len(plan.runs)), "", "", *amounts(plan.runs)))
-    columns = (*first, *costs, *budgets)
-    return columns, rows, (1, *range(4, len(columns)))
+        columns = ("RUN", "RUNS", "TO DO", "NEEDS")
+        rows = [*_groups(plan), (("all", str(len(plan.runs)), "", ""), [*plan.runs])]
+    cells: list[Sequence[str]] = [(*first, *_amounts(runs, amounts)) for first, runs in rows]
+    return (*columns, *amounts), cells, (1, *range(4, 4 + len(amounts)))
 
 
-_Group = tuple[tuple[str, str, str, str], Sequence[PlannedRun]]
+_Group = tuple[tuple[str, str, str, str], list[PlannedRun]]
 """The first cells of a row, and its runs."""
 
 
@@ -259,7 +242,7 @@ def _groups(plan: Plan) -> Iterator[_Group]:
         yield from _label_groups(plan)
     labels = sum(len({run.label for run in part.runs}) for part in plan.parts)
     for part in plan.parts:
-        yield (part.study.name, str(len(part.runs)), _states(part.runs), ""), part.runs
+        yield (part.study.name, str(len(part.runs)), _states(part.runs), ""), [*part.runs]
         if labels <= _MAX_ROWS:
             yield from _label_groups(part, "  ")
 
@@ -300,34 +283,36 @@ def _states(runs: Sequence[PlannedRun]) -> str:
     return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
 
 
-def _cost_cells(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
-    """Return the summed costs of runs; a dash for 0, a question mark for unknown."""
-    if all(run.price is None for run in runs):
-        return ("?",) * len(_COSTS)
-    price = totals(runs)
-    cost = price.cost
-    amounts = (cost.learner, cost.scoring, cost.selection, cost.reference_scoring, price.total)
-    return (units.count(price.examples), *(units.flops(amount) if amount else "–" for amount in amounts))
-
-
-def _budget_cells(runs: Sequence[PlannedRun], headers: Sequence[str]) -> tuple[str, ...]:
-    """Return the summed budgets of runs under some headers; a dash for 0, a question mark for unknown."""
-    amount = total(runs)
-    if amount.unknown == len(runs):
-        return ("?",) * len(headers)
+def _amounts(runs: Sequence[PlannedRun], columns: Sequence[str]) -> Iterator[str]:
+    """Yield the summed costs and budgets of runs; a dash for 0, a question mark for unknown."""
+    price, amount = totals(runs), total(runs)
     hours = units.hours(amount.chip_hours) if amount.chip_hours else "–"
-    by_paper = sum(run.price.by_paper for run in runs if run.price is not None)
     cells = {
-        "CHIPS": str(max(run.budget.chips for run in runs if run.budget is not None)),
+        "EXAMPLES": units.count(price.examples),
+        "CHIPS": str(max((run.budget.chips for run in runs if run.budget), default=0)),
         "HOURS": hours,
         "CHIP-HOURS": hours,
-        "BY PAPER": units.flops(by_paper) if by_paper else "–",
         "$": units.dollars(amount.dollars or 0.0),
     }
-    return tuple(cells[header] for header in headers)
+    flops = {
+        "LEARNER": price.cost.learner,
+        "SCORING": price.cost.scoring,
+        "SELECTION": price.cost.selection,
+        "REF. SCORING": price.cost.reference_scoring,
+        "TOTAL": price.total,
+        "BY PAPER": sum(run.price.by_paper for run in runs if run.price),
+    }
+    cells |= {column: units.flops(count) if count else "–" for column, count in flops.items()}
+    unpriced, unbudgeted = (not any(run.price for run in runs)), amount.unknown == len(runs)
+    for column in columns:
+        yield "?" if (unpriced if column in _COSTS else unbudgeted) else cells[column]
 
 
 # ---- data
+
+_RUN_FIELDS = (
+    *("label", "seed", "point", "fingerprint", "program", "needs", "match", "state", "action", "directory"),
+)
 
 
 def as_data(plan: Plan, reasons: Mapping[str, RunReason]) -> dict[str, Any]:
@@ -343,20 +328,11 @@ def as_data(plan: Plan, reasons: Mapping[str, RunReason]) -> dict[str, Any]:
         "runs": [
             {
                 "run": run.name,
-                "label": run.label,
-                "seed": run.seed,
-                "point": run.point,
-                "fingerprint": run.fingerprint,
-                "program": run.program,
-                "needs": run.needs,
-                "match": run.match,
+                **{name: getattr(run, name) for name in _RUN_FIELDS},
+                "also": [alias.label for alias in run.aliases],
                 "price": _price(run.price) | {"paper_flops": run.price.by_paper} if run.price else None,
                 "memory": _memory(estimates.get(run.fingerprint)),
                 "budget": {**asdict(run.budget), "hours": run.budget.hours} if run.budget else None,
-                "state": run.state,
-                "action": run.action,
-                "also": [alias.label for alias in run.aliases],
-                "directory": run.directory,
                 "why": asdict(reasons[run.fingerprint]) if run.fingerprint in reasons else None,
             }
             for run in plan.runs

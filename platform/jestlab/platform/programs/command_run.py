@@ -1,4 +1,9 @@
-"""Run a command in the worker: start it, copy its output, process its reports, and stop it."""
+"""Run a command in the worker: start it, copy its output, process its reports, and stop it.
+
+Reports and answers are lines of JSON through two pipes. `client` documents them, and `Reporter` checks their
+values. A command opens the pipes by their paths below /proc, in any of its processes and as often as it
+likes, whatever it inherited. The pipes belong to the worker's process and disappear with it.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +20,37 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.platform import logs
-from jestlab.platform.errors import UserError, sentence
+from jestlab.platform.client import as_amount, as_count, as_phase
+from jestlab.platform.errors import UserError, nearest, sentence
 from jestlab.platform.lab.lab import SERVE_TOKEN
 from jestlab.platform.lab.secret import STORE_SECRET
 from jestlab.platform.processes import describe_exit, die_with_parent, group_runs, reap_orphans
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.command import fill, values_of, words_of
 from jestlab.platform.programs.context import Failed, Interrupted, RunContext
-from jestlab.platform.programs.protocol import Channel
 from jestlab.platform.store.address import STORE
 
-CONFIG_NAME = "config.json"
-_UNFINISHED = CONFIG_NAME + ".new"
+_CONFIG = "config.json"
+_UNFINISHED = _CONFIG + ".new"
 _POLL_SECONDS = 0.2  # between checks for a request to stop
 _LAST_POLL_SECONDS = 0.01  # once the command has closed its output, it is about to end
+_MAX_MESSAGE_BYTES = 1 << 20
 _BLOCK = 1 << 16
+_LEFT_BLOCKS = 64  # of a pipe whose writer has ended: it holds at most 1 MiB
 _TAIL = 4_096
-_LEFT_BLOCKS = 64
+_MAX_QUOTED = 120
+_MAX_ERROR = 240
 _SHORTAGES = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)
+
+_FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "log": (("step", "metrics"), ()),
+    "evaluation": (("step", "scores"), ("examples_seen", "flops_total", "seconds")),
+    "artifact": (("name", "path"), ()),
+    "progress": (("step", "total_steps"), ()),
+    "phase": (("name", "seconds"), ()),
+    "flush": ((), ("id",)),
+}
+"""Type of a message → its required and its optional fields."""
 
 
 def run(config: Mapping[str, Any], context: RunContext) -> None:
@@ -45,47 +63,31 @@ def run(config: Mapping[str, Any], context: RunContext) -> None:
     """
     if context.stop_requested():
         raise Interrupted
-    directory = context.directory
+    directory, resume = str(context.directory), str(context.resume or "")
     needs = {role: str(need.directory) for role, need in context.needs.items()}
-    resume = str(context.resume or "")
-    values = values_of(config) | {"seed": context.seed, "directory": str(directory), "resume": resume}
+    values = values_of(config) | {"seed": context.seed, "directory": directory, "resume": resume}
     values |= {f"needs.{role}": folder for role, folder in needs.items()}
     environment = {
-        "JESTLAB_RUN_DIR": str(directory),
+        "JESTLAB_RUN_DIR": directory,
         "JESTLAB_SEED": str(context.seed),
         "JESTLAB_RESUME": resume,
-        "JESTLAB_RUN_CONFIG": str(_write_config(config, directory)),
+        "JESTLAB_RUN_CONFIG": str(_write_config(config, context.directory)),
         "JESTLAB_NEEDS": json.dumps(needs),
     }
     words = [fill(word, values) for word in words_of(config["command"])]
-    cwd = _working_directory(config.get("cwd"))
     with Channel(context) as channel:
-        child = Child(words, cwd, environment | channel.environment)
+        child = Child(words, _working_directory(config.get("cwd")), environment | channel.environment)
         try:
             _serve(child, channel, context)
         finally:
-            child.end()
-            child.copy_rest()
-        channel.drain(whole=child.code == 0)
+            code = child.end()
+        channel.drain(whole=code == 0)
     if child.stopping:
         raise Interrupted
-    if child.code:
-        reason = ": ".join(filter(None, [describe_exit(child.code), logs.tail(child.tail)]))
-        raise Failed(reason, failures.exit_recurs(child.code, child.tail, context.cache.parent))
-
-
-def _working_directory(given: str | None) -> Path | None:
-    """Return the folder to run in; None for this process's working directory.
-
-    In a pod, that is the image's, unless the spec's folder exists there too.
-    """
-    if given is None:
-        return None
-    path = Path(given)
-    if os.environ.get(logs.COPIED) and not path.exists():
-        sys.stderr.write(f"jestlab: no folder {path} on this machine: the command runs in {Path.cwd()}\n")
-        return None
-    return path
+    if code:
+        tail = child.tail.decode(errors="replace")
+        reason = ": ".join(filter(None, [describe_exit(code), logs.tail(tail)]))
+        raise Failed(reason, failures.exit_recurs(code, tail, context.cache.parent))
 
 
 def _serve(child: Child, channel: Channel, context: RunContext) -> None:
@@ -95,30 +97,47 @@ def _serve(child: Child, channel: Channel, context: RunContext) -> None:
         selector.register(channel.reports, selectors.EVENT_READ, channel.read)
         selector.register(child.output, selectors.EVENT_READ, child.copy_output)
         while child.is_running():
-            reap_orphans(but=child.pid)
+            reap_orphans(but=child.process.pid)
             for key, _ in selector.select(poll):
-                if not key.data() and key.fd == child.output:  # closed, and ready forever
-                    selector.unregister(key.fd)
+                if not key.data() and key.fileobj == child.output:  # closed, and ready forever
+                    selector.unregister(child.output)
                     poll = _LAST_POLL_SECONDS
             if context.stop_requested() and not child.stopping:
                 channel.tell_stop()
                 child.stop()
 
 
+def _working_directory(given: str | None) -> Path | None:
+    """Return the folder to run in; None for this process's working directory.
+
+    In a pod, that is the image's, unless the spec's folder exists there too.
+    """
+    if given is None or not os.environ.get(logs.COPIED) or Path(given).exists():
+        return None if given is None else Path(given)
+    sys.stderr.write(f"jestlab: no folder {given} on this machine: the command runs in {Path.cwd()}\n")
+    return None
+
+
+def _write_config(config: Mapping[str, Any], directory: Path) -> Path:
+    unfinished = directory / _UNFINISHED
+    unfinished.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return unfinished.replace(directory / _CONFIG)
+
+
 def left_behind(directory: Path) -> bool:
     """Whether a run's folder contains files from the command of an earlier attempt."""
     from jestlab.platform.store.spool import PREFIX  # imports SQLAlchemy
 
-    ours = (logs.NAME, CONFIG_NAME, _UNFINISHED)
+    ours = (logs.NAME, _CONFIG, _UNFINISHED)
     return any(path.name not in ours and not path.name.startswith(PREFIX) for path in directory.iterdir())
 
 
-def _write_config(config: Mapping[str, Any], directory: Path) -> Path:
-    path = directory / CONFIG_NAME
-    unfinished = path.with_name(_UNFINISHED)
-    unfinished.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    unfinished.replace(path)
-    return path
+def _read(end: int) -> bytes | None:
+    """Read a block that is in a pipe; empty after the last one, and None if there is none yet."""
+    try:
+        return os.read(end, _BLOCK)
+    except BlockingIOError:
+        return None
 
 
 class Child:
@@ -126,12 +145,18 @@ class Child:
 
     It ends with the worker, and receives a signal once, from the worker, rather than also from a sender that
     signals the worker's group. Its output is copied to standard error, which is the run's log.
+
+    Attributes:
+        process: The command.
+        output: File descriptor of its output.
+        tail: The last 4 KiB of its output.
+        stopping: Whether it was asked to stop.
     """
 
     def __init__(self, words: Sequence[str], cwd: Path | None, environment: Mapping[str, str]) -> None:
         """Start the command, with variables in addition to this process's, except credentials."""
         try:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 list(words),
                 cwd=cwd,
                 # Otherwise output from before an error would follow its traceback.
@@ -150,69 +175,174 @@ class Child:
             message = f"can't start {words[0]!r}{where}: {sentence(error)}"
             is_temporary = isinstance(error, OSError) and error.errno in _SHORTAGES
             raise (Failed if is_temporary else UserError)(message) from None
-        assert self._process.stdout is not None
-        self._stream = self._process.stdout
-        self.output = self._stream.fileno()
+        assert self.process.stdout is not None
+        self.output = self.process.stdout.fileno()
         os.set_blocking(self.output, False)
-        self._tail = b""
+        self.tail = b""
         self.stopping = False
 
     def is_running(self) -> bool:
         """Whether it runs; after a request to stop, also whether another process of its group runs."""
         # Only `end` reaps the process: until then, no other process can get its group's id.
-        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        return not ended or (self.stopping and group_runs(self.pid))
-
-    @property
-    def pid(self) -> int:
-        """Process id of the command."""
-        return self._process.pid
-
-    @property
-    def code(self) -> int:
-        """Exit code, by the convention of `subprocess`."""
-        return self._process.wait()
-
-    @property
-    def tail(self) -> str:
-        """The last 4 KiB of its output."""
-        return self._tail.decode(errors="replace")
+        pid = self.process.pid
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return not ended or (self.stopping and group_runs(pid))
 
     def stop(self) -> None:
         """Ask the command to stop."""
         self.stopping = True
         self._signal(signal.SIGTERM)
 
-    def end(self) -> None:
-        """Kill it, and all that is left of its process group."""
+    def end(self) -> int:
+        """Kill it and its process group, copy the remaining output, and return the exit code, as `subprocess`
+        does."""
         self._signal(signal.SIGKILL)
-        self._process.wait()
+        with self.process as process:
+            code = process.wait()
+            any(not self.copy_output() for _ in range(_LEFT_BLOCKS))
+        return code
 
     def copy_output(self) -> bool:
         """Copy output, up to a block; return whether there may be more."""
-        try:
-            block = os.read(self.output, _BLOCK)
-        except BlockingIOError:
+        if (block := _read(self.output)) is None:
             return True
-        self._tail = (self._tail + block)[-_TAIL:]
+        self.tail = (self.tail + block)[-_TAIL:]
         left = memoryview(block)
         with contextlib.suppress(OSError):  # a full disk is no reason to end the command
             while left:
                 left = left[os.write(2, left) :]
         return bool(block)
 
-    def copy_rest(self) -> None:
-        """Copy the remaining output of a command that has ended."""
-        for _ in range(_LEFT_BLOCKS):
-            if not self.copy_output():
-                break
-        self._stream.close()
-
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+            os.killpg(self.process.pid, number)
 
 
 def _inherited() -> dict[str, str]:
     secrets = (STORE, STORE_SECRET, SERVE_TOKEN)
     return {name: value for name, value in os.environ.items() if name not in secrets}
+
+
+class Channel:
+    """The worker's end of the pipes: reads messages, passes them to a run's context, and answers."""
+
+    def __init__(self, context: RunContext) -> None:
+        """Open the pipes."""
+        self._context = context
+        self._rest = b""
+        self._lines = 0
+        # This process keeps both ends of both pipes open, so that the paths below /proc work.
+        self.reports, self._reports_end = os.pipe()
+        self._replies_end, self._replies = os.pipe()
+        os.set_blocking(self.reports, False)
+        os.set_blocking(self._replies, False)
+
+    def __enter__(self) -> Channel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in (self.reports, self._reports_end, self._replies, self._replies_end):
+            os.close(end)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables with the paths of the pipes."""
+        folder = f"/proc/{os.getpid()}/fd"
+        return {
+            "JESTLAB_REPORTS": f"{folder}/{self._reports_end}",
+            "JESTLAB_REPLIES": f"{folder}/{self._replies_end}",
+        }
+
+    def read(self) -> bool:
+        """Process pending messages, up to a block; return whether there were any.
+
+        Raises:
+            UserError: A line isn't a valid message, or a path in it doesn't exist.
+        """
+        block = _read(self.reports)
+        if block is None:
+            return False
+        *lines, self._rest = (self._rest + block).split(b"\n")
+        for line in lines:
+            self._process(line)
+        if len(self._rest) > _MAX_MESSAGE_BYTES:
+            limit = f"longer than {_MAX_MESSAGE_BYTES:,} bytes: end each message with a line break"
+            raise UserError(f"message {self._lines + 1}: {_quoted(self._rest)} is {limit}")
+        return True
+
+    def drain(self, whole: bool) -> None:
+        """Process the messages that a command left in the pipe.
+
+        Args:
+            whole: Whether the command ended by itself, so that a last line without a line break counts.
+        """
+        any(not self.read() for _ in range(_LEFT_BLOCKS))
+        if whole:
+            self._process(self._rest)
+        self._rest = b""
+
+    def tell_stop(self) -> None:
+        """Ask the command to stop."""
+        with contextlib.suppress(BlockingIOError):  # the pipe is full: the command reads no replies
+            self._reply({"type": "stop"})
+
+    def _process(self, line: bytes) -> None:
+        self._lines += 1
+        if not line.strip():
+            return
+        try:
+            self._report(**_parse(line))
+        except (ValueError, OSError) as error:  # OSError: a path in the message doesn't exist
+            # The error may quote names that the command chose.
+            problem = logs.one_line(str(error), _MAX_ERROR)
+            raise UserError(
+                f"message {self._lines}: {_quoted(line)} is not a valid message: {problem}"
+            ) from None
+
+    def _report(self, type: str, **message: Any) -> None:
+        context = self._context
+        if type == "phase":
+            as_phase(message["name"])
+            context.clock.move(message["name"], as_amount("seconds", message["seconds"]))
+            if message["name"] == "checkpoint":
+                context.clock.saved()
+        elif type == "flush":
+            answer = {"type": "flushed", "id": as_count("id", message.get("id", 0))}
+            context.flush()
+            try:
+                self._reply(answer)
+            except BlockingIOError:
+                raise UserError("the command requests flush again and again and reads no answers") from None
+        else:
+            if type == "artifact":
+                if not isinstance(message["path"], str) or not message["path"]:
+                    raise ValueError("invalid path: expected the path of a file or folder")
+                message["path"] = context.directory / message["path"]
+            getattr(context, type)(**message)
+
+    def _reply(self, message: dict[str, Any]) -> None:
+        os.write(self._replies, json.dumps(message).encode() + b"\n")  # short, so written atomically
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    """Parse a message and check the names of its fields; ValueError if they aren't valid."""
+    try:
+        message = json.loads(line.decode())
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"not valid JSON: {error}") from None
+    kind = message.get("type") if isinstance(message, dict) else None
+    if kind is None:
+        raise ValueError(f"it has no type: expected {', '.join(_FIELDS)}")
+    if not isinstance(kind, str) or kind not in _FIELDS:
+        raise ValueError(f"type {kind!r} is unknown: {nearest(str(kind), _FIELDS)}")
+    required, optional = _FIELDS[kind]
+    if missing := [name for name in required if message.get(name) is None]:
+        raise ValueError(f"{missing[0]} is missing")
+    if unknown := [name for name in message if name not in ("type", *required, *optional)]:
+        raise ValueError(f"key {unknown[0]!r} is unknown: {nearest(unknown[0], (*required, *optional))}")
+    return dict(message)
+
+
+def _quoted(line: bytes) -> str:
+    text = line[:_BLOCK].decode(errors="replace").strip()
+    return repr(text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + "…")

@@ -117,11 +117,11 @@ def claim_all(
         wanted = [fingerprint for fingerprint in logs if fingerprint in free]
         holders = []
         if limits.slots is not None:
-            held = _holding(connection, terms.executor, limits.machine)
+            held = holding(connection, terms.executor, limits.machine)
             holders = [lease.launcher for lease in held if lease.id not in limits.dead]
         slots = len(wanted) if limits.slots is None else max(limits.slots - len(holders), 0)
-        over_budget = _over_budget(connection, wanted, limits, slots)
-        fitting = [fingerprint for fingerprint in wanted if fingerprint not in over_budget]
+        beyond = over_budget(connection, wanted, limits, slots)
+        fitting = [fingerprint for fingerprint in wanted if fingerprint not in beyond]
         chosen = [free[fingerprint] for fingerprint in fitting[:slots]]
         # A run whose process vanished stays RUNNING.
         idle = (one_of(RunRow.id, [run.id for run in chosen]), RunRow.state != RunState.RUNNING)
@@ -129,29 +129,14 @@ def claim_all(
         return ClaimResult(
             _insert(connection, chosen, logs, terms),
             fitting[slots:],
-            over_budget,
+            beyond,
             len(holders) + len(chosen),
             sum(launcher != terms.launcher for launcher in holders),
         )
 
 
-def over_budget(store: Store, fingerprints: Sequence[str], limits: ClaimLimits) -> dict[str, str]:
-    """Return the runs that would exceed the limit of chip-hours now, and why; earlier runs have priority."""
-    with store.reading() as connection:
-        return _over_budget(connection, fingerprints, limits, len(fingerprints))
-
-
-def claim(
-    store: Store,
-    fingerprint: str,
-    launcher: str,
-    executor: str,
-    chips: int,
-    log: str,
-    lease_seconds: float = 90.0,
-) -> ClaimedAttempt | None:
+def claim(store: Store, fingerprint: str, log: str, terms: ClaimTerms) -> ClaimedAttempt | None:
     """Claim one run, as `claim_all` does; None if it can't be claimed."""
-    terms = ClaimTerms(launcher, executor, chips, lease_seconds)
     return claim_all(store, {fingerprint: log}, terms).claims.get(fingerprint)
 
 
@@ -176,13 +161,8 @@ def _free(connection: Connection, fingerprints: Iterable[str]) -> Sequence[Any]:
     return connection.execute(query.order_by(RunRow.id).with_for_update(key_share=True)).all()
 
 
-def holding(store: Store, executor: str, machine: str | None) -> list[Lease]:
+def holding(connection: Connection, executor: str, machine: str | None) -> list[Lease]:
     """Return the live attempts that occupy a slot of an executor, on one machine or on all."""
-    with store.reading() as connection:
-        return _holding(connection, executor, machine)
-
-
-def _holding(connection: Connection, executor: str, machine: str | None) -> list[Lease]:
     conditions = [AttemptRow.state.in_(LIVE), AttemptRow.executor == executor]
     if machine is not None:
         here = AttemptRow.launcher.startswith(f"{machine}:", autoescape=True)
@@ -193,12 +173,11 @@ def _holding(connection: Connection, executor: str, machine: str | None) -> list
     return attempts(connection, *conditions)
 
 
-def _over_budget(
+def over_budget(
     connection: Connection, fingerprints: Sequence[str], limits: ClaimLimits, slots: int
 ) -> dict[str, str]:
     """Return the runs that would exceed the limit, together with earlier runs that start now, and why."""
-    most = limits.chip_hours
-    if most is None:
+    if (most := limits.chip_hours) is None:
         return {}
     budgets = select(RunRow.fingerprint, BudgetRow.chip_hours).join(BudgetRow, BudgetRow.run_id == RunRow.id)
     planned = dict(connection.execute(budgets.where(of_runs(fingerprints))).tuples().all())

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam
-
-Value = TypeVar("Value")
-
-_CHUNK = 10_000  # SQLite accepts 32,766 parameters
 
 
 def now() -> datetime:
@@ -23,13 +19,6 @@ def now() -> datetime:
 def to_json(value: Any, *, sort_keys: bool = True) -> str:
     """Return compact JSON text; tuples and other iterables become lists."""
     return json.dumps(value, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"), default=list)
-
-
-def chunks(values: Iterable[Value], size: int = _CHUNK) -> Iterator[list[Value]]:
-    """Split values into lists short enough for one `IN (…)`."""
-    everything = list(values)
-    for start in range(0, len(everything), size):
-        yield everything[start : start + size]
 
 
 def one_of(column: Any, values: Iterable[Any]) -> ColumnElement[bool]:

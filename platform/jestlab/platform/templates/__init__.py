@@ -6,10 +6,6 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.registry import study_names
-from jestlab.platform.spec.schema import StudySpec
-from jestlab.platform.spec.variants import check_names
-from jestlab.platform.spec.yaml import Document
 
 Start = Literal["train", "command"]
 """The program of the study: jestlab's training, or a custom script."""
@@ -29,6 +25,11 @@ def files(study: Path, program: Start) -> dict[Path, str]:
     Raises:
         UserError: The path isn't a YAML file, or the name isn't valid.
     """
+    from jestlab.platform.registry import study_names  # here, because the help of `init` needs no specs
+    from jestlab.platform.spec.schema import StudySpec
+    from jestlab.platform.spec.variants import check_names
+    from jestlab.platform.spec.yaml import Document
+
     if study.suffix not in (".yaml", ".yml"):
         raise UserError(f"{study}: the study is written in YAML: give a path that ends in .yaml")
     script = study.with_name(f"train_{study.stem}.py")

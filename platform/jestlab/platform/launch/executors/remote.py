@@ -6,6 +6,7 @@ or other passwords.
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 from abc import abstractmethod
@@ -182,9 +183,7 @@ class CloudExecutor(Executor, Generic[Section]):
         given = {"image": resources.image or settings.image}
         given |= {f"{cls.name}.{key}": getattr(section, key) for key in cls.required}
         if lab.remote is None:
-            given[f"{cls.name}.root"] = (
-                section.root
-            )  # where jobs find the lab; not needed for one in a bucket
+            given[f"{cls.name}.root"] = section.root  # where jobs find the lab
         if missing := [key for key, value in given.items() if value is None]:
             raise UserError(f"{cls.name} needs `{'`, `'.join(missing)}` in the config file")
         return cls(section, resources.model_copy(update={"image": given["image"]}))
@@ -194,22 +193,14 @@ class CloudExecutor(Executor, Generic[Section]):
         self._halted = True
 
     def render(self, job: Job) -> dict[str, Any]:
-        """Return the manifest that `launch` would send."""
-        if self._resources is None:
-            raise ExecutorError(LAUNCHES_NOTHING)
+        """Return the manifest that `launch` sends."""
+        if self._resources is None or self._halted:
+            raise ExecutorError("the launch was stopped" if self._halted else LAUNCHES_NOTHING)
         return self._manifest(job, self._resources)
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
         """Start several jobs, some at a time."""
-
-        def launch(job: Job) -> LaunchedJob | ExecutorError:
-            return (
-                ExecutorError("the launch was stopped")
-                if self._halted
-                else launched_or_error(self.launch, job)
-            )
-
-        return each(launch, jobs)
+        return each(functools.partial(launched_or_error, self.launch), jobs)
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the statuses of jobs, requested place by place."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -113,19 +113,16 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
     def _statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Request a few jobs one by one, many jobs as a list."""
         parent, *_ = _parts(jobs[0].handle)
-        prefix = "Vertex AI does not answer"
+        return self._call("Vertex AI does not answer", self._found, parent, jobs)
+
+    def _found(self, parent: str, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         statuses: dict[LaunchedJob, JobStatus] = {}
         if len(jobs) > _MOST_SINGLE_REQUESTS:
-            statuses = self._call(prefix, self._listed, parent, {job.handle: job for job in jobs})
-        for job in jobs:
-            if job not in statuses:
-                statuses[job] = self._call(prefix, self._one, job)
-        return statuses
-
-    def _listed(self, parent: str, jobs: Mapping[str, LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        made = ((jobs.get(made["name"]), made) for made in self._list(parent, f"labels.{NAME_LABEL}:*"))
-        found = ((job, _status_of(job, made)) for job, made in made if job is not None)
-        return dict(islice(found, len(jobs)))
+            wanted = {job.handle: job for job in jobs}
+            listed = self._list(parent, f"labels.{NAME_LABEL}:*")
+            ours = ((wanted[made["name"]], made) for made in listed if made["name"] in wanted)
+            statuses = {job: _status_of(job, made) for job, made in islice(ours, len(wanted))}
+        return statuses | {job: self._one(job) for job in jobs if job not in statuses}
 
     def _one(self, job: LaunchedJob) -> JobStatus:
         return _status_of(job, self._vertex("GET", job.handle, accept=404))

@@ -122,15 +122,3 @@ def test_a_node_that_dies_takes_its_job_along_once_it_is_given_up(cluster, resto
 def restored(cluster):
     yield
     cluster.cluster.ask("restore_nodes")
-
-
-def test_a_cluster_restarts_no_job_by_itself(cluster):
-    """Only launchers start attempts, and count them."""
-    _, started, status = running(cluster, tpu=FOUR_HOSTS)
-    before = {pod["metadata"]["uid"] for pod in cluster.namespace.pods(NAME)}
-    cluster.end(started, 1, index=1)
-    assert status().state == JobState.FAILED
-    assert {pod["metadata"]["uid"] for pod in cluster.namespace.pods(NAME)} <= before
-    found = cluster.namespace.jobset(NAME)
-    assert found is not None
-    assert found["status"].get("restarts", 0) == 0

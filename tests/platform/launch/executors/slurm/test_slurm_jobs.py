@@ -2,8 +2,7 @@
 
 import pytest
 
-from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, JobState
-from jestlab.platform.spec.resources import SlurmOptions
+from jestlab.platform.launch.executors.base import ExecutorUnavailable, JobState
 
 
 def counting(executor, monkeypatch):
@@ -44,16 +43,6 @@ def test_an_array_is_no_longer_than_the_cluster_allows(slurm_harness, slurm, mon
     ids = [job.handle.split(":")[1] for job in launched]
     assert [id_.partition("_")[2] for id_ in ids] == ["0", "1", "2", "0", "1", "2", ""]
     assert set(ids) == set(slurm.jobs())
-
-
-def test_what_cannot_run_is_refused_in_one_line(slurm_harness, slurm):
-    executor = slurm_harness.executor(SlurmOptions(partition="nope"))
-    with pytest.raises(ExecutorError, match=r"invalid partition specified: nope.*sinfo") as raised:
-        executor.launch(slurm_harness.job("jestlab-0a1b2c3d-1"))
-    assert not isinstance(raised.value, ExecutorUnavailable)
-    assert str(raised.value).startswith("quickstart joint, seed 1 was not launched: ")
-    assert "\n" not in str(raised.value)
-    assert not slurm.jobs()
 
 
 def test_the_job_of_another_cluster_is_unknown(slurm_harness, slurm):

@@ -19,37 +19,43 @@ from jestlab.platform.spec.resources import Resources, SlurmOptions
 FOLDER = Path("/lab/slurm/abc")
 
 
-def options(count=1, resources=None, **slurm):
-    return slurm_batch.sbatch_options(
-        "name", "comment", FOLDER, count, resources or Resources(), SlurmOptions(**slurm)
-    )
+def options(count=1, slurm=None, **resources):
+    given = Resources(**resources), SlurmOptions(**(slurm or {}))
+    return " ".join(slurm_batch.sbatch_options("name", "comment", FOLDER, count, *given))
 
 
-def script(resources=None, **slurm):
-    return slurm_batch.script(FOLDER, Path("/lab"), resources or Resources(), SlurmOptions(**slurm))
+def script(folder=FOLDER, lab=Path("/lab"), slurm=None, **resources):
+    return slurm_batch.script(folder, lab, Resources(**resources), SlurmOptions(**(slurm or {})))
 
 
-def test_resources_become_options():
-    resources = Resources(nodes=2, gpus=4, threads=8, memory_gb=64, time="4h")
-    asked = options(
-        1, resources, partition="gpu", account="lab", qos="long", constraint="a100&nvlink", exclusive=True
-    )
-    wanted = (
-        "--nodes=2 --ntasks-per-node=1 --cpus-per-task=8 --gpus-per-node=4 --mem=61035M --time=240 "
-        "--partition=gpu --account=lab --qos=long --constraint=a100&nvlink --exclusive "
-        "--no-requeue --signal=B:USR1@120"
-    )
-    assert set(wanted.split()) <= set(asked)
-    assert not [option for option in asked if option.startswith("--array")]
+SITE = {"partition": "gpu", "account": "lab", "qos": "long", "constraint": "a100&nvlink", "exclusive": True}
+SITES = "--partition=gpu --account=lab --qos=long --constraint=a100&nvlink --exclusive"
 
 
-def test_what_is_not_said_is_left_to_the_site():
-    said = " ".join(options())
-    for name in ("--mem", "--time", "--partition", "--account", "--gpus", "--gres", "--exclusive"):
-        assert name not in said
-    assert "--array=0-299" in options(300)
-    assert "--gres=gpu:a100:2" in options(1, Resources(gpus=2), gres="gpu:a100")
-    assert "--reservation=x" in options(options=("--reservation=x",))
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"count": 300}, "--array=0-299"),
+        ({"nodes": 2, "threads": 8}, "--nodes=2 --ntasks-per-node=1 --cpus-per-task=8"),
+        ({"gpus": 4, "memory_gb": 64}, "--mem=61035M --gpus-per-node=4"),
+        ({"gpus": 2, "slurm": {"gres": "gpu:a100"}}, "--gres=gpu:a100:2"),
+        # Slurm rounds minutes up; a job is asked to stop before its limit.
+        ({"time": "60s"}, "--signal=B:USR1@20 --time=1"),
+        ({"time": "610s"}, "--signal=B:USR1@61 --time=11"),
+        ({"time": "1d"}, "--signal=B:USR1@120 --time=1440"),
+        ({"slurm": SITE}, SITES),
+        ({"slurm": {"options": ("--reservation=x",)}}, "--reservation=x"),
+    ],
+)
+def test_what_is_asked_for_becomes_options_and_the_rest_is_left_to_the_site(asked, expected):
+    found = options(**asked).split()
+    assert set(expected.split()) <= set(found)
+    always = {"--no-requeue", "--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=1", "--signal=B:USR1@120"}
+    assert always <= set(options().split())
+    named = {word.partition("=")[0] for word in found} - {
+        word.partition("=")[0] for word in options().split()
+    }
+    assert named <= {word.partition("=")[0] for word in expected.split()}
 
 
 def test_logs_are_found_without_slurm(tmp_path):
@@ -60,45 +66,34 @@ def test_logs_are_found_without_slurm(tmp_path):
         assert raised.type is ExecutorError  # it would be in vain to try again
 
 
-@pytest.mark.parametrize(
-    ("time", "minutes", "warning"), [("60s", 1, 20), ("610s", 11, 61), ("1d", 1440, 120)]
-)
-def test_a_job_is_asked_to_stop_before_its_limit(time, minutes, warning):
-    """Slurm rounds minutes up."""
-    assert {f"--time={minutes}", f"--signal=B:USR1@{warning}"} <= set(options(1, Resources(time=time)))
+SEVERAL = "srun --nodes=3 --ntasks=3 --ntasks-per-node=1 --cpus-per-task=2"
 
 
 @pytest.mark.parametrize(
-    ("slurm", "parts"),
+    ("asked", "parts"),
     [
         ({}, ['"${arguments[@]}" &', "stop TERM"]),
-        ({"python": "/opt/python"}, ["/opt/python"]),
-        ({"setup": ("module load cuda", "source env.sh")}, ["\nmodule load cuda\nsource env.sh\n"]),
+        ({"slurm": {"python": "/opt/python"}}, ["/opt/python"]),
         (
-            {"container": "nvcr.io#nvidia/jax", "mounts": ("/data:/data",)},
+            {"slurm": {"setup": ("module load cuda", "source env.sh")}},
+            ["\nmodule load cuda\nsource env.sh\n"],
+        ),
+        (
+            {"slurm": {"container": "nvcr.io#nvidia/jax", "mounts": ("/data:/data",)}},
             ["srun --nodes=1", "='nvcr.io#nvidia/jax'", "/lab:/lab", "/data:/data", "python3", "USR2"],
         ),
         (
-            {"container": "/images/jax.sif", "runtime": "apptainer"},
+            {"slurm": {"container": "/images/jax.sif", "runtime": "apptainer"}},
             ["apptainer exec --bind", "/images/jax.sif python3", "stop TERM"],
         ),
+        ({"nodes": 3, "threads": 2}, [SEVERAL, "JAX_PROCESS_ID=$SLURM_PROCID", "JAX_COORDINATOR_ADDRESS"]),
     ],
-)  # fmt: skip
-def test_what_the_site_says_is_in_the_script(slurm, parts):
-    text = script(**slurm)
+)
+def test_what_the_site_and_the_study_say_is_in_the_script(asked, parts):
+    text = script(**asked)
     assert not [part for part in parts if part not in text]
+    assert ("JAX_" in text) == ("nodes" in asked)
     assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0
-
-
-def test_several_nodes_are_one_process_each():
-    text = script(Resources(nodes=3, threads=2))
-    for part in (
-        "srun --nodes=3 --ntasks=3 --ntasks-per-node=1 --cpus-per-task=2",
-        "JAX_PROCESS_ID=$SLURM_PROCID",
-    ):
-        assert part in text
-    assert "JAX_COORDINATOR_ADDRESS" in text
-    assert "JAX_" not in script()
 
 
 def test_a_rendered_script_runs_by_hand_once_the_store_is_given(tmp_path):
@@ -125,7 +120,7 @@ def run_script(folder, program, late=""):
         program: The worker's program; None for a job whose files have been removed.
         late: Executed before the script knows the worker's process.
     """
-    text = slurm_batch.script(folder, folder, Resources(), SlurmOptions(python="bash"))
+    text = script(folder, folder, {"python": "bash"})
     (folder / "job").write_text(text.replace("child=$!", f"{late}child=$!"))
     if program is not None:
         words = shlex.join(["-c", program])
@@ -146,20 +141,24 @@ def test_a_job_that_was_given_up_does_nothing(tmp_path):
     assert run_script(tmp_path, None) == 75
 
 
+HEARS = "trap 'sleep 0.2; echo heard; exit 143' {0}; kill -s {0} $PPID; while :; do sleep 0.05; done"
+
+
 @pytest.mark.parametrize(
-    ("signal", "late"), [("TERM", ""), ("USR1", ""), ("USR1", "sleep 0.4; ")], ids=["TERM", "USR1", "early"]
+    ("program", "late", "said"),
+    [
+        (HEARS.format("TERM"), "", "heard\n"),
+        (HEARS.format("USR1"), "", "heard\n"),
+        (HEARS.format("USR1"), "sleep 0.4; ", "heard\n"),
+        # A worker that dies of the signal, for example before it has set its handlers, has not failed.
+        ("kill -s USR1 $PPID; sleep 0.3; kill -s HUP $$", "", ""),
+    ],
+    ids=["TERM", "USR1", "early", "dies"],
 )
-def test_a_signal_is_passed_on_to_the_worker(tmp_path, signal, late):
+def test_a_signal_is_passed_on_to_the_worker(tmp_path, program, late, said):
     """The exit code is the one of the worker that has saved, not the one of an interrupted shell."""
-    program = f"trap 'sleep 0.2; echo heard {signal}; exit 143' {signal}; kill -s {signal} $PPID; "
-    program += "while :; do sleep 0.05; done"
     assert run_script(tmp_path, program, late) == 143
-    assert (tmp_path / "log.txt").read_text() == f"heard {signal}\n"
-
-
-def test_a_worker_that_dies_of_the_signal_has_not_failed(tmp_path):
-    """For example, before it has set its handlers."""
-    assert run_script(tmp_path, "kill -s USR1 $PPID; sleep 0.3; kill -s HUP $$") == 143
+    assert (tmp_path / "log.txt").read_text() == said
 
 
 @pytest.mark.parametrize(
