@@ -18,14 +18,17 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from jestlab.platform.cli import cli
+from jestlab.platform.spec.fields import fields_of
 from jestlab.platform.spec.keys import (
+    COMMAND,
     REQUIRED,
+    SECTIONS,
     SpecKey,
     config_keys,
     group,
-    introductions,
     spec_keys,
 )
+from jestlab.platform.spec.program import builtin_programs
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -123,6 +126,22 @@ def keys(what: Literal["config", "spec"]) -> str:
         head = ["| key | type | default | meaning | used by | identity |", "|:--|:--|:--|:--|:--|:--|"]
         parts.append("\n".join([*head, *(_key_row(key, section) for key in members)]))
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def introductions() -> dict[str, str]:
+    """Return the introduction of each section of specs, and of each section and program of configs."""
+    found = {section or "study": fields_of(cls).description for section, cls in SECTIONS.items()}
+    found["command"] = COMMAND
+    for name, program in builtin_programs().items():
+        if program.schema is not None:
+            root = fields_of(program.schema)
+            found[name] = root.description
+            for path, field in root.walk():
+                models = field.items.sections or field.sections
+                model = models[0] if len(models) == 1 else field.schema
+                section = (*path, "<name>") if field.items.children else path
+                found.setdefault(".".join(section), model.get("description", ""))
+    return found
 
 
 def _key_row(key: SpecKey, section: str) -> str:

@@ -127,8 +127,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.fixture
 def whole_cluster(tmp_path_factory: pytest.TempPathFactory) -> SharedCluster:
     """A Kubernetes cluster that all test processes of this run share."""
-    programs = binaries.folder()
-    if programs is None:
+    if (programs := binaries.folder()) is None:
         pytest.skip(binaries.MISSING)
     folder = tmp_path_factory.getbasetemp()
     place = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kubernetes"

@@ -170,14 +170,14 @@ def test_tables_and_figures_are_those_of_the_verbs(finished):
 
 
 def test_a_frame_of_rows(finished):
-    results = finished.results()
-    frame = results.frame(
-        "evaluations", where="seed < 1 and final and steps = 12", columns=["label", "seed", "name", "value"]
-    )
-    assert set(frame["label"]) == {"uniform"}
-    assert list(frame.columns) == ["label", "seed", "name", "value"]
-    downwards = results.frame(order_by="-seed, label", columns="seed, label", limit=2)
+    where, columns = "seed < 1 and final and steps = 12", ["label", "seed", "name", "value"]
+    frame = finished.results().frame("evaluations", where, columns=columns)
+    assert set(frame["label"]) == {"uniform"} and list(frame.columns) == columns
+    downwards = finished.results().frame(order_by="-seed, label", columns="seed, label", limit=2)
     assert downwards.to_dict("list") == {"seed": [1, 1], "label": ["joint", "reference"]}
+    assert len(finished.lab.frame("runs", where="seed = 1")) == 3
+    counted = finished.lab.query("SELECT label, COUNT(*) AS runs FROM v_runs GROUP BY label ORDER BY label")
+    assert counted.to_dict("list") == {"label": ["joint", "reference", "uniform"], "runs": [2, 2, 2]}
 
 
 def test_a_page_is_a_path_and_a_link(finished, monkeypatch):
@@ -204,13 +204,6 @@ def test_a_lab_is_opened_by_folder_file_or_url(finished, monkeypatch):
         assert lab.results("toy").table().name
     monkeypatch.setenv("JESTLAB_ROOT", str(root))
     assert api.open_lab().experiments == ["toy"]
-
-
-def test_a_lab_answers_sql_and_conditions_and_cannot_be_written(finished):
-    lab = finished.lab
-    counted = lab.query("SELECT label, COUNT(*) AS runs FROM v_runs GROUP BY label ORDER BY label")
-    assert counted.to_dict("list") == {"label": ["joint", "reference", "uniform"], "runs": [2, 2, 2]}
-    assert len(lab.frame("runs", where="seed = 1")) == 3
     lab = api.OpenLab(Lab(Path("lab"), "postgresql://me:open-sesame@db.example/results"))
     assert "db.example" in repr(lab) and "open-sesame" not in repr(lab)
 

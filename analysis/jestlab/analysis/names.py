@@ -8,8 +8,9 @@ belong to no run's identity; they are read from the spec that the store holds, s
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -125,23 +126,20 @@ class Names:
 
         Identities go first: what is shown for one run never hides another of that label or name.
         """
-        if name in self._labels:
-            return [name]
-        for given in (
-            [label for label, run in self._labels.items() if run == name],
-            [label for label in self._labels if self.shown[label] == name],
-            [label for label, run in self._labels.items() if self.run(run) == name],
-        ):
-            if given:
-                return given
-        return []
+        return self._meanings.get(name, [])
 
     @property
     def known(self) -> list[str]:
         """All names that `meant` understands."""
-        runs = dict.fromkeys(self._labels.values())
-        every = [*self._labels, *runs, *map(self.run, runs), *(self.shown[label] for label in self._labels)]
-        return list(dict.fromkeys(every))
+        return list(self._meanings)
+
+    @cached_property
+    def _meanings(self) -> dict[str, list[str]]:
+        layers: list[dict[str, list[str]]] = [{}, {}, {}, {}]
+        for label, run in self._labels.items():
+            for layer, name in zip(layers, (label, run, self.shown[label], self.run(run)), strict=True):
+                layer.setdefault(name, []).append(label)
+        return dict(ChainMap(*layers))
 
     def _place(self, run: str) -> tuple[str, Mapping[str, Any], str]:
         """The study that a run is written in, with what precedes its name in a union."""

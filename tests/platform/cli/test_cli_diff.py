@@ -1,6 +1,7 @@
 """`jestlab diff`: the differences between two runs."""
 
 import json
+from typing import Any
 
 import plans_support as plans
 import pytest
@@ -30,11 +31,13 @@ def lab(root):
     plans.record(store, plans.plan(REFERENCE, UNIFORM, JOINT))
     stores.attempt(store, UNIFORM, scores={"toy/score": 0.5, "toy/other": 0.25})
     stores.attempt(store, JOINT, RunState.FAILED, scores={"toy/score": 0.25})
-    stores.attempt(
-        store, JOINT, number=2, scores={"toy/score": 0.75, "toy/new": 0.125},
-        git_commit="abc", git_patch="- a\n+ b\n",
-        versions='{"python": "3.12.1", "jax": "0.10"}', environment='{"XLA_FLAGS": "--x"}',
-    )  # fmt: skip
+    recorded: dict[str, Any] = {
+        "git_commit": "abc",
+        "git_patch": "- a\n+ b\n",
+        "environment": '{"XLA_FLAGS": "--x"}',
+    }
+    recorded["versions"] = '{"python": "3.12.1", "jax": "0.10"}'
+    stores.attempt(store, JOINT, number=2, scores={"toy/score": 0.75, "toy/new": 0.125}, **recorded)
     budget = {"run_id": stores.run_id(store, JOINT), "chip": "v5e", "chips": 4, "chip_hours": 0.5}
     with store.writing() as connection:
         connection.execute(insert(tables.BudgetRow).values(**budget, dollars=0.75))

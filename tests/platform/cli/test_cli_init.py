@@ -1,5 +1,6 @@
 """`jestlab init`: the study that it writes can be planned and launched."""
 
+import functools
 import json
 import os
 import subprocess
@@ -13,87 +14,87 @@ from jestlab.platform.spec import load
 
 
 @pytest.fixture
-def jestlab(checked):
-    return checked
+def init(checked):
+    return functools.partial(checked, "init")
 
 
-@pytest.mark.parametrize("program", ["train", "command"])
-def test_the_study_can_be_planned(jestlab, program):
-    out = jestlab("init", "--program", program)
+@pytest.mark.parametrize(("program", "count"), [("train", 12), ("command", 9)])
+def test_the_study_can_be_planned(init, checked, program, count):
+    out = init("--program", program)
     assert out.splitlines()[-2:] == ["  jestlab plan study.yaml", "  jestlab launch study.yaml"]
-    data = json.loads(jestlab("init", "sub/a.yaml", "--program", program, "--json"))
+    data = json.loads(init("sub/a.yaml", "--program", program, "--json"))
     assert data["next"] == ["jestlab plan sub/a.yaml", "jestlab launch sub/a.yaml"]
-    planned = jestlab("plan", "study.yaml")
-    assert ": 0 done, 0 to resume, " in planned
-    runs = plan(load("study.yaml")).runs
-    assert {run.program for run in runs} == {program}
-    assert len(runs) == {"train": 12, "command": 9}[program]
+    assert f"{count} runs: 0 done, 0 to resume, " in checked("plan", "study.yaml")
+    assert [run.program for run in plan(load("study.yaml")).runs] == [program] * count
 
 
-def test_nothing_is_overwritten(jestlab):
-    jestlab("init")
-    before = Path("study.yaml").read_text()
-    assert jestlab("init", code=1) == (
-        "jestlab: study.yaml exists: give another name, as in jestlab init mine.yaml\n"
-    )
+def test_nothing_is_overwritten(init):
+    init()
     Path("train_other.py").write_text("mine")
-    assert "train_other.py exists" in jestlab("init", "other.yaml", "--program", "command", code=1)
-    assert not Path("other.yaml").exists()
-    assert (Path("study.yaml").read_text(), Path("train_other.py").read_text()) == (before, "mine")
+    before = {path: path.read_text() for path in Path().glob("*.*")}
+    assert "study.yaml exists: give another name, as in jestlab init mine.yaml" in init(code=1)
+    assert "train_other.py exists" in init("other.yaml", "--program", "command", code=1)
+    assert {path: path.read_text() for path in Path().glob("*.*")} == before
 
 
-def test_refuses_invalid_names(jestlab):
+def test_refuses_invalid_names(init):
     for name, why in (
         ("study.py", "ends in .yaml"),
         ("table.yaml", "is the name of a kind of report"),
         (".yaml", "ends in .yaml"),
         ("a b.yaml", "invalid name 'a b'"),
     ):
-        assert why in jestlab("init", name, code=1)
+        assert why in init(name, code=1)
         assert not Path(name).exists()
 
 
+def test_the_help_imports_no_specs():
+    code = "import sys\nfrom jestlab.platform.cli import main\ntry: main()\nfinally: print(*sys.modules)"
+    for words in ([], ["init"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words, "--help"], capture_output=True, text=True, check=True
+        )
+        assert not {"pydantic", "sqlalchemy", "numpy"} & set(done.stdout.splitlines()[-1].split())
+
+
 @pytest.mark.full
-def test_the_study_of_a_script_can_be_launched(jestlab):
-    jestlab("init", "--program", "command")
+def test_the_study_of_a_script_can_be_launched(init, checked):
+    init("--program", "command")
     text = Path("study.yaml").read_text()
     Path("study.yaml").write_text(text.replace("seeds: 3", "seeds: 2").replace("[0.5, 0.9]", "[0.9]"))
-    out = jestlab("launch", "study.yaml", "--root", "lab")
-    assert "| plain " in out and "| with_momentum " in out
-    assert "Test accuracy" in out
-    assert "Momentum learns more" in out
+    out = checked("launch", "study.yaml", "--root", "lab")
+    assert all(
+        part in out for part in ("| plain ", "| with_momentum ", "Test accuracy", "Momentum learns more")
+    )
 
 
-def evaluations(folder: Path, tmp_path: Path, resume: str, *replies: dict[str, object]) -> dict[int, float]:
-    """Run the script like a worker, with these replies, and return its accuracy by step."""
-    (tmp_path / "config.json").write_text(json.dumps({"learning_rate": 0.02, "momentum": 0.9}))
-    reports, answers = tmp_path / "reports", tmp_path / "replies"
-    reports.write_text("")
+def test_the_script_resumes_after_a_stop(init, tmp_path):
+    init("--program", "command")
+    config, reports, answers = (tmp_path / name for name in ("config.json", "reports", "replies"))
+    config.write_text(json.dumps({"learning_rate": 0.02, "momentum": 0.9}))
     flushed = [{"type": "flushed", "id": number} for number in range(1, 9)]
-    answers.write_text("".join(json.dumps(reply) + "\n" for reply in (*flushed, *replies)))
-    environment = {
-        **os.environ,
-        "JESTLAB_REPORTS": str(reports),
-        "JESTLAB_REPLIES": str(answers),
-        "JESTLAB_NEEDS": "{}",
-        "JESTLAB_SEED": "3",
-        "JESTLAB_RUN_DIR": str(folder),
-        "JESTLAB_RESUME": resume,
-        "JESTLAB_RUN_CONFIG": str(tmp_path / "config.json"),
-    }
-    subprocess.run([sys.executable, "train_study.py"], cwd=tmp_path, env=environment, check=True)
-    messages = map(json.loads, reports.read_text().splitlines())
-    return {m["step"]: m["scores"]["test/accuracy"] for m in messages if m["type"] == "evaluation"}
 
+    def accuracies(folder: str, resume: str, *replies: dict[str, object]) -> dict[int, float]:
+        """Run the script like a worker, with these replies, and return its accuracy by step."""
+        (tmp_path / folder).mkdir(exist_ok=True)
+        reports.write_text("")
+        answers.write_text("".join(json.dumps(reply) + "\n" for reply in (*flushed, *replies)))
+        variables = {
+            "REPORTS": str(reports),
+            "REPLIES": str(answers),
+            "NEEDS": "{}",
+            "SEED": "3",
+            "RUN_DIR": str(tmp_path / folder),
+            "RESUME": resume,
+            "RUN_CONFIG": str(config),
+        }
+        environment = os.environ | {f"JESTLAB_{name}": value for name, value in variables.items()}
+        subprocess.run([sys.executable, "train_study.py"], cwd=tmp_path, env=environment, check=True)
+        messages = map(json.loads, reports.read_text().splitlines())
+        return {m["step"]: m["scores"]["test/accuracy"] for m in messages if m["type"] == "evaluation"}
 
-def test_the_script_resumes_after_a_stop(jestlab, tmp_path):
-    jestlab("init", "--program", "command")
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    whole.mkdir()
-    parts.mkdir()
-    at_once = evaluations(whole, tmp_path, "")
-    assert list(at_once) == list(range(20, 201, 20))
-    assert at_once[200] > at_once[20]
-    assert evaluations(parts, tmp_path, "", {"type": "stop"}) == {}
-    assert (parts / "state.npz").exists()
-    assert evaluations(parts, tmp_path, str(parts)) == at_once
+    at_once = accuracies("whole", "")
+    assert list(at_once) == list(range(20, 201, 20)) and at_once[200] > at_once[20]
+    assert accuracies("parts", "", {"type": "stop"}) == {}
+    assert (tmp_path / "parts" / "state.npz").exists()
+    assert accuracies("parts", str(tmp_path / "parts")) == at_once

@@ -1,7 +1,6 @@
 """`jestlab report`: writes the page that a launch writes."""
 
 import json
-import os
 from pathlib import Path
 
 import plans_support as plans
@@ -36,37 +35,6 @@ def store(root):
     return store
 
 
-def is_written(path, write):
-    """Return whether a call writes a file; the time of the file is set back, as clocks are too coarse."""
-    if path.is_file():
-        os.utime(path, (0, 0))
-    write()
-    return path.stat().st_mtime != 0
-
-
-@pytest.fixture
-def report(root, jestlab, monkeypatch):
-    """Call `jestlab report`, and return whether it writes the page, which shows only its options."""
-
-    def build(url, experiment, folder, baseline=None, scope=None, *_, **__):
-        costs = write_whole(folder / "report" / "costs.csv", "")
-        return [write_whole(folder / "report.html", f"{baseline} {scope}"), costs]
-
-    monkeypatch.setattr("jestlab.analysis.report.build", build)
-    page = root / "reports" / "toy" / "report.html"
-
-    def call(*options):
-        return is_written(page, lambda: jestlab("report", "toy", *options))
-
-    return call
-
-
-def launched(root, store):
-    """Return whether the end of a launch writes the reports."""
-    stamp = root / "reports" / "toy" / reports.BUILD_FILE
-    return is_written(stamp, lambda: reports.bring_up_to_date(Lab.find(root), store, STUDY, lambda _: None))
-
-
 def test_prints_the_files(root, store, jestlab):
     folder = root / "reports" / "toy"
     assert jestlab("report", "toy") == f"{folder / 'report.html'}\n"
@@ -75,49 +43,58 @@ def test_prints_the_files(root, store, jestlab):
     assert set(files[1:]) == {*(folder / "report").iterdir()}
 
 
-def test_a_page_with_options_is_replaced_by_the_next_launch(root, store, report, jestlab, tmp_path):
-    assert report() and launched(root, store)
+def test_a_page_with_options_is_replaced_by_the_next_launch(root, store, jestlab, monkeypatch, tmp_path):
+    folder = root / "reports" / "toy"
+    page, costs = folder / "report.html", folder / "report" / "costs.csv"
+
+    def build(url, experiment, folder, baseline=None, scope=None, *_, **__):
+        """Write a page that shows only its options."""
+        files = {"report.html": f"{baseline} {scope}", "report/costs.csv": ""}
+        return [write_whole(folder / name, text) for name, text in files.items()]
+
+    def is_replaced():
+        """Whether the end of a launch replaces the page."""
+        page.write_text("kept")
+        reports.bring_up_to_date(Lab.find(root), store, STUDY, lambda _: None)
+        return page.read_text() == "None None"
+
+    monkeypatch.setattr("jestlab.analysis.report.build", build)
+    jestlab("report", "toy")
+    assert is_replaced()
     jestlab("report", "toy", "--output", tmp_path / "elsewhere")
     assert (tmp_path / "elsewhere" / "report.html").is_file()
-    assert report() and not launched(root, store)  # the page is that of a launch
-    page = root / "reports" / "toy" / "report.html"
+    jestlab("report", "toy")
+    assert not is_replaced()  # the page is that of a launch
     for options, shown in (
         (("--baseline", "uniform"), "uniform None"),
         (("--scope", "learner"), "None learner"),
-        (("--output", page.parent), "None None"),
+        (("--output", folder), "None None"),
     ):
-        report(*options)
-        assert page.read_text() == shown
-        assert launched(root, store)
-    (page.parent / "report/costs.csv").unlink()
-    assert launched(root, store) and not launched(root, store)
+        jestlab("report", "toy", *options)
+        assert page.read_text() == shown and is_replaced()
+    costs.unlink()
+    assert is_replaced() and not is_replaced()
 
 
 def test_the_build_key_depends_on_everything_that_reports_show(store, monkeypatch):
     def key(**parts):
         return reports.build_key(store, StudySpec.parse(SPEC | parts))
 
-    keys = [key()]
+    def record_another_run():
+        plans.record(store, Plan(STUDY, (*RUNS, plans.run("third", config={"steps": 4}))))
+
+    keys = [key(), key(name="second"), key(question="Why?")]
     plans.record(store, Plan(STUDY, RUNS))
     assert key() == keys[0]  # launching again changes nothing
-
-    def changed():
+    for change in (
+        lambda: add_note(store, Subject(experiment="toy"), "odd", "me"),
+        # It could share the runs that a run needs.
+        lambda: plans.record(store, plans.plan(plans.run("more"), name="other")),
+        record_another_run,
+        lambda: stores.attempt(store, RUNS[0], scores={"toy/score": 0.5}),
+        lambda: retract(store, RUNS[0].fingerprint, "wrong shards", "me"),
+        lambda: monkeypatch.setattr(update, "version", lambda _: "another"),
+    ):
+        change()
         keys.append(key())
-        assert len(set(keys)) == len(keys)
-
-    add_note(store, Subject(experiment="toy"), "odd", "me")
-    changed()
-    plans.record(
-        store, plans.plan(plans.run("more"), name="other")
-    )  # it could share the runs that a run needs
-    changed()
-    assert key(name="second") != keys[-1]
-    assert key(question="Why?") != keys[-1]
-    plans.record(store, Plan(STUDY, (*RUNS, plans.run("third", config={"steps": 4}))))
-    changed()
-    stores.attempt(store, RUNS[0], scores={"toy/score": 0.5})
-    changed()
-    retract(store, RUNS[0].fingerprint, "wrong shards", "me")
-    changed()
-    monkeypatch.setattr(update, "version", lambda _: "another")
-    changed()
+    assert len(set(keys)) == len(keys)

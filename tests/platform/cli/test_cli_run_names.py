@@ -10,7 +10,6 @@ import stores_support as stores
 
 from jestlab.platform.cli import naming
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
@@ -26,23 +25,14 @@ AWKWARD = "toy/joint filter=a > 1/0"
 
 
 @pytest.fixture
-def root(tmp_path):
-    lab = stores.empty_lab(tmp_path / "lab")
-    store = Store.open(lab.store_url)
-    plans.record(store, plans.plan(*RUNS))
-    plans.record(store, plans.plan(RUNS[0], ALONE, name="second"))
-    for run in RUNS:
-        stores.attempt(store, run, RunState.FAILED, reason="no")
-        folder = tmp_path / "lab" / run.directory
-        folder.mkdir(parents=True)
-        (folder / "log.txt").write_text(f"log of {run.label}/{run.seed}\n")
-    store.close_whole()
-    return tmp_path / "lab"
-
-
-@pytest.fixture
 def store(root):
-    with closing(Store.open(Lab.find(root).store_url)) as store:
+    lab = stores.empty_lab(root)
+    with closing(Store.open(lab.store_url)) as store:
+        plans.record(store, plans.plan(*RUNS))
+        plans.record(store, plans.plan(RUNS[0], ALONE, name="second"))
+        for run in RUNS:
+            stores.attempt(store, run, RunState.FAILED, reason="no")
+            stores.folder(lab, run)
         yield store
 
 
@@ -91,7 +81,7 @@ def test_explains_names_of_no_run_or_several(store):
             naming.run(store, name)
 
 
-def test_all_verbs_take_the_name(root, jestlab):
+def test_all_verbs_take_the_name(store, jestlab):
     for verb in ("logs", "status", "diff", "note", "tag", "retract"):
         jestlab(verb, AWKWARD, *{"diff": [AWKWARD], "retract": ["wrong"]}.get(verb, []))
     assert [run["run"] for run in json.loads(jestlab("status", "toy/joint", "--json"))] == ["joint"] * 3
@@ -104,4 +94,4 @@ def test_suggested_names_can_be_pasted(store, jestlab):
     suggested = str(error.value).partition("choose one: ")[2]
     names = [shlex.split(part)[0] for part in suggested.split(", ")]
     assert names == ["toy/joint ratio=0.5/0", AWKWARD, "toy/joint path=a/b/0"]
-    assert jestlab("logs", names[1]) == "log of joint filter=a > 1/0\n"
+    assert jestlab("logs", names[1]) == "--- attempt 1\njoint filter=a > 1 0\n"

@@ -136,21 +136,24 @@ def test_strange_values_in_a_database(mlflow_database):
     assert len(errors) == 1 and "string or blob too big" in str(errors[0])
 
 
-def test_a_resumed_run_has_only_the_later_history(store, mlflow_database):
-    first = [(step, 15.0) for step in range(100, 1_001, 100)]
-    points = [*first, *((step, 0.2) for step in range(100, 501, 100))]
-    run = store / ONE.parent.name / ONE.name
-    (run / "metrics" / "loss").write_text("".join(f"{n} {v} {s}.0\n" for n, (s, v) in enumerate(points)))
+def test_points_are_in_the_order_of_their_times(store, mlflow_database):
+    folder = store / ONE.parent.name / ONE.name / "metrics"
+    shutil.rmtree(folder)
+    folder.mkdir()
     with closing(sqlite3.connect(mlflow_database)) as connection, connection:
-        ((one,),) = connection.execute("SELECT run_uuid FROM runs WHERE name = 'one'")
-        connection.execute("DELETE FROM metrics WHERE key = 'loss'")
-        columns = "run_uuid, key, timestamp, step, value, is_nan"
-        row = f"INSERT INTO metrics ({columns}) VALUES (?, 'loss', ?, ?, ?, 0)"
-        connection.executemany(row, [(one, n, float(s), v) for n, (s, v) in enumerate(points)])
+        connection.execute("DELETE FROM metrics")
+        for time, name, step in ((5, "b", 2), (4, "b", 1), (3, "a", 3), (2, "b", 2), (1, "b", 1)):
+            with (folder / name).open("a") as file:
+                file.write(f"{time} {time} {step}\n")
+            columns = "(run_uuid, key, timestamp, step, value, is_nan)"
+            query = (
+                f"INSERT INTO metrics {columns} SELECT run_uuid, ?, ?, ?, ?, 0 FROM runs WHERE name = 'one'"
+            )
+            connection.execute(query, (name, time, step, time))
     for path in (store, mlflow_database):
-        found = next(each for each in mlflow.read(path) if each.name == "one")
-        assert found.metrics["loss"][0].tolist() == [100, 200, 300, 400, 500]
-        assert set(found.metrics["loss"][1]) == {0.2} and found.left_out == {MetricLog.REPLACED: 10}
+        run = next(each for each in mlflow.read(path) if each.name == "one")
+        assert [*run.metrics] == ["b"] and run.metrics["b"][1].tolist() == [4, 5]
+        assert run.left_out == {MetricLog.REPLACED: 3}
 
 
 def test_parameters_become_values_or_stay_text():

@@ -1,6 +1,5 @@
 import json
 import math
-import shutil
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -80,24 +79,18 @@ def test_a_killed_run_is_running_and_has_what_it_logged(tmp_path):
     assert run.metrics["loss"][0].tolist() == [0, 1, 2, 3, 4, 20]
 
 
-def test_a_resumed_run_is_one(tmp_path):
-    for date, length in (("20200101_000000", 1600), ("20200102_000000", len(WHOLE))):
-        folder = tmp_path / f"offline-run-{date}-abcd1234"
-        folder.mkdir()
-        (folder / LOG.name).write_bytes(WHOLE[:length])
-    (run,) = wandb.read(tmp_path)
-    check(run)
-
-
-def test_ignores_runs_without_data(tmp_path):
-    for name, text in (("run-20200101_000000-aaaaaaaa", WHOLE[:90]), (LOG.parent.name, WHOLE)):
+def test_a_resumed_run_is_one_and_runs_without_data_are_ignored(tmp_path):
+    for name, length in (
+        ("offline-run-20200101_000000-abcd1234", 1600),
+        ("offline-run-20200102_000000-abcd1234", len(WHOLE)),
+        ("run-20200101_000000-aaaaaaaa", 90),
+    ):
         (tmp_path / name).mkdir()
-        (tmp_path / name / f"run-{name[-8:]}.wandb").write_bytes(text)
+        (tmp_path / name / f"run-{name[-8:]}.wandb").write_bytes(WHOLE[:length])
     (run,) = wandb.read(tmp_path)
     check(run)
-    shutil.rmtree(tmp_path / LOG.parent.name)
     with pytest.raises(UserError, match="nothing to adopt"):
-        list(wandb.read(tmp_path))
+        list(wandb.read(tmp_path / name))
 
 
 def test_machine_and_commit_are_in_the_log_or_in_a_file(log, tmp_path):
@@ -197,34 +190,28 @@ def test_records_over_blocks(tmp_path, sizes):
     assert [len(content) for content in records(path)] == sizes
 
 
-def attempt(folder: Path, number: int, steps: Iterable[int], loss: float, **run: Any) -> None:
+def attempt(folder: Path, number: int, steps: Iterable[int], **run: Any) -> None:
+    """Write the log of an attempt whose losses are its number."""
     made = [record(run={"run_id": "abcd1234", **run})]
-    made += [record(history={"item": [item("loss", loss)], "step": {"num": step}}) for step in steps]
+    made += [record(history={"item": [item("loss", number)], "step": {"num": step}}) for step in steps]
     made.append(record(summary={"update": [item(f"summary{number}", 1)]}))
     place = folder / f"run-2020010{number}_000000-abcd1234"
     place.mkdir()
     (place / LOG.name).write_bytes(written(made))
 
 
-def test_a_run_that_was_started_again_has_only_the_later_history(tmp_path):
-    attempt(tmp_path, 1, range(100, 1_001, 100), 15.0)
-    attempt(tmp_path, 2, range(100, 501, 100), 0.2)
+@pytest.mark.parametrize(("first", "kept"), [(0, 0), (6, 6), (20, 10)])
+def test_a_run_that_was_started_again_or_rewound_has_only_the_later_history(tmp_path, first, kept):
+    attempt(tmp_path, 1, range(10))
+    attempt(tmp_path, 2, range(first, first + 2))
     (run,) = wandb.read(tmp_path)
-    assert run.metrics["loss"][0].tolist() == [100, 200, 300, 400, 500]
-    assert set(run.metrics["loss"][1]) == {0.2}
-    assert "summary1" not in run.metrics and run.left_out == {MetricLog.REPLACED: 10}
-
-
-def test_a_rewound_run_continues_at_that_step(tmp_path):
-    attempt(tmp_path, 1, range(10), 15.0)
-    attempt(tmp_path, 2, range(6, 8), 0.2)
-    (run,) = wandb.read(tmp_path)
-    assert run.metrics["loss"][0].tolist() == [*range(8)]
-    assert run.metrics["summary1"][0].tolist() == [7]
+    assert run.metrics["loss"][0].tolist() == [*range(kept), first, first + 1]
+    assert run.metrics["loss"][1].tolist() == [1] * kept + [2, 2]
+    assert ("summary1" in run.metrics) == (kept > 0) and run.left_out == {MetricLog.REPLACED: 10 - kept}
 
 
 def test_runs_of_two_projects_with_one_id_stay_apart(tmp_path):
     for number, project in enumerate("aba", start=1):
-        attempt(tmp_path, number, [number], number, project=project)
+        attempt(tmp_path, number, [number], project=project)
     runs = {run.origin: run.metrics["loss"][0].tolist() for run in wandb.read(tmp_path)}
     assert runs == {"wandb:-/a/abcd1234": [1, 3], "wandb:-/b/abcd1234": [2]}

@@ -74,9 +74,9 @@ LABEL_ERRORS = """
 """
 NAME_ERRORS = r"""
 {uniform: {label: A}, other: {label: A}, joint: {}}
-=> other: 'other' and 'uniform' are both shown as 'A': give them different labels
+=> other: 'other' is shown as 'A', which means 'uniform': give it another label
 {uniform: {label: other}, other: {label: B}, joint: {}}
-=> uniform: 'uniform' is shown as 'other', the name of another run
+=> uniform: 'uniform' is shown as 'other', which means 'other'
 {joint: {label: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}}
 => joint.label: is longer than 80
 {uniform: {label: ''}, joint: {}} => uniform.label: is empty, and the run is on no axis
@@ -86,7 +86,7 @@ NAME_ERRORS = r"""
 
 def test_rejects_invalid_and_ambiguous_labels(check_errors):
     check_errors(LABEL_ERRORS, lambda text: expand(study(labels=yaml.safe_load(text))), "axes.0.labels")
-    with pytest.raises(SpecError, match=r"runs\.joint: .* are both shown as 'joint filtering_ratio=x'"):
+    with pytest.raises(SpecError, match=r"runs\.joint: .* is shown as 'joint filtering_ratio=x', which"):
         expand(study(labels={F: {0.5: "x", 0.9: "x"}}))
     check_errors(NAME_ERRORS, lambda text: expand(study(yaml.safe_load(text))), "runs.")
 

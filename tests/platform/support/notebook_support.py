@@ -19,7 +19,6 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[3]
 _FORMAT: Any = nbformat  # its functions have no types
-_SECONDS = 300
 _USERS = re.compile(r"JESTLAB_(?!TEST)|XDG_CONFIG_HOME")
 _LINK = re.compile(r'<a href="lab/[^>]*>(.*?)</a>')
 _EMPHASIS = re.compile(r"\\textbf|[-:|*{}]")
@@ -32,34 +31,21 @@ def executed(notebook: Any, folder: Path) -> Any:
     The kernel doesn't see the settings of this machine, which the outputs would show.
     """
     notebook = copy.deepcopy(notebook)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
+    place = {"metadata": {"path": str(folder)}}
     client = NotebookClient(
-        notebook,
-        timeout=_SECONDS,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(folder)}},
-        record_timing=False,
+        notebook, timeout=300, kernel_name="python3", resources=place, record_timing=False
     )
-    before = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="home-") as home:
         environment = {
-            **{name: value for name, value in before.items() if not _USERS.match(name)},
+            **{name: value for name, value in os.environ.items() if not _USERS.match(name)},
             "HOME": home,
             "IPYTHONDIR": f"{home}/.ipython",
             "MPLCONFIGDIR": matplotlib.get_configdir(),
-            "PATH": f"{Path(sys.executable).parent}:{before['PATH']}",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "GIT_CEILING_DIRECTORIES": str(ROOT),
             "JESTLAB_POLL_SECONDS": "0.2",
         }
-        os.environ.clear()
-        os.environ.update(environment)  # the kernel inherits it
-        try:
-            client.execute()
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
+        client.execute(env=environment)
     return notebook
 
 

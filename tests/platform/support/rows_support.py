@@ -8,58 +8,51 @@ from sqlalchemy import Engine, MetaData
 
 from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.engine import create_file, writable
+from jestlab.platform.store.tables import Base
 
 _EARLY, _LATE = datetime(2024, 5, 1, 12, 0, 0, 123456), datetime(2024, 5, 2)
+_VALUES: dict[type, Any] = {int: 1, float: 0.5, str: 'λ’"', datetime: _EARLY}
+"""Type → a value of columns whose value doesn't matter."""
 
-_LAUNCHER = "here-17-2024"
-_SOURCES = f'{{"ridge.py":"{64 * "e"}"}}'
+_JSON = {"spec", "config", "point", "environment", "versions", "inputs", "accepted", "content"}
+_LAUNCHER, _LAB, _SOURCE = "here-17-2024", 32 * "a", 64 * "e"
+
+
+def _row(table: str, **given: Any) -> dict[str, Any]:
+    """Return a row with a value in every column."""
+    columns = Base.metadata.tables[table].columns
+    values = {c.name: "{}" if c.name in _JSON else _VALUES[c.type.python_type] for c in columns}
+    return values | given
+
+
+def _rows(table: str, *of_rows: dict[str, Any], **given: Any) -> list[dict[str, Any]]:
+    return [_row(table, **given, **row) for row in of_rows or ({},)]
+
 
 ROWS: dict[str, list[dict[str, Any]]] = {
-    "experiment": [{
-        "name": "toy", "question": "Does it’s \"run\"?", "paper": None, "scale": "smoke",
-        "spec": "{}", "created_at": _EARLY, "updated_at": _LATE, "origin": None,
-        "owner": "me", "host": "h",
-    }],
+    "experiment": _rows("experiment", name="toy", origin=None),
     "run": [
-        {
-            "id": number, "fingerprint": 64 * f"{number}", "program": "train", "config": '{"a":1}',
-            "seed": 2**40 + number, "directory": f"runs/{number}", "state": state, "reason": reason,
-            "step": 5, "total_steps": total, "failures": 0, "stop_reason": None, "created_at": _EARLY,
-            "updated_at": _LATE,
-        }
-        for number, state, reason, total in (
+        _row("run", id=n, fingerprint=64 * f"{n}", directory=f"runs/{n}", state=state, reason=reason,
+             stop_reason=None, total_steps=total, seed=2**40 + n)
+        for n, state, reason, total in (
             (1, "COMPLETED", None, 5), (2, "FAILED", "ValueError: λ", None), (7, "PENDING", None, 9),
         )
     ],
     "member": [
-        {
-            "experiment": "toy", "run_id": run, "name": f"run{run}", "label": f"run{run} f=0.5",
-            "point": "{}", "needed": int(run == 1), "position": run,
-        }
-        for run in (1, 2, 7)
+        _row("member", experiment="toy", run_id=n, name=f"run{n}", label=f"run{n} f=0.5") for n in (1, 2, 7)
     ],
-    "need": [{"run_id": 2, "role": "selection.reference", "needs_id": 1}],
-    "lab": [{"uid": 32 * "a", "address": "/data/lab", "host": "h", "seen_at": _LATE}],
-    "launcher": [{"name": _LAUNCHER, "heartbeat_at": _LATE, "lab": 32 * "a"}],
+    "need": _rows("need", run_id=2, needs_id=1),
+    "lab": _rows("lab", uid=_LAB),
+    "launcher": _rows("launcher", name=_LAUNCHER, lab=_LAB),
     "attempt": [
-        {
-            "id": number, "run_id": run, "number": go, "state": state, "reason": None,
-            "launcher": launcher, "executor": "local", "handle": None, "token": "t", "first_step": 0,
-            "chips": 0, "lease_seconds": 90.0, "claimed_at": _EARLY,
-            "started_at": _EARLY, "environment": "{}", "heartbeat_at": _LATE,
-            "ended_at": _LATE, "host": "h", "pid": 12, "exit_code": 0, "log": "l.txt",
-            "git_commit": "abc", "git_patch": None, "versions": "{}", "device": "2 cores",
-            "code_commit": "def", "code_patch": None, "sources": _SOURCES, "inputs": None,
-            "startup_seconds": 2.5, "compilation_seconds": 4.0, "training_seconds": 9.5,
-            "evaluation_seconds": 1.0, "checkpoint_seconds": 0.5, "winddown_seconds": None,
-            "resumed_step": 2**40, "reached_step": 2**40 + 5, "saved_step": None, "saved_seconds": None,
-            "lab": 32 * "a",
-        }
-        for number, run, go, state, launcher in (
+        _row("attempt", id=n, run_id=run, number=number, state=state, launcher=launcher, lab=_LAB,
+             sources=f'{{"ridge.py":"{_SOURCE}"}}', heartbeat_at=_LATE, ended_at=_LATE,
+             winddown_seconds=None, reached_step=2**40)
+        for n, run, number, state, launcher in (
             (1, 1, 1, "PREEMPTED", _LAUNCHER), (2, 1, 2, "COMPLETED", None), (5, 2, 1, "FAILED", None),
         )
     ],
-    "metric_name": [{"id": 1, "name": "loss"}, {"id": 2, "name": "examples_seen"}],
+    "metric_name": _rows("metric_name", {"id": 1, "name": "loss"}, {"id": 2, "name": "examples_seen"}),
     "metric": [
         {"run_id": run, "name_id": name, "step": step, "value": value}
         for run in (1, 2)
@@ -67,52 +60,27 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         for step, value in ((1, 0.1), (2, None), (3, math.inf))
     ],
     "evaluation": [
-        {
-            "run_id": 1, "dataset": "shapes", "metric": metric, "step": step, "value": value,
-            "examples_seen": seen, "flops_total": flops, "seconds": seconds, "attempt": 2,
-        }
+        _row("evaluation", run_id=1, metric=metric, step=step, attempt=2, flops_total=flops, seconds=seconds)
         for metric in ("zero_shot", "i2t_r1")
-        for step, value, seen, flops, seconds in (
-            (2, 0.25, None, None, None), (3, 0.5, 3 * 10**9, 1.5e21, 9.5),
-        )
+        for step, flops, seconds in ((2, None, None), (3, 1.5e21, 9.5))
     ],
     "cost": [
-        {"run_id": run, "component": component, "flops": 1e18 * run}
+        _row("cost", run_id=run, component=component, flops=1e18 * run)
         for run in (1, 2)
         for component in ("learner", "scoring", "reference_scoring")
     ],
-    "artifact": [{"run_id": 1, "name": "weights", "uri": "runs/1/w", "size": 2**33, "sha256": 64 * "f"}],
-    "budget": [{"run_id": 1, "chip": "v5e", "chips": 4, "chip_hours": 2.5, "dollars": None}],
-    "note": [
-        {"id": 1, "experiment": None, "run_id": 1, "text": "λ", "author": "me", "created_at": _EARLY},
-        {"id": 2, "experiment": "toy", "run_id": None, "text": "n", "author": "me", "created_at": _LATE},
-    ],
-    "source": [{"sha256": 64 * "e", "text": "print('λ')"}],
-    "acceptance": [{
-        "run_id": 1, "accepted": '{"code ridge.py":["a",null]}', "reason": "a comment",
-        "author": "me", "created_at": _LATE,
-    }],
-    "retraction": [
-        {"run_id": 1, "number": 2, "reason": "λ", "author": "me", "created_at": _LATE},
-    ],
-    "registration": [{
-        "experiment": "toy", "content": '{"studies":{"toy":{"claims":[]}},"runs":{}}',
-        "digest": 64 * "d", "git_commit": None, "author": "me", "created_at": _EARLY,
-    }],
-    "tag": [{
-        "id": 1, "experiment": None, "run_id": 2, "name": "keep", "created_at": _EARLY,
-        "author": None,
-    }],
-    "saved_query": [{"name": "λ", "sql": "SELECT 1", "author": "me", "updated_at": _LATE}],
-    "published": [
-        {
-            "source": "Doe ’25", "table_name": "t", "position": number, "group_name": "B",
-            "method": "JEST++", "variant": "B", "data": "", "citation": "", "citation_key": "", "ours": 1,
-            "baseline": 0, "accounting": "jest", "quantity": "mean_delta", "printed": "−0.5", "value": -0.005,
-            "unit": "percent", "bold": 0, "note": "λ", "updated_at": _LATE,
-        }
-        for number in (1, 2)
-    ],
+    "artifact": _rows("artifact", run_id=1, size=2**33),
+    "budget": _rows("budget", run_id=1, chips=4, dollars=None),
+    "note": _rows(
+        "note", {"id": 1, "experiment": None, "run_id": 1}, {"id": 2, "experiment": "toy", "run_id": None}
+    ),
+    "source": _rows("source", sha256=_SOURCE),
+    "acceptance": _rows("acceptance", run_id=1),
+    "retraction": _rows("retraction", run_id=1, number=2),
+    "registration": _rows("registration", experiment="toy"),
+    "tag": _rows("tag", experiment=None, run_id=2),
+    "saved_query": _rows("saved_query"),
+    "published": _rows("published", {"position": 1}, {"position": 2}),
 }  # fmt: skip
 """Table → rows, in an order in which they can be inserted."""
 

@@ -11,13 +11,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, update
 
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store import tables
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import write_points
+from jestlab.platform.store.spool import metric_ids
 from jestlab.platform.store.store import Store
 
 START = datetime(2026, 11, 20, 12, 0, 0)
@@ -68,7 +70,7 @@ def attempt(
     """Insert an attempt and its results, set the state of the run, and return the attempt's ID."""
     over = state not in (RunState.PENDING, RunState.RUNNING)
     ended = started + timedelta(minutes=2)
-    values = {
+    values: dict[str, Any] = {
         "run_id": run_id(store, run),
         "number": number,
         "state": state,
@@ -86,37 +88,27 @@ def attempt(
         "device": "2 cores",
     }
     with store.writing() as connection:
-        attempt_id = _inserted_id(connection.execute(insert(tables.AttemptRow).values(**(values | columns))))
+        made = insert(tables.AttemptRow).values(**(values | columns)).returning(tables.AttemptRow.id)
+        attempt_id = connection.execute(made).scalar_one()
         connection.execute(
             update(tables.RunRow)
             .where(tables.RunRow.id == values["run_id"])
             .values(state=state, reason=columns.get("reason"), step=len(loss), updated_at=ended)
         )
+        of_run = {"run_id": values["run_id"]}
+        cost = {"step": 10, "examples_seen": 640, "flops_total": 1e9, "attempt": number}
         if scores is not None:  # the last write wins
-            connection.execute(
-                delete(tables.EvaluationRow).where(tables.EvaluationRow.run_id == values["run_id"])
-            )
+            connection.execute(delete(tables.EvaluationRow).filter_by(**of_run))
         for name, value in (scores or {}).items():
             dataset, _, metric = name.rpartition("/")
-            connection.execute(
-                insert(tables.EvaluationRow).values(
-                    run_id=values["run_id"], dataset=dataset, metric=metric, step=10, value=value,
-                    examples_seen=640, flops_total=1e9, attempt=number,
-                )
-            )  # fmt: skip
+            score = {"dataset": dataset, "metric": metric, "value": value}
+            connection.execute(insert(tables.EvaluationRow).values(**of_run, **score, **cost))
         if loss:
-            name_id = connection.scalar(
-                select(tables.MetricNameRow.id).where(tables.MetricNameRow.name == "loss")
-            ) or _inserted_id(connection.execute(insert(tables.MetricNameRow).values(name="loss")))
-            points = [{"step": step, "value": value} for step, value in enumerate(loss, start=1)]
-            connection.execute(
-                insert(tables.MetricRow).values(run_id=values["run_id"], name_id=name_id), points
+            name_id = metric_ids(connection, {"loss"})["loss"]
+            write_points(
+                connection, values["run_id"], [(name_id, *point) for point in enumerate(loss, start=1)]
             )
     return attempt_id
-
-
-def _inserted_id(result: Any) -> int:
-    return int(result.inserted_primary_key[0])
 
 
 def folder(lab: Lab, run: PlannedRun, size: int = 1000) -> Path:

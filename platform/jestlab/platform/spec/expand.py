@@ -24,8 +24,7 @@ from jestlab.platform.spec.variants import (
     Replicate,
     RunReference,
     Variant,
-    display_name_errors,
-    reference_errors,
+    name_errors,
     unknown_run,
 )
 
@@ -56,7 +55,7 @@ def expand(study: StudySpec) -> tuple[Replicate, ...]:
                 members += _members(part, f"{name}/", len(members))
         mistakes.check()
         if study.studies:
-            mistakes.add(reference_errors(study, [member.variant for member in members]))
+            mistakes.add(name_errors(study, [member.variant for member in members]))
             mistakes.check()
         study.derived["members"] = tuple(members if study.studies else _members(study))
     found: tuple[Replicate, ...] = study.derived["members"]
@@ -133,9 +132,8 @@ def _variants(study: StudySpec) -> list[Variant]:
     for variant in variants:
         for reference in variant.references:
             mistakes.add(unknown_run(reference.name, study.runs, reference.path))
-    mistakes.add(display_name_errors(study, variants))
     is_misnamed = any(name not in study.runs for axis in study.axes for name in axis.runs)
-    mistakes.add(reference_errors(study, variants, study.runs if is_misnamed else wrong))
+    mistakes.add(name_errors(study, variants, study.runs if is_misnamed else wrong))
     mistakes.check()
     return variants
 

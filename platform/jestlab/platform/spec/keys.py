@@ -32,7 +32,7 @@ REQUIRED = "required"
 COMMAND = "A command in any language. Every other key is a value for its placeholders."
 """The description of the config of `command`."""
 
-_SECTIONS: dict[str, type] = {
+SECTIONS: dict[str, type] = {
     "": StudySpec,
     "runs.<run>": RunSpec,
     "runs.<run>.match": Match,
@@ -116,7 +116,7 @@ class SpecKey:
 def spec_keys() -> tuple[SpecKey, ...]:
     """Return all keys of a spec that aren't keys of configs."""
     keys = []
-    for section, cls in _SECTIONS.items():
+    for section, cls in SECTIONS.items():
         where = section.removeprefix("reports.") if section.startswith("reports.") else "study"
         for name, field in fields_of(cls).children.items():
             path = f"{section}.{name}".lstrip(".")
@@ -250,22 +250,6 @@ def find(prefix: str = "") -> tuple[SpecKey, ...]:
     known = {name for path in paths for name in accumulate(path, "{}.{}".format)}
     last = [name for name in known if name.rpartition(".")[2] == asked.rpartition(".")[2]]
     raise UserError(f"no key {prefix!r}: {nearest(asked, last or known)}")
-
-
-def introductions() -> dict[str, str]:
-    """Return the introduction of each section of specs, and of each section and program of configs."""
-    found = {section or "study": fields_of(cls).description for section, cls in _SECTIONS.items()}
-    found["command"] = COMMAND
-    for name, program in builtin_programs().items():
-        if program.schema is not None:
-            root = fields_of(program.schema)
-            found[name] = root.description
-            for path, field in root.walk():
-                models = field.items.sections or field.sections
-                model = models[0] if len(models) == 1 else field.schema
-                section = (*path, "<name>") if field.items.children else path
-                found.setdefault(dotted(section), model.get("description", ""))
-    return found
 
 
 # ---- JSON schema of specs

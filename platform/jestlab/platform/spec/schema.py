@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -280,8 +280,10 @@ class StudySpec(BaseModel):
         mistakes = Mistakes()
         mistakes.add(self._errors())
         if self.studies and "resources" not in self.model_fields_set:
-            with mistakes:
-                self.__dict__["resources"] = _common_resources(self.studies)
+            given = [part.resources for part in self.studies.values() if part.resources != Resources()]
+            self.__dict__["resources"] = given[0] if given else Resources()
+            if any(resources != given[0] for resources in given):
+                mistakes.add([SpecError(("resources",), "is missing: those of the studies differ")])
         mistakes.check()
         return self
 
@@ -318,13 +320,3 @@ def _unwrapped(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_unwrapped(item) for item in value]
     return value.to_dict() if isinstance(value, StudySpec) else value
-
-
-def _common_resources(parts: Mapping[str, StudySpec]) -> Resources:
-    """Return the resources of the parts that have some, if these parts agree."""
-    given = {name: part.resources for name, part in parts.items() if part.resources != Resources()}
-    first = next(iter(given), "")
-    for name, resources in given.items():
-        if resources != given[first]:
-            raise SpecError(("resources",), f"is missing: those of {first} and {name} differ")
-    return given.get(first, Resources())

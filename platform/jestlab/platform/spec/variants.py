@@ -79,14 +79,20 @@ def unknown_run(name: str, known: Collection[str], path: Path) -> Iterator[SpecE
         yield SpecError(path, f"no run {name!r}: {nearest(name, known)}")
 
 
-def reference_errors(
+def name_errors(
     study: StudySpec, variants: Sequence[Variant], wrong: Collection[str] = ()
 ) -> Iterator[SpecError]:
-    """Check that reports and claims refer to names of runs or labels of points.
+    """Check that each display name identifies a run, and that reports and claims refer to names of runs.
 
     The points of runs that are `wrong`, because they have mistakes, are unknown.
     """
-    known = {*names_of(study, variants).known, *study.runs, *study.adopted}
+    names = names_of(study, variants)
+    for each in variants:
+        text = names.shown[each.label]
+        if (first := names.meant(text)[0]) != each.label:
+            problem = f"{each.label!r} is shown as {text!r}, which means {first!r}: give it another label"
+            yield SpecError(("runs", each.name), problem)
+    known = {*names.known, *study.runs, *study.adopted}
     unknown_points = tuple(f"{name} " for name in (*wrong, *study.adopted))
     for path, name in _shown_runs(study):
         if not name.startswith(unknown_points):
@@ -105,24 +111,6 @@ def _shown_runs(study: StudySpec) -> Iterator[tuple[Path, str]]:
     for index, claim in enumerate(study.claims):
         for key, side in (("of", claim.of), (claim.comparison, claim.other)):
             yield from ((("claims", str(index), key, *below), name) for below, name in side.named())
-
-
-def display_name_errors(study: StudySpec, variants: Sequence[Variant]) -> Iterator[SpecError]:
-    """Check that each display name identifies a run."""
-    if all(run.label is None for run in study.runs.values()) and not any(axis.labels for axis in study.axes):
-        return
-    names = names_of(study, variants)
-    taken = {each.name: each.name for each in variants} | {each.label: each.name for each in variants}
-    seen: dict[str, Variant] = {}
-    for each in variants:
-        text = names.shown[each.label]
-        other = seen.setdefault(text, each)
-        if other is not each:
-            both = f"{each.label!r} and {other.label!r} are both shown as {text!r}"
-            yield SpecError(("runs", each.name), f"{both}: give them different labels")
-        elif taken.get(text, each.name) != each.name:
-            problem = f"{each.label!r} is shown as {text!r}, the name of another run: give it another label"
-            yield SpecError(("runs", each.name), problem)
 
 
 # ---- checks of a spec that is loaded; a study from the store passes without them
