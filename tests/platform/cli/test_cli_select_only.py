@@ -1,6 +1,7 @@
 """Verbs that only read work with the read-only PostgreSQL role of the documentation."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,29 +22,14 @@ from jestlab.platform.store.store import Store
 
 CLUSTERS = Path(__file__).parents[3] / "docs" / "clusters.md"
 
-COMMANDS = [
-    ["plan", "toy.yaml", "--why"],
-    ["status"],
-    ["status", "toy"],
-    ["watch", "toy", "--once"],
-    ["logs", "toy/uniform/1"],
-    ["query"],
-    ["query", "SELECT * FROM v_runs"],
-    ["query", "--where", "steps = 12", "--columns", "label,config.*"],
-    ["diff", "toy/uniform/0", "toy/reference/0"],
-    ["table", "toy"],
-    ["table", "claims", "toy"],
-    ["table", "comparison", "toy"],
-    ["table", "toy", "--explain", "uniform", "toy/score"],
-    ["published", "list"],
-    ["note", "toy"],
-    ["tag", "toy"],
-    ["gc"],
-    ["db", "check"],
-    ["db", "backup", "copy.db"],
-    ["export", "lab.zip"],
-]
-FIGURES = [["report", "toy"], ["plot", "toy"], ["plot", "toy", "--kind", "curves"]]
+COMMANDS = """
+plan toy.yaml --why; status; status toy; watch toy --once; logs toy/uniform/1; query
+query 'SELECT * FROM v_runs'; query --where 'steps = 12' --columns label,config.*
+diff toy/uniform/0 toy/reference/0; table toy; table claims toy; table comparison toy
+table toy --explain uniform toy/score; published list; note toy; tag toy; gc; db check; db backup copy.db
+export lab.zip
+"""
+FIGURES = "report toy; plot toy; plot toy --kind curves"
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +74,8 @@ def test_commands_that_read_need_no_other_rights(folder, database, reader, comma
     monkeypatch.chdir(tmp_path)
     with closing(Store.open(database)) as store:
         before = rows.everything(store.engine)
-        for command in commands:
-            words = [str(folder / word) if word == "toy.yaml" else word for word in command]
+        for command in commands.strip().replace("\n", "; ").split("; "):
+            words = shlex.split(command.replace("toy.yaml", str(folder / "toy.yaml")))
             done = labs.here(*words, "--store", reader, root=folder / "lab")
             assert done.returncode == 0, (command, done.stdout + done.stderr)
         assert rows.everything(store.engine) == before

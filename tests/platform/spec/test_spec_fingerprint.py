@@ -1,6 +1,5 @@
 import json
 import math
-import random
 from pathlib import Path
 from typing import Any
 
@@ -69,29 +68,14 @@ def test_canonical_json():
         canonical_json({"a": float("nan")})
 
 
-@given(st.dictionaries(st.text(max_size=5), st.integers() | st.floats(allow_nan=False, allow_infinity=False)))
-def test_the_order_of_keys_does_not_matter(identity):
-    shuffled = list(identity.items())
-    random.Random(0).shuffle(shuffled)
-    needs = {"a": "1", "b": "2"}
-    assert fingerprint("p", 1, identity, needs) == fingerprint("p", 1, dict(shuffled), {"b": "2", "a": "1"})
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False))
-def test_floats_are_exact(value):
-    assert json.loads(canonical_json([value])) == [value]
-    neighbour = math.nextafter(value, 1.0)
-    assert (fingerprint("p", 1, {"x": value}, {}) == fingerprint("p", 1, {"x": neighbour}, {})) == (
-        value == 1.0
-    )
-
-
-def test_each_part_matters():
-    parts = [
+def test_each_part_matters_but_not_the_order_of_keys():
+    parts: list[tuple[str, int, Any, dict[str, str]]] = [
         ("p", 1, {"x": 1}, {}), ("q", 1, {"x": 1}, {}), ("p", 2, {"x": 1}, {}), ("p", 1, {"x": 2}, {}),
-        ("p", 1, {"x": 1}, {"a": "1"}),
+        ("p", 1, {"x": 1}, {"a": "1"}), ("p", 1, {"x": math.nextafter(1.0, 2.0)}, {}),
     ]  # fmt: skip
     assert len({fingerprint(*each) for each in parts}) == len(parts)
+    one = fingerprint("p", 1, {"x": 1, "y": 2}, {"a": "1", "b": "2"})
+    assert one == fingerprint("p", 1, {"y": 2, "x": 1}, {"b": "2", "a": "1"})
 
 
 # Fields that hold a plain value at their default, so that saying the default out loud can be tried on each.

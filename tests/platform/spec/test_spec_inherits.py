@@ -39,18 +39,12 @@ def test_neither_the_benchmark_nor_how_it_runs_is_part_of_its_identity():
 
 def test_overrides_reach_it_through_the_base_and_by_its_name():
     study = StudySpec.parse({"name": "s", "runs": RUNS, "base": {"data.train": {"examples": 640}}})
-
-    def data(*overrides):
-        runs = {run.name: run.config for run in plan(apply(study, [*map(parse, overrides)])).runs}
-        return runs["cache"]["data"], runs["joint"]["data"]
-
-    assert data()[0] == data()[1]
-    cache, joint = data("base.data.train.image_size=24")
-    assert cache["train"] == joint["train"]
-    assert cache["train"]["image_size"] == 24
-    cache, joint = data("runs.cache.data.filter=aesthetic > 4")
-    assert (cache["filter"], joint["filter"]) == ("aesthetic > 4", None)
-    assert cache["train"]["examples"] == 640
+    overrides = map(parse, ["base.data.train.image_size=24", "runs.cache.data.filter=aesthetic > 4"])
+    data = {run.name: run.config["data"] for run in plan(apply(study, [*overrides])).runs}
+    assert data["cache"]["train"] == data["joint"]["train"]
+    assert data["cache"]["train"]["image_size"] == 24
+    assert data["cache"]["train"]["examples"] == 640
+    assert (data["cache"]["filter"], data["joint"]["filter"]) == ("aesthetic > 4", None)
 
 
 def test_a_relative_folder_in_the_base_is_anchored_whoever_inherits_it(tmp_path):

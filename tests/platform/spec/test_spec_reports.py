@@ -1,7 +1,8 @@
-"""Options of reports in specs: figures, curves, and tables."""
+"""Reports and claims in specs."""
 
+from jestlab.analysis.claims import Side
 from jestlab.analysis.figures import Sheet
-from jestlab.platform.spec import StudySpec, table
+from jestlab.platform.spec import StudySpec, claim, load, table
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.options import custom_code_in
 
@@ -46,3 +47,44 @@ def test_table_options():
     }  # fmt: skip
     assert study(table()).reports[0].shape == type(shape)()
     assert expand(study(table(name="comparison", rows=["SigLIP B", "joint"])))
+
+
+CLAIMS = """
+runs: {reference: {}, uniform: {}, joint: {}}
+claims:
+- statement: "Joint selection learns more"
+  of: {of: joint, minus: reference}
+  above: {of: [uniform, joint], minus: uniform}
+  source: Figure 3
+- {statement: As good as its reference, of: joint, near: reference, within: 0.02, measure: shapes/zero_shot,
+   unless: the reference is small}
+- {statement: Better by images, of: {of: joint, measure: shapes/i2t_r1}, above: {of: joint, measure: x/y}}
+"""
+
+
+def test_claims_in_yaml_in_python_and_printed_are_the_same(tmp_path):
+    (tmp_path / "study.yaml").write_text(CLAIMS)
+    loaded = load(str(tmp_path / "study.yaml"))
+    first, second, third = loaded.claims
+    written = claim(
+        "Joint selection learns more",
+        of={"of": "joint", "minus": "reference"},
+        above={"of": ("uniform", "joint"), "minus": "uniform"},
+        source="Figure 3",
+    )
+    assert study(claims=[written]).claims == (first,)
+    assert study(claims=study(claims=[first, second, third]).to_dict()["claims"]).claims == (
+        first,
+        second,
+        third,
+    )
+    assert (second.comparison, second.other, third.comparison) == ("near", Side(("reference",)), "above")
+    assert loaded.to_dict()["claims"][1] == {
+        "statement": "As good as its reference", "of": "joint", "near": "reference", "within": 0.02,
+        "measure": "shapes/zero_shot", "unless": "the reference is small",
+    }  # fmt: skip
+
+
+def test_a_claim_can_be_set_by_an_override(tmp_path):
+    (tmp_path / "study.yaml").write_text(CLAIMS)
+    assert load(str(tmp_path / "study.yaml"), overrides=["claims.1.within=0.05"]).claims[1].within == 0.05

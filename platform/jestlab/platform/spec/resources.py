@@ -96,7 +96,7 @@ class TpuType:
             return True
         if not self.most_chips or not re.fullmatch(r"[1-9]\d{0,3}(x[1-9]\d{0,3}){2}", topology):
             return False
-        sides = _sides(topology)
+        sides = [int(side) for side in topology.split("x")]
         is_cubes = sides == sorted(sides) and all(side % 4 == 0 for side in sides)
         return is_cubes and math.prod(sides) <= self.most_chips
 
@@ -121,7 +121,31 @@ TYPES = {
 
 
 @dataclass(frozen=True)
-class Slice:
+class Nodes:
+    """Machines that compute one run together, with one process each.
+
+    Attributes:
+        hosts: Number of machines.
+        chips_per_host: GPUs, or chips of a TPU, of each machine; 0 to compute on CPUs.
+    """
+
+    hosts: int = 1
+    chips_per_host: int = 0
+
+    @property
+    def chips(self) -> int:
+        """Chips of all machines together."""
+        return self.hosts * self.chips_per_host
+
+    def __str__(self) -> str:
+        gpus = f"{self.chips_per_host} GPU{'s' if self.chips_per_host > 1 else ''}"
+        if self.hosts == 1:
+            return gpus if self.chips_per_host else "1 node"
+        return f"{self.hosts} nodes" + (f" of {gpus}" if self.chips_per_host else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice(Nodes):
     """Chips of one type that compute one run together, in a topology such as `16x16`."""
 
     type: TpuType
@@ -131,48 +155,9 @@ class Slice:
         return f"{self.type.name}-{self.topology}"
 
     @property
-    def chips(self) -> int:
-        """Number of chips."""
-        return math.prod(_sides(self.topology))
-
-    @property
-    def chips_per_host(self) -> int:
-        """Chips of each machine: 1x1 and 2x4 are one machine; other slices have machines of four chips."""
-        return self.chips if self.topology in ("1x1", "2x4") else 4
-
-    @property
-    def hosts(self) -> int:
-        """Number of machines, each with one process."""
-        return self.chips // self.chips_per_host
-
-    @property
     def machine_type(self) -> str:
         """Compute Engine's name of the machines, such as `ct5lp-hightpu-4t`."""
         return f"{self.type.machine}-{self.chips_per_host}t"
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """Machines without a TPU that compute one run together, with one process each.
-
-    Attributes:
-        hosts: Number of machines.
-        chips_per_host: GPUs of each machine; 0 to compute on CPUs.
-    """
-
-    hosts: int = 1
-    chips_per_host: int = 0
-
-    @property
-    def chips(self) -> int:
-        """GPUs of all machines together."""
-        return self.hosts * self.chips_per_host
-
-    def __str__(self) -> str:
-        gpus = f"{self.chips_per_host} GPU{'s' if self.chips_per_host > 1 else ''}"
-        if self.hosts == 1:
-            return gpus if self.chips_per_host else "1 node"
-        return f"{self.hosts} nodes" + (f" of {gpus}" if self.chips_per_host else "")
 
 
 def parse_slice(text: str) -> Slice:
@@ -184,13 +169,11 @@ def parse_slice(text: str) -> Slice:
     name, _, topology = text.partition("-")
     type_ = TYPES.get(name)
     if type_ is not None and type_.has(topology):
-        return Slice(type_, topology)
+        chips = math.prod(map(int, topology.split("x")))
+        per_host = chips if topology in ("1x1", "2x4") else 4  # other slices have machines of four chips
+        return Slice(hosts=chips // per_host, chips_per_host=per_host, type=type_, topology=topology)
     offered = type_.offered if type_ else f"the types are {', '.join(TYPES)}, as in v5e-16x16"
     raise ValueError(f"unknown TPU slice {text!r}: {offered}")
-
-
-def _sides(topology: str) -> list[int]:
-    return [int(side) for side in topology.split("x")]
 
 
 def pinned_image(image: str) -> str:
@@ -351,7 +334,7 @@ class Resources(BaseModel):
         return None if self.tpu is None else parse_slice(self.tpu)
 
     @property
-    def machines(self) -> Slice | Nodes:
+    def machines(self) -> Nodes:
         """Machines of each run, and their chips."""
         return self.slice or Nodes(self.nodes, self.gpus)
 
