@@ -275,8 +275,7 @@ class _Planner:
             config = _with_value(cast(BaseModel, config), program.extent, length)
             price = program.price(config, configs)
         needs = {role: need.fingerprint for role, need in needed.items()}
-        name = program.identifier or program.name
-        identity = fingerprint(name, program.version, identity_of(program, config), needs)
+        identity = fingerprint(program.name, program.version, identity_of(program, config), needs)
         return _Resolved(config, identity, needs, configs, price)
 
     def _waiting(self, member: Replicate, config: Config, rival: str) -> WaitingMember:
