@@ -1,9 +1,12 @@
 """The command line in this process."""
 
+import itertools
 import shlex
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import stores_support as stores
@@ -19,49 +22,47 @@ def store(root: Path) -> Iterator[Store]:
         yield store
 
 
-@pytest.fixture
-def jestlab(root: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Call a command in the lab, check its exit code, and return its output, or its errors."""
+def calling(capsys: pytest.CaptureFixture[str], *more: str) -> Callable[..., str]:
+    """Return a function that calls a command, checks its exit code, and returns its output, or its errors."""
 
     def call(*arguments: object, code: int = 0) -> str:
         with pytest.raises(SystemExit) as stopped:
-            main([*map(str, arguments), "--root", str(root)])
+            main([*map(str, arguments), *more])
         captured = capsys.readouterr()
-        assert stopped.value.code == code, captured.err
+        assert int(stopped.value.code or 0) == code, captured.err
         return captured.out if code == 0 else captured.out or captured.err
 
     return call
 
 
 @pytest.fixture
-def in_folder(
+def at_each_sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Replace a module's calls of `sleep` by actions, one each; later ones take no time."""
+
+    def replace(module: object, *actions: Callable[[], object]) -> None:
+        following = itertools.chain(actions, itertools.repeat(lambda: None))
+        fake = SimpleNamespace(sleep=lambda _: next(following)(), monotonic=time.monotonic)
+        monkeypatch.setattr(module, "time", fake)
+
+    return replace
+
+
+@pytest.fixture
+def jestlab(root: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Call a command in the lab, check its exit code, and return its output, or its errors."""
+    return calling(capsys, "--root", str(root))
+
+
+@pytest.fixture
+def checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Call a command in an empty folder, without settings: (exit code, standard output, standard error)."""
+) -> Callable[..., str]:
+    """Like `jestlab`, in an empty folder, without settings."""
     monkeypatch.chdir(tmp_path)
     for name in ("JESTLAB_ROOT", "JESTLAB_STORE", "JESTLAB_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stopped:
-            main([*map(str, arguments)])
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return call
-
-
-@pytest.fixture
-def checked(in_folder: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
-    """Call a command in an empty folder, check its exit code, and return its output, or its errors."""
-
-    def call(*arguments: object, code: int = 0) -> str:
-        stopped, out, err = in_folder(*arguments)
-        assert stopped == code, err
-        return out if code == 0 else out or err
-
-    return call
+    return calling(capsys)
 
 
 @pytest.fixture

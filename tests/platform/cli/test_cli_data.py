@@ -103,7 +103,7 @@ def test_errors_are_one_line(web, tmp_path, call, check_errors):
     assert not (tmp_path / "new").exists()
 
 
-def test_icons_are_fetched_once_and_shown(call, in_folder, monkeypatch):
+def test_icons_are_fetched_once_and_shown(call, monkeypatch):
     names = [f"dish-{i}" for i in range(40)]
     groups = {"Food & Drink": names}
     contents = {
@@ -113,25 +113,23 @@ def test_icons_are_fetched_once_and_shown(call, in_folder, monkeypatch):
         "tested": ("benchmark", of_names("tested", names, groups)),
     }
     sets = [icon_set(name, content, part) for name, (part, content) in contents.items()]
-    fetches = []
 
     def download(sets, folder, done):
         folder.mkdir(parents=True)
         for one in sets:
             (folder / one.file_name).write_bytes(contents[one.name][1])
             done(one)
-        fetches.append(folder)
 
     monkeypatch.setattr(data, "icon_sets", lambda: sets)
     monkeypatch.setattr(data, "download", download)
     fetched = call("fetch", "icons")
     assert fetched.startswith("icons: 4 folders of data, ")
     assert "80 examples in 1 tar shard" in fetched and "benchmark of 2 datasets" in fetched
-    code, out, err = in_folder("data", "fetch", "icons", "--json")
-    assert code == 0 and err == "icons: the icons already exist\n"
-    assert len(fetches) == 1
-    parts = {Path(part["folder"]).name: part for part in json.loads(out)["parts"]}
-    assert set(parts) == {"curated", "web", "validation", "benchmark"}
+    monkeypatch.delattr(data, "download")
+    parts = {
+        Path(part["folder"]).name: part for part in json.loads(call("fetch", "icons", "--json"))["parts"]
+    }
+    assert parts.keys() == {"curated", "web", "validation", "benchmark"}
     assert parts["web"]["license"] == {"MIT": {"examples": 80}}
 
 
@@ -168,9 +166,10 @@ def test_inspect_shows_packed_benchmarks(photos, call):
     assert "4 images, 0 train images, 2 classes" in call("inspect", "bench/two")
 
 
-def test_a_damaged_image_is_an_error_or_skipped(photos, call, in_folder):
+def test_a_damaged_image_is_an_error_or_skipped(photos, call):
     (photos / "2.jpg").write_bytes(b"no image")
     assert "captions.csv, row 4: photos/2.jpg is not a readable image" in call(*PACK, code=1)
     assert not Path("web").exists()
-    _, out, err = in_folder("data", *PACK, "--skip-damaged")
-    assert err.startswith("skipped: captions.csv, row 4: ") and out.startswith("web: 3 examples")
+    packed = labs.here("data", *PACK, "--skip-damaged")
+    assert packed.stderr.startswith("skipped: captions.csv, row 4: ")
+    assert packed.stdout.startswith("web: 3 examples")

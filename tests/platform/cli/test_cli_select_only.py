@@ -1,6 +1,7 @@
 """Verbs that only read work with the read-only PostgreSQL role of the documentation."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ import stores_support as stores
 from postgres_support import PostgresServer
 
 from jestlab.platform.errors import StoreError, StoreUnreachable
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning import recording
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
@@ -21,29 +23,14 @@ from jestlab.platform.store.store import Store
 
 CLUSTERS = Path(__file__).parents[3] / "docs" / "clusters.md"
 
-COMMANDS = [
-    ["plan", "toy.yaml", "--why"],
-    ["status"],
-    ["status", "toy"],
-    ["watch", "toy", "--once"],
-    ["logs", "toy/uniform/1"],
-    ["query"],
-    ["query", "SELECT * FROM v_runs"],
-    ["query", "--where", "steps = 12", "--columns", "label,config.*"],
-    ["diff", "toy/uniform/0", "toy/reference/0"],
-    ["table", "toy"],
-    ["table", "claims", "toy"],
-    ["table", "comparison", "toy"],
-    ["table", "toy", "--explain", "uniform", "toy/score"],
-    ["published", "list"],
-    ["note", "toy"],
-    ["tag", "toy"],
-    ["gc"],
-    ["db", "check"],
-    ["db", "backup", "copy.db"],
-    ["export", "lab.zip"],
-]
-FIGURES = [["report", "toy"], ["plot", "toy"], ["plot", "toy", "--kind", "curves"]]
+COMMANDS = """
+plan toy.yaml --why; status; status toy; watch toy --once; logs toy/uniform/1; query
+query 'SELECT * FROM v_runs'; query --where 'steps = 12' --columns label,config.*
+diff toy/uniform/0 toy/reference/0; table toy; table claims toy; table comparison toy
+table toy --explain uniform toy/score; published list; note toy; tag toy; gc; db check; db backup copy.db
+export lab.zip
+"""
+FIGURES = "report toy; plot toy; plot toy --kind curves"
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +57,7 @@ def folder(database, tmp_path_factory) -> Path:
         recording.record(store, planned)
         for run in planned.runs:
             stores.attempt(store, run, scores={"toy/score": 0.5 + run.seed / 4}, loss=(2.0, 1.0))
-            (folder / "lab" / run.directory).mkdir(parents=True)
-            (folder / "lab" / run.directory / "log.txt").write_text("--- attempt 1\n")
+            stores.folder(Lab.find(folder / "lab"), run)
     done = labs.here("published", "import", "--store", database, root=folder / "lab")
     assert done.returncode == 0, done.stderr
     return folder
@@ -88,8 +74,8 @@ def test_commands_that_read_need_no_other_rights(folder, database, reader, comma
     monkeypatch.chdir(tmp_path)
     with closing(Store.open(database)) as store:
         before = rows.everything(store.engine)
-        for command in commands:
-            words = [str(folder / word) if word == "toy.yaml" else word for word in command]
+        for command in commands.strip().replace("\n", "; ").split("; "):
+            words = shlex.split(command.replace("toy.yaml", str(folder / "toy.yaml")))
             done = labs.here(*words, "--store", reader, root=folder / "lab")
             assert done.returncode == 0, (command, done.stdout + done.stderr)
         assert rows.everything(store.engine) == before

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import plans_support as plans
 import pytest
 import stores_support as stores
 from PIL import Image
@@ -25,19 +26,12 @@ from jestlab.platform.store.store import Store
 
 SPEC: dict[str, Any] = {
     "name": "shown",
-    "base": {
-        "data.train": {"examples": 256, "image_size": 16, "shard_size": 128},
-        "data.benchmark": {"classification_examples": 32, "retrieval_examples": 16, "image_size": 16},
-        "model.vision.image_size": 16,
-        "schedule": {"batch_size": 16, "examples_seen": 160},
-        "runtime.diagnostics": {"every_steps": 5, "columns": ["noise"]},
-    },
+    "base": {**plans.TINY, "runtime.diagnostics": {"every_steps": 2, "columns": ["noise"]}},
     "runs": {
         "reference": {"initialization": 1},
         "uniform": {},
         "joint": {"selection": {"rule": "joint", "reference": "reference", "chunks": 4}},
     },
-    "reports": ["selected"],
 }
 
 

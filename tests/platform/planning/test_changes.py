@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import stores_support as stores
-from sqlalchemy import select, update
+from sqlalchemy import update
 
 from jestlab.platform.digests import digest_of
 from jestlab.platform.planning import recording
@@ -16,7 +17,9 @@ from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.annotations import accept, acceptances, retract, retracted, undo_retraction
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import AttemptRow, EvaluationRow
+from jestlab.platform.store.tables import AttemptRow
+
+STEP = 10  # of the scores
 
 
 def study(folder: Path, name: str = "ridge", **parts: Any) -> dict[str, Any]:
@@ -36,13 +39,10 @@ def recorded(store: Store, written: dict[str, Any], *made: dict[str, Any]) -> Pl
 
 
 def lines(store: Store, planned: Plan) -> list[str]:
-    said = lines_now(store, planned)
-    assert changes_of(store, planned.study.name).lines(planned.study.name) == said
+    name = planned.study.name
+    said = changes(store, planned.study, planned.runs).lines(name)
+    assert changes_of(store, name).lines(name) == said
     return [line.partition(" (")[0] for line in said]
-
-
-def lines_now(store: Store, planned: Plan) -> list[str]:
-    return changes(store, planned.study, planned.runs).lines(planned.study.name)
 
 
 def test_code_is_compared_with_what_is_there_now(store, tmp_path):
@@ -58,32 +58,27 @@ def test_code_is_compared_with_what_is_there_now(store, tmp_path):
     assert lines(store, planned) == []
 
 
-def test_code_of_the_attempts_that_a_result_rests_on_counts(store, tmp_path):
+@pytest.mark.parametrize(
+    ("first", "resumed", "started_over"),
+    [
+        ({"state": RunState.PREEMPTED}, {"first_step": 3}, {"first_step": 0}),
+        # The program reports no progress, so that the run's step is unknown: the scores say how far it was.
+        (
+            {"state": RunState.FAILED, "scores": {"toy/top1": 0.5}},
+            {"resumed_step": STEP},
+            {"resumed_step": STEP - 1},
+        ),
+    ],
+)
+def test_code_of_the_attempts_that_a_result_rests_on_counts(store, tmp_path, first, resumed, started_over):
     planned = recorded(store, study(tmp_path, seeds=1))
-    [run] = planned.runs
     old, now = ({"ridge.py": digest} for digest in ("0" * 64, digest_of(tmp_path / "ridge.py")))
-    stores.attempt(store, run, RunState.PREEMPTED, sources=json.dumps(old))
-    resumed = stores.attempt(store, run, number=2, first_step=3, sources=json.dumps(now))
+    stores.attempt(store, planned.runs[0], **first, sources=json.dumps(old))
+    second = stores.attempt(store, planned.runs[0], number=2, **resumed, sources=json.dumps(now))
     planned = planned.with_states(store.states(planned.fingerprints))
     assert lines(store, planned) == ["the run was made with different code: ridge.py changed"]
-    with store.writing() as connection:  # as if it had started over
-        connection.execute(update(AttemptRow).where(AttemptRow.id == resumed).values(first_step=0))
-    assert lines(store, planned) == []
-
-
-def test_an_attempt_that_went_on_after_scores_of_another_one_resumed_it(store, tmp_path):
-    """Also if the program reports no progress, so that the run's step is unknown."""
-    planned = recorded(store, study(tmp_path, seeds=1))
-    [run] = planned.runs
-    old, now = ({"ridge.py": digest} for digest in ("0" * 64, digest_of(tmp_path / "ridge.py")))
-    stores.attempt(store, run, RunState.FAILED, sources=json.dumps(old), scores={"toy/top1": 0.5})
-    with store.reading() as connection:
-        [step] = connection.scalars(select(EvaluationRow.step))
-    resumed = stores.attempt(store, run, number=2, resumed_step=step, sources=json.dumps(now))
-    planned = planned.with_states(store.states(planned.fingerprints))
-    assert lines(store, planned) == ["the run was made with different code: ridge.py changed"]
-    with store.writing() as connection:  # it replaced these scores
-        connection.execute(update(AttemptRow).where(AttemptRow.id == resumed).values(resumed_step=step - 1))
+    with store.writing() as connection:
+        connection.execute(update(AttemptRow).where(AttemptRow.id == second).values(**started_over))
     assert lines(store, planned) == []
 
 
@@ -96,10 +91,8 @@ def test_data_are_compared_with_what_is_there_now(store, tmp_path):
     (tmp_path / "x.csv").write_text("2")
     assert lines(store, planned) == ["2 of 2 runs were made with different data: x.csv changed"]
     since = compare_with_now(store, planned.runs[0].fingerprint)
-    assert (
-        since.differences["data"] == {"x.csv": (inputs["x.csv"], digest_of(tmp_path / "x.csv"))}
-        and not since.differences["code"]
-    )
+    assert since.differences["data"] == {"x.csv": (inputs["x.csv"], digest_of(tmp_path / "x.csv"))}
+    assert not since.differences["code"]
 
 
 def test_a_commit_of_jestlab_is_said_where_results_of_one_cell_mix(store):
@@ -110,7 +103,7 @@ def test_a_commit_of_jestlab_is_said_where_results_of_one_cell_mix(store):
     found = changes(store, planned.study, planned.runs)
     assert list(found.older.values()) == [["jestlab"]]  # of two that began at once, one
     states = store.states(planned.fingerprints) | dict.fromkeys(found.older, RunState.PENDING)
-    assert lines_now(store, planned.with_states(states)) == []
+    assert changes(store, planned.study, planned.with_states(states).runs).lines("own") == []
     one_each = {name: {"optimizer.learning_rate": rate} for name, rate in (("a", 0.25), ("b", 0.5))}
     planned = recorded(store, {"name": "apart", "runs": one_each}, {}, {"git_commit": "c1"})
     assert lines(store, planned) == []

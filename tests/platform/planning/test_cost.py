@@ -24,7 +24,6 @@ UNCACHED = Price(replace(COST, reference_scoring=HOUR_AT_40_PERCENT), examples=1
 
 
 def budgets_of(plan: Plan) -> list[Any]:
-    """Of its runs."""
     return [run.budget for run in plan.runs]
 
 
@@ -75,30 +74,25 @@ def test_wall_clock_is_bounded_by_the_slots_and_by_the_longest_chain():
     first = of_hours("first", 3)
     then = of_hours("then", 2, needs={"role": first.fingerprint})
     alone = [of_hours("alone", 1, seed=seed) for seed in range(5)]
-    assert cost.wall_hours([first, then, *alone], parallel=1) == 10
-    assert cost.wall_hours([first, then, *alone], parallel=2) == 5
-    assert cost.wall_hours([first, then, *alone], parallel=4) == 5
-    assert cost.wall_hours([first, then, *alone], parallel=None) == 5
+    for parallel, hours in ((1, 10), (2, 5), (4, 5), (None, 5)):
+        assert cost.wall_hours([first, then, *alone], parallel) == hours
     assert cost.wall_hours([], parallel=2) == 0
 
 
-def limited() -> Plan:
-    runs = [of_hours("a", hours, seed=seed) for seed, hours in enumerate((1, 4, 2, 3))]
-    return plans.plan(*runs)
-
-
-def test_a_plan_above_the_limit_is_refused():
-    cost.check_chip_hours(limited(), 40, "local")
-    with pytest.raises(UserError, match=r"4 runs .* 40\.0 .*max-chip-hours 39\.9"):
-        cost.check_chip_hours(limited(), 39.9, "local")
-
-
-def test_completed_runs_cost_nothing_and_resumed_runs_count_in_full():
-    plan = limited()
-    states = {plan.runs[1].fingerprint: RunState.COMPLETED, plan.runs[3].fingerprint: RunState.PREEMPTED}
-    cost.check_chip_hours(plan.with_states(states), 24, "local")
-    with pytest.raises(UserError, match=r"the 3 runs to do would take 24\.0"):
-        cost.check_chip_hours(plan.with_states(states), 23, "local")
+@pytest.mark.parametrize(
+    ("states", "hours", "message"),
+    [
+        ({}, 40, r"4 runs .* 40\.0 .*max-chip-hours 39\.9"),
+        # Completed runs cost nothing, and resumed runs count in full.
+        ({1: RunState.COMPLETED, 3: RunState.PREEMPTED}, 24, r"the 3 runs to do would take 24\.0"),
+    ],
+)
+def test_a_plan_above_the_limit_is_refused(states, hours, message):
+    plan = plans.plan(*(of_hours("a", each, seed=seed) for seed, each in enumerate((1, 4, 2, 3))))
+    plan = plan.with_states({plan.fingerprints[place]: state for place, state in states.items()})
+    cost.check_chip_hours(plan, hours, "local")
+    with pytest.raises(UserError, match=message):
+        cost.check_chip_hours(plan, hours - 0.1, "local")
 
 
 def test_an_unknown_estimate_is_refused_with_the_reason():

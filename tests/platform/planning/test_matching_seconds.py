@@ -53,7 +53,8 @@ def lengths(found, name):
     return [run.config["schedule"]["examples_seen"] for run in found.runs if run.name == name]
 
 
-def complete(store, folder, found, seconds):
+def complete(store, folder, spec, **seconds):
+    found = planned(store, spec)
     plans.record(store, found)
     measure(store, folder, found.runs, seconds)
 
@@ -93,7 +94,7 @@ def test_the_first_seeds_of_those_that_wait_are_chosen_whatever_their_numbers(st
 
 
 def test_it_trains_as_long_as_the_other_to_half_a_step(store, tmp_path):
-    complete(store, tmp_path, planned(store, study()), {"uniform": [1.0, 1.2], "joint": [2.9, 3.2]})
+    complete(store, tmp_path, study(), uniform=[1.0, 1.2], joint=[2.9, 3.2])
     found = planned(store, study())
     assert found.waiting == ()
     seen = lengths(found, "uniform_in_time")
@@ -104,28 +105,28 @@ def test_it_trains_as_long_as_the_other_to_half_a_step(store, tmp_path):
 
 
 def test_seconds_of_different_devices_say_nothing(store, tmp_path):
-    complete(store, tmp_path, planned(store, study(seeds=1)), {"uniform": 1.0})
-    complete(store, tmp_path, planned(store, study(seeds=1)), {"joint": 0.1})
+    complete(store, tmp_path, study(seeds=1), uniform=1.0)
+    complete(store, tmp_path, study(seeds=1), joint=0.1)
     with store.writing() as connection:
         joint = select(MemberRow.run_id).where(MemberRow.name == "joint")
         connection.execute(update(AttemptRow).where(AttemptRow.run_id.in_(joint)).values(device="H100"))
     assert planned(store, study(seeds=1)).waiting
-    more = planned(store, study())
-    complete(store, tmp_path, more, {"joint": [0.1, 4.0]})
+    complete(store, tmp_path, study(), joint=[0.1, 4.0])
     assert lengths(planned(store, study()), "uniform_in_time") == [4 * LENGTH] * 2
 
 
 def test_what_a_launch_solved_for_stays_until_its_rival_changes(store, tmp_path):
-    complete(store, tmp_path, planned(store, study(seeds=1)), {"uniform": 1.0, "joint": 2.0})
+    complete(store, tmp_path, study(seeds=1), uniform=1.0, joint=2.0)
     plans.record(store, planned(store, study(seeds=1)))
-    complete(store, tmp_path, planned(store, study(seeds=3)), {"uniform": 1.0, "joint": 6.0})
+    complete(store, tmp_path, study(seeds=3), uniform=1.0, joint=6.0)
     assert lengths(planned(store, study(seeds=3)), "uniform_in_time") == [2 * LENGTH] * 3
-    longer = {**RUNS, "joint": {**JOINT, "schedule.examples_seen": 2 * LENGTH}}
-    complete(store, tmp_path, planned(store, study(longer, seeds=1)), {"joint": 6.0})
-    assert lengths(planned(store, study(longer, seeds=1)), "uniform_in_time") == [12 * LENGTH]
-    other = {**RUNS, "joint": {**JOINT, "selection.filtering_ratio": 0.5}}
-    complete(store, tmp_path, planned(store, study(other, seeds=1)), {"joint": 5.0})
-    assert lengths(planned(store, study(other, seeds=1)), "uniform_in_time") == [5 * LENGTH]
+    for changes, pace, length in (
+        ({"schedule.examples_seen": 2 * LENGTH}, 6.0, 12 * LENGTH),
+        ({"selection.filtering_ratio": 0.5}, 5.0, 5 * LENGTH),
+    ):
+        changed = study({**RUNS, "joint": {**JOINT, **changes}}, seeds=1)
+        complete(store, tmp_path, changed, joint=pace)
+        assert lengths(planned(store, changed), "uniform_in_time") == [length]
 
 
 def test_what_needs_a_run_that_waits_waits_too(store):
@@ -172,9 +173,8 @@ def test_other_seeds_get_the_length_of_the_last_launch():
 
 def test_budgets_of_zero_and_of_less_than_a_step_are_errors():
     priced, train = plan(study()).runs[0].price, programs.get("train")
-    timings = Timings(
-        {config_key(train, config(1)): {"cpu": [100.0]}, config_key(train, config(2)): {"cpu": [0.1]}}
-    )
+    paces = {1: 100.0, 2: 0.1}
+    timings = Timings({config_key(train, config(depth)): {"cpu": [pace]} for depth, pace in paces.items()})
     run, rival = (TimedRun(train, name, config(d), priced) for name, d in (("run", 1), ("rival", 2)))
     with pytest.raises(UserError, match="rival takes less time than one step of run"):
         examples_in_time(run, rival, timings)
@@ -187,9 +187,8 @@ def launch(root, tmp_path, monkeypatch):
     """Launches a study whose runs train at a given pace: the controller is replaced, no process starts."""
     spec = tmp_path / "fair.yaml"
     runs = {"small": {}, "large": {"model.vision.depth": 3}, "small_in_time": {"match": {"seconds": "large"}}}
-    spec.write_text(
-        yaml.safe_dump({"name": "fair", "base": {"schedule.examples_seen": LENGTH}, "runs": runs})
-    )
+    written = {"name": "fair", "base": {"schedule.examples_seen": LENGTH}, "runs": runs}
+    spec.write_text(yaml.safe_dump(written))
 
     def launched(**seconds):
         def complete_all(lab, store, title, runs, executors, **options):

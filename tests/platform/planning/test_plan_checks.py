@@ -95,25 +95,20 @@ def test_a_plan_says_what_of_its_data_is_left_out(web, tmp_path, monkeypatch):
 
 
 def test_a_diagnosis_fits_its_data_too(web):
-    runs = {
-        "learner": {"schedule.batch_size": 20},
-        "diagnosis": {"program": "diagnose", "learner": "learner", "criterion": "hard_learner",
-                      "chunks": [2], "joint_chunks": 2, "matrix_size": 8},
-    }  # fmt: skip
+    diagnosis = {"program": "diagnose", "learner": "learner", "criterion": "hard_learner", "chunks": [2]}
+    runs = {"learner": {"schedule.batch_size": 20}, "it": diagnosis | {"joint_chunks": 2, "matrix_size": 8}}
     base = {"data.train": {"kind": "folder", "path": str(web)}}
-    with pytest.raises(
-        UserError, match=r"runs.diagnosis: the super-batch of 1,280 .* has 100: lower the batch size"
-    ):
+    with pytest.raises(UserError, match=r"runs.it: the super-batch of 1,280 .* has 100: lower the batch"):
         plan(StudySpec.parse({"name": "s", "base": base, "runs": runs}))
 
 
 def test_columns_to_count_by_exist(web):
-    counted = {"schedule.batch_size": 10, "runtime.diagnostics": {"every_steps": 5, "columns": ["similarty"]}}
-    for train in (web, {"examples": 100}):
-        assert "runtime.diagnostics.columns: " in refusal(counted, train)
-        assert "has no metadata column 'similarty': did you mean 'similarity'?" in refusal(counted, train)
-    unused = {"schedule.batch_size": 10, "runtime.diagnostics": {"columns": ["similarty"]}}
+    unused = {"schedule.batch_size": 10, "runtime.diagnostics.columns": ["similarty"]}
     assert planned(unused, web).runs
+    for train in (web, {"examples": 100}):
+        message = refusal(unused | {"runtime.diagnostics.every_steps": 5}, train)
+        assert "runtime.diagnostics.columns: " in message
+        assert "has no metadata column 'similarty': did you mean 'similarity'?" in message
     runs = {"a": {}, "d": {"program": "diagnose", "learner": "a", "reference": "a", "columns": ["nois"]}}
     with pytest.raises(UserError, match=r"runs.d: columns: the synthetic web has no metadata column 'nois'"):
         plan(StudySpec.parse({"name": "s", "runs": runs}))
@@ -138,10 +133,10 @@ def study(folder: Path, command: Any, **parts: Any) -> Path:
 
 def test_a_missing_script_is_an_error_of_plan_and_launch(root, tmp_path):
     (tmp_path / "train.py").touch()
+    missing = f"runs.a: command: no such file {tmp_path / 'trian.py'}: did you mean train.py?"
     for verb in ("plan", "launch"):
         done = labs.here(verb, study(tmp_path, ["python", "trian.py"]), root=root)
-        assert done.returncode == 1
-        assert f"runs.a: command: no such file {tmp_path / 'trian.py'}: did you mean train.py?" in done.stderr
+        assert done.returncode == 1 and missing in done.stderr
     assert not root.exists()
     assert labs.here("plan", study(tmp_path, "python train.py --lr {lr}"), root=root).returncode == 0
 
@@ -185,12 +180,9 @@ def test_a_launch_refuses_the_missing_data_that_a_plan_notes(spec):
         plan(load(str(spec)))
     planned = plan(load(str(spec)), note_absent=True)
     here = spec.parent
-    assert planned.absent == {
-        here / "siglip.npz": "checkpoint",
-        here / "spiece.model": "tokenizer",
-        here / "webli": "folder",
-        here / "benchmark": "folder",
-    }
+    absent = {"siglip.npz": "checkpoint", "spiece.model": "tokenizer"}
+    absent |= {"webli": "folder", "benchmark": "folder"}
+    assert planned.absent == {here / name: type_ for name, type_ in absent.items()}
     joint = planned.runs[-1]
     assert joint.price is not None and joint.price.total > 0
     assert joint.config["data"]["train"]["digest"] is None

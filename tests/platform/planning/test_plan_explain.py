@@ -5,7 +5,7 @@ import plans_support as plans
 from jestlab.platform.planning.explain import explain
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import StudySpec
-from jestlab.platform.store.records import FinishedRun, RunState
+from jestlab.platform.store.records import RunState
 
 JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
 OTHER = {"optimizer.beta2": 0.5}
@@ -15,14 +15,10 @@ def planned(runs, **written):
     return plan(StudySpec.parse({"name": "s", "runs": runs, **written}))
 
 
-def finished(runs):
-    return [FinishedRun(run.fingerprint, run.program, run.config, run.directory, run.needs) for run in runs]
-
-
 def reasons(now, before):
     compared = now.with_states({run.fingerprint: RunState.COMPLETED for run in before.runs})
     labels = {run.fingerprint: run.label for run in compared.runs}
-    return {labels[run]: why for run, why in explain(compared, finished(before.runs)).items()}
+    return {labels[run]: why for run, why in explain(compared, before.runs).items()}
 
 
 def test_only_new_runs_are_explained():
@@ -63,8 +59,8 @@ def test_a_run_that_had_started_is_resumed():
 
 
 def test_stored_configs_that_no_longer_validate_are_skipped():
-    old = FinishedRun("0" * 64, "train", {"removed_field": 1}, "runs/old", {})
-    gone = FinishedRun("1" * 64, "no_such_module:main", {}, "runs/gone", {})
+    old = plans.run("old", "train", {"removed_field": 1})
+    gone = plans.run("gone", "no_such_module:main")
     (why,) = explain(planned({"a": {}}), [old, gone]).values()
     assert why.nearest is None
 
@@ -77,6 +73,6 @@ def test_comparing_a_pair_takes_few_operations():
         assert len(found) == points and all(
             [*why.differences] == ["optimizer.beta2"] for why in found.values()
         )
-        return plans.function_calls(lambda: explain(now, finished(before.runs)))
+        return plans.function_calls(lambda: explain(now, before.runs))
 
     assert work(80) < 6 * work(20), "flattening the configs of each pair would take 16 times as many calls"

@@ -6,6 +6,7 @@ import re
 import signal
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from jestlab.platform import processes
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store.records import RunState
-from jestlab.platform.store.store import Store
 
 PYTHON = [sys.executable, "-c"]
 SH = ["sh", "-c"]
+STATES = "SELECT state, reason FROM run"
 
 
 @pytest.fixture
@@ -40,21 +41,21 @@ def literally(script: str) -> str:
     return script.replace("{", "{{").replace("}", "}}")
 
 
-def completed(lab: Lab, *runs: PlannedRun) -> str:
-    """Run the last of some recorded runs to its end; return its output."""
-    recorded(lab, *runs)
-    code, said = finished(lab, runs[-1])
+def completed(lab: Lab, run: PlannedRun) -> str:
+    """Record a run, run it to its end, and return its output."""
+    recorded(lab, run)
+    code, said = finished(lab, run)
     assert code == processes.EXIT_COMPLETED, said
     return said
 
 
-def reason(store: Store, run: PlannedRun) -> str | None:
-    return store.reasons([run.fingerprint]).get(run.fingerprint)
+def rows(lab: Lab, query: str) -> list[Any]:
+    with closing(sqlite3.connect(lab.root / "results.db")) as connection:
+        return connection.execute(query).fetchall()
 
 
 def metrics(lab: Lab) -> dict[tuple[str, int], float]:
-    rows = sqlite3.connect(lab.root / "results.db").execute("SELECT name, step, value FROM v_metrics")
-    return {(name, step): value for name, step, value in rows}
+    return {(name, step): value for name, step, value in rows(lab, "SELECT name, step, value FROM v_metrics")}
 
 
 def directory(lab: Lab, run: PlannedRun) -> Path:
@@ -77,9 +78,7 @@ def test_a_command_gets_its_config_folders_and_no_secrets(lab, tmp_path, monkeyp
     )
     store = recorded(lab, first, run)
     stores.attempt(store, first, RunState.COMPLETED)
-    code, said = finished(lab, run)
-    assert code == processes.EXIT_COMPLETED, said
-    arguments, environment, cwd, given = json.loads(said.splitlines()[1])
+    arguments, environment, cwd, given = json.loads(finished(lab, run)[1].splitlines()[1])
     folder = str(directory(lab, run))
     needed = str(directory(lab, first))
     assert arguments == ["--lr=0.001", "64", "3", folder, "<>", "{}", '{"width":64}', needed]
@@ -106,13 +105,12 @@ def test_a_shell_reports_by_echo(lab):
     run = command(*SH, literally(script))
     assert '{"type": "flushed", "id": 7}' in completed(lab, run)
     assert metrics(lab) == {("loss", 1): 0.5, ("grad/norm", 1): None, ("loss", 2): 0.25}
-    rows = sqlite3.connect(lab.root / "results.db")
-    [(*evaluation, seconds)] = rows.execute(
-        "SELECT name, value, examples_seen, flops_total, seconds FROM v_evaluations"
+    [(*evaluation, seconds)] = rows(
+        lab, "SELECT name, value, examples_seen, flops_total, seconds FROM v_evaluations"
     )
     assert evaluation == ["toy/top1", 0.25, 64, 1e6]
     assert 0.0 < seconds < 60.0  # since the program started
-    artifacts = rows.execute("SELECT name, uri, size FROM artifact").fetchall()
+    artifacts = rows(lab, "SELECT name, uri, size FROM artifact")
     assert artifacts == [("model", f"{run.directory}/model", 5)]
 
 
@@ -152,30 +150,30 @@ sys.exit(failed)
 )  # fmt: skip
 def test_failures_have_a_reason(lab, words, code, message):
     run = command(*map(literally, words))
-    store = recorded(lab, run)
+    recorded(lab, run)
     ended, said = finished(lab, run)
-    assert ended == code
-    assert re.search(message, str(reason(store, run)))
-    assert store.runs("toy")[0].state == RunState.FAILED
+    [(state, reason)] = rows(lab, STATES)
+    assert (ended, state) == (code, "FAILED") and re.search(message, reason)
     assert code == processes.EXIT_REFUSED or "jestlab/platform" not in said  # no traceback of ours
 
 
 def test_the_log_has_the_whole_output(lab):
     run = command(*PYTHON, "import sys; print('x' * 3_000_000); sys.stderr.write('the end\\n'); sys.exit(5)")
-    store = recorded(lab, run)
-    code, output = finished(lab, run)
-    assert code == processes.EXIT_FAILED
-    assert output.count("x") >= 3_000_000
-    assert str(reason(store, run)).endswith("x | the end")
+    recorded(lab, run)
+    code, said = finished(lab, run)
+    assert code == processes.EXIT_FAILED and said.count("x") >= 3_000_000
+    assert rows(lab, STATES)[0][1].endswith("x | the end")
 
 
 def stopped(lab: Lab, run: PlannedRun, group: bool = False) -> str:
-    """Stop a worker, or its whole group, once its command has begun; return what it printed."""
+    """Stop the worker of a run, or its whole group, once its command has begun; return what it printed."""
+    recorded(lab, run)
     process = worker(lab, run)
     labs.wait_until(lambda: (directory(lab, run) / "begun").exists())
     (os.killpg if group else os.kill)(process.pid, signal.SIGTERM)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == processes.EXIT_STOPPED, said
+    assert rows(lab, STATES) == [("PREEMPTED", "stopped by SIGTERM")]
     return said
 
 
@@ -199,67 +197,50 @@ print("resumed" if run.resume else "new", "stopped at", step)
 
 def test_a_stopped_command_resumes(lab):
     run = command(*PYTHON, SAVES_WHEN_ASKED)
-    store = recorded(lab, run)
     said = stopped(lab, run)
-    assert (store.runs("toy")[0].state, reason(store, run)) == (RunState.PREEMPTED, "stopped by SIGTERM")
     step = json.loads((directory(lab, run) / "state.json").read_text())
-    assert step >= 3
-    assert f"new stopped at {step}" in said
+    assert step >= 3 and f"new stopped at {step}" in said
     code, said = finished(lab, run)
-    assert (code, f"resumed stopped at {step + 5}" in said) == (processes.EXIT_COMPLETED, True), said
+    assert code == processes.EXIT_COMPLETED and f"resumed stopped at {step + 5}" in said, said
     assert metrics(lab) == {("loss", n): n for n in range(1, step + 6)}
 
 
+CHILD = """
+import pathlib, signal, sys, time
+def save(*_):
+    time.sleep(0.5)
+    sys.exit('saved')
+signal.signal(signal.SIGTERM, save)
+(pathlib.Path(sys.argv[1]) / 'begun').touch()
+time.sleep(600)
+"""
+
+
 @pytest.mark.parametrize(
-    ("script", "printed"),
+    ("words", "printed"),
     [
         # SIGTERM arrives once, and any exit code counts as a stop.
-        (
-            'trap "echo term; exit 5" TERM; touch "$JESTLAB_RUN_DIR/begun"; while :; do sleep 0.02; done',
-            "term",
-        ),
+        (['trap "echo term; exit 5" TERM; touch "{directory}/begun"; while :; do sleep 0.02; done'], "term"),
         # A command that ignores signals can read the request.
-        ('trap "" TERM; touch "$JESTLAB_RUN_DIR/begun"; head -n 1 "$JESTLAB_REPLIES"', '{"type": "stop"}'),
+        (['trap "" TERM; touch "{directory}/begun"; head -n 1 "$JESTLAB_REPLIES"'], '{"type": "stop"}'),
+        # A shell ends at once; what it started has time to save.
+        (['"$1" -c "$2" "{directory}"; true', "sh", sys.executable, CHILD], "saved"),
     ],
-    ids=["signal", "message"],
+    ids=["signal", "message", "child"],
 )
-def test_a_command_is_asked_to_stop_by_signal_and_message(lab, script, printed):
+def test_a_command_is_asked_to_stop_by_signal_and_message(lab, words, printed):
     """Also if the worker's whole group receives the signal."""
-    run = command(*SH, script)
-    store = recorded(lab, run)
-    assert stopped(lab, run, group=True).splitlines().count(printed) == 1
-    assert store.runs("toy")[0].state == RunState.PREEMPTED
-
-
-def test_a_child_of_the_command_has_time_to_save(lab):
-    """A shell ends at once; what it started is what saves."""
-    child = (
-        "import pathlib, signal, sys, time; here = pathlib.Path(sys.argv[1])\n"
-        "def save(*_):\n    time.sleep(0.5); (here / 'saved').touch(); sys.exit()\n"
-        "signal.signal(signal.SIGTERM, save); (here / 'begun').touch(); time.sleep(600)"
-    )
-    run = command(
-        *SH, 'python=$1; code=$2; "$python" -c "$code" "{directory}"; true', "sh", sys.executable, child
-    )
-    recorded(lab, run)
-    stopped(lab, run)
-    assert (directory(lab, run) / "saved").exists()
+    assert stopped(lab, command(*SH, *words), group=True).splitlines().count(printed) == 1
 
 
 def test_a_killed_worker_ends_its_command_and_the_next_one_resumes(lab):
     script = """
-import os, sys, time
-from jestlab.platform import client
-run = client.run()
-run.log(1, loss=1.0)
-run.flush()
-if run.resume:
-    sys.exit(0 if (run.resume / "checkpoint").read_text() == "1" else 9)
-(run.directory / "pid").write_text(str(os.getpid()))
-(run.directory / "checkpoint").write_text("1")
-time.sleep(600)
-"""
-    run = command(*PYTHON, script)
+    if [ -n "{resume}" ]; then exec grep -q 1 "{resume}/checkpoint"; fi
+    echo $$ > "{directory}/pid"
+    echo 1 > "{directory}/checkpoint"
+    exec sleep 600
+    """
+    run = command(*SH, script)
     store = recorded(lab, run)
     process = worker(lab, run)
     checkpoint = directory(lab, run) / "checkpoint"
@@ -268,11 +249,9 @@ time.sleep(600)
     process.communicate()
     pid = int((directory(lab, run) / "pid").read_text())
     labs.wait_until(lambda: pid not in labs.processes_of(lab.root))
-    rows = sqlite3.connect(lab.root / "results.db")
-    [attempt_id] = rows.execute("SELECT MAX(id) FROM attempt").fetchone()
+    [(attempt_id,)] = rows(lab, "SELECT MAX(id) FROM attempt")
     plans.end(store, run.fingerprint, attempt_id, RunState.FAILED, "killed by SIGKILL", -9)
-    code, said = finished(lab, run)
-    assert code == processes.EXIT_COMPLETED, said
+    assert finished(lab, run)[0] == processes.EXIT_COMPLETED
 
 
 def test_processes_of_the_command_end_with_it(lab):

@@ -179,13 +179,12 @@ ONE_OF_EACH: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
-def test_code_is_part_of_the_identity_without_comments(tmp_path, kind):
-    commented = SOURCE.replace("import jax\n", "# JAX\n\nimport jax\n")
-    first, same, changed = (
+def test_code_is_part_of_the_identity(tmp_path, kind):
+    first, changed = (
         planned(spec(tmp_path / str(number), source, x=ONE_OF_EACH[kind])).runs[-1]
-        for number, source in enumerate((SOURCE, commented, SOURCE + "\nMORE = 1\n"))
+        for number, source in enumerate((SOURCE, SOURCE + "\nMORE = 1\n"))
     )
-    assert first.fingerprint == same.fingerprint != changed.fingerprint
+    assert first.fingerprint != changed.fingerprint
     shutil.rmtree(tmp_path)  # as on a machine that an archive is imported on
     assert identity.is_authentic(first.fingerprint, first.program, first.config, first.needs)
 

@@ -47,7 +47,8 @@ def test_embeddings_are_made_between_the_reference_and_its_learners():
 
 
 def test_a_folder_is_counted_and_identified_by_what_it_holds(tmp_path):
-    nowhere = {"kind": "folder", "path": str(tmp_path / "nowhere")}
+    nowhere, empty = ({"kind": "folder", "path": str(tmp_path / name)} for name in ("nowhere", "empty"))
+    (tmp_path / "empty").mkdir()
     web = {"kind": "folder", "path": plans.write_shard(tmp_path / "web", "one", "two", "three")}
     runs = by_name(cache=CACHE | {"data": {"train": web, "benchmark": nowhere}})
     data = runs["cache"].config["data"]
@@ -58,6 +59,7 @@ def test_a_folder_is_counted_and_identified_by_what_it_holds(tmp_path):
     assert runs["cache"].price.cost.reference_scoring == pytest.approx(3 * towers / (3 * learner.examples))
     for changes, message in (
         ({"train": nowhere}, r"^runs.cache: data.train.path: no folder .*nowhere"),
+        ({"train": empty}, r"^runs.cache: .*empty: holds no .tar shards"),
         ({"filter": "similarity > 0.3"}, r"^runs.cache: data.filter: .*web has no metadata column 'similar"),
         ({"recaption": "key == 'a'"}, r"^runs.cache: data.recaption: .*web has no metadata column"),
     ):

@@ -94,14 +94,20 @@ class FakeGoogle(FakeApi):
         return self.jobs[name]
 
     def _list(self, region: str, query: dict[str, str]) -> dict[str, Any]:
+        here = [job for name, job in self.jobs.items() if f"/locations/{region}/" in name]
         wanted = query.get("filter", "")
-        found = [
-            job for name, job in self.jobs.items() if f"/locations/{region}/" in name and _passes(wanted, job)
-        ]
+        if match := re.fullmatch(r'display_name="([^"]*)"', wanted):
+            here = [job for job in here if job["displayName"] == match[1]]
+        elif match := re.fullmatch(r"labels\.([a-z0-9_-]+):\*", wanted):
+            here = [job for job in here if match[1] in job.get("labels", {})]
+        elif wanted:
+            raise Refused(400, f"invalid filter: {wanted}")
+        return self._page("customJobs", here, query)
+
+    def _page(self, key: str, found: list[Any], query: dict[str, Any]) -> dict[str, Any]:
         start = int(query.get("pageToken") or 0)
-        size = min(int(query.get("pageSize") or 100), self.page_size)
-        more = {"nextPageToken": str(start + size)} if start + size < len(found) else {}
-        return {"customJobs": found[start : start + size], **more}
+        end = start + min(int(query.get("pageSize") or 100), self.page_size)
+        return {key: found[start:end], **({"nextPageToken": str(end)} if end < len(found) else {})}
 
     def _job(self, name: str, *, cancel: bool) -> dict[str, Any]:
         if name not in self.jobs:
@@ -116,17 +122,4 @@ class FakeGoogle(FakeApi):
 
     def _entries(self, body: dict[str, Any]) -> dict[str, Any]:
         match = re.search(r'job_id="([^"]+)"', body["filter"])
-        found = self.entries.get(match[1] if match else "", [])
-        start = int(body.get("pageToken") or 0)
-        more = {"nextPageToken": str(start + self.page_size)} if start + self.page_size < len(found) else {}
-        return {"entries": found[start : start + self.page_size], **more}
-
-
-def _passes(wanted: str, job: dict[str, Any]) -> bool:
-    if match := re.fullmatch(r'display_name="([^"]*)"', wanted):
-        return bool(job["displayName"] == match[1])
-    if match := re.fullmatch(r"labels\.([a-z0-9_-]+):\*", wanted):
-        return match[1] in job.get("labels", {})
-    if wanted:
-        raise Refused(400, f"invalid filter: {wanted}")
-    return True
+        return self._page("entries", self.entries.get(match[1] if match else "", []), body)

@@ -73,15 +73,13 @@ class Process:
     """A fork, as far as tests use `subprocess.Popen`."""
 
     def __init__(self, forked: Forked) -> None:
-        self._forked = forked
         self.pid = forked.pid
+        self.poll = forked.poll
+        self._forked = forked
 
     @property
     def returncode(self) -> int | None:
-        return self._forked.poll()
-
-    def poll(self) -> int | None:
-        return self._forked.poll()
+        return self.poll()
 
     def wait(self, timeout: float = 120.0) -> int:
         code = self._forked.wait(timeout)
@@ -92,11 +90,8 @@ class Process:
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def terminate(self) -> None:
-        os.kill(self.pid, signal.SIGTERM)
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+    terminate = functools.partialmethod(send_signal, signal.SIGTERM)
+    kill = functools.partialmethod(send_signal, signal.SIGKILL)
 
 
 def forks_of(root: Path) -> list[int]:
@@ -106,7 +101,6 @@ def forks_of(root: Path) -> list[int]:
 
 
 def _lives(process: psutil.Process) -> bool:
-    try:
+    with suppress(psutil.NoSuchProcess):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    return False

@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from jestlab.platform.lab.lab import Lab
@@ -17,8 +16,10 @@ from jestlab.platform.launch.executors.base import (
     JobState,
     JobStatus,
     LaunchedJob,
+    ended,
 )
 from jestlab.platform.launch.executors.local import LocalExecutor
+from jestlab.platform.processes import exit_from_shell
 
 
 class Wrapped(LocalExecutor):
@@ -33,7 +34,7 @@ class Wrapped(LocalExecutor):
 
 
 class Plain(Executor):
-    """Processes that write their output, and how they end, into files next to the log."""
+    """Processes that write their output, and how they end, into files of a folder, the handle."""
 
     here = False  # so that its jobs are known by their marks
 
@@ -44,18 +45,17 @@ class Plain(Executor):
 
     def launch(self, job: Job) -> LaunchedJob:
         place = self._lab.root / job.name
-        launched = LaunchedJob(job.name, job.key)
-        if place.is_dir():
-            return launched
-        place.mkdir(parents=True)
-        (place / "marks").write_text(str(job.key))
-        (place / "out").touch()
-        script = f"{shlex.join(job.command)} > out 2>&1 & echo $! > new; mv new pid; wait $!; echo $? > ended"
-        environment = {**os.environ, **job.environment, "SAY": self._say}
-        self._children.append(
-            subprocess.Popen(["sh", "-c", script], cwd=place, env=environment, start_new_session=True)
-        )
-        return launched
+        if not place.is_dir():
+            place.mkdir(parents=True)
+            (place / "marks").write_text(str(job.key))
+            (place / "out").touch()
+            run = (
+                f"{shlex.join(job.command)} > out 2>&1 & echo $! > new; mv new pid; wait $!; echo $? > ended"
+            )
+            environment = {**os.environ, **job.environment, "SAY": self._say}
+            child = subprocess.Popen(["sh", "-c", run], cwd=place, env=environment, start_new_session=True)
+            self._children.append(child)
+        return LaunchedJob(job.name, job.key)
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         return {job: self._status(job) for job in jobs}
@@ -63,30 +63,26 @@ class Plain(Executor):
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
         if self._status(job).state is JobState.RUNNING:
             with contextlib.suppress(ProcessLookupError):
-                pid = int((self._place(job) / "pid").read_text())
-                os.kill(pid, signal.SIGKILL if now else signal.SIGTERM)
+                os.kill(int(self._read(job, "pid")), signal.SIGKILL if now else signal.SIGTERM)
 
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         if not self._is_its(job):
             raise ExecutorError("the job is unknown")
-        yield (self._place(job) / "out").read_bytes()
+        yield self._read(job, "out").encode()
 
     def _status(self, job: LaunchedJob) -> JobStatus:
         if not self._is_its(job):
             return JobStatus(JobState.GONE, "another attempt's")
-        ended = self._place(job) / "ended"
-        if not ended.exists() or not ended.read_text().strip():
-            return JobStatus(JobState.RUNNING if (self._place(job) / "pid").exists() else JobState.QUEUED)
-        code = int(ended.read_text())
-        code = 128 - code if code > 128 and code != 143 else code
-        return JobStatus(JobState.FAILED if code else JobState.SUCCEEDED, f"exit code {code}", code)
+        if not (text := self._read(job, "ended").strip()):
+            return JobStatus(JobState.RUNNING if self._read(job, "pid") else JobState.QUEUED)
+        return ended(exit_from_shell(int(text)))
 
     def _is_its(self, job: LaunchedJob) -> bool:
-        key = self._place(job) / "marks"
-        return key.exists() and key.read_text() == str(job.key)
+        return self._read(job, "marks") == str(job.key)
 
-    def _place(self, job: LaunchedJob) -> Path:
-        return self._lab.root / job.handle
+    def _read(self, job: LaunchedJob, name: str) -> str:
+        file = self._lab.root / job.handle / name
+        return file.read_text() if file.exists() else ""
 
 
 class NoStop(LocalExecutor):
@@ -103,7 +99,7 @@ class Twice(LocalExecutor):
 
 class AnyMarks(Plain):
     def _is_its(self, job: LaunchedJob) -> bool:
-        return self._place(job).is_dir()
+        return bool(self._read(job, "marks"))
 
 
 class Silent(Plain):

@@ -11,7 +11,6 @@ from tiny_support import BENCHMARK, TOWERS
 from jestlab.analysis.costs import Cost
 from jestlab.analysis.files import write_whole
 from jestlab.models.data.tars import TarWriter
-from jestlab.models.extensions.references import without_folder
 from jestlab.models.training.phases import ResumePoint, Spent
 from jestlab.platform.planning.identity import fingerprint
 from jestlab.platform.planning.plan import Plan, PlannedRun
@@ -69,7 +68,7 @@ def run(
     needs, point = needs or {}, point or {}
     config = {**(config or {}), **point, **({"seed": seed} if seed else {})}
     return PlannedRun(
-        fingerprint=fingerprint(without_folder(program), 1, config, needs),
+        fingerprint=fingerprint(program, 1, config, needs),
         name=name,
         label=" ".join([name, *(f"{key}={value}" for key, value in point.items())]),
         point=point,

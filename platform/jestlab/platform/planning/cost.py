@@ -60,12 +60,12 @@ def budgeted(plan: Plan, store: Store | None, place: ExecutorName | None) -> Pla
     if place is None:
         return plan
     # The chips of a custom executor are known only when it launches.
-    chips = resources.machines.chips if place in CLUSTERS else None
-    if store is None:
-        return by_earlier_runs(plan, {}, chips or 0)
-    from jestlab.platform.store.spending import speeds  # imports SQLAlchemy
+    chips, found = resources.machines.chips if place in CLUSTERS else None, dict[str, Speed]()
+    if store is not None:
+        from jestlab.platform.store.spending import speeds  # imports SQLAlchemy
 
-    return by_earlier_runs(plan, speeds(store, (run.program for run in plan.runs), place, chips), chips or 0)
+        found = speeds(store, (run.program for run in plan.runs), place, chips)
+    return by_earlier_runs(plan, found, chips or 0)
 
 
 def on_tpu(plan: Plan, slice_: Slice, settings: Settings) -> Plan:
@@ -102,10 +102,9 @@ def by_earlier_runs(plan: Plan, speeds: Mapping[str, Speed], gpus: int = 0) -> P
         speed = speeds.get(run.program)
         if run.price is None or (speed is None and run.price.executed):
             return None
-        if speed is None:  # a run without FLOPs, such as imported weights
-            return RunBudget(chip, chips, 0.0)
-        hours = speed.hours(run.price.executed) if run.price.executed else 0.0
-        return RunBudget(chip, chips, hours * chips, by_runs=speed.runs)
+        # Runs without FLOPs, such as imported weights, take no time.
+        hours = speed.hours(run.price.executed) if speed and run.price.executed else 0.0
+        return RunBudget(chip, chips, hours * chips, by_runs=speed.runs if speed else 0)
 
     return _with_budgets(plan, budget)
 
@@ -302,8 +301,7 @@ def _baseline(trained: Sequence[PlannedRun], needed: Collection[str], name: str 
     if name is None:
         return next((run for run in trained if run.name not in needed), trained[0]).label
     for run in trained:
-        places = [(run.label, run.name), *((alias.label, alias.name) for alias in run.aliases)]
-        if any(name in place for place in places):
+        if any(name in (place.label, place.name) for place in run.places):
             return run.label
     raise UserError(f"no run {name!r} that trains: {nearest(name, (run.label for run in trained))}")
 

@@ -14,11 +14,12 @@ from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun
 from jestlab.platform.spec.tree import Tree, flatten, lookup
-from jestlab.platform.store.records import FinishedRun
+from jestlab.platform.store.records import RunRecord
 
 _ABSENT = "—"
 
-_Candidate = tuple[FinishedRun, frozenset[object]]
+_Run = PlannedRun | RunRecord
+_Candidate = tuple[_Run, frozenset[object]]
 """A completed run, and the parts of its identity."""
 
 
@@ -44,7 +45,7 @@ class RunReason:
         return f"{self.reason}; {self.nearest} differs in {fields}"
 
 
-def explain(plan: Plan, finished: Iterable[FinishedRun]) -> dict[str, RunReason]:
+def explain(plan: Plan, finished: Iterable[_Run]) -> dict[str, RunReason]:
     """Explain for each run that a launch starts or resumes why it would run, by its fingerprint.
 
     Args:
@@ -86,17 +87,18 @@ def _parts(fields: Mapping[str, Any]) -> frozenset[object]:
     return frozenset([*fields, *pairs])
 
 
-def _identity_fields(run: PlannedRun | FinishedRun) -> dict[str, Any] | None:
+def _identity_fields(run: _Run) -> dict[str, Any] | None:
     """Return the fields of a run's identity, with fingerprints as names of dependencies; None if invalid."""
     try:
         program = programs.get(run.program)
         identity = program.identity(program.read(run.config))
     except (UserError, ValidationError):
         return None
-    return flatten(identity) | {role: fingerprint[:8] for role, fingerprint in run.needs.items()}
+    needs = {r: need if isinstance(need, str) else need.fingerprint for r, need in run.needs.items()}
+    return flatten(identity) | {role: fingerprint[:8] for role, fingerprint in needs.items()}
 
 
-def _value(run: PlannedRun | FinishedRun, path: str, fields: Mapping[str, Any]) -> Any:
+def _value(run: _Run, path: str, fields: Mapping[str, Any]) -> Any:
     """Return a field's value. Identities omit defaults, but whole configs don't."""
     if path in fields:
         return fields[path]

@@ -27,12 +27,13 @@ def fingerprint(program: str, version: int, identity: Mapping[str, Any], needs: 
     """Compute a run's fingerprint. Runs with equal fingerprints are the same run.
 
     Args:
-        program: Name of the program.
+        program: Name of the program; the folder of its file doesn't matter.
         version: Version of the program.
         identity: Part of the config that determines the result, without fields at their default.
         needs: Role → fingerprint of the dependency. The names of dependencies don't matter.
     """
-    content = {"program": program, "version": version, "identity": identity, "needs": needs}
+    name = references.without_folder(program)
+    content = {"program": name, "version": version, "identity": identity, "needs": needs}
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
@@ -75,7 +76,7 @@ def is_authentic(claimed: str, program: str, config: Mapping[str, Any], needs: M
         return False
     try:
         if builtin is None:
-            return claimed == fingerprint(references.without_folder(program), 1, config, needs)
+            return claimed == fingerprint(program, 1, config, needs)
         identity = identity_of(builtin, builtin.read(config))
         versions = range(builtin.version, 0, -1)
         return any(claimed == fingerprint(builtin.name, version, identity, needs) for version in versions)

@@ -111,6 +111,11 @@ class PlannedRun:
     match: str | None = None
 
     @property
+    def places(self) -> tuple[RunPlace, ...]:
+        """All places in the study where it appears."""
+        return RunPlace(self.name, self.label, self.point), *self.aliases
+
+    @property
     def directory(self) -> str:
         """Its folder, relative to the lab's root."""
         return f"runs/{self.name.rpartition('/')[2]}{folder_suffix(self.fingerprint)}"
@@ -275,8 +280,7 @@ class _Planner:
             config = _with_value(cast(BaseModel, config), program.extent, length)
             price = program.price(config, configs)
         needs = {role: need.fingerprint for role, need in needed.items()}
-        name = program.identifier or program.name
-        identity = fingerprint(name, program.version, identity_of(program, config), needs)
+        identity = fingerprint(program.name, program.version, identity_of(program, config), needs)
         return _Resolved(config, identity, needs, configs, price)
 
     def _waiting(self, member: Replicate, config: Config, rival: str) -> WaitingMember:

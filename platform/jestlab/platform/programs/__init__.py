@@ -62,4 +62,4 @@ def _custom(name: str) -> Program:
         references.check(name)
     except ValueError as error:
         raise UserError(str(error)) from None
-    return Program(name=name, entry_point=name, identifier=references.without_folder(name))
+    return Program(name=name, entry_point=name)

@@ -15,7 +15,6 @@ from jestlab.models.config import (
     ScoreConfig,
     ShardFolder,
     TrainConfig,
-    WeightsConfig,
 )
 from jestlab.models.config.data import SCORE_COLUMNS, SHAPES_COLUMNS, SYNTHETIC_CAPTION
 from jestlab.models.data.filters import Filter, missing_column
@@ -32,12 +31,6 @@ from jestlab.platform.programs.pricing import (
 from jestlab.platform.programs.program import DataLookup
 from jestlab.platform.spec.program import Config
 
-_NAMES: dict[type, str] = {
-    TrainConfig: "train",
-    WeightsConfig: "weights",
-    EmbedConfig: "embed",
-    ScoreConfig: "score",
-}
 _TOWERS = ("train", "weights")
 _REFERENCE = (*_TOWERS, "embed")  # whose embeddings may be cached
 
@@ -164,7 +157,9 @@ def check_needs(
     for role, names in roles.items():
         if (need := needs.get(role)) is None:
             continue
-        name = ("train" if "model" in need else "") if isinstance(need, dict) else _NAMES.get(type(need))
+        name = type(need).__name__.removesuffix("Config").lower()  # as `builtin` names its programs
+        if isinstance(need, dict):
+            name = "train" if "model" in need else ""
         if name not in names:
             raise UserError(f"{role}: expected the name of a run of {' or '.join(names)}")
         if isinstance(config, TrainConfig) and name == "embed" and (problem := config.problem_with_cache):

@@ -173,10 +173,14 @@ _CODE_OPTION = re.compile(r"-|-\w*[cmeEp]\w*")  # python -c, -m, perl -e: the ne
 
 def complete(config: dict[str, Any], data: DataLookup) -> dict[str, Any]:
     """Check that the scripts of a command exist, if it runs on this machine: see `Program.complete`."""
-    if data.placement == "local":
-        # A word with a placeholder for the run's folder can't name a script.
-        words = ["-" if _PLACEHOLDERS.search(word) else word for word in known_words(config)]
-        check_scripts(words, Path(config.get("cwd") or "."))
+    # A word with a placeholder for the run's folder can't name a script.
+    words = ["-" if _PLACEHOLDERS.search(word) else word for word in known_words(config)]
+    for script in scripts_of(words) if data.placement == "local" else ():
+        path = Path(config.get("cwd") or ".") / script
+        if not path.exists():
+            similar = closest(path.name, (file.name for file in path.parent.glob(f"*{path.suffix}")))
+            hint = f"did you mean {similar}?" if similar else "paths are relative to `cwd`, the spec's folder"
+            raise UserError(f"command: no such file {path}: {hint}")
     return config
 
 
@@ -193,31 +197,6 @@ def scripts_of(words: Sequence[str]) -> Iterator[str]:
             return
         if Path(word).suffix in _SUFFIXES and (before[:1] != "-" or before in _FLAGS):
             yield word
-
-
-def check_scripts(words: Sequence[str], folder: Path) -> None:
-    """Raise UserError if a script of a command doesn't exist, or its first line has a Windows line ending."""
-    for word in scripts_of(words):
-        path = folder / word
-        if not path.exists():
-            similar = closest(path.name, (file.name for file in path.parent.glob(f"*{path.suffix}")))
-            hint = f"did you mean {similar}?" if similar else "paths are relative to `cwd`, the spec's folder"
-            raise UserError(f"command: no such file {path}: {hint}")
-        # Linux would report that the interpreter doesn't exist, as if the script were missing.
-        if word == words[0] and _has_windows_shebang(path):
-            raise UserError(
-                f"command: the first line of {path} ends in a carriage return, as on Windows: "
-                f"convert the file, sed -i 's/\\r$//' {shlex.quote(str(path))}"
-            )
-
-
-def _has_windows_shebang(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            line = file.readline(4_096)
-    except OSError:  # unreadable: the command itself reports it
-        return False
-    return line.startswith(b"#!") and line.endswith(b"\r\n")
 
 
 COMMAND = Program(

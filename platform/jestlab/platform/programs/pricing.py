@@ -180,13 +180,6 @@ def towers_of(needs: Mapping[str, Config], role: str) -> TwoTowers | None:
     return model if isinstance(model, TwoTowers) else None
 
 
-def embedded_by(needs: Mapping[str, Config], role: str) -> tuple[int, int] | None:
-    """Return the number and width of the embeddings of a run of `embed`; None if either is unknown."""
-    run, model = needs.get(role), towers_of(needs, f"{role}.{EMBED_REFERENCE}")
-    count = _count(run.data.train) if isinstance(run, EmbedConfig) else None
-    return None if count is None or model is None else (count, model.embedding_dim)
-
-
 def _count(train: ShapesWeb | ShardFolder | OwnReader) -> int | None:
     """Count the examples of the data; the number in the config if the folder isn't on this machine."""
     if isinstance(train, ShapesWeb | OwnReader) or not Path(train.path).is_dir():
@@ -233,9 +226,11 @@ def price_score(config: ScoreConfig, needs: Mapping[str, Config]) -> Price | Non
 
     None if the architecture or the number of examples is unknown. Filters aren't evaluated.
     """
-    if (embeddings := embedded_by(needs, SCORE_EMBEDDINGS)) is None:
+    scored, model = needs.get(SCORE_EMBEDDINGS), towers_of(needs, f"{SCORE_EMBEDDINGS}.{EMBED_REFERENCE}")
+    n = _count(scored.data.train) if isinstance(scored, EmbedConfig) else None
+    if n is None or model is None:
         return None
-    n, width = embeddings
+    width = model.embedding_dim
     flops = costs.clip_loss_scores_flops(
         examples=n,
         embedding_dim=width,

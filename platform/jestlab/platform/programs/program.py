@@ -8,7 +8,7 @@ have. A wrong name is therefore reported when the spec is loaded, before any wor
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -59,24 +59,24 @@ class Price:
         return self.cost.total("reference_scoring")
 
 
+@dataclass
 class DataLookup:
     """Reads facts about the data at the paths in configs, each fact once. Use a new instance for each plan.
 
     Attributes:
+        note_absent: Whether missing paths are recorded instead of raising errors.
+        placement: Where the runs execute.
         absent: Each missing path → its expected type, such as "folder".
         left_out: Each folder of shards that was read → a summary of the files that are in no example.
-        placement: Where the runs execute.
         code: Custom code that was identified: see `plugins.identify`.
     """
 
-    def __init__(self, note_absent: bool = False, placement: Placement = "local") -> None:
-        """Create a lookup; with `note_absent`, missing paths are recorded instead of raising errors."""
-        self._note_absent = note_absent
-        self.absent: dict[Path, str] = {}
-        self.left_out: dict[Path, str] = {}
-        self.placement = placement
-        self.code: dict[Any, Code] = {}
-        self._results: dict[tuple[Any, ...], Any] = {}
+    note_absent: bool = False
+    placement: Placement = "local"
+    absent: dict[Path, str] = field(default_factory=dict, init=False)
+    left_out: dict[Path, str] = field(default_factory=dict, init=False)
+    code: dict[Any, Code] = field(default_factory=dict, init=False)
+    _results: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False)
 
     def once(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function once with the same arguments; return the same result later."""
@@ -88,7 +88,7 @@ class DataLookup:
 
     def is_absent(self, path: Path, expected: str) -> bool:
         """Whether a path is missing and may be: its content is then identified by the path."""
-        if not self._note_absent or path.exists():
+        if not self.note_absent or path.exists():
             return False
         self.absent[path] = expected
         return True
@@ -130,7 +130,6 @@ class Program(ProgramConfig):
 
     Attributes, in addition to those of its config:
         entry_point: `module:callable` or `/path/file.py:callable`, imported only by the worker.
-        identifier: Part of the name that belongs to a run's identity; empty for the whole name.
         version: Increased when the meaning of a config changes.
         price: Prices a config, given the configs of its dependencies by role, and of their dependencies as
             "role.role"; None if unknown.
@@ -143,7 +142,6 @@ class Program(ProgramConfig):
     """
 
     entry_point: str
-    identifier: str = ""
     version: int = 1
     price: Callable[[Any, Mapping[str, Config]], Price | None] = _none
     check_needs: Callable[[Any, Mapping[str, Config]], None] = _none

@@ -99,17 +99,6 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
-class FinishedRun:
-    """A completed run; `needs` maps roles to fingerprints of dependencies."""
-
-    fingerprint: str
-    program: str
-    config: dict[str, Any]
-    directory: str
-    needs: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class RunSummary:
     """A run of an experiment in a list."""
 

@@ -7,7 +7,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -35,7 +34,6 @@ from jestlab.platform.store.engine import checkpoint, create_file, read_only, re
 from jestlab.platform.store.records import (
     ADOPTED,
     ExperimentSummary,
-    FinishedRun,
     RunProgress,
     RunRecord,
     RunState,
@@ -159,12 +157,9 @@ class Store:
 
     def run(self, fingerprint: str) -> RunRecord:
         """Return a run with its dependencies; UserError if it doesn't exist."""
-        this = select(RunRow.__table__).where(RunRow.fingerprint == fingerprint)
-        if not (rows := self.rows(this)):
+        if not (found := self._records(RunRow.fingerprint == fingerprint)):
             raise UserError(f"no run {fingerprint} in {shown_url(self.engine.url)}: launch its study")
-        needs = select(NeedRow.role, RunRow.__table__).join(RunRow, RunRow.id == NeedRow.needs_id)
-        needed = self.rows(needs.where(NeedRow.run_id == rows[0].id))
-        return _run_record(rows[0], {need.role: _run_record(need, {}) for need in needed})
+        return found[0]
 
     def experiments(self) -> list[ExperimentSummary]:
         """Return all experiments; the most recently launched comes first."""
@@ -275,18 +270,19 @@ class Store:
             rows = connection.execute(query).mappings().all()
         return [RunSummary(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
 
-    def snapshot(self, experiment: str) -> tuple[datetime, dict[str, tuple[RunState, Any]]]:
-        """Return when an experiment was last launched, and of its runs the state and all that changes.
+    def snapshot(self, experiment: str) -> tuple[Any, ...]:
+        """Return values that change with each launch of an experiment and with the state of any of its runs.
 
         Raises:
             UserError: No such experiment.
         """
-        columns = (RunRow.state, RunRow.reason, RunRow.step, RunRow.total_steps, RunRow.stop_reason)
+        names = ("id", "state", "reason", "step", "total_steps", "stop_reason")
+        columns = [getattr(RunRow, name) for name in names]
         of_members = select(MemberRow.run_id).where(MemberRow.experiment == experiment)
         with self.reading() as connection:
             launched_at = of_experiment(connection, experiment, ExperimentRow.updated_at)
-            rows = connection.execute(select(RunRow.fingerprint, *columns).where(RunRow.id.in_(of_members)))
-            return launched_at, {run: (RunState(state), rest) for run, state, *rest in rows}
+            rows = connection.execute(select(*columns).where(RunRow.id.in_(of_members)).order_by(RunRow.id))
+            return (launched_at, *map(tuple, rows))
 
     def progress(self, fingerprints: Iterable[str], metrics: Sequence[str]) -> dict[str, RunProgress]:
         """Return the progress of runs, with the newest values of these metrics."""
@@ -303,8 +299,11 @@ class Store:
 
     def needs(self, fingerprints: Iterable[str]) -> dict[str, dict[str, RunState]]:
         """Return the dependencies of runs, with their states, by fingerprint."""
+        needed = aliased(RunRow)
+        query = select(RunRow.fingerprint, needed.fingerprint, needed.state).where(of_runs(fingerprints))
+        query = query.join(NeedRow, NeedRow.run_id == RunRow.id).join(needed, needed.id == NeedRow.needs_id)
         found: dict[str, dict[str, RunState]] = defaultdict(dict)
-        for run, _, need, state in self.rows(_needs().where(of_runs(fingerprints))):
+        for run, need, state in self.rows(query):
             found[run][need] = RunState(state)
         return dict(found)
 
@@ -324,28 +323,21 @@ class Store:
         query = members.distinct().where(MemberRow.experiment != experiment, of_runs(fingerprints))
         return dict(Counter(row.experiment for row in self.rows(query)))
 
-    def finished(self) -> list[FinishedRun]:
+    def finished(self) -> list[RunRecord]:
         """Return every completed run, the oldest first."""
-        completed = RunRow.state == RunState.COMPLETED
-        query = select(RunRow.__table__).where(completed).order_by(RunRow.created_at, RunRow.id)
-        needs: dict[str, dict[str, str]] = defaultdict(dict)
+        return self._records(RunRow.state == RunState.COMPLETED)
+
+    def _records(self, condition: ColumnElement[bool]) -> list[RunRecord]:
+        """Return runs with their dependencies, the oldest first."""
+        runs = select(RunRow.__table__).where(condition).order_by(RunRow.created_at, RunRow.id)
+        query = select(NeedRow.run_id, NeedRow.role, RunRow.__table__)
+        query = query.join(RunRow, RunRow.id == NeedRow.needs_id)
+        needs: dict[int, dict[str, RunRecord]] = defaultdict(dict)
         with self.reading() as connection:
-            for run, role, need, _ in connection.execute(_needs().where(completed)):
-                needs[run][role] = need
-            return [
-                FinishedRun(r.fingerprint, r.program, json.loads(r.config), r.directory, needs[r.fingerprint])
-                for r in connection.execute(query)
-            ]
-
-
-def _needs() -> Any:
-    """Return the dependencies of runs: run, role, and the other run with its state."""
-    needed = aliased(RunRow)
-    return (
-        select(RunRow.fingerprint, NeedRow.role, needed.fingerprint, needed.state)
-        .join(NeedRow, NeedRow.run_id == RunRow.id)
-        .join(needed, needed.id == NeedRow.needs_id)
-    )
+            rows = connection.execute(runs).all()
+            for need in connection.execute(query.where(one_of(NeedRow.run_id, [row.id for row in rows]))):
+                needs[need.run_id][need.role] = _run_record(need, {})
+        return [_run_record(row, needs[row.id]) for row in rows]
 
 
 _SPEED: tuple[Any, ...] = (

@@ -19,16 +19,12 @@ _MICROSECONDS = {
 
 @dataclass(frozen=True)
 class ViewDefinition:
-    """A view.
+    """A view: its SELECT, with a comment about each column after its name.
 
-    Attributes:
-        sql: Its SELECT, with a comment about each column after its name. `MICROSECONDS(time)` differs between
-            the databases.
-        on_postgresql: The end of the SELECT, from the line CROSS JOIN on, for PostgreSQL, if it differs.
+    `MICROSECONDS(time)` differs between the databases.
     """
 
     sql: str
-    on_postgresql: str | None = None
 
     @cached_property
     def columns(self) -> dict[str, str]:
@@ -38,8 +34,6 @@ class ViewDefinition:
     def definition(self, dialect: str) -> str:
         """Return the SELECT for `sqlite` or `postgresql`."""
         sql = re.sub(r" -- .*", "", self.sql)
-        if dialect == "postgresql" and self.on_postgresql:
-            sql = sql[: sql.index("CROSS JOIN")] + self.on_postgresql
         return re.sub(r"MICROSECONDS\(([\w.]+)\)", _MICROSECONDS[dialect], sql).strip()
 
 
@@ -61,6 +55,8 @@ FIRST_STEP = """
 _FROM_RUN = """
     FROM run
     JOIN member ON member.run_id = run.id"""
+
+_POINTS = " FROM metric WHERE metric.run_id = run.id AND metric.name_id = metric_name.id"
 
 VIEWS: dict[str, ViewDefinition] = {
     # One row for each study, as of its last launch.
@@ -112,25 +108,16 @@ VIEWS: dict[str, ViewDefinition] = {
         metric.value -- value; NULL for NaN{_FROM_RUN}
     JOIN metric ON metric.run_id = run.id
     JOIN metric_name ON metric_name.id = metric.name_id"""),
-    # The last value of every metric of every run: one lookup at the end of each curve, by the primary key.
-    # CROSS JOINs fix the order for SQLite, which would otherwise read every point.
-    "v_latest": ViewDefinition(
-        f"""
+    # The last value of every metric of every run, by lookups at the end of each curve. The CROSS JOIN fixes
+    # the order for SQLite. PostgreSQL would read all points for EXISTS.
+    "v_latest": ViewDefinition(f"""
     SELECT{_RUN}
         metric_name.name, -- metric
-        metric.step, -- last step of the metric
-        metric.value -- value; NULL for NaN{_FROM_RUN}
+        (SELECT MAX(metric.step){_POINTS}) AS step, -- last step of the metric
+        (SELECT metric.value{_POINTS}
+            ORDER BY metric.step DESC LIMIT 1) AS value -- value; NULL for NaN{_FROM_RUN}
     CROSS JOIN metric_name
-    CROSS JOIN metric
-    WHERE metric.run_id = run.id AND metric.name_id = metric_name.id AND metric.step = (
-        SELECT MAX(last.step) FROM metric AS last
-        WHERE last.run_id = run.id AND last.name_id = metric_name.id)""",
-        """CROSS JOIN metric_name
-    CROSS JOIN LATERAL (
-        SELECT last.step, last.value FROM metric AS last
-        WHERE last.run_id = run.id AND last.name_id = metric_name.id
-        ORDER BY last.step DESC LIMIT 1) AS metric""",
-    ),
+    WHERE (SELECT MAX(metric.step){_POINTS}) IS NOT NULL"""),
     # Every score of every run, during and after training.
     "v_evaluations": ViewDefinition(f"""
     SELECT{_RUN}

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +30,14 @@ NOTE = "from now on each run imports its modules itself"
 
 @pytest.fixture
 def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkedHarness]:
-    made = ForkedHarness(tmp_path, monkeypatch)
-    yield made
-    made.close()
+    with closing(ForkedHarness(tmp_path, monkeypatch)) as made:
+        yield made
 
 
-def is_over(executor: LocalExecutor, started: LaunchedJob) -> bool:
-    return executor.statuses([started])[started].state.is_over
-
-
-def pid_of(started: LaunchedJob) -> int:
-    return int(started.handle.split(":")[1])
-
-
-def has_no_entry(pid: int) -> bool:
-    """Whether nothing is left of a process, not even a zombie."""
-    return not Path(f"/proc/{pid}").exists()
+def end_of(executor: LocalExecutor, started: LaunchedJob) -> int | None:
+    """Wait for the end of a job, and return its exit code."""
+    labs.wait_until(lambda: executor.statuses([started])[started].state.is_over)
+    return executor.statuses([started])[started].exit_code
 
 
 def unforked(job: Job, **changes: Any) -> Job:
@@ -61,43 +54,36 @@ def ignoring_sigint() -> Iterator[None]:
 
 
 def test_forks_are_fresh_processes(harness, tmp_path, ignoring_sigint):
-    executor = harness.executor()
+    executor, random = harness.executor(), []
     jobs = [harness.job(f"jestlab-0a1b2c3d-{number}") for number in (1, 2)]
-    all_started = [executor.launch(job) for job in jobs]
-    random = []
-    for job, started in zip(jobs, all_started, strict=True):
-        path = tmp_path / f"{job.name}.self"
+    for job, started in [(job, executor.launch(job)) for job in jobs]:
+        path, pid = tmp_path / f"{job.name}.self", int(started.handle.split(":")[1])
         labs.wait_until(path.exists)
         seen = json.loads(path.read_text())
         assert seen["arguments"] == seen["argv"] == list(job.arguments)
-        assert seen["session"] == seen["group"] == pid_of(started)
+        assert seen["session"] == seen["group"] == pid
         assert seen["files"] == [0, 1, 2]  # none of the server's, of other jobs', or of the launcher's
         assert seen["stdin"] == "/dev/null" and seen["is_one_log"]
         assert seen["on_interrupt"] and seen["log_handlers"] == 0
         assert started.handle.endswith(f":{job.log.name}")
         random += seen["random"]
         harness.end(started, 0)
-        labs.wait_until(functools.partial(has_no_entry, pid_of(started)))
-    assert len(set(random)) == len(random)
+        labs.wait_until(functools.partial(lambda pid: not psutil.pid_exists(pid), pid))  # not even a zombie
+    assert len(set(random)) == len(random) == 6
 
 
 def test_a_server_that_dies_takes_no_job_along_and_is_done_without(harness, tmp_path):
     executor = harness.executor()
     first = harness.job("jestlab-0a1b2c3d-1")
     started = executor.launch(first)
-    server = executor._server
-    assert server is not None
-    os.kill(server.pid, signal.SIGKILL)
+    os.kill(executor._server.pid, signal.SIGKILL)
     for number in (2, 3):
         job = unforked(harness.job(f"jestlab-0a1b2c3d-{number}"))
-        plain = executor.launch(job)
-        labs.wait_until(functools.partial(is_over, executor, plain))
-        assert executor.statuses([plain])[plain].exit_code == 1
+        assert end_of(executor, executor.launch(job)) == 1
         assert (NOTE in job.log.read_text()) == (number == 2)
     assert executor.statuses([started])[started].state == JobState.RUNNING
     (tmp_path / f"{first.name}.code").write_text("3")
-    labs.wait_until(lambda: is_over(executor, started))
-    assert executor.statuses([started])[started].exit_code == 3  # from its guard
+    assert end_of(executor, started) == 3  # from its guard
 
 
 @pytest.mark.parametrize(
@@ -117,8 +103,7 @@ def test_where_imports_spoil_a_fork_the_job_is_a_fresh_process(
     monkeypatch.setattr(forkserver, "START_SECONDS", patience)
     executor = harness.executor()
     job = unforked(harness.job("jestlab-0a1b2c3d-1"), imports=("spoiled",))
-    started = executor.launch(job)
-    labs.wait_until(lambda: is_over(executor, started))
+    assert end_of(executor, executor.launch(job)) == 1
     said = job.log.read_text().replace(" run after its imports", "")
     assert f"{reason}: {NOTE}" in said
     assert "No module named no_such_module" in said.split(NOTE)[1]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from executor_harnesses import KEY, LocalHarness
+from executor_harnesses import KEY, LocalHarness, job
 
 from jestlab.platform import processes
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, Job, LaunchedJob
+from jestlab.platform.launch.executors.base import ExecutorError, ExecutorUnavailable, LaunchedJob
 from jestlab.platform.launch.executors.local import LocalExecutor
 from jestlab.platform.spec.resources import Resources
 
@@ -25,29 +25,34 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     made.close()
 
 
-def test_a_process_of_another_machine_is_not_judged_from_here(harness):
-    """Not even where it has the same name, as containers often have, or was this one before a restart."""
+@pytest.fixture
+def parts(harness):
+    """Machine, process id, start, and log of a running job."""
     executor = harness.executor()
-    started = executor.launch(harness.job("jestlab-0a1b2c3d-1"))
+    yield executor.launch(harness.job("jestlab-0a1b2c3d-1")).handle.split(":", 3)
     assert executor._server is None  # it has no imports
-    machine, _, rest = started.handle.partition(":")
+
+
+def test_a_process_of_another_machine_is_not_judged_from_here(tmp_path, parts):
+    """Not even where it has the same name, as containers often have, or was this one before a restart."""
+    machine, *rest = parts
     host, boot, namespace = machine.rsplit(".", 2)
     for elsewhere in (f"{host}.00000000.{namespace}", f"{host}.{boot}.1", f"other.{boot}.{namespace}"):
-        assert processes.is_running(f"{elsewhere}:{rest}") is None
+        handle = ":".join([elsewhere, *rest])
+        assert processes.is_running(handle) is None
         assert processes.is_running(f"{elsewhere}:1:2") is not False
         with pytest.raises(ExecutorError, match="stop it there"):
-            LocalExecutor(Lab.find()).stop(LaunchedJob(f"{elsewhere}:{rest}", KEY), now=True)
-    assert processes.is_running(started.handle) is True
+            LocalExecutor(Lab.find(tmp_path)).stop(LaunchedJob(handle, KEY), now=True)
+    assert processes.is_running(":".join(parts)) is True
 
 
-def test_a_process_id_that_is_used_again_is_another_process(harness):
-    started = harness.executor().launch(harness.job("jestlab-0a1b2c3d-1"))
-    machine, pid, start, log = started.handle.split(":", 3)
-    assert processes.is_running(f"{machine}:{pid}:{int(start) - 1}:{log}") is False
-    other = started.key._replace(token="0e" * 16)
-    LocalExecutor(Lab.find()).stop(LaunchedJob(f"{machine}:{pid}:{int(start) - 1}:{log}", other), now=True)
-    assert processes.is_running(started.handle) is True
-    assert processes.is_running(f"{machine}:{pid}:{int(start) - 1}") is False
+def test_a_process_id_that_is_used_again_is_another_process(tmp_path, parts):
+    machine, pid, start, log = parts
+    earlier = f"{machine}:{pid}:{int(start) - 1}"
+    assert processes.is_running(f"{earlier}:{log}") is False
+    LocalExecutor(Lab.find(tmp_path)).stop(LaunchedJob(f"{earlier}:{log}", KEY), now=True)
+    assert processes.is_running(":".join(parts)) is True
+    assert processes.is_running(earlier) is False
     assert processes.is_running(processes.identity()) is not False
 
 
@@ -77,16 +82,14 @@ def test_no_more_at_once_than_memory_has_room_for(tmp_path):
 
 def test_what_cannot_be_started_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.executable", str(tmp_path / "no_python"))
-    job = Job("jestlab-0a1b2c3d-1", "joint", [], {}, tmp_path / "log.txt", KEY)
     with pytest.raises(ExecutorError, match=r"cannot start .*no_python"):
-        LocalExecutor(Lab.find(tmp_path)).launch(job)
+        LocalExecutor(Lab.find(tmp_path)).launch(job(log=tmp_path / "log.txt"))
 
 
 def test_a_lab_that_was_moved_away_is_not_made_anew(tmp_path):
     lab = Lab.find(tmp_path / "lab")
-    job = Job("jestlab-0a1b2c3d-1", "joint", [], {}, lab.root / "runs" / "joint" / "log.txt", KEY)
     with pytest.raises(ExecutorUnavailable, match="is missing"):
-        LocalExecutor(lab).launch(job)
+        LocalExecutor(lab).launch(job(log=lab.root / "runs" / "joint" / "log.txt"))
     assert not lab.root.exists()
 
 

@@ -128,32 +128,19 @@ def test_wrong_executors_in_a_spec(tmp_path, resources, message):
 # ---- a launch
 
 
-@pytest.fixture
-def study(tmp_path: Path) -> Path:
+def test_a_study_is_launched_by_it_and_its_logs_are_found(tmp_path, root, unrecorded):
     (tmp_path / "score.py").write_text(SCRIPT)
     (tmp_path / "own_executors.py").write_text(SOURCE.read_text())
-    path = tmp_path / "study.yaml"
-    resources = {"on": "own_executors.py:Wrapped", "options": {"command": "nice -n 7 {worker}"}}
-    study = {
-        "name": "niced",
-        "program": "command",
-        "base": {"command": ["python", "score.py"]},
-        "runs": {"a": {}},
-        "resources": {**resources, "retries": 0},
-    }
-    path.write_text(yaml.safe_dump(study))
-    return path
-
-
-def test_a_study_is_launched_by_it_and_its_logs_are_found(study, root, unrecorded):
-    planned = labs.here("plan", study, root=root)
-    assert planned.returncode == 0, planned.stdout
-    launched = labs.here("launch", study, "--no-reports", root=root)
-    assert launched.returncode == 0, launched.stdout + launched.stderr
-    logs = labs.here("logs", "niced/a", root=root)
+    resources = {"on": "own_executors.py:Wrapped", "options": {"command": "nice -n 7 {worker}"}, "retries": 0}
+    program = {"program": "command", "base": {"command": ["python", "score.py"]}, "runs": {"a": {}}}
+    study = tmp_path / "study.yaml"
+    study.write_text(yaml.safe_dump({"name": "niced", **program, "resources": resources}))
+    for command in (("plan", study), ("launch", study, "--no-reports"), ("logs", "niced/a")):
+        done = labs.here(*command, root=root)
+        assert done.returncode == 0, done.stdout + done.stderr
     niceness = min(os.nice(0) + 7, 19)  # tests may run under `nice`
-    assert f"niceness {niceness}" in logs.stdout, logs.stdout + logs.stderr
+    assert f"niceness {niceness}" in done.stdout
     query = "SELECT DISTINCT executor, state FROM v_attempts"
     assert json.loads(labs.here("query", query, "--json", root=root).stdout) == [
-        {"executor": f"{study.parent}/own_executors.py:Wrapped", "state": "COMPLETED"}
+        {"executor": f"{tmp_path}/own_executors.py:Wrapped", "state": "COMPLETED"}
     ]
