@@ -279,8 +279,7 @@ class _Import:
         """Insert or update experiments, and delete the members of those that are updated."""
         table = _TABLE["experiment"]
         known = {row.name: row for row in self.connection.execute(select(table))}
-        rows = [*self._rows(table)]
-        for row in rows:
+        for row in self._rows(table):
             name = row["name"]
             _check_spec(name, row["spec"])
             self._names.add(name)
