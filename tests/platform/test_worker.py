@@ -54,13 +54,17 @@ def test_a_function_finds_its_config_and_what_an_earlier_attempt_left(lab):
         assert (context.config, context.resume) == ({"width": 8, "seed": 3}, resume)
 
 
-def test_a_run_is_done_once(lab):
+@pytest.mark.parametrize("is_claimed", [True, False])
+def test_a_run_is_done_once(lab, is_claimed):
+    """A worker that a user starts claims an attempt."""
     run = toy(steps=6)
     store = recorded(lab, run)
-    code, said = finished(lab, run)
-    assert code == processes.EXIT_COMPLETED, said
-    assert said.startswith("--- attempt 1: ")
-    assert finished(lab, run, attempt=1)[0] == processes.EXIT_BUSY
+    words = ["--root", lab.root, "--run", run.fingerprint]
+    if is_claimed:
+        words += ["--attempt", plans.claimed(store, run)]
+    first, second = Worker(*words).communicate()[1], Worker(*words)
+    assert first.startswith("--- attempt 1: ")
+    assert second.wait() == processes.EXIT_BUSY
     code, said = finished(lab, toy(steps=2), attempt=1)
     assert (code, len(said.splitlines())) == (processes.EXIT_REFUSED, 1)  # an unknown run
     [row] = store.runs("toy")
@@ -69,17 +73,6 @@ def test_a_run_is_done_once(lab):
     assert attempt[:3] == ("COMPLETED", 0, f"{run.directory}/log.txt")
     assert json.loads(attempt[3]).keys() >= {"python", "jestlab", "jax"}
     assert "cores" in attempt[4]
-
-
-def test_a_worker_that_a_user_starts_claims_an_attempt(lab):
-    run = toy(steps=3)
-    store = recorded(lab, run)
-    words = ("--root", lab.root, "--run", run.fingerprint)
-    assert Worker(*words).wait() == processes.EXIT_COMPLETED
-    [row] = store.runs("toy")
-    assert (row.state, row.attempts) == (RunState.COMPLETED, 1)
-    assert Worker(*words).wait() == processes.EXIT_BUSY
-    assert store.runs("toy")[0].attempts == 1
 
 
 def test_the_first_evaluation_has_to_have_the_names_that_the_study_needs(lab):
@@ -92,22 +85,26 @@ def test_the_first_evaluation_has_to_have_the_names_that_the_study_needs(lab):
     assert "the first evaluation reports toy/score, toy/other, which toy doesn't declare" in str(row.reason)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None])
-def test_a_signal_or_the_store_stops_it_at_a_checkpoint(lab, number):
+@pytest.mark.parametrize(
+    ("number", "state", "reason"),
+    [
+        (signal.SIGTERM, RunState.PREEMPTED, "stopped by SIGTERM"),
+        (signal.SIGINT, RunState.PREEMPTED, "stopped by SIGINT"),
+        (None, RunState.CANCELLED, "cancelled by me"),
+    ],
+)
+def test_a_signal_or_the_store_stops_it_at_a_checkpoint(lab, number, state, reason):
     run = toy(steps=60_000, pause=0.01)
     store = recorded(lab, run)
     process = worker(lab, run)
     labs.wait_until(lambda: labs.starts(lab.root, "run"))
     if number is None:
-        leases.request_stop(store, [run.fingerprint], "cancelled by me")
+        leases.request_stop(store, [run.fingerprint], reason)
     else:
         process.send_signal(number)
     assert process.wait(60) == processes.EXIT_STOPPED
     [row] = store.runs("toy")
-    if number is None:
-        assert (row.state, row.reason) == (RunState.CANCELLED, "cancelled by me")
-    else:
-        assert (row.state, row.reason) == (RunState.PREEMPTED, f"stopped by {number.name}")
+    assert (row.state, row.reason) == (state, reason)
     assert json.loads((lab.root / run.directory / "state.json").read_text())[0] == row.step
 
 

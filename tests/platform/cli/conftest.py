@@ -1,9 +1,12 @@
 """The command line in this process."""
 
+import itertools
 import shlex
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import stores_support as stores
@@ -30,6 +33,18 @@ def calling(capsys: pytest.CaptureFixture[str], *more: str) -> Callable[..., str
         return captured.out if code == 0 else captured.out or captured.err
 
     return call
+
+
+@pytest.fixture
+def at_each_sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Replace a module's calls of `sleep` by actions, one each; later ones take no time."""
+
+    def replace(module: object, *actions: Callable[[], object]) -> None:
+        following = itertools.chain(actions, itertools.repeat(lambda: None))
+        fake = SimpleNamespace(sleep=lambda _: next(following)(), monotonic=time.monotonic)
+        monkeypatch.setattr(module, "time", fake)
+
+    return replace
 
 
 @pytest.fixture

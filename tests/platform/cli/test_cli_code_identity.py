@@ -62,6 +62,8 @@ def test_changed_code_is_reported_shown_and_run_again(root, spec, jestlab, launc
     assert "‡ wide mixes 2 states of noise.py" in jestlab("table", "ridge")
     explained = jestlab("table", "ridge", "--explain", "wide", "toy/score")
     assert "the code of its runs differs" in explained and change in explained
+    launch(spec, "--rerun-changed", "--set", "seeds=3")
+    assert "different code" not in jestlab("status", "ridge")
 
 
 def test_an_accepted_change_is_not_reported_again(root, spec, jestlab, launch):

@@ -4,9 +4,8 @@ import json
 import os
 import re
 import signal
-import time
 from pathlib import Path
-from types import SimpleNamespace
+from unittest import mock
 
 import labs_support as labs
 import plans_support as plans
@@ -90,35 +89,26 @@ def test_no_run_gets_the_token_of_the_server(monkeypatch, environment):
 
 
 @pytest.fixture
-def attempt(store, monkeypatch):
+def attempt(store, at_each_sleep):
     """An attempt that runs; each wait of `attach` takes no time."""
     run = plans.run("uniform", config={"steps": 60})
     plans.record(store, plans.plan(run))
-    when_it_waits(monkeypatch, lambda: None)
+    at_each_sleep(status)
     return plans.begun(store, run)
 
 
-def when_it_waits(monkeypatch, action):
-    fake = SimpleNamespace(sleep=lambda _: action(), monotonic=time.monotonic)
-    monkeypatch.setattr(status, "time", fake)
-
-
-def test_attach_shows_states_until_all_runs_have_completed(attempt, monkeypatch, jestlab):
-    when_it_waits(monkeypatch, attempt.complete)
+def test_attach_shows_states_until_all_runs_have_completed(attempt, at_each_sleep, jestlab):
+    at_each_sleep(status, attempt.complete)
     first, second, third, *_ = jestlab("attach", "toy").splitlines()
     assert first == "1 to run"
     assert second.startswith("RUNNING    toy/uniform/0")
     assert third.startswith("[1/1] COMPLETED  toy/uniform/0")
 
 
-def test_attach_ends_at_ctrl_c_or_when_nothing_runs_any_more(root, store, attempt, monkeypatch, jestlab):
-    def interrupt():
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        when_it_waits(patched, interrupt)
-        interrupted = jestlab("attach", "toy", code=130)
-        assert f"the launch continues: jestlab attach toy --root {root}" in interrupted
+def test_attach_ends_at_ctrl_c_or_when_nothing_runs_any_more(root, store, attempt, at_each_sleep, jestlab):
+    at_each_sleep(status, mock.Mock(side_effect=KeyboardInterrupt))
+    interrupted = jestlab("attach", "toy", code=130)
+    assert f"the launch continues: jestlab attach toy --root {root}" in interrupted
     attempt.interrupt("stopped")
     assert jestlab("attach", "toy", code=1).splitlines()[-1] == "1 PREEMPTED"
     [run] = json.loads(jestlab("attach", "toy", "--json", code=1))

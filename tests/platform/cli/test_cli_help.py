@@ -2,10 +2,14 @@
 
 import functools
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
+import pytest
 from click.testing import CliRunner
 
 from jestlab.platform.cli import cli
@@ -56,6 +60,22 @@ def test_the_list_of_verbs_is_in_the_order_of_the_work():
     assert re.findall(r"^  ([a-z-]+)  ", text.partition("Author:")[2], re.M) == list(cli.verbs)
     assert "jestlab launch quickstart" in text.partition("Examples:")[2]
     assert all(about.endswith(".") for about in cli.verbs.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "answer"),
+    [
+        ("--help", {}, "Usage: jestlab [OPTIONS]"),
+        ("init --help", {}, "Usage: jestlab init"),
+        ("", {"_JESTLAB_COMPLETE": "bash_complete", "COMP_LINE": "jestlab st"}, "plain,status"),
+    ],
+)
+def test_help_and_completion_of_verbs_import_little(words, variables, answer):
+    code = "import sys\nfrom jestlab.platform.cli import main\ntry: main()\nfinally: print(*sys.modules)"
+    command = [sys.executable, "-c", code, *words.split()]
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True)
+    assert done.stdout.startswith(answer) and done.stderr == ""
+    assert not {"sqlalchemy", "pydantic", "numpy", "pandas"} & set(done.stdout.splitlines()[-1].split())
 
 
 def test_keys_lists_a_section_or_explains_a_key(checked, monkeypatch):

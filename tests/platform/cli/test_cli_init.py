@@ -48,15 +48,6 @@ def test_refuses_invalid_names(init):
         assert not Path(name).exists()
 
 
-def test_the_help_imports_no_specs():
-    code = "import sys\nfrom jestlab.platform.cli import main\ntry: main()\nfinally: print(*sys.modules)"
-    for words in ([], ["init"]):
-        done = subprocess.run(
-            [sys.executable, "-c", code, *words, "--help"], capture_output=True, text=True, check=True
-        )
-        assert not {"pydantic", "sqlalchemy", "numpy"} & set(done.stdout.splitlines()[-1].split())
-
-
 @pytest.mark.full
 def test_the_study_of_a_script_can_be_launched(init, checked):
     init("--program", "command")

@@ -3,8 +3,6 @@
 import itertools
 import json
 import shlex
-import time
-from types import SimpleNamespace
 from unittest import mock
 
 import labs_support as labs
@@ -30,6 +28,7 @@ from jestlab.platform.render import render
 from jestlab.platform.store import leases, tables
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
+from jestlab.platform.store.trust import check_names_available
 from jestlab.platform.whoami import user_name
 
 PODS = {"on": "kubernetes", "tpu": "v5e-16x16"}
@@ -44,13 +43,6 @@ def settings(folder, monkeypatch, **changes) -> None:
 
 def nothing():
     """Do nothing in a moment in which a command sleeps."""
-
-
-def at_each_sleep(monkeypatch, module, *actions):
-    """Replace a module's calls of `sleep` by actions, one each."""
-    following = itertools.chain(actions, itertools.repeat(nothing))
-    fake = SimpleNamespace(sleep=lambda _: next(following)(), monotonic=time.monotonic)
-    monkeypatch.setattr(module, "time", fake)
 
 
 # ---- launch
@@ -105,62 +97,43 @@ def test_commands_suggested_after_a_failure_work(root, tmp_path, jestlab):
     assert "--- attempt 1" in labs.here(*shlex.split(advice["see"])[1:]).stdout
 
 
-OWN = {"a": {}, "b": {"steps": 5}}
-OTHER = {"c": {"steps": 6}, "d": {"steps": 7}, "e": {"steps": 8}}
+def test_a_study_replaces_only_an_experiment_of_this_user_with_which_it_shares_runs(store):
+    a, b, other = runs = [plans.run(name, config={"name": name}) for name in ("a", "b", "other")]
+    plans.record(store, plans.plan(a, b))
 
-
-@pytest.fixture
-def launch(jestlab, tmp_path, in_process, store):
-    def call(*options, code=0, **parts):
-        return jestlab("launch", labs.write_study(tmp_path, **parts), *options, "--no-reports", code=code)
-
-    return call
-
-
-def members(root):
-    return [run for (run,) in rows(root, "SELECT run FROM v_runs WHERE experiment = 'toy' ORDER BY position")]
-
-
-def test_another_study_does_not_replace_an_experiment_of_the_same_name(root, tmp_path, launch, jestlab):
-    launch(runs={"a": {"fail_at": 1}, "b": {"fail_at": 1, "steps": 5}}, code=1)
-    launch(runs=OWN)  # an experiment without results is replaced
-    launch(runs=OWN, seeds=2)
-    refused = launch(runs=OTHER, code=1)
-    assert refused.count("\n") == 1 and "experiment toy already" in refused and "--replace" in refused
-    assert members(root) == ["a", "b"] * 2
-    planned = jestlab("plan", labs.write_study(tmp_path, runs=OTHER))
-    assert "experiment toy already" in planned.splitlines()[-1]
-    launch("--set", "name=other", runs=OTHER)
-    assert members(root) == ["a", "b"] * 2
-    launch("--replace", runs=OTHER)
-    assert members(root) == ["c", "d", "e"]
-    launch(runs={"c": {"steps": 6}, "x": {"steps": 9}})  # it shares a run
-
-
-def test_an_experiment_of_another_user_is_not_replaced(root, launch, store):
-    def set_owner(owner):
+    def refused(owner, run):
+        """Return why a study of one run can't replace the experiment, if that has an owner."""
         with store.writing() as connection:
             connection.execute(update(tables.ExperimentRow).values(owner=owner, host="atlas"))
+        try:
+            check_names_available(store, {"free": [run.fingerprint], "toy": [run.fingerprint]})
+        except UserError as error:
+            return str(error)
 
-    launch(runs=OWN)
-    set_owner("alice")
-    refused = launch(runs=OWN, seeds=2, code=1)
-    assert refused.count("\n") == 1 and "alice" in refused and "atlas" in refused
-    set_owner(None)  # unknown
-    launch(runs=OWN)
-    set_owner("alice")
-    launch("--replace", runs=OWN)
-    assert rows(root, "SELECT owner FROM v_experiments") == [(user_name(),)]
+    assert not any(refused(None, run) for run in runs)  # it has no results
+    plans.begun(store, a).complete()
+    for owner in (None, user_name()):
+        assert [refused(owner, run) for run in (a, b)] == [None, None]
+        assert "experiment toy already with 2 other runs" in refused(owner, other)
+    assert all("alice, launched on atlas" in refused("alice", run) for run in runs)
 
 
-def test_a_union_does_not_replace_experiments_by_its_parts(tmp_path, launch, jestlab):
-    launch(runs=OWN, name="two")
-    part = {"program": "toy_programs:loop", "base": {"steps": 9}}
-    studies = {name: part | {"runs": {"x": {"y": name}}} for name in ("one", "two")}
-    path = tmp_path / "both.yaml"
-    path.write_text(f"name: both\nstudies: {studies}\n")
-    assert "experiment two already" in jestlab("launch", path, "--no-reports", code=1)
-    jestlab("launch", path, "--no-reports", "--replace")
+@pytest.mark.usefixtures("in_process")
+def test_a_launch_replaces_another_study_only_if_wanted(store, root, jestlab, tmp_path):
+    completed = plans.run("a")
+    plans.record(store, plans.plan(completed))
+    plans.begun(store, completed).complete()
+    part = {"program": "toy_programs:loop", "base": {"steps": 3}}
+    studies = {name: part | {"runs": {name: {"name": name}}} for name in ("one", "toy")}
+    spec = tmp_path / "both.yaml"
+    spec.write_text(f"name: both\nstudies: {studies}\n")
+    for each in (spec, labs.write_study(tmp_path)):
+        refused = jestlab("launch", each, "--no-reports", code=1)
+        assert refused.count("\n") == 1 and "experiment toy already" in refused and "--replace" in refused
+        assert "experiment toy already" in jestlab("plan", each).splitlines()[-1]
+    jestlab("launch", spec, "--replace", "--no-reports")
+    assert rows(root, "SELECT run FROM v_runs WHERE experiment = 'toy'") == [("toy",)]
+    assert set(rows(root, "SELECT owner FROM v_experiments")) == {(user_name(),)}
 
 
 STATEMENT = "Joint selection learns more than independent selection at f = 0.8 and 0.9"
@@ -245,13 +218,13 @@ def test_following_a_log_ends_when_the_worker_has_vanished(root, store):
     assert "its process has vanished" in followed.stderr
 
 
-def test_following_a_log_continues_through_a_retry(root, store, monkeypatch, jestlab):
+def test_following_a_log_continues_through_a_retry(root, store, at_each_sleep, jestlab):
     run = plans.run("joint")
     plans.record(store, plans.plan(run))
     log = stores.folder(Lab.find(root), run) / "log.txt"
     log.write_text("first\n")
     plans.begun(store, run).fail("lost its machine")
-    at_each_sleep(monkeypatch, logs)
+    at_each_sleep(logs)
     assert jestlab("logs", "toy/joint", "-f") == "first\n"  # no retry follows
     attempts = []
 
@@ -259,14 +232,14 @@ def test_following_a_log_continues_through_a_retry(root, store, monkeypatch, jes
         attempts.append(plans.begun(store, run))
         log.write_text("first\nsecond\n")
 
-    at_each_sleep(monkeypatch, logs, nothing, nothing, retry, nothing, lambda: attempts[0].complete())
+    at_each_sleep(logs, nothing, nothing, retry, nothing, lambda: attempts[0].complete())
     assert jestlab("logs", "toy/joint", "-f") == "first\nsecond\n"
 
 
 # ---- watch
 
 
-def test_watch_on_a_terminal_continues_until_all_runs_are_over(store, jestlab, monkeypatch):
+def test_watch_on_a_terminal_continues_until_all_runs_are_over(store, jestlab, monkeypatch, at_each_sleep):
     run = plans.run("uniform", config={"steps": 60})
     plans.record(store, plans.plan(run))
     attempt = plans.begun(store, run)
@@ -281,7 +254,7 @@ def test_watch_on_a_terminal_continues_until_all_runs_are_over(store, jestlab, m
 
     monkeypatch.setattr(Watch, "update", read_or_fail)
     monkeypatch.setattr(Live, "update", lambda live, content: redraw(live, content, refresh=True))
-    at_each_sleep(monkeypatch, launch_status, nothing, nothing, attempt.complete)
+    at_each_sleep(launch_status, nothing, nothing, attempt.complete)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     for name, value in {"TERM": "xterm", "COLUMNS": "140", "LINES": "40"}.items():
         monkeypatch.setenv(name, value)

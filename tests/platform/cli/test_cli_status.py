@@ -10,6 +10,7 @@ import stores_support as stores
 from sqlalchemy import update
 
 from jestlab.platform import processes
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import leases, spool, tables
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
@@ -22,15 +23,11 @@ def ended(store, root):
     """A completed run, a failed one, and a pending one."""
     plans.record(store, plans.plan(*RUNS))
     for run in RUNS[:2]:
-        (root / run.directory).mkdir(parents=True)
-        log = root / run.directory / "log.txt"
+        log = stores.folder(Lab.find(root), run) / "log.txt"
         log.write_text(f"--- attempt 1\nseed {run.seed}\nlast line\n")
         attempt = plans.begun(store, run)
         attempt.progress(5 + run.seed, 10)
-        if run.seed:
-            attempt.fail("ValueError: | no")
-        else:
-            attempt.complete()
+        attempt.fail("ValueError: | no") if run.seed else attempt.complete()
 
 
 def test_status_of_all_experiments_and_of_one(ended, jestlab):
@@ -44,10 +41,9 @@ def test_status_of_all_experiments_and_of_one(ended, jestlab):
     assert runs[2].split() == ["uniform", "1", "FAILED", "6/10", "1", "ValueError:", "|", "no"]
     assert runs[3].split()[:5] == ["joint", "ratio=0.8", "0", "PENDING", "0"]
     assert runs[3].endswith("waits for a slot")
-    data = json.loads(jestlab("status", "toy", "--json"))
-    assert [run["state"] for run in data] == ["COMPLETED", "FAILED", "PENDING"]
-    assert data[1]["reason"] == "ValueError: | no"
-    assert data[2]["started_at"] is None
+    _, failed, pending = json.loads(jestlab("status", "toy", "--json"))
+    assert (failed["state"], failed["reason"]) == ("FAILED", "ValueError: | no")
+    assert (pending["state"], pending["started_at"]) == ("PENDING", None)
 
 
 def test_status_without_a_store(root, jestlab):
@@ -77,10 +73,8 @@ def active(store):
     plans.record(store, plans.plan(reference, trains, waits, blocked))
     stores.attempt(store, reference)
     began = now() - timedelta(seconds=100)
-    attempt = stores.attempt(
-        store, trains, RunState.RUNNING, started=began, heartbeat_at=now(),
-        handle=f"{processes.identity()}:log.txt",
-    )  # fmt: skip
+    signs: dict[str, Any] = {"heartbeat_at": now(), "handle": f"{processes.identity()}:log.txt"}
+    attempt = stores.attempt(store, trains, RunState.RUNNING, started=began, **signs)
     with store.writing() as connection:
         run = stores.run_id(store, trains)
         batch: spool.Batch = [("point", 500, "examples_seen", 98_000.0), ("progress", 500, 1_000)]
@@ -96,11 +90,9 @@ def test_rows_show_the_speed_and_why_runs_wait(active, store, jestlab):
     assert rows["trains"]["examples_per_second"] == pytest.approx(980)
     assert rows["trains"]["eta_seconds"] == pytest.approx(100)
     assert rows["trains"]["waits"] is None
-    assert (rows["waits"]["state"], rows["waits"]["reason"]) == ("PENDING", "waits for a slot")
-    assert (rows["blocked"]["state"], rows["blocked"]["reason"]) == (
-        "BLOCKED",
-        "waits for trains/0, which is RUNNING",
-    )
+    waits = {name: (rows[name]["state"], rows[name]["reason"]) for name in ("waits", "blocked")}
+    blocked = ("BLOCKED", "waits for trains/0, which is RUNNING")
+    assert waits == {"waits": ("PENDING", "waits for a slot"), "blocked": blocked}
     status = {row["run"]: row for row in json.loads(jestlab("status", "toy", "--json"))}
     assert all(row.items() <= status[name].items() for name, row in rows.items())
     assert " 0:01:40 " in jestlab("watch", "toy", "--once")

@@ -109,7 +109,7 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 def test_failed_and_interrupted_exports_leave_nothing(export, out, monkeypatch, kind, error, code, message):
     partial: list[str] = []
 
-    def failing(store, experiments, advance):
+    def failing(store, members, advance):
         yield result("first", metrics={"loss": [1.0]})
         yield result("second")
         partial.extend(path.name for path in out.parent.iterdir() if path != out)

@@ -11,16 +11,21 @@ from tests.platform.exchange import recorded
 from tests.platform.exchange.recorded import BROKEN, JOINT, JOINT_1, LABEL, WAITING, as_text, result
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange import export_read as results
+from jestlab.platform.exchange import export_read
+from jestlab.platform.exchange.export_read import ExportedRun, members
 from jestlab.platform.exchange.source_run import Score
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 
 
+def read(store: Store, *experiments: str) -> list[ExportedRun]:
+    return [*export_read.read(store, members(store, experiments))]
+
+
 @pytest.mark.both_databases
 def test_reads_all_that_is_recorded_of_a_run(recorded_store):
-    found = {(one.experiment, one.label, one.seed): one for one in results.read(recorded_store, [])}
+    found = {(one.experiment, one.label, one.seed): one for one in read(recorded_store)}
     joint = found["toy", LABEL, 0]
     assert (joint.run, joint.title, joint.program) == ("joint", f"{LABEL}/0", JOINT.program)
     assert (joint.question, joint.fingerprint) == ("Does it run?", JOINT.fingerprint)
@@ -51,8 +56,7 @@ def test_yields_a_run_for_each_label_and_study(recorded_store):
         (["other"], [("other", "broken", 0)]),
         (["toy", "toy"], [("toy", *one) for one in toy]),
     ):
-        assert results.count(recorded_store, names) == len(expected)
-        found = [*results.read(recorded_store, names)]
+        found = read(recorded_store, *names)
         assert [(one.experiment, one.label, one.seed) for one in found] == expected
     baseline, joint, *_ = found
     assert (baseline.run, baseline.fingerprint) == ("baseline", JOINT.fingerprint)
@@ -61,7 +65,7 @@ def test_yields_a_run_for_each_label_and_study(recorded_store):
 
 def test_times_and_commits_are_those_of_the_attempts(recorded_sqlite):
     def told():
-        (found,) = results.read(recorded_sqlite, ["other"])
+        (found,) = read(recorded_sqlite, "other")
         return found.began, found.ended, found.commit
 
     began, started = told()[0], stores.START + timedelta(days=1)
@@ -75,17 +79,16 @@ def test_times_and_commits_are_those_of_the_attempts(recorded_sqlite):
 
 def test_rejects_unknown_experiments_and_stores_without_runs(recorded_sqlite, tmp_path):
     empty = Store.open(f"sqlite:///{tmp_path / 'empty.db'}")
-    for ask in (results.count, lambda *where: list(results.read(*where))):
-        with pytest.raises(UserError, match="no experiment 'toi' in the store: did you mean 'toy'"):
-            ask(recorded_sqlite, ["toy", "toi"])
-        with pytest.raises(UserError, match="there are no runs to export: launch a study first"):
-            ask(empty, [])
+    with pytest.raises(UserError, match="no experiment 'toi' in the store: did you mean 'toy'"):
+        members(recorded_sqlite, ["toy", "toi"])
+    with pytest.raises(UserError, match="there are no runs to export: launch a study first"):
+        members(empty, [])
     empty.close()
 
 
 def test_a_run_is_read_when_its_turn_comes(recorded_store):
     """Runs go on meanwhile: with metrics that nobody had before, or out of the study."""
-    reading = results.read(recorded_store, ["toy"])
+    reading = export_read.read(recorded_store, members(recorded_store, ["toy"]))
     assert next(reading).label == "baseline"
     attempt = plans.begun(recorded_store, WAITING)
     attempt.log(1, {"of its own": 0.5})

@@ -41,7 +41,10 @@ def last(run: SourceRun) -> dict[str, float]:
 
 @pytest.fixture
 def stored(recorded_sqlite):
-    return {one.title: one for one in export_read.read(recorded_sqlite, ["toy"])}
+    return {
+        one.title: one
+        for one in export_read.read(recorded_sqlite, export_read.members(recorded_sqlite, ["toy"]))
+    }
 
 
 def test_mlflow(stored, out):

@@ -6,7 +6,6 @@ import sqlite3
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -41,23 +40,17 @@ def test_a_reason_has_the_error_and_no_traceback_even_if_the_full_disk_cut_it():
     assert logs.tail(text) == "File names: 3 | indented | loss 0.5"
 
 
-def of_sqlite(code: int, folder: Path) -> Any:
-    error = sqlite3.OperationalError("some words")
-    error.sqlite_errorcode = code
-    url = parse_url(f"sqlite:///{folder / 'results.db'}")
-    return engine.user_error(OperationalError("INSERT", {}, error), url)
-
-
 @pytest.mark.parametrize("free", [0, 4_096, 10_000_000])
-def test_the_store_says_that_the_disk_is_full(tmp_path, monkeypatch, free):
+@pytest.mark.parametrize("name", ["FULL", "IOERR_WRITE", "IOERR_SHMSIZE"])
+def test_the_store_says_that_the_disk_is_full(tmp_path, monkeypatch, name, free):
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free // 4_096, f_frsize=4_096))
-    full = f"store {tmp_path / 'results.db'}: the disk is full: make room"
-    found = of_sqlite(sqlite3.SQLITE_FULL, tmp_path)
-    assert (type(found), str(found)) == (StoreUnreachable, full)
-    for code in (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE):
-        found = of_sqlite(code, tmp_path)
-        assert type(found) is StoreUnreachable
-        assert (str(found) == full) == (free < 65_536)
+    error = sqlite3.OperationalError("some words")
+    error.sqlite_errorcode = getattr(sqlite3, f"SQLITE_{name}")
+    url = parse_url(f"sqlite:///{tmp_path / 'results.db'}")
+    found = engine.user_error(OperationalError("INSERT", {}, error), url)
+    assert isinstance(found, StoreUnreachable)
+    is_full = str(found) == f"store {tmp_path / 'results.db'}: the disk is full: make room"
+    assert is_full == (name == "FULL" or free < 65_536)
 
 
 def test_a_worker_goes_on_without_its_log(monkeypatch):
@@ -71,13 +64,12 @@ def test_a_worker_goes_on_without_its_log(monkeypatch):
 def test_a_command_goes_on_without_its_log():
     child = Child([sys.executable, "-c", "print('first'); print('last words')"], None, {})
     kept = os.dup(2)
-    full = os.open("/dev/full", os.O_WRONLY)
-    os.dup2(full, 2)
     try:
+        with Path("/dev/full").open("wb") as full:
+            os.dup2(full.fileno(), 2)
         child.process.wait()
         assert child.end() == 0
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-        os.close(full)
     assert child.tail == b"first\nlast words\n"

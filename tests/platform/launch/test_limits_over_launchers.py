@@ -11,7 +11,7 @@ import labs_support as labs
 import plans_support as plans
 import pytest
 from in_process import Scripted
-from sqlalchemy import text
+from stores_support import rows
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.controller import launch
@@ -50,16 +50,12 @@ class Launchers:
         self.executor.status = JobStatus(JobState.SUCCEEDED)
         return [outcome.result(60) for outcome in self.outcomes]
 
-    def select(self, query: str) -> list[Any]:
-        with self._store.reading() as connection:
-            return list(connection.execute(text(query)))
-
     def reasons(self) -> list[str]:
-        return [reason for (reason,) in self.select("SELECT reason FROM run WHERE reason IS NOT NULL")]
+        return [reason for (reason,) in rows(self._store, "SELECT reason FROM run WHERE reason IS NOT NULL")]
 
     def attempts(self) -> tuple[int, int]:
         """Count all attempts, and the most at once."""
-        spans = [(str(a), str(b)) for a, b in self.select("SELECT claimed_at, ended_at FROM attempt")]
+        spans = [(str(a), str(b)) for a, b in rows(self._store, "SELECT claimed_at, ended_at FROM attempt")]
         return len(spans), max(sum(a <= claimed < b for a, b in spans) for claimed, _ in spans)
 
     def close(self) -> None:

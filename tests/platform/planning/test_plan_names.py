@@ -11,7 +11,8 @@ from jestlab.platform.planning.names import check, check_first
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.schema import StudySpec
 
-METRICS = {"wiki/perplexity": {"goal": "min"}, "wiki/accuracy": {"goal": "max", "unit": "percent"}}
+MIN = {"goal": "min"}
+METRICS = {"wiki/perplexity": MIN, "wiki/accuracy": {"goal": "max", "unit": "percent"}}
 OWN: dict[str, Any] = {
     "name": "own",
     "program": "command",
@@ -20,6 +21,7 @@ OWN: dict[str, Any] = {
     "metrics": METRICS,
     "score": ["wiki/perplexity"],
 }
+COUNTING = {"base": OWN["base"] | {"runtime": {"diagnostics": {"columns": ["kind"]}}}}
 NOWHERE = "is neither declared nor recorded"
 DECLARE = "declare the metric, metrics: {tree/height: {goal: max}} or {goal: min}"
 NO_MEAN = (
@@ -33,13 +35,21 @@ def claiming(**claim):
     return {"claims": [{"statement": "x", "of": "fast", "above": "slow"} | claim]}
 
 
+def better(**claim):
+    return {"claims": [{"statement": "x", "of": "fast", "better_than": "slow"} | claim]}
+
+
 def reporting(**report):
     return {"reports": [report]}
 
 
+def checked(written, recorded=()):
+    check(plan(StudySpec.parse(copy.deepcopy(written))), lambda: recorded)
+
+
 def refused(written, recorded=()):
     with pytest.raises(UserError) as caught:
-        check(plan(StudySpec.parse(written)), lambda: recorded)
+        checked(written, recorded)
     return str(caught.value)
 
 
@@ -64,66 +74,48 @@ def refused(written, recorded=()):
         (reporting(against={"x": "lr", "by": ["rl"]}), "reports.0.by.0", "no run has 'rl' in its config"),
         (reporting(against={"x": "lr", "split": "rl"}), "reports.0.split", "no run has 'rl' in its config"),
         (reporting(composition={"x": "knd"}), "reports.0.x", "no run counts selected examples by 'knd': "),
+        (TRAINED | {"score": ["shapes/10_shot"]}, "score.0", f"'shapes/10_shot' {NOWHERE}"),
+        (TRAINED | {"score": ["shpaes/zero_shot"]}, "score.0",
+         f"'shpaes/zero_shot' {NOWHERE}: did you mean 'shapes/zero_shot'?"),
+        (COMPARED | claiming(measure="lost"), "claims.0.measure", f"'lost' {NOWHERE}"),
+        (COMPARED | better(measure="temperature"), "claims.0.better_than",
+         "temperature has no goal: declare it, metrics: {temperature: {goal: max}} or {goal: min}; or use"),
+        ({"name": "both", "studies": {"own": OWN, "bad": OWN | {"name": "bad", "score": ["a/b"]}}},
+         "studies.bad.score.0", f"'a/b' {NOWHERE}"),
     ],
 )  # fmt: skip
 def test_a_name_that_is_nobodys_is_refused_with_the_nearest(changes, place, message):
-    assert refused(OWN | changes).startswith(f"{place}: {message}")
+    written = changes if "name" in changes else OWN | changes
+    assert refused(written).startswith(f"{place}: {message}")
 
 
-def test_what_is_declared_or_recorded_is_accepted():
-    accepted = [
-        {},
-        {"score": None, "reports": ["table", {"pareto": {"score": "wiki/accuracy"}}]},
-        {"score": ["wiki/accuracy"], "reports": ["pareto", {"against": {"x": "nested.depth", "by": ["lr"]}}]},
-        {"metrics": {"*/perplexity": {"goal": "min"}, "train_*": {"goal": "min"}}}
-        | claiming(measure="train_loss"),
-        claiming(measure="score_after_0.5"),
-        reporting(composition={"x": "kind"})
-        | {"base": OWN["base"] | {"runtime": {"diagnostics": {"columns": ["kind"]}}}},
-    ]
-    for changes in accepted:
-        check(plan(StudySpec.parse(copy.deepcopy(OWN | changes))), recorded=lambda: pytest.fail("not needed"))
-    old = OWN | {"metrics": None, "score": ["wiki/height"]} | claiming(measure="height")
-    check(plan(StudySpec.parse(old)), lambda: {"wiki/height", "height"})
-    assert refused(old, {"wiki/height"}).startswith("claims.0.measure: ")
+@pytest.mark.parametrize(
+    "written",
+    [
+        OWN,
+        OWN | {"score": None, "reports": ["table", {"pareto": {"score": "wiki/accuracy"}}]},
+        OWN | {"score": ["wiki/accuracy"]} | reporting(against={"x": "nested.depth", "by": ["lr"]}),
+        OWN | {"metrics": {"*/perplexity": MIN, "train_*": MIN}} | claiming(measure="train_loss"),
+        OWN | claiming(measure="score_after_0.5"),
+        OWN | COUNTING | reporting(composition={"x": "kind"}),
+        OWN | better(),
+        OWN | better(measure="wiki/accuracy"),
+        OWN | better(measure="loss_spikes") | {"metrics": METRICS | {"loss": MIN}},
+        TRAINED | {"score": ["shapes/5_shot", "shapes_retrieval/i2t_r5"]},  # of its benchmark
+        COMPARED | better(),
+        COMPARED | claiming(measure="loss"),
+    ],
+    ids=range(12),
+)
+def test_what_is_declared_is_accepted(written):
+    check(plan(StudySpec.parse(copy.deepcopy(written))), recorded=lambda: pytest.fail("not needed"))
 
 
-def test_what_training_evaluates_follows_from_its_benchmark():
-    good = TRAINED | {"score": ["shapes/5_shot", "shapes_retrieval/i2t_r5"]}
-    check(plan(StudySpec.parse(good)))
-    assert refused(TRAINED | {"score": ["shapes/10_shot"]}).startswith("score.0: 'shapes/10_shot'")
-    assert refused(TRAINED | {"score": ["shpaes/zero_shot"]}).endswith("did you mean 'shapes/zero_shot'?")
-    assert "claims.0.measure" in refused(COMPARED | claiming(measure="lost"))
-    check(plan(StudySpec.parse(COMPARED | claiming(measure="loss"))))
-
-
-def test_better_needs_a_goal():
-    better = {"statement": "x", "of": "fast", "better_than": "slow"}
-    for changes in (
-        {"claims": [better]},
-        {"claims": [better | {"measure": "wiki/accuracy"}]},
-        {
-            "claims": [better | {"measure": "loss_spikes"}],
-            "metrics": OWN["metrics"] | {"loss": {"goal": "min"}},
-        },
-    ):
-        check(plan(StudySpec.parse(copy.deepcopy(OWN | changes))))
-    check(plan(StudySpec.parse(COMPARED | {"claims": [better]})))
-    assert refused(COMPARED | {"claims": [better | {"measure": "temperature"}]}) == (
-        "claims.0.better_than: temperature has no goal: declare it, metrics: {temperature: {goal: max}} "
-        "or {goal: min}; or use `above` or `below` in the claim"
-    )
-    unknown = OWN | {"metrics": None, "score": ["wiki/height"], "claims": [better]}
-    said = refused(unknown, {"wiki/height"})
-    assert said.startswith("claims.0.better_than: score has no goal")
-
-
-def test_a_union_is_checked_study_by_study():
-    union = {
-        "name": "both",
-        "studies": {"good": OWN | {"name": "good"}, "bad": OWN | {"name": "bad", "score": ["a/b"]}},
-    }
-    assert refused(union).startswith("studies.bad.score.0: 'a/b'")
+def test_what_is_recorded_is_accepted_and_has_no_goal():
+    old = OWN | {"metrics": None, "score": ["wiki/height"]}
+    checked(old | claiming(measure="height"), {"wiki/height", "height"})
+    assert refused(old | claiming(measure="height"), {"wiki/height"}).startswith("claims.0.measure: ")
+    assert refused(old | better(), {"wiki/height"}).startswith("claims.0.better_than: score has no goal")
 
 
 def test_plan_and_launch_check_names(tmp_path):

@@ -18,8 +18,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store import tables
 from jestlab.platform.store.records import RunState
-from jestlab.platform.store.rows import write_points
-from jestlab.platform.store.spool import metric_ids
+from jestlab.platform.store.spool import write_points
 from jestlab.platform.store.store import Store
 
 START = datetime(2026, 11, 20, 12, 0, 0)
@@ -104,10 +103,8 @@ def attempt(
             score = {"dataset": dataset, "metric": metric, "value": value}
             connection.execute(insert(tables.EvaluationRow).values(**of_run, **score, **cost))
         if loss:
-            name_id = metric_ids(connection, {"loss"})["loss"]
-            write_points(
-                connection, values["run_id"], [(name_id, *point) for point in enumerate(loss, start=1)]
-            )
+            points = [(step, "loss", value) for step, value in enumerate(loss, start=1)]
+            write_points(connection, values["run_id"], points)
     return attempt_id
 
 

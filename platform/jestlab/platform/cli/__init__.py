@@ -63,7 +63,7 @@ SECTIONS = {
 
 _MODULES = {
     "authoring": ("init", "keys"),
-    "studies": ("list", "show", "plan", "costs"),
+    "studies": ("list", "show", "plan", "costs", "register"),
     "launch": ("launch", "retry", "cancel"),
     "status": ("status", "watch", "attach"),
     "results": ("table", "plot", "report", "show-batch"),

@@ -83,9 +83,9 @@ def _export_to_folder(kind: str, folder: Path, experiments: tuple[str, ...], as_
     from jestlab.platform.exchange import export_read, export_write
 
     store = existing_store(lab)
-    total = export_read.count(store, experiments)
+    total = len(members := export_read.members(store, experiments))
     with counting(f"writing {counted(total, 'run')}", total) as advance:
-        export_write.write(kind, export_read.read(store, experiments, advance), folder)
+        export_write.write(kind, export_read.read(store, members, advance), folder)
     viewer = VIEWERS[kind].format(folder=shlex.quote(str(folder)))
     data = {"folder": str(folder), "format": kind, "runs": total}
     show(as_json, data, f"{folder}: {counted(total, 'run')}; to view them: {viewer}")

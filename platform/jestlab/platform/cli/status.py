@@ -38,7 +38,7 @@ from jestlab.platform.render import (
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
 from jestlab.platform.store.identity import lab_places
 from jestlab.platform.store.records import WAITING, ExperimentSummary, RunState, Spending
-from jestlab.platform.store.spending import attempt_times, spending
+from jestlab.platform.store.spending import attempt_times
 from jestlab.platform.store.store import Store
 from jestlab.platform.words import counted
 
@@ -159,11 +159,7 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     store = naming.existing_store(lab)
     named = naming.several(store, name)
     experiment, wanted = named.experiment, {(row.label, row.seed) for row in named.runs}
-    rows = [
-        row
-        for row in read_status(store, experiment, spending(store, experiment))
-        if (row.run.label, row.run.seed) in wanted
-    ]
+    rows = [row for row in read_status(store, experiment) if (row.run.label, row.run.seed) in wanted]
     tags = tags_of_runs(store, [row.run.fingerprint for row in rows])
     goodputs = by_run(attempt_times(store, experiment))
     found, labs = changes_of(store, experiment), lab_places(store.engine)

@@ -8,10 +8,9 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext, suppress
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +27,7 @@ from jestlab.platform.exchange.source_run import (
     Score,
     SourceRun,
     number,
-    read_or_report,
+    reported,
     whole_number,
 )
 from jestlab.platform.planning.identity import origin_fingerprint
@@ -134,38 +133,40 @@ def parse_score(text: str) -> tuple[str, str]:
     return name, metric
 
 
+@dataclass
 class Adoption:
-    """Adopts runs into a study, one per transaction. No two runs get the same label and seed."""
+    """Adopts runs into a study, one per transaction. No two runs get the same label and seed.
 
-    def __init__(
-        self, store: Store | None, study: str, kind: str, path: str, options: AdoptOptions, author: str = ""
-    ) -> None:
-        """Prepare to adopt runs.
+    Attributes:
+        store: The store; None in a dry run if it doesn't exist.
+        study: Name of the study. If it doesn't exist, it is created with only adopted runs.
+        kind: Kind of the source, which is part of the labels.
+        path: Where the runs are read.
+        author: Author of their tags and notes.
 
-        Args:
-            store: The store; None in a dry run if it doesn't exist.
-            study: Name of the study. If it doesn't exist, it is created with only adopted runs.
-            kind: Kind of the source, which is part of the labels.
-            path: Where the runs are read.
-            options: How runs become runs of the study.
-            author: Author of their tags and notes.
+    Raises:
+        UserError: The study is a union of other studies, or the name of a score is invalid.
+    """
 
-        Raises:
-            UserError: The study is a union of other studies, or the name of a score is invalid.
-        """
-        self._store, self._study, self._kind = store, study, kind
-        self._path, self._options, self._author = path, options, author
-        self._patterns = [parse_score(text) for text in options.score]
-        self._known_scores = adopt_store.score_names(store, study) if store is not None else set()
+    store: Store | None
+    study: str
+    kind: str
+    path: str
+    options: AdoptOptions
+    author: str = ""
+
+    def __post_init__(self) -> None:
+        known = adopt_store.score_names(self.store, self.study) if self.store is not None else set[str]()
+        self._patterns = [parse_score(text) for text in self.options.score]
+        self._known_scores = known
         self._origins = set[str]()
         self._seeds = defaultdict[str, set[int]](set)
 
     def adopt_all(self, runs: Iterable[SourceRun], report: Report) -> Iterator[tuple[Placed, Change | None]]:
         """Yield each adopted run and what changed in the store; report errors of the others."""
         for run in runs:
-            adopted = read_or_report(report, run.name, partial(self.adopt, run))
-            if adopted is not None:
-                yield adopted
+            with reported(report, run.name):
+                yield self.adopt(run)
 
     def adopt(self, run: SourceRun) -> tuple[Placed, Change | None]:
         """Adopt a run; return it with what changed in the store, None in a dry run.
@@ -173,18 +174,18 @@ class Adoption:
         Raises:
             UserError: An option can't be applied to the run, or the study has another run with this name.
         """
-        options, change = self._options, None
-        is_dry = self._store is None or options.dry_run
-        context: Any = nullcontext()
-        if self._store is not None:
-            context = self._store.reading() if is_dry else self._store.writing()
-        with context as connection:
-            if not is_dry:
+        options = self.options
+        if self.store is None:
+            placed, change = self._place(run, None), None
+        elif options.dry_run:
+            with self.store.reading() as connection:
+                placed, change = self._place(run, connection), None
+        else:
+            with self.store.writing() as connection:
                 one_at_a_time(connection, RECORDING)
-            placed = self._place(run, connection)
-            if not is_dry:
+                placed = self._place(run, connection)
                 change = adopt_store.write(
-                    connection, self._study, placed, self._author, options.moved, options.goal
+                    connection, self.study, placed, self.author, options.moved, options.goal
                 )
         self._origins.add(placed.run.origin)
         self._seeds[placed.label].add(placed.seed)
@@ -199,17 +200,17 @@ class Adoption:
         if not run.metrics and run.left_out:
             raise UserError(f"{run.name}: it has only {few([*run.left_out])}: nothing to adopt")
         name, fingerprint = self._name(source), origin_fingerprint(run.origin)
-        label = f"{name} ({self._kind})"
+        label = f"{name} ({self.kind})"
         before, taken = None, self._seeds[label]
         if connection is not None:
-            before, others = adopt_store.seeds(connection, self._study, fingerprint, name, label)
+            before, others = adopt_store.seeds(connection, self.study, fingerprint, name, label)
             taken = taken | others
-        given = _value(source, self._options.seed)
+        given = _value(source, self.options.seed)
         wanted = [before] if (own := _seed(given)) is None else [own, before]
         free = (seed for seed in chain(wanted, count()) if seed is not None and seed not in taken)
         seed = next(free)
         left_out = {**run.left_out, **({} if given is None or seed == own else {_INVALID_SEEDS: 1})}
-        run, path = replace(run, left_out=left_out), _storable(self._path)
+        run, path = replace(run, left_out=left_out), _storable(self.path)
         return Placed(run, fingerprint, path, name, label, seed, [*self._scores(run)])
 
     def _name(self, run: SourceRun) -> str:
@@ -222,7 +223,7 @@ class Adoption:
                 raise UserError(f"{run.name}: no {key!r} for its label: {nearest(key, known)}")
             return value_text(value)
 
-        name = on_one_line(_FIELD.sub(text, self._options.label))
+        name = on_one_line(_FIELD.sub(text, self.options.label))
         if not name or len(name) > _MOST_NAME_LETTERS:
             problem = f"longer than {_MOST_NAME_LETTERS} characters" if name else "empty"
             raise UserError(f"{run.origin}: its label is {problem}: choose one with --label")
@@ -231,7 +232,7 @@ class Adoption:
     # ---- scores
 
     def _scores(self, run: SourceRun) -> Iterator[Score]:
-        options = self._options
+        options = self.options
         examples, flops, seconds = (
             _spent(run, text) for text in (options.examples, options.flops, options.seconds)
         )

@@ -15,8 +15,8 @@ from jestlab.platform.exchange.source_run import Score, SourceRun, State
 from jestlab.platform.planning.identity import folder_suffix
 from jestlab.platform.store.annotations import valid_tags
 from jestlab.platform.store.records import ADOPTED, RunState
-from jestlab.platform.store.rows import execute_many, insert, now, to_json, upsert, write_points
-from jestlab.platform.store.spool import as_number, metric_ids
+from jestlab.platform.store.rows import execute_many, insert, now, to_json, upsert
+from jestlab.platform.store.spool import as_number, write_points
 from jestlab.platform.store.tables import (
     AttemptRow,
     CostRow,
@@ -193,10 +193,9 @@ def _write_run(connection: Connection, key: int, placed: Placed, number: int, di
     upsert(connection, RunRow, [identity | about], ["id"], [*about])
     for table, values in rows.items():
         execute_many(connection, insert(connection, table), [{"run_id": key, **value} for value in values])
-    ids = metric_ids(connection, {*run.metrics})
     for name, curve in run.metrics.items():
         points = zip(*(column.tolist() for column in curve), strict=True)
-        write_points(connection, key, [(ids[name], step, as_number(value)) for step, value in points])
+        write_points(connection, key, [(step, name, as_number(value)) for step, value in points])
 
 
 def _annotate(connection: Connection, key: int, run: SourceRun, author: str) -> None:

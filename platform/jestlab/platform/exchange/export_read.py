@@ -18,8 +18,7 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow as Attempt
 from jestlab.platform.store.tables import EvaluationRow as Evaluation
 from jestlab.platform.store.tables import ExperimentRow as Experiment
-from jestlab.platform.store.tables import MemberRow as Member
-from jestlab.platform.store.tables import MetricNameRow, MetricRow, NoteRow, RunRow, TagRow
+from jestlab.platform.store.tables import MemberRow, MetricNameRow, MetricRow, NoteRow, RunRow, TagRow
 
 
 @dataclass(frozen=True)
@@ -79,60 +78,56 @@ class ExportedRun:
 
 _RUNS = (
     select(
-        Member.experiment, Experiment.question, Member.name.label("run"), Member.label, RunRow.seed,
+        MemberRow.experiment, Experiment.question, MemberRow.name.label("run"), MemberRow.label, RunRow.seed,
         RunRow.fingerprint, RunRow.program, RunRow.state, RunRow.reason, RunRow.step, RunRow.config,
     )
-    .select_from(Member)
-    .join(Experiment, Experiment.name == Member.experiment)
-    .join(RunRow, RunRow.id == Member.run_id)
+    .select_from(MemberRow)
+    .join(Experiment, Experiment.name == MemberRow.experiment)
+    .join(RunRow, RunRow.id == MemberRow.run_id)
 )  # fmt: skip
 
 
-def count(store: Store, experiments: Sequence[str]) -> int:
-    """Count the runs of experiments; of all experiments if no name is given.
+Member = tuple[str, int, str]
+"""Experiment, key of the run, and label."""
+
+
+def members(store: Store, experiments: Sequence[str]) -> Sequence[Member]:
+    """Return the members of experiments in the order of the studies; of all if no name is given.
 
     Raises:
         UserError: An experiment doesn't exist, or has no runs.
     """
     with store.reading() as connection:
-        return len(_members(connection, experiments))
+        known = list(connection.scalars(select(Experiment.name)))
+        for name in experiments:
+            if name not in known:
+                raise UserError(f"no experiment {name!r} in the store: {nearest(name, known)}")
+        query = (
+            select(MemberRow.experiment, MemberRow.run_id, MemberRow.label)
+            .where(MemberRow.experiment.in_(experiments or known))
+            .order_by(MemberRow.experiment, MemberRow.position, MemberRow.label)
+        )
+        if not (found := connection.execute(query).tuples().all()):
+            raise UserError("there are no runs to export: launch a study first")
+    return found
 
 
 def read(
-    store: Store, experiments: Sequence[str], advance: Callable[[int], object] = lambda count: None
+    store: Store, members: Sequence[Member], advance: Callable[[int], object] = lambda count: None
 ) -> Iterator[ExportedRun]:
-    """Yield the runs of experiments in the order of the studies, one in memory at a time.
+    """Yield the runs of members, one in memory at a time: a run with several labels under each.
 
-    A run with several labels in a study is yielded under each. A run that is removed from the study before it
-    is read is left out.
-
-    Without names of experiments, all are read. `advance` is called with 1 after each run.
+    A run that is removed from the study before it is read is left out. `advance` is called with 1 after each.
     """
-    with store.reading() as connection:
-        members = _members(connection, experiments)
     for experiment, key, label in members:
         with store.reading() as connection:
-            member = _RUNS.where(Member.experiment == experiment, Member.run_id == key, Member.label == label)
-            row = connection.execute(member).mappings().one_or_none()
+            own = (MemberRow.experiment == experiment, MemberRow.run_id == key, MemberRow.label == label)
+            row = connection.execute(_RUNS.where(*own)).mappings().one_or_none()
             run = None if row is None else _read_run(connection, key, row)
         if run is not None:  # yielded outside the transaction, because writing a run can be slow
             yield run
         del run
         advance(1)
-
-
-def _members(connection: Connection, experiments: Sequence[str]) -> Sequence[tuple[str, int, str]]:
-    known = list(connection.scalars(select(Experiment.name)))
-    for name in experiments:
-        if name not in known:
-            raise UserError(f"no experiment {name!r} in the store: {nearest(name, known)}")
-    query = select(Member.experiment, Member.run_id, Member.label).where(
-        Member.experiment.in_(experiments or known)
-    )
-    query = query.order_by(Member.experiment, Member.position, Member.label)
-    if not (members := connection.execute(query).tuples().all()):
-        raise UserError("there are no runs to export: launch a study first")
-    return members
 
 
 def _read_run(connection: Connection, key: int, row: RowMapping) -> ExportedRun:

@@ -110,13 +110,7 @@ def _schemas() -> dict[str, pa.Schema]:
 # ---- MLflow
 
 
-_MLFLOW_STATUS = {
-    RunState.COMPLETED: 3,
-    RunState.FAILED: 4,
-    RunState.RUNNING: 1,
-    RunState.PENDING: 2,
-    RunState.BLOCKED: 2,
-}
+_MLFLOW_STATUS = {"COMPLETED": 3, "FAILED": 4, "RUNNING": 1, "PENDING": 2, "BLOCKED": 2}
 """MLflow's status numbers; all other states are 5, killed."""
 
 _UNSAFE_IN_KEYS = re.compile(r"[^\w./ :-]+")
@@ -142,17 +136,11 @@ def _write_mlflow(runs: Iterable[ExportedRun], folder: Path) -> None:
         experiment = str(10**17 + int(hashlib.sha256(run.experiment.encode()).hexdigest(), 16) % (9 * 10**17))
         place = f"{run.experiment}\0{run.label}\0{run.fingerprint}"
         run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
-        artifacts, about = "mlflow-artifacts:/" + experiment, {"experiment_id": experiment}
+        artifacts, about = f"mlflow-artifacts:/{experiment}", dict[str, Any](experiment_id=experiment)
         began, ended, now = (int(_seconds(time) * 1000) for time in (run.began, run.ended, datetime.now(UTC)))
         if not (folder / experiment).exists():
-            _write_meta(
-                folder / experiment,
-                about,
-                name=run.experiment,
-                artifact_location=artifacts,
-                creation_time=now,
-                last_update_time=now,
-            )
+            times = {"creation_time": now, "last_update_time": now}
+            _write_meta(folder / experiment, about | times, name=run.experiment, artifact_location=artifacts)
             if run.question:
                 _write_values(folder / experiment / "tags", {"mlflow.note.content": run.question})
         _write_meta(
@@ -225,13 +213,6 @@ def _safe(key: str) -> str:
 
 _UNSAFE_IN_FOLDERS = re.compile(r"[^\w.=,+ ()-]+")
 _MOST_NAME_BYTES = 200
-_TENSORBOARD_STATUS = {
-    RunState.COMPLETED: "STATUS_SUCCESS",
-    RunState.RUNNING: "STATUS_RUNNING",
-    RunState.PENDING: "STATUS_RUNNING",
-    RunState.BLOCKED: "STATUS_RUNNING",
-}
-"""Status in the HParams plugin; all other states are STATUS_FAILURE."""
 
 
 def _write_tensorboard(runs: Iterable[ExportedRun], folder: Path) -> None:
@@ -271,7 +252,8 @@ def _events(run: ExportedRun) -> Iterator[Any]:
         for key, value in flat(dict(run.config)).items()
     }
     experiment, start, end = hparams(config, dict.fromkeys(score.name for score in run.scores))
-    status = SessionEndInfo(status=_TENSORBOARD_STATUS.get(run.state, "STATUS_FAILURE"))
+    ended = "STATUS_SUCCESS" if run.state is RunState.COMPLETED else "STATUS_FAILURE"
+    status = SessionEndInfo(status=ended if run.state.is_terminal else "STATUS_RUNNING")
     end.value[0].metadata.plugin_data.content = HParamsPluginData(session_end_info=status).SerializeToString()
     about = {
         "state": str(run.state), "reason": run.reason, "label": run.label, "fingerprint": run.fingerprint,

@@ -12,7 +12,6 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from jestlab.platform.exchange.source_run import (
     State,
     nested,
     raise_error,
-    read_or_report,
+    reported,
     utc,
     whole_number,
 )
@@ -67,9 +66,9 @@ def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
     for pattern in ("meta.yaml", "*/meta.yaml", "*/*/meta.yaml", "mlruns/*/*/meta.yaml"):
         for file in _files(path, pattern):
             has_runs = True
-            run = read_or_report(report, file.parent, partial(_read_folder, file.parent))
-            if run is not None:
-                yield run
+            with reported(report, file.parent):
+                if (run := _read_folder(file.parent)) is not None:
+                    yield run
     if not has_runs:
         raise UserError(f"{path}: no MLflow runs: expected mlflow.db, or EXPERIMENT/RUN/meta.yaml")
 
@@ -160,9 +159,8 @@ def _read_database(path: Path, report: Report) -> Iterator[SourceRun]:
             cursor = connection.execute(_RUNS)
             columns = [column for column, *_ in cursor.description]
             for row in cursor.fetchall():
-                read_run = partial(_read_row, connection, dict(zip(columns, row, strict=True)))
-                if (run := read_or_report(report, f"{path}, run {row[0]}", read_run)) is not None:
-                    yield run
+                with reported(report, f"{path}, run {row[0]}"):
+                    yield _read_row(connection, dict(zip(columns, row, strict=True)))
             connection.rollback()
     except OSError as error:
         raise UserError(sentence(error)) from error

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,7 +19,7 @@ from jestlab.platform.exchange.source_run import (
     curves,
     nested,
     raise_error,
-    read_or_report,
+    reported,
     whole_number,
 )
 from jestlab.platform.words import on_one_line
@@ -124,8 +123,8 @@ def read(
             place = "/".join(quote(part, safe="") for part in key)
             name = ", ".join(f"{column}={part}" for column, part in identity.items())
         origin = f"{table.kind}:{source or path.name}#{place}"
-        read_run = partial(_read_run, table, rows, identity, steps, keys, metrics)
-        if (parts := read_or_report(report, path, read_run)) is not None:
+        with reported(report, path):
+            parts = _read_run(table, rows, identity, steps, keys, metrics)
             yield SourceRun(origin, name, state="COMPLETED", **parts)
 
 

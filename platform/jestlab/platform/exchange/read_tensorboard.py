@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from jestlab.platform.exchange.source_run import (
     State,
     nested,
     raise_error,
-    read_or_report,
+    reported,
     utc,
 )
 
@@ -69,9 +68,8 @@ def read(path: Path, report: Report = raise_error, source: str | None = None) ->
         relative, root = folder.relative_to(path), source or path.resolve().name
         origin = f"tensorboard:{(root / relative).as_posix()}"
         name = relative.as_posix() if relative.parts else root
-        read_run = partial(_read_run, origin, name, results, folders[folder])
-        if (run := read_or_report(report, folder, read_run)) is not None:
-            yield run
+        with reported(report, folder):
+            yield _read_run(origin, name, results, folders[folder])
 
 
 def _read_run(origin: str, name: str, results: list[Path], files: list[Path]) -> SourceRun:

@@ -14,7 +14,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from functools import cache, partial
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from jestlab.platform.exchange.source_run import (
     number,
     put,
     raise_error,
-    read_or_report,
+    reported,
     utc,
     whole_number,
 )
@@ -56,13 +56,13 @@ def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
     Raises:
         UserError: The path has no W&B logs.
     """
-    found = 0
+    has_runs = False
     for _, files in groupby(logs := _log_files(path), key=lambda file: file.name):
-        group = [*files]
-        runs = read_or_report(report, group[0], partial(_read_runs, group))
-        found += 1 if runs is None else len(runs)
-        yield from runs or ()
-    if not found:
+        group, runs = [*files], None
+        with reported(report, group[0]):
+            yield from (runs := _read_runs(group))
+        has_runs |= runs != []
+    if not has_runs:
         raise UserError(f"{path}: {len(logs)} W&B logs end before the name of a run: nothing to adopt")
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,6 @@ from google.protobuf.message import DecodeError
 
 from jestlab.platform.errors import UserError, shown
 from jestlab.platform.words import on_one_line
-
-T = TypeVar("T")
 
 State = Literal["COMPLETED", "FAILED", "CANCELLED", "RUNNING"]
 """How a run ended. RUNNING: its tool recorded no end."""
@@ -97,17 +95,17 @@ def raise_error(error: UserError) -> None:
     raise error
 
 
-def read_or_report(report: Report, place: object, read: Callable[[], T]) -> T | None:
-    """Return what `read` returns. If it raises, report the error with its place and return None."""
+@contextmanager
+def reported(report: Report, place: object) -> Iterator[None]:
+    """Report the error of a run that can't be read, with its place, and go on after the block."""
     try:
-        return read()
+        yield
     except UserError as error:
         report(error)
     except _DAMAGE as error:
         reason = str(error)[:200] or type(error).__name__
         text = f"{place}: can't be read ({reason}): copy it again, or move it away"
         report(UserError(on_one_line(text)))
-    return None
 
 
 class MetricLog:

@@ -215,22 +215,19 @@ class _Session:
             self._lab, self._study, plan.runs, self._options, self._listener, self._since
         )
         with _open(self._lab) as store:
-            removed = {
-                each.study.name: len(set(store.members(each.study.name)) - set(each.fingerprints))
-                for each in (plan, *plan.parts)
-            }
+            for part in (plan, *plan.parts):
+                name = part.study.name
+                if removed := set(store.members(name)) - set(part.fingerprints):
+                    keep = " To keep both studies: --set name=NAME" if part is plan else ""
+                    self._listener.note(
+                        f"no longer part of {name}: {counted(len(removed), 'run')} of the last launch; their "
+                        f"results stay in the store.{keep}"
+                    )
             launched = plan if before is None else without(plan, _stuck(plan, before))
             recording.record(store, launched)
             if again:
                 count = len(start_over(store, again))
                 self._listener.note(f"{counted(count, 'run')} to run again: their results are replaced")
-            for name, count in removed.items():
-                if count:
-                    keep = " To keep both studies: --set name=NAME" if name == self._study.name else ""
-                    self._listener.note(
-                        f"no longer part of {name}: {counted(count, 'run')} of the last launch; their "
-                        f"results stay in the store.{keep}"
-                    )
             outcome = launch_recorded(store, launched.runs)
         return LaunchResult(plan, plan.runs, outcome if before is None else before.then(outcome))
 
@@ -247,16 +244,13 @@ class _Session:
         with open_readonly(self._lab) as store:
             check_names(plan, tuple if store is None else store.measured)
             if store is not None:
-                states = store.states(plan.fingerprints)
-                plan = plan.with_states(states)
-                if is_first:
+                plan = plan.with_states(states := store.states(plan.fingerprints))
+            if store is not None and is_first:
+                found = changes(store, plan.study, plan.runs)
+                if again := _runs_again(options, plan, found):
+                    plan = plan.with_states(states | dict.fromkeys(again, RunState.PENDING))
                     found = changes(store, plan.study, plan.runs)
-                    again = _runs_again(options, plan, found)
-                    if again:
-                        plan = plan.with_states(states | dict.fromkeys(again, RunState.PENDING))
-                        found = changes(store, plan.study, plan.runs)
-                    notes += found.lines(plan.study.name)
-                    notes += deciding.deviations(store, plan)
+                notes = [*found.lines(plan.study.name), *deciding.deviations(store, plan)]
             if not _is_complete(plan.runs):
                 place = executors.choose(options.on, plan.study.resources, Settings.find())
                 plan = budgeted(plan, store, place)
@@ -265,7 +259,7 @@ class _Session:
                     check_chip_hours(plan, options.max_chip_hours, place, what)
             if store is not None and is_first and not options.replace:
                 check_names_available(store, plan.by_study)
-        for line in notes if is_first else ():
+        for line in notes:
             self._listener.note(line)
         return plan, again
 
@@ -306,7 +300,7 @@ def _runs_again(options: LaunchOptions, plan: Plan, found: ResultChanges) -> lis
 
 def _names(run: PlannedRun, study: str) -> set[str]:
     """Return all names of a run: RUN and RUN/SEED, each also after the name of the study and a slash."""
-    names = {run.name, run.label}.union(*((place.name, place.label) for place in run.aliases))
+    names = {name for place in run.places for name in (place.name, place.label)}
     names |= {f"{name}/{run.seed}" for name in names}
     return names | {f"{study}/{name}" for name in names}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ LOSS, FLOPS = "loss", "flops_total"
 
 _QUIET = 4  # updates in which nothing can run, after which a launch counts as ended
 _WAITS_SECONDS = 5.0
-"""How often the waiting runs are read if no run has changed its state."""
+"""How often the runs are read if none has changed."""
 
 STARTING = "starting"
 """Reason of a run whose job was launched and has not reported yet."""
@@ -105,17 +105,9 @@ class RunStatus:
         }
 
 
-def read_status(
-    store: Store,
-    experiment: str,
-    costs: Mapping[str, Spending],
-    fingerprints: Collection[str] | None = None,
-) -> list[RunStatus]:
-    """Read the status of an experiment's runs, or of those with these fingerprints.
-
-    `costs` has the cost of each run, by fingerprint.
-    """
-    runs = store.runs(experiment, fingerprints)
+def read_status(store: Store, experiment: str) -> list[RunStatus]:
+    """Read the status of an experiment's runs."""
+    runs, costs = store.runs(experiment), spending(store, experiment)
     unique = list({run.fingerprint for run in runs})
     standings, needs = leases.standings(store, unique), store.needs(unique)
     started = [fingerprint for fingerprint, run in standings.items() if run.state not in WAITING]
@@ -156,18 +148,15 @@ def read_status(
 class Watch:
     """Follows the status of an experiment.
 
-    Runs that are running or have changed are read at each update, and all others with the costs if a run has
-    changed its state, or every 5 seconds, but for at most 1/20 of the time.
+    All runs are read if any has changed, or every 5 seconds, but for at most 1/20 of the time.
     """
 
     def __init__(self, store: Store, experiment: str) -> None:
         self._store = store
         self._experiment = experiment
-        self._launched_at: datetime | None = None
-        self._runs: Mapping[str, tuple[RunState, Any]] = {}
-        self._rows: dict[tuple[str, int], RunStatus] = {}  # by label and seed, in the order of the study
-        self._costs: Mapping[str, Spending] = {}
-        self._read_at = self._seconds = 0.0  # end and duration of the last reading of all rows
+        self._snapshot: object = None
+        self._rows: list[RunStatus] = []
+        self._read_at = self._seconds = 0.0  # end and duration of the last reading of all runs
 
     def update(self) -> list[RunStatus]:
         """Return the status of all runs, in the order of the study. After a failure, it can be called again.
@@ -175,24 +164,14 @@ class Watch:
         Raises:
             UserError: The experiment doesn't exist any more.
         """
-        began = time.monotonic()
-        launched_at, runs = self._store.snapshot(self._experiment)
-        is_new = launched_at != self._launched_at or runs.keys() != self._runs.keys()
-        different = {run for run, new in runs.items() if self._runs.get(run) != new}
-        has_moved = any(run not in self._runs or self._runs[run][0] != runs[run][0] for run in different)
+        began, snapshot = time.monotonic(), self._store.snapshot(self._experiment)
         idle_seconds = began - self._read_at
-        is_due = idle_seconds >= (0.0 if has_moved else _WAITS_SECONDS) and idle_seconds >= 20 * self._seconds
-        if is_new or is_due:
-            self._costs = spending(self._store, self._experiment)
-            self._rows = _by_label(read_status(self._store, self._experiment, self._costs))
-            self._read_at = time.monotonic()
+        is_due = snapshot != self._snapshot or idle_seconds >= _WAITS_SECONDS
+        if self._snapshot is None or (is_due and idle_seconds >= 20 * self._seconds):
+            self._rows = read_status(self._store, self._experiment)
+            self._snapshot, self._read_at = snapshot, time.monotonic()
             self._seconds = self._read_at - began
-        elif wanted := different.union(run for run, (state, _) in runs.items() if state == RunState.RUNNING):
-            some = _by_label(read_status(self._store, self._experiment, self._costs, wanted))
-            # A run added just now has another place: the next update reads all rows.
-            self._rows |= {label: row for label, row in some.items() if label in self._rows}
-        self._launched_at, self._runs = launched_at, runs
-        return list(self._rows.values())
+        return self._rows
 
     def follow(self, pause_seconds: float) -> Iterator[list[RunStatus] | StoreUnreachable]:
         """Yield the status of all runs until the launch has ended; or the error, if the store is unreachable.
@@ -216,10 +195,6 @@ class Watch:
                     return
                 quiet = 0 if may_run else quiet + 1
             time.sleep(pause_seconds)
-
-
-def _by_label(rows: Iterable[RunStatus]) -> dict[tuple[str, int], RunStatus]:
-    return {(row.run.label, row.run.seed): row for row in rows}
 
 
 # ---- waiting

@@ -82,25 +82,6 @@ def upsert(
     execute_many(connection, statement, list(last.values()))
 
 
-Point = tuple[int, int, float | None]
-"""ID of the metric's name, step, value (None for NaN)."""
-
-
-def write_points(connection: Connection, run_id: int, points: Sequence[Point], *, keep: bool = False) -> None:
-    """Write points of a run, inside a write transaction; the last of several at a step counts.
-
-    Args:
-        connection: In a write transaction.
-        run_id: Key of the run.
-        points: In the order in which they were recorded.
-        keep: Whether an existing point is left unchanged.
-    """
-    last = {(name, step): value for name, step, value in points}
-    # In the order of the table, because pages that are filled in order hold more.
-    rows = [(run_id, name, step, value) for (name, step), value in sorted(last.items(), key=itemgetter(0))]
-    write_metrics(connection, rows, keep=keep)
-
-
 def write_metrics(connection: Connection, rows: Sequence[tuple[Any, ...]], *, keep: bool = False) -> None:
     """Write rows of the table `metric`: run_id, name_id, step, value.
 

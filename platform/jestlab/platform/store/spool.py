@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from jestlab.platform.client import as_count, as_name
 from jestlab.platform.digests import size_and_digest
-from jestlab.platform.store.rows import upsert, write_points
+from jestlab.platform.store.rows import upsert, write_metrics
 from jestlab.platform.store.tables import (
     ArtifactRow,
     AttemptRow,
@@ -174,9 +174,7 @@ def write(connection: Connection, run_id: int, number: int, batch: Batch, *, lat
         if first == 0 and not late:
             connection.execute(delete(ArtifactRow).where(ArtifactRow.run_id == run_id))
     if records["point"]:
-        names = metric_ids(connection, {name for _, name, _ in records["point"]})
-        points = [(names[name], step, value) for step, name, value in records["point"]]
-        write_points(connection, run_id, points, keep=late)
+        write_points(connection, run_id, records["point"], keep=late)
     keys, changed = ("run_id", "dataset", "metric", "step"), ("attempt", *_SCORE[3:])
     scores = [run | {"attempt": number} | dict(zip(_SCORE, score, strict=True)) for score in records["score"]]
     upsert(connection, EvaluationRow, scores, keys, changed, newest="attempt")
@@ -190,6 +188,20 @@ def write(connection: Connection, run_id: int, number: int, batch: Batch, *, lat
         attempt = update(AttemptRow).where(AttemptRow.run_id == run_id, AttemptRow.number == number)
         connection.execute(attempt.values(**spent))
     return removed
+
+
+def write_points(
+    connection: Connection, run_id: int, points: Iterable[Sequence[Any]], *, keep: bool = False
+) -> None:
+    """Write points of a run: step, metric, value; the last of several at a step counts.
+
+    With `keep`, points that the store has are left unchanged. Call it in a write transaction.
+    """
+    last = {(name, step): value for step, name, value in points}
+    ids = metric_ids(connection, {name for name, _ in last})
+    # In the order of the table, because pages that are filled in order hold more.
+    rows = sorted((run_id, ids[name], step, value) for (name, step), value in last.items())
+    write_metrics(connection, rows, keep=keep)
 
 
 def metric_ids(connection: Connection, names: set[str]) -> dict[str, int]:

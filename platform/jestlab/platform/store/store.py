@@ -7,7 +7,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -271,18 +270,19 @@ class Store:
             rows = connection.execute(query).mappings().all()
         return [RunSummary(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
 
-    def snapshot(self, experiment: str) -> tuple[datetime, dict[str, tuple[RunState, Any]]]:
-        """Return when an experiment was last launched, and of its runs the state and all that changes.
+    def snapshot(self, experiment: str) -> tuple[Any, ...]:
+        """Return values that change with each launch of an experiment and with the state of any of its runs.
 
         Raises:
             UserError: No such experiment.
         """
-        columns = (RunRow.state, RunRow.reason, RunRow.step, RunRow.total_steps, RunRow.stop_reason)
+        names = ("id", "state", "reason", "step", "total_steps", "stop_reason")
+        columns = [getattr(RunRow, name) for name in names]
         of_members = select(MemberRow.run_id).where(MemberRow.experiment == experiment)
         with self.reading() as connection:
             launched_at = of_experiment(connection, experiment, ExperimentRow.updated_at)
-            rows = connection.execute(select(RunRow.fingerprint, *columns).where(RunRow.id.in_(of_members)))
-            return launched_at, {run: (RunState(state), rest) for run, state, *rest in rows}
+            rows = connection.execute(select(*columns).where(RunRow.id.in_(of_members)).order_by(RunRow.id))
+            return (launched_at, *map(tuple, rows))
 
     def progress(self, fingerprints: Iterable[str], metrics: Sequence[str]) -> dict[str, RunProgress]:
         """Return the progress of runs, with the newest values of these metrics."""
