@@ -119,11 +119,9 @@ def test_errors_are_one_line(lab, jestlab, check_errors, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     cases = {
         "--where 'sed = 1'": "jestlab: where: character 1: no column or config key 'sed'",
-        "--view rnus": "jestlab: no view 'rnus': did you mean 'runs'?",
         "'SELECT 1' --where 'seed = 1'": "2 expected either SQL, or --view",
         "--view runs --format parquet": "2 cannot print parquet to a terminal: give --output",
         "--view runs --output /proc/no/file.csv": "cannot write /proc/no/file.csv",
-        "'SELECT lable FROM v_runs'": "query: no such column: lable",
         "'DELETE FROM run'": "query: queries are read-only",
         "''": "query: this SQL returns no rows",
     }

@@ -14,6 +14,7 @@ import stores_support as stores
 from postgres_support import PostgresServer
 
 from jestlab.platform.errors import StoreError, StoreUnreachable
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning import recording
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
@@ -56,8 +57,7 @@ def folder(database, tmp_path_factory) -> Path:
         recording.record(store, planned)
         for run in planned.runs:
             stores.attempt(store, run, scores={"toy/score": 0.5 + run.seed / 4}, loss=(2.0, 1.0))
-            (folder / "lab" / run.directory).mkdir(parents=True)
-            (folder / "lab" / run.directory / "log.txt").write_text("--- attempt 1\n")
+            stores.folder(Lab.find(folder / "lab"), run)
     done = labs.here("published", "import", "--store", database, root=folder / "lab")
     assert done.returncode == 0, done.stderr
     return folder

@@ -29,26 +29,19 @@ def union(studies, **written):
     return StudySpec.parse({"name": "both", "studies": studies, **written})
 
 
-def labels(study):
-    return [(member.variant.label, member.seed) for member in expand(study)]
+def described(members: Any, prefix=""):
+    """Names of members, of what they need, and of what they match."""
+    names = {None: None} | {i: (f"{prefix}{m.variant.label}", m.seed) for i, m in enumerate(members)}
+    return [(names[i], [*map(names.get, m.needs.values())], names[m.match]) for i, m in enumerate(members)]
 
 
 def test_the_members_of_a_union_are_those_of_its_parts_under_their_names():
     both = union({"large": LARGE, "small": SMALL, "again": LARGE})
-    assert labels(both) == [
-        (f"{part.name}/{member.variant.label}", member.seed)
-        for part in both.studies.values()
-        for member in expand(part)
-    ]
-    members: Any = expand(both)
-    for position, member in enumerate(members):
-        for needed in [*member.needs.values(), *([member.match] if member.match is not None else [])]:
-            assert needed < position
-            assert members[needed].variant.name.split("/")[0] == member.variant.name.split("/")[0]
-    joint = next(member for member in members if member.variant.name == "small/joint")
-    assert members[joint.needs["selection.reference"]].variant.name == "small/reference"
-    wide = [member for member in members if member.variant.name == "again/wide"]
-    assert [members[member.match].variant.name for member in wide] == ["again/plain"] * 2
+    found = described(expand(both))
+    parts = both.studies.values()
+    assert found == [row for part in parts for row in described(expand(part), f"{part.name}/")]
+    assert sum(bool(needs) for _, needs, _ in found) == 2
+    assert [match for *_, match in found if match][-1] == ("again/plain batch_size=64", 0)
 
 
 def test_parts_are_whole_studies_at_the_unions_scale():

@@ -192,8 +192,7 @@ def inspect(folder: Path, expression: str | None, as_json: bool) -> None:
 
     For shards: pairs, metadata columns, licenses, kinds of noise, damaged examples, and some captions.
     """
-    summary = _described(folder, expression)
-    show(as_json, summary, _blocks(summary))
+    _report(folder, as_json, expression)
 
 
 def _build(folder: Path, build: Callable[[Path], None]) -> None:
@@ -210,11 +209,10 @@ def _check_new(folder: Path) -> None:
         raise UserError(f"{folder} already exists: name a new folder, or remove this one")
 
 
-def _report(folder: Path, as_json: bool) -> None:
-    """Print the content of a new folder."""
-    files = sum(path.is_file() for path in folder.rglob("*"))
-    summary = _described(folder)
-    show(as_json, summary | {"files": files}, _blocks(summary))
+def _report(folder: Path, as_json: bool, expression: str | None = None) -> None:
+    """Print the content of a folder."""
+    summary = _described(folder, expression)
+    show(as_json, summary, _blocks(summary))
 
 
 # ---- inspect

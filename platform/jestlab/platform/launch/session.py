@@ -300,7 +300,7 @@ def _runs_again(options: LaunchOptions, plan: Plan, found: ResultChanges) -> lis
 
 def _names(run: PlannedRun, study: str) -> set[str]:
     """Return all names of a run: RUN and RUN/SEED, each also after the name of the study and a slash."""
-    names = {run.name, run.label}.union(*((place.name, place.label) for place in run.aliases))
+    names = {name for place in run.places for name in (place.name, place.label)}
     names |= {f"{name}/{run.seed}" for name in names}
     return names | {f"{study}/{name}" for name in names}
 

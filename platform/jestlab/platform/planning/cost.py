@@ -301,8 +301,7 @@ def _baseline(trained: Sequence[PlannedRun], needed: Collection[str], name: str 
     if name is None:
         return next((run for run in trained if run.name not in needed), trained[0]).label
     for run in trained:
-        places = [(run.label, run.name), *((alias.label, alias.name) for alias in run.aliases)]
-        if any(name in place for place in places):
+        if any(name in (place.label, place.name) for place in run.places):
             return run.label
     raise UserError(f"no run {name!r} that trains: {nearest(name, (run.label for run in trained))}")
 

@@ -105,7 +105,7 @@ def first_seeds(plan: Plan, seeds: Callable[[str], int], others: Collection[str]
     counts: dict[str, int] = {}
     open_ = set(others) & runs.keys()
     for run in plan.runs:  # seed by seed
-        for label in {run.label, *(alias.label for alias in run.aliases)}:
+        for label in {place.label for place in run.places}:
             counts[label] = counts.get(label, 0) + 1
             if counts[label] <= seeds(label):
                 open_.add(run.fingerprint)
@@ -149,9 +149,9 @@ def registered_content(plan: Plan) -> dict[str, Any]:
     name, is_union = plan.study.name, bool(plan.study.studies)
     runs: dict[tuple[str, str], str] = {}
     for run in plan.runs:  # seed by seed
-        for label in (run.label, *(alias.label for alias in run.aliases)):
-            study, _, short = label.partition("/")
-            runs.setdefault((study, short) if is_union else (name, label), run.fingerprint)
+        for place in run.places:
+            study, _, short = place.label.partition("/")
+            runs.setdefault((study, short) if is_union else (name, place.label), run.fingerprint)
     return content_of(name, plan.study.to_dict(), runs)
 
 

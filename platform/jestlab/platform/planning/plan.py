@@ -111,6 +111,11 @@ class PlannedRun:
     match: str | None = None
 
     @property
+    def places(self) -> tuple[RunPlace, ...]:
+        """All places in the study where it appears."""
+        return RunPlace(self.name, self.label, self.point), *self.aliases
+
+    @property
     def directory(self) -> str:
         """Its folder, relative to the lab's root."""
         return f"runs/{self.name.rpartition('/')[2]}{folder_suffix(self.fingerprint)}"

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.errors import UserError
-from jestlab.platform.planning.plan import Plan, PlannedRun, RunPlace
+from jestlab.platform.planning.plan import Plan, PlannedRun
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.records import ADOPTED, LIVE, RunState
@@ -57,7 +57,7 @@ def _record(connection: Connection, plan: Plan) -> None:
             "position": position,
         }
         for position, run in enumerate(plan.runs)
-        for place in _places(run)
+        for place in run.places
     ]
     needs = [
         {"run_id": run_key(run.fingerprint), "role": role, "needs_id": run_key(needed)}
@@ -71,10 +71,6 @@ def _record(connection: Connection, plan: Plan) -> None:
     _record_costs(connection, plan.runs)
     for part in plan.parts:
         _record(connection, part)
-
-
-def _places(run: PlannedRun) -> Sequence[RunPlace]:
-    return [RunPlace(run.name, run.label, run.point), *run.aliases]
 
 
 def _record_experiment(connection: Connection, study: StudySpec) -> None:
@@ -104,7 +100,7 @@ def _keep_adopted(connection: Connection, plan: Plan) -> list[int]:
         .where(MemberRow.experiment == plan.study.name, RunRow.program == ADOPTED)
         .order_by(MemberRow.position, MemberRow.label)
     ).all()
-    taken = {text for run in plan.runs for place in _places(run) for text in (place.name, place.label)}
+    taken = {text for run in plan.runs for place in run.places for text in (place.name, place.label)}
     if names := sorted({one.name for one in adopted} & taken):
         raise UserError(
             f"{plan.study.name}: {names[0]!r} is the name of an adopted run: rename the run of the spec, or "

@@ -31,10 +31,6 @@ class FreeKey(NamedTuple):
     meaning: str
 
 
-def _no_problems(config: Mapping[str, Any], roles: Collection[str]) -> Iterable[Problem]:
-    return ()
-
-
 @dataclass(frozen=True)
 class ProgramConfig:
     """The config of a program.
@@ -55,7 +51,7 @@ class ProgramConfig:
     name: str
     schema: type[BaseModel] | None = None
     free_keys: Mapping[str, FreeKey] = field(default_factory=dict)
-    problems: Callable[[Mapping[str, Any], Collection[str]], Iterable[Problem]] = _no_problems
+    problems: Callable[[Mapping[str, Any], Collection[str]], Iterable[Problem]] = lambda config, roles: ()
     local_paths: tuple[tuple[str, ...], ...] = ()
     identity: Callable[[Any], dict[str, Any]] = dict
     extent: tuple[str, ...] | None = None
@@ -66,14 +62,9 @@ class ProgramConfig:
         """Return the sections of another program's base that apply to a run of this program."""
         if self.name == owner.name:
             return dict(base)
-        return {name: base[name] for name in self.inherits if name in base and self._shares(name, owner)}
-
-    def _shares(self, section: str, other: ProgramConfig) -> bool:
-        """Whether both programs validate a section by the same model."""
-        if self.schema is None or other.schema is None:
-            return False
-        own, theirs = (schema.model_fields.get(section) for schema in (self.schema, other.schema))
-        return own is not None and theirs is not None and own.annotation is theirs.annotation
+        own, theirs = (each.schema.model_fields if each.schema else {} for each in (self, owner))
+        shared = [name for name in self.inherits if name in base and name in own and name in theirs]
+        return {name: base[name] for name in shared if own[name].annotation is theirs[name].annotation}
 
 
 def builtin_programs() -> Mapping[str, ProgramConfig]:
