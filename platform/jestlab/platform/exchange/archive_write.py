@@ -24,7 +24,7 @@ from jestlab.platform.store import schema
 from jestlab.platform.store.engine import closing_engine, create_file, one_file, writable, writing
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import with_needs
-from jestlab.platform.store.rows import one_of, write_metrics
+from jestlab.platform.store.rows import copy_rows, one_of
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, Base, ExperimentRow, MemberRow, RunRow
 
@@ -35,8 +35,6 @@ _LOCAL_COLUMNS = ("handle", "token", "launcher", "lab", "origin")  # such as tho
 
 TABLES = tuple(table for table in Base.metadata.sorted_tables if table.name not in _LOCAL_TABLES)
 """Tables with results; each comes after the tables that it refers to."""
-
-_ROWS_AT_ONCE = 10_000
 
 
 def columns_of(table: Table) -> list[Column[Any]]:
@@ -105,12 +103,7 @@ def _copy_store(store: Store, path: Path, experiments: Sequence[str]) -> tuple[l
                 if name not in names:
                     raise UserError(f"no experiment {name!r} in the store: {nearest(name, names)}")
             for table, query in _queries(source, experiments):
-                rows = source.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
-                for part in rows.partitions():
-                    if table.name == "metric":
-                        write_metrics(copy, [tuple(row) for row in part])
-                    else:
-                        copy.execute(table.insert(), [dict(row._mapping) for row in part])
+                copy_rows(source, copy, table, query)
             logs: dict[int, list[str]] = {}
             for key, log in copy.execute(select(AttemptRow.run_id, AttemptRow.log)):
                 logs.setdefault(key, []).append(log)

@@ -28,14 +28,12 @@ from jestlab.platform.store.engine import (
     writable,
     writing,
 )
-from jestlab.platform.store.rows import write_metrics
+from jestlab.platform.store.rows import copy_rows
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import AttemptRow, Base, ExperimentRow, IdentityRow, MetricRow, RunRow
+from jestlab.platform.store.tables import AttemptRow, Base, ExperimentRow, IdentityRow, RunRow
 
 _NOWHERE = ""
 """The place of a copy, which is no place: who opens the copy next finds that it isn't the original."""
-
-_ROWS = 10_000  # in memory at a time
 
 
 def back_up(url: str, path: Path) -> None:
@@ -136,12 +134,7 @@ def _copy_rows(source: Connection, target: Connection) -> None:
     for table in Base.metadata.sorted_tables:
         if table.name == IdentityRow.__tablename__:
             continue  # the target has its own
-        result = source.execution_options(yield_per=_ROWS).execute(table.select())
-        for rows in result.partitions():
-            if table.name == MetricRow.__tablename__:
-                write_metrics(target, [tuple(row) for row in rows])
-            else:
-                target.execute(table.insert(), [dict(row._mapping) for row in rows])
+        copy_rows(source, target, table, table.select())
         if target.dialect.name == "postgresql" and table.autoincrement_column is not None:
             # Continue the sequence of IDs after the copied ones.
             last = select(func.max(table.c.id)).scalar_subquery()

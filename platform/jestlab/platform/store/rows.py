@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam
+from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam
 
 
 def now() -> datetime:
@@ -80,6 +80,15 @@ def upsert(
         where=None if newest is None else getattr(table, newest) <= new[newest],
     )
     execute_many(connection, statement, list(last.values()))
+
+
+def copy_rows(source: Connection, target: Connection, table: Table, query: Select[Any]) -> None:
+    """Copy the rows of a query to a table of another store, a part at a time."""
+    for rows in source.execution_options(yield_per=10_000).execute(query).partitions():
+        if table.name == "metric":
+            write_metrics(target, [tuple(row) for row in rows])
+        else:
+            target.execute(table.insert(), [dict(row._mapping) for row in rows])
 
 
 def write_metrics(connection: Connection, rows: Sequence[tuple[Any, ...]], *, keep: bool = False) -> None:
