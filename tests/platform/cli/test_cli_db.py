@@ -159,6 +159,7 @@ def id_of(url: str) -> str:
 
 
 def test_a_backup_is_a_store(lab, sound, tmp_path):
+    change(sound, "UPDATE attempt SET handle = 'a job', token = 'its secret'")
     path = tmp_path / "copy.db"
     assert json.loads(db(lab, "backup", path, "--json"))["path"] == str(path)
     assert [file.name for file in tmp_path.glob("*copy.db*")] == ["copy.db"]  # and no temporary file

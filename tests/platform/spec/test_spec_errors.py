@@ -37,6 +37,8 @@ runs: {a: {program: 'no_such_module:main', x: 1}}
 axes: [{runs: [a], grid: {x: [1]}}] => 1: runs.a.program: no module 'no_such_module'
 """,
     "axes": """
+{runs: {a: {}}, axes: [{runs: [a], grid: {}}]} => 1: axes.0.grid: must be a mapping from keys to lists
+{runs: {a: {}}, axes: [{runs: [a], zip: 3}]} => 1: axes.0.zip: must be a mapping from keys to lists
 runs: {a: {}}
 axes: [{runs: [a], grid: {seed: [1]}, cases: [{seed: 1}]}] => 2: axes.0: must have exactly one of grid, zip
 runs: {JEST++_f0.8-B: {}}

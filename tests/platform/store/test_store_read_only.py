@@ -100,6 +100,7 @@ def test_the_database_refuses_to_write(store, reader, store_url, tmp_path, monke
     assert {path.name for path in tmp_path.iterdir()} <= {"results.db", "results.db-shm", "results.db-wal"}
 
 
+@pytest.mark.both_databases
 @ON_POSTGRESQL
 def test_a_reader_rolls_back(store, reader, store_url, postgres_server):
     """A transaction that only reads sends a notification when it commits."""
@@ -114,6 +115,7 @@ def test_a_reader_rolls_back(store, reader, store_url, postgres_server):
         assert [note.payload for note in listener.notifies(timeout=60, stop_after=1)] == ["last"]
 
 
+@pytest.mark.both_databases
 @ON_POSTGRESQL
 def test_a_superuser_reads_with_a_role_that_cannot_write_files(store, postgres_server, tmp_path):
     tmp_path.chmod(0o777)
@@ -140,6 +142,7 @@ def test_a_transaction_sees_one_state(store, reader):
     assert len(reader.experiments()) == 2
 
 
+@pytest.mark.both_databases
 @ON_POSTGRESQL
 def test_long_queries_are_canceled(store, store_url, monkeypatch):
     monkeypatch.setattr(engines, "QUERY_SECONDS", 0.2)

@@ -142,6 +142,7 @@ def test_refuses_urls_of_other_databases():
         assert "secret" not in str(error.value)
 
 
+@pytest.mark.both_databases
 def test_reading_creates_nothing(database_url, tmp_path):
     assert Store.open_readonly(database_url) is None
     with pytest.raises(UserError, match="launch a study first"):

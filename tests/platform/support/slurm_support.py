@@ -240,13 +240,12 @@ class SlurmLab:
         return labs.started("launch", study, *more, "--no-reports", root=self.root)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        if not (self.root / "results.db").exists():
-            return []
-        with closing(sqlite3.connect(self.root / "results.db", timeout=30)) as store:
-            try:
+        try:
+            store = sqlite3.connect(f"file:{self.root}/results.db?mode=rw", timeout=30, uri=True)
+            with closing(store):
                 return store.execute(query).fetchall()
-            except sqlite3.OperationalError:
-                return []  # its tables are being made
+        except sqlite3.OperationalError:
+            return []  # its tables are being made
 
     def wait_for_step(self, step: int = 1) -> None:
         wait_until(lambda: any((row[0] or 0) >= step for row in self.rows("SELECT step FROM v_runs")), 180.0)
@@ -260,7 +259,4 @@ class SlurmLab:
         wait_until(lambda: bool(self.rows(query)), 180.0)
 
     def attempts(self) -> list[tuple[str, str]]:
-        return [
-            (state, reason or "")
-            for state, reason in self.rows("SELECT state, reason FROM attempt ORDER BY id")
-        ]
+        return self.rows("SELECT state, COALESCE(reason, '') FROM attempt ORDER BY id")

@@ -33,8 +33,9 @@ def launch(lab):
         arguments = {"arguments": [str(lab.root), name], "environment": {}, "module": "jestlab.testing.job"}
         launched = executor.launch(job(name, log=lab.root / f"{name}.txt", **arguments))
         all_launched.append((executor, launched))
-        variables = psutil.Process(int(launched.handle.split(":")[1])).environ()
-        return launched, variables["CUDA_VISIBLE_DEVICES"].split(",")
+        process = psutil.Process(int(launched.handle.split(":")[1]))
+        labs.wait_until(process.environ)  # it is empty for a moment
+        return launched, process.environ()["CUDA_VISIBLE_DEVICES"].split(",")
 
     yield launch
     for executor, launched in all_launched:

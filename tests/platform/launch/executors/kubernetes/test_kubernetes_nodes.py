@@ -16,35 +16,32 @@ NAME = "jestlab-0a1b2c3d-1"
 SETTINGS = Settings(image=IMAGE, kubernetes=KubernetesSettings(store_secret="s/k", root="/lab"))
 
 
-def hosts(tmp_path, **resources):
-    """Return the Job of a JobSet for a study's resources."""
-    executor = executors.get("kubernetes", Resources(**resources), SETTINGS, Lab(tmp_path, "sqlite://"))
-    rendered = executor.render(job())
-    assert isinstance(rendered, dict)
-    return rendered["spec"]["replicatedJobs"][0]["template"]["spec"]
+def executor(tmp_path, **resources):
+    return executors.get("kubernetes", Resources(**resources), SETTINGS, Lab(tmp_path, "sqlite://"))
 
 
-def test_a_run_without_a_tpu_requests_the_resources_of_its_study(tmp_path):
-    found = hosts(tmp_path, gpus=4, nodes=2, threads=6, memory_gb=1.5, time="4h")
-    pod = found["template"]["spec"]
-    asked = {"nvidia.com/gpu": "4", "memory": "1500M"}
-    assert pod["containers"][0]["resources"] == {"limits": asked, "requests": {"cpu": "6", **asked}}
-    assert pod["nodeSelector"] == {}
-    assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
-    assert found["completions"] == found["parallelism"] == 2
-    assert found["activeDeadlineSeconds"] == 4 * 3600 - GRACE_SECONDS
-
-
-def test_a_run_requests_one_thread_by_default(tmp_path):
-    found = hosts(tmp_path)
-    pod = found["template"]["spec"]
-    assert pod["containers"][0]["resources"] == {"limits": {}, "requests": {"cpu": "1"}}
-    assert (pod["tolerations"], "affinity" in pod, "activeDeadlineSeconds" in found) == ([], False, False)
-
-
-def test_gpus_count_as_chips(tmp_path):
-    resources = Resources(gpus=4, nodes=2)
-    assert executors.get("kubernetes", resources, SETTINGS, Lab(tmp_path, "sqlite://")).chips == 8
+@pytest.mark.parametrize(
+    ("resources", "limits", "cpus", "tolerated", "seconds", "chips"),
+    [
+        (
+            {"gpus": 4, "nodes": 2, "threads": 6, "memory_gb": 1.5, "time": "4h"},
+            {"nvidia.com/gpu": "4", "memory": "1500M"},
+            *("6", ["nvidia.com/gpu"], 4 * 3600 - GRACE_SECONDS, 8),
+        ),
+        ({}, {}, "1", [], None, 0),
+    ],
+)
+def test_a_run_without_a_tpu_requests_the_resources_of_its_study(
+    tmp_path, resources, limits, cpus, tolerated, seconds, chips
+):
+    made = executor(tmp_path, **resources)
+    hosts = made.render(job())["spec"]["replicatedJobs"][0]["template"]["spec"]
+    pod, nodes = hosts["template"]["spec"], resources.get("nodes", 1)
+    assert pod["containers"][0]["resources"] == {"limits": limits, "requests": {"cpu": cpus, **limits}}
+    assert [each["key"] for each in pod["tolerations"]] == tolerated
+    assert (pod["nodeSelector"], "affinity" in pod) == ({}, nodes > 1)
+    assert hosts["completions"] == hosts["parallelism"] == nodes
+    assert (hosts.get("activeDeadlineSeconds"), made.chips) == (seconds, chips)
 
 
 @pytest.mark.parametrize(("gpus", "pool"), [(4, {"gpu"}), (0, {"cpu"})])
