@@ -177,15 +177,18 @@ class Executor(Protocol):
 
     Attributes:
         name: Name in specs and the store: local, vertex, kubernetes, slurm, or the path of a custom executor.
-        here: Whether jobs run on this machine. Such jobs may use SQLite, their data and scripts are checked
-            when a study is planned, and the executor writes their output to `Job.log`.
-        chips: Accelerator chips of each job.
-        parallel: Concurrent jobs if the study doesn't set them; None for all.
+        here: Whether jobs run on this machine. Such jobs may use a SQLite store, their data and scripts are
+            checked when a study is planned, and the executor writes their output to `Job.log`.
+        shares_folders: Whether jobs on other machines see this machine's folders under the same paths, as on
+            Slurm. Such jobs may use a SQLite store too, unless it is on a network file system.
+        chips: Number of accelerator chips of each job.
+        parallel: Maximum number of concurrent jobs if the study doesn't set one; None for no maximum.
         grace_seconds: Time that a job has to save after it is asked to stop.
     """
 
     name: str
     here: bool = False
+    shares_folders: bool = False
     chips: int = 0
     parallel: int | None = None
     grace_seconds: float = 30.0
