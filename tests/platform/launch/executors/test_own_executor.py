@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import labs_support as labs
 import own_executors as own
@@ -140,13 +141,15 @@ def test_only_jobs_that_share_folders_may_use_sqlite(
     tmp_path, monkeypatch, shares_folders, file_system, message
 ):
     monkeypatch.setattr(session, "network_file_system", lambda path: file_system)
-    executor = own.Plain(lab := Lab.find(tmp_path), None, lambda: None)
-    executor.name, executor.here, executor.shares_folders = "mine", False, shares_folders
+    lab, executor = (
+        Lab.find(tmp_path),
+        SimpleNamespace(name="mine", here=False, shares_folders=shares_folders),
+    )
     if message is None:
-        session._check_store(lab, executor)
+        session._check_store(lab, executor)  # type: ignore[arg-type]
     else:
         with pytest.raises(UserError, match=message):
-            session._check_store(lab, executor)
+            session._check_store(lab, executor)  # type: ignore[arg-type]
 
 
 def test_a_study_is_launched_by_it_and_its_logs_are_found(tmp_path, root, unrecorded):
