@@ -104,10 +104,10 @@ def test_exceptions_of_an_executor_are_one_line(lab):
     with pytest.raises(
         ExecutorError, match=r"launch of the executor .*Failing fails: KeyError: 'no such queue'"
     ):
-        executor.launch(None)  # type: ignore[arg-type]
+        executor.launch(None)
     job = LaunchedJob("not a handle", contract.key_of("x"))
     assert executor.statuses([job])[job].state is JobState.UNKNOWN
-    assert executor.room() is None and executor.render(None) is None  # type: ignore[arg-type]
+    assert executor.room() is None and executor.render(None) is None
     executor.close()
 
 
@@ -146,10 +146,10 @@ def test_only_jobs_that_share_folders_may_use_sqlite(
         SimpleNamespace(name="mine", here=False, shares_folders=shares_folders),
     )
     if message is None:
-        session._check_store(lab, executor)  # type: ignore[arg-type]
+        session._check_store(lab, executor)
     else:
         with pytest.raises(UserError, match=message):
-            session._check_store(lab, executor)  # type: ignore[arg-type]
+            session._check_store(lab, executor)
 
 
 def test_a_study_is_launched_by_it_and_its_logs_are_found(tmp_path, root, unrecorded):
