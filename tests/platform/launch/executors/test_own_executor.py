@@ -104,10 +104,10 @@ def test_exceptions_of_an_executor_are_one_line(lab):
     with pytest.raises(
         ExecutorError, match=r"launch of the executor .*Failing fails: KeyError: 'no such queue'"
     ):
-        executor.launch(None)
+        executor.launch(None)  # type: ignore[arg-type]
     job = LaunchedJob("not a handle", contract.key_of("x"))
     assert executor.statuses([job])[job].state is JobState.UNKNOWN
-    assert executor.room() is None and executor.render(None) is None
+    assert executor.room() is None and executor.render(None) is None  # type: ignore[arg-type]
     executor.close()
 
 
