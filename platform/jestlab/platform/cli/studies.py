@@ -367,7 +367,7 @@ def _show_goodput(experiment: str, lab: Lab, as_json: bool) -> None:
     from jestlab.platform.store.spending import attempt_times
 
     store = naming.existing_store(lab)
-    runs = naming.several(store, experiment).runs
+    runs = naming.find_runs(store, experiment).runs
     goodputs = by_run(attempt_times(store, experiment))
     has_begun = any(found.attempts for found in goodputs.values())
     text = _goodput_blocks(runs, goodputs) if has_begun else [f"no run of {experiment} has begun yet"]
