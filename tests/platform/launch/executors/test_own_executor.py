@@ -141,10 +141,8 @@ def test_only_jobs_that_share_folders_may_use_sqlite(
     tmp_path, monkeypatch, shares_folders, file_system, message
 ):
     monkeypatch.setattr(session, "network_file_system", lambda path: file_system)
-    lab, executor = (
-        Lab.find(tmp_path),
-        SimpleNamespace(name="mine", here=False, shares_folders=shares_folders),
-    )
+    lab = Lab.find(tmp_path)
+    executor = SimpleNamespace(name="mine", here=False, shares_folders=shares_folders)
     if message is None:
         session._check_store(lab, executor)
     else:

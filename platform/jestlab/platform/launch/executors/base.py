@@ -3,7 +3,7 @@
 A job executes one attempt at a run: `python -m jestlab.platform.worker …` on one machine, or on all hosts of
 a TPU slice at once. The store records the job's handle and key. Any process that has both, and the same
 credentials, can query the job, stop it, and read its log: it doesn't need the object that launched the job.
-If the job with a handle has another key, it belongs to another attempt, and the executor must not stop or read it.
+If the job with a handle has another key, it belongs to another attempt: executors must not stop or read it.
 """
 
 from __future__ import annotations

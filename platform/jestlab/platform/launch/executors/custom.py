@@ -42,7 +42,7 @@ def create(
 
 
 def guarded(name: str, executor: Any) -> Executor:
-    """Set an executor's name, and make its methods raise only `UserError`, so that launches survive its errors.
+    """Name an executor, and make its methods raise only `UserError`, so that launches survive its errors.
 
     Args:
         name: Name of the executor in specs and the store.
