@@ -150,7 +150,8 @@ class ForkServer:
             with theirs, job.log.open("ab") as log:
                 descriptors = [theirs.fileno(), log.fileno()]
                 socket.send_fds(self._channel, [json.dumps(order).encode()], descriptors)
-            answer = _receive(ours)
+            # Check also before waiting: `halt` may have been called before `_starting` was set.
+            answer = _receive(ours) if may_begin() else {}
             if "pid" in answer and may_begin():
                 _send(ours, go=True)
                 return Forked(answer["pid"], ours)
