@@ -13,6 +13,7 @@ import click
 
 from jestlab.analysis.costs import SCOPES
 from jestlab.platform.cli.completion import SCALE, SPEC
+from jestlab.platform.dependencies import CLIENTS
 from jestlab.platform.errors import SpecError, UserError
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def launch_options(function: Function) -> Callable[..., Any]:
 
     @click.option(
         "--on",
-        type=CodeName("executor", ("local", "vertex", "kubernetes", "slurm")),
+        type=CodeName("executor", tuple(CLIENTS)),
         help="Executor: built in or custom  [default: the study's, else that of your settings, else local]",
     )
     @click.option(
