@@ -160,7 +160,7 @@ def check_reader(reader: Callable[..., Iterable[Mapping[str, Any]]], **options: 
 def check_tower(architecture: Callable[..., Any], modality: str = "image", **options: Any) -> None:
     """Check a tower: `architecture(config, **options)` returns a Flax module.
 
-    The module must map images float32 [n, h, h, 3], or tokens int32 [n, L], to finite features [n, width], and
+    The module must map images float32 [n, h, h, 3], or tokens int32 [n, L], to finite features [n, width];
     those of an example must not depend on other examples. `architecture.flops` must return the FLOPs of
     one example; XLA may count from 10% less to 25% more.
 
