@@ -216,10 +216,11 @@ def test_the_store_knows_the_seconds_of_each_evaluation(store, tmp_path):
 # ---- the protocol
 
 
-class Messages(Reporter):
+class Messages(ScriptRun):
     """Writes down what a script sends."""
 
     def __init__(self) -> None:
+        super().__init__(0, Path.cwd(), None, {}, {})
         self.lines: list[str] = []
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -308,7 +309,7 @@ def test_unread_answers_do_not_block_the_worker():
         with pytest.raises(UserError, match="reads no answers"):
             for _ in range(10_000):
                 channel._process(b'{"type": "flush"}')
-        channel.tell_stop()
+        channel.send_stop()
 
 
 # ---- without a worker

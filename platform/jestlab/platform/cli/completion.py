@@ -81,7 +81,7 @@ def _runs_of_spec(context: click.Context, incomplete: str) -> list[str]:
 
 def _specs(context: click.Context, incomplete: str) -> list[str]:
     """Return the names of registered studies and of files that may contain a study."""
-    from jestlab.platform.registry import study_names
+    from jestlab.platform.study_registry import study_names
 
     folder, slash, _ = incomplete.rpartition("/")
     names = [] if slash else study_names()

@@ -13,6 +13,7 @@ import click
 
 from jestlab.analysis.costs import SCOPES
 from jestlab.platform.cli.completion import SCALE, SPEC
+from jestlab.platform.dependencies import CLIENTS
 from jestlab.platform.errors import SpecError, UserError
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def decide_option(function: Function) -> Callable[..., Any]:
                        "over budget; like `seeds: {until: decided}` in a spec.")  # fmt: skip
     @functools.wraps(function)
     def wrapped(*args: Any, decide: bool, study: Any, **kwargs: Any) -> Any:
-        return function(*args, study=study.decided() if decide else study, **kwargs)
+        return function(*args, study=study.until_decided() if decide else study, **kwargs)
 
     return wrapped
 
@@ -147,7 +148,7 @@ def launch_options(function: Function) -> Callable[..., Any]:
 
     @click.option(
         "--on",
-        type=CodeName("executor", ("local", "vertex", "kubernetes", "slurm")),
+        type=CodeName("executor", tuple(CLIENTS)),
         help="Executor, built-in or custom  [default: the study's, else your settings', else local]",
     )
     @click.option(

@@ -32,12 +32,12 @@ from jestlab.platform.planning.show import absent_data
 from jestlab.platform.planning.show import as_data as plan_data
 from jestlab.platform.planning.show import blocks as plan_blocks
 from jestlab.platform.planning.survey import survey
-from jestlab.platform.registry import scales_of, study_module, study_names
 from jestlab.platform.render import Block, Column, table, table_of
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.resources import LOCAL_PARALLEL
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.records import RunSummary
+from jestlab.platform.study_registry import scales_of, study_module, study_names
 from jestlab.platform.whoami import person
 from jestlab.platform.words import counted
 
