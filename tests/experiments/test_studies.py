@@ -10,8 +10,8 @@ from jestlab.experiments import base, paper, quickstart
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.names import check
 from jestlab.platform.planning.plan import Plan, plan
-from jestlab.platform.registry import study_module, study_names
 from jestlab.platform.spec import StudySpec, load
+from jestlab.platform.study_registry import study_module, study_names
 
 NOT_OF_THE_PAPER = {"frontier", "icons"}
 

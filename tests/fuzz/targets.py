@@ -167,7 +167,7 @@ class _Recorder:
         self._check(step, examples_seen or 0, flops_total or 0.0, seconds or 0.0, *scores.values())
 
     def artifact(self, name: str, path: Path) -> None:
-        from jestlab.platform.store.spool import artifact_record
+        from jestlab.platform.store.batches import artifact_record
 
         artifact_record(name, path, path.parents[len(path.parents) - 2])
 

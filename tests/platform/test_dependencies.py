@@ -8,6 +8,8 @@ import labs_support as labs
 import pytest
 
 from jestlab.platform import cli, dependencies
+from jestlab.platform.launch import executors
+from jestlab.platform.spec.resources import EXECUTORS
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SETTINGS = """
@@ -21,9 +23,13 @@ def packages(lines: list[str]) -> set[str]:
     return {re.split(r"[\[<>=]", line)[0] for line in lines}
 
 
+def test_built_in_executors_have_the_same_names_everywhere():
+    assert executors._BUILT_IN.keys() == dependencies.CLIENTS.keys() == set(EXECUTORS)
+
+
 def test_each_client_is_an_extra():
     for executor, clients in dependencies.CLIENTS.items():
-        extra = packages(PROJECT["optional-dependencies"][executor])
+        extra = packages(PROJECT["optional-dependencies"].get(executor, []))
         assert set(clients) == extra
         assert not extra & packages(PROJECT["dependencies"])
 

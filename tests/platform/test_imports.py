@@ -10,6 +10,7 @@ VERBS = (
     "from jestlab.platform.cli import cli\n"
     "for verb in ('show', 'plan'): cli.main([verb, 'quickstart'], standalone_mode=False)"
 )
+HELP = "from jestlab.platform.cli import cli; cli.main(['launch', '--help'], standalone_mode=False)"
 OWN = (
     "from jestlab.platform.cli.xmanager import xmanager_main\n"
     "from jestlab.experiments.quickstart import SCALES, get_config\n"
@@ -34,6 +35,7 @@ OWN = (
             (SLOW | {"flax", "absl.app"}) - {"numpy", "pydantic"},
         ),
         (VERBS, (SLOW | {"flax", "alembic", "grain"}) - {"pydantic"}),
+        (HELP, SLOW | {"flax", "alembic", "ml_collections"}),
     ],
 )
 def test_is_not_imported(code, not_imported, tmp_path, sqlite_url):

@@ -124,6 +124,7 @@ def test_a_lab_that_is_moved_away_and_back_loses_nothing(lab, what):
     assert rows(lab.root, "SELECT state FROM attempt") == [("COMPLETED",)]
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)
 def test_a_lab_that_is_away_when_a_worker_starts_is_not_created(store_url, root, monkeypatch):
     """The store answers, so that the lab's folder alone is missing."""

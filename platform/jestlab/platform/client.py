@@ -22,17 +22,17 @@ same time: lines up to 4,096 bytes are written atomically. Any other line fails 
         and, if known, the totals so far: "examples_seen": 640, "flops_total": 1e9, "seconds": 12.5
     {"type": "artifact", "name": "model", "path": "model.npz"}    relative to the run's folder; inside the lab
     {"type": "progress", "step": 10, "total_steps": 100}
-    {"type": "phase", "name": "checkpoint", "seconds": 1.5}       the preceding seconds weren't training but
-        "startup", "compilation", "evaluation", or "checkpoint", which is now complete
+    {"type": "phase", "name": "checkpoint", "seconds": 1.5}       the last 1.5 seconds were not training but
+        this phase, which has just ended: "startup", "compilation", "evaluation", or "checkpoint"
     {"type": "flush", "id": 7}                                    answered by "flushed" when all is durable
 
 Answers are JSON lines as well. One process reads them from the path in JESTLAB_REPLIES: {"type": "flushed",
 "id": 7}, and {"type": "stop"} just before SIGTERM, when the run must stop. A writer that is faster than the
 store blocks. Messages written before the command ends are never lost. A second report at the same step
-replaces the first. A later attempt replaces the reports of earlier attempts after its resume point. That is
-the step of its first progress message, if values at a later step follow; otherwise the step before its first
-values. The attempt starts over if its next values come at twice that step or later and the run's folder was
-empty.
+replaces the first. A later attempt replaces the reports of earlier attempts after its resume point, which is
+inferred: it is the step of the first progress message if values at a later step follow, and else the step
+before the first values. But if the run's folder was empty and the second values have at least twice the step
+of the first, the attempt started from the beginning.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def as_count(name: str, value: Any) -> int:
     """Return a step or a count as an int; any whole number is accepted, such as 2.0 or a NumPy scalar.
 
     Raises:
-        ValueError: It isn't a whole number that fits the store; the message contains its name.
+        ValueError: The value isn't a whole number from 0 to 2**63 - 1; the message contains `name`.
     """
     number = _number(value)
     if number is None or number % 1 != 0 or not 0 <= number < 2**63:
@@ -93,7 +93,11 @@ def as_phase(name: Any) -> str:
 
 
 def as_metrics(values: Any) -> dict[str, float]:
-    """Return metrics by name as floats, None as NaN; ValueError if one isn't a number, or for its name."""
+    """Return metrics by name as floats, None as NaN.
+
+    Raises:
+        ValueError: A value isn't a number, or a name is invalid.
+    """
     if not isinstance(values, Mapping):
         raise _invalid("metrics", values, "a mapping of names to numbers")
     metrics = {}
@@ -147,7 +151,7 @@ class Reporter:
         A second value at the same step replaces the first.
         """
         values = as_metrics({} if metrics is None else metrics)
-        self._send({"type": "log", "step": as_count("step", step), "metrics": values | as_metrics(named)})
+        self._log(as_count("step", step), values | as_metrics(named))
 
     def evaluation(
         self,
@@ -170,26 +174,41 @@ class Reporter:
         """
         if isinstance(examples_seen, Mapping) and scores is None:
             examples_seen, scores = None, examples_seen
-        message: dict[str, Any] = {"type": "evaluation", "step": as_count("step", step)}
-        if examples_seen is not None:
-            message["examples_seen"] = as_count("examples_seen", examples_seen)
-        if flops_total is not None:
-            message["flops_total"] = as_amount("flops_total", flops_total)
-        if seconds is not None:
-            message["seconds"] = as_amount("seconds", seconds)
-        self._send(message | {"scores": as_scores({} if scores is None else scores)})
+        self._evaluation(
+            as_count("step", step),
+            as_scores({} if scores is None else scores),
+            None if examples_seen is None else as_count("examples_seen", examples_seen),
+            None if flops_total is None else as_amount("flops_total", flops_total),
+            None if seconds is None else as_amount("seconds", seconds),
+        )
 
     def artifact(self, name: str, path: str | Path) -> None:
         """Report a file or folder inside the lab, preferably in `directory`; record its size and digest."""
-        self._send({"type": "artifact", "name": as_name(name), "path": str(Path(path).absolute())})
+        self._artifact(as_name(name), Path(path).absolute())
 
     def progress(self, step: int, total_steps: int) -> None:
         """Report the number of completed steps."""
-        counts = {"step": as_count("step", step), "total_steps": as_count("total_steps", total_steps)}
-        self._send({"type": "progress", **counts})
+        self._progress(as_count("step", step), as_count("total_steps", total_steps))
 
-    def _send(self, message: dict[str, Any]) -> None:
-        """Send a message of the protocol."""
+    # What subclasses do with valid reports.
+
+    def _log(self, step: int, metrics: dict[str, float]) -> None:
+        raise NotImplementedError
+
+    def _evaluation(
+        self,
+        step: int,
+        scores: dict[str, float],
+        examples_seen: int | None = None,
+        flops_total: float | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        raise NotImplementedError
+
+    def _artifact(self, name: str, path: Path) -> None:
+        raise NotImplementedError
+
+    def _progress(self, step: int, total_steps: int) -> None:
         raise NotImplementedError
 
 
@@ -238,7 +257,29 @@ class ScriptRun(Reporter):
         """Whether to save a checkpoint and exit. After the first call, SIGTERM no longer ends the script."""
         return False
 
+    def _log(self, step: int, metrics: dict[str, float]) -> None:
+        self._send({"type": "log", "step": step, "metrics": metrics})
+
+    def _evaluation(
+        self,
+        step: int,
+        scores: dict[str, float],
+        examples_seen: int | None = None,
+        flops_total: float | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        totals = {"examples_seen": examples_seen, "flops_total": flops_total, "seconds": seconds}
+        known = {name: total for name, total in totals.items() if total is not None}
+        self._send({"type": "evaluation", "step": step, **known, "scores": scores})
+
+    def _artifact(self, name: str, path: Path) -> None:
+        self._send({"type": "artifact", "name": name, "path": str(path)})
+
+    def _progress(self, step: int, total_steps: int) -> None:
+        self._send({"type": "progress", "step": step, "total_steps": total_steps})
+
     def _send(self, message: dict[str, Any]) -> None:
+        """Print a message of the protocol."""
         values = {key: value for key, value in message.items() if key not in ("type", "metrics", "scores")}
         values |= message.get("metrics", {}) | message.get("scores", {})
         text = ", ".join(f"{name} {value}" for name, value in values.items())

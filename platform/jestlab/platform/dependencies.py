@@ -1,4 +1,4 @@
-"""Optional packages: the clients of clusters, and packages that workers don't need."""
+"""Optional packages: the clients of executors, and packages that workers don't need."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from importlib import metadata
 
 from jestlab.platform.errors import UserError
 
-CLIENTS = {"kubernetes": ("kubernetes",), "vertex": ("google-auth", "requests")}
-"""Executor → the packages of the extra with that name."""
+CLIENTS: dict[str, tuple[str, ...]] = {
+    "local": (),
+    "vertex": ("google-auth", "requests"),
+    "kubernetes": ("kubernetes",),
+    "slurm": (),
+}
+"""Each built-in executor → the packages that it requires, which are the extra with its name."""
 
 LAUNCHING = {
     "jinja2": "reports",
@@ -18,7 +23,7 @@ LAUNCHING = {
     "uvicorn": "pages",
     "xmanager": "launches",
 }
-"""Package → its use. Workers don't import these, and the container doesn't have them."""
+"""Package → the features that require it. Workers don't import these packages, and containers lack them."""
 
 
 def installed(package: str) -> bool:
@@ -31,20 +36,20 @@ def installed(package: str) -> bool:
 
 
 def missing_client(executor: str) -> str | None:
-    """Return one line on the missing packages of an executor; None if all are installed."""
+    """Return an error message if any package of an executor is missing; None if all are installed."""
     if all(map(installed, CLIENTS.get(executor, ()))):
         return None
     return f"{executor} needs its client: pip install 'jestlab[{executor}]'"
 
 
 def check_client(executor: str) -> None:
-    """Raise UserError if a package of an executor is missing."""
+    """Raise UserError if any package of an executor is missing."""
     if (missing := missing_client(executor)) is not None:
         raise UserError(missing)
 
 
 def of_module(module: str | None) -> str | None:
-    """Return one line on a missing module, if it belongs to a package of `LAUNCHING`."""
+    """Return an error message for a missing module of a package in `LAUNCHING`; None for any other module."""
     package = (module or "").partition(".")[0].replace("_", "-")
     if (purpose := LAUNCHING.get(package)) is None:
         return None

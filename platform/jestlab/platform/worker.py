@@ -379,7 +379,7 @@ def _execute(lab: Lab, run: RunRecord, context: RunContext) -> None:
         if need.state != RunState.COMPLETED:
             raise UserError(f"needs run {need.fingerprint[:8]} ({role}), which is {need.state}")
     try:
-        programs.get(run.program).entry(run.config, context)
+        programs.execute(run.program, run.config, context)
     finally:
         context.clock.wind_down()
 

@@ -36,7 +36,7 @@ def lab(tmp_path, database_url):
 def examined(lab, jax=False):
     """Return the results by check, without the check of packages."""
     with patch.dict(doctor._CHECKS, {"packages": lambda lab: iter(())}):
-        return dict(doctor.examine(lab, jax))
+        return dict(doctor.run_checks(lab, jax))
 
 
 def write_settings(tmp_path, text):

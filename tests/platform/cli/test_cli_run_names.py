@@ -60,9 +60,9 @@ def test_names_stand_for_runs(store):
     }
     for name, runs in expected.items():
         fingerprints = {run.fingerprint for run in runs}
-        assert {run.fingerprint for run in naming.several(store, name).runs} == fingerprints, name
+        assert {run.fingerprint for run in naming.find_runs(store, name).runs} == fingerprints, name
         if len(runs) == 1:
-            assert naming.run(store, name).fingerprint == runs[0].fingerprint, name
+            assert naming.find_run(store, name).fingerprint == runs[0].fingerprint, name
 
 
 def test_explains_names_of_no_run_or_several(store):
@@ -78,7 +78,7 @@ def test_explains_names_of_no_run_or_several(store):
         ("abc", "no experiment or run 'abc'"),
     ):
         with pytest.raises(UserError, match=message):
-            naming.run(store, name)
+            naming.find_run(store, name)
 
 
 def test_all_verbs_take_the_name(store, jestlab):
@@ -90,7 +90,7 @@ def test_all_verbs_take_the_name(store, jestlab):
 
 def test_suggested_names_can_be_pasted(store, jestlab):
     with pytest.raises(UserError) as error:
-        naming.run(store, "toy/joint")
+        naming.find_run(store, "toy/joint")
     suggested = str(error.value).partition("choose one: ")[2]
     names = [shlex.split(part)[0] for part in suggested.split(", ")]
     assert names == ["toy/joint ratio=0.5/0", AWKWARD, "toy/joint path=a/b/0"]

@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from jestlab.platform import processes
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.store import leases, spool, tables
+from jestlab.platform.store import batches, leases, tables
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
 
@@ -77,8 +77,8 @@ def active(store):
     attempt = stores.attempt(store, trains, RunState.RUNNING, started=began, **signs)
     with store.writing() as connection:
         run = stores.run_id(store, trains)
-        batch: spool.Batch = [("point", 500, "examples_seen", 98_000.0), ("progress", 500, 1_000)]
-        spool.write(connection, run, attempt, batch, late=False)
+        batch: batches.Batch = [("point", 500, "examples_seen", 98_000.0), ("progress", 500, 1_000)]
+        batches.write(connection, run, attempt, batch, late=False)
         reported = began + timedelta(seconds=100)
         connection.execute(update(tables.RunRow).where(tables.RunRow.id == run).values(updated_at=reported))
     leases.enter_launcher(store, processes.identity())

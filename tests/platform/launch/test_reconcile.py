@@ -16,13 +16,13 @@ from jestlab.platform.launch.reconcile import (
     Done,
     EndAttempt,
     Observation,
-    RetryRules,
     SetState,
     StartAttempt,
     StopJob,
     Wait,
     decide,
 )
+from jestlab.platform.launch.retries import RetryRules
 from jestlab.platform.store.records import LIVE, Lease, RunState, Standing
 
 NOW = datetime(2026, 1, 1, 12)

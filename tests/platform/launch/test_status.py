@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from jestlab.platform.launch.executors.base import JobState, JobStatus
-from jestlab.platform.launch.reconcile import SLOT, RetryRules, is_plain_wait
+from jestlab.platform.launch.reconcile import SLOT, is_plain_wait
+from jestlab.platform.launch.retries import RetryRules
 from jestlab.platform.launch.status import RunStatus, WaitStatus, wait_lines, wait_status
 from jestlab.platform.store.claims import LIMIT
 from jestlab.platform.store.records import Lease, RunState, RunSummary, Standing

@@ -157,7 +157,7 @@ class Programs:
     context: Any = SimpleNamespace(clock=PhaseClock(), reported=mock.Mock())
     [run] = planned(program(tmp_path, "code/own_c.py:Programs.fit")).runs
     with mock.patch.dict(sys.modules):
-        programs.get(run.program).entry(run.config, context)
+        programs.execute(run.program, run.config, context)
     context.reported.assert_called_once_with(3.0)
 
 

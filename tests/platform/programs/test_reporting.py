@@ -216,10 +216,11 @@ def test_the_store_knows_the_seconds_of_each_evaluation(store, tmp_path):
 # ---- the protocol
 
 
-class Messages(Reporter):
+class Messages(ScriptRun):
     """Writes down what a script sends."""
 
     def __init__(self) -> None:
+        super().__init__(0, Path.cwd(), None, {}, {})
         self.lines: list[str] = []
 
     def _send(self, message: dict[str, Any]) -> None:

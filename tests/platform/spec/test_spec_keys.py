@@ -9,13 +9,13 @@ from pydantic import BaseModel
 from jestlab.analysis.claims import parse_claims
 from jestlab.models.config import DiagnoseConfig, EmbedConfig, ScoreConfig, TrainConfig, WeightsConfig
 from jestlab.platform.errors import UserError
-from jestlab.platform.registry import study_names
 from jestlab.platform.spec import StudySpec, load
 from jestlab.platform.spec.fields import fields_of
 from jestlab.platform.spec.keys import config_keys, find, spec_keys, spec_schema
 from jestlab.platform.spec.options import REPORTS
 from jestlab.platform.spec.resources import Resources, SlurmOptions
 from jestlab.platform.spec.tree import plain
+from jestlab.platform.study_registry import study_names
 
 SCHEMAS = {
     "train": TrainConfig,

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.registry import study_names
 from jestlab.platform.spec import StudySpec, load
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.variants import Replicate
+from jestlab.platform.study_registry import study_names
 
 PYTHON = """
     from jestlab.platform.spec import at_scale, cases, curves, grid, learnability, pareto, study, table, zip_

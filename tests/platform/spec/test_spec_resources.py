@@ -33,6 +33,7 @@ ERRORS = f"""
 {{on: vertx}} => .on: 'vertx' is not valid: did you mean 'vertex'?
 {{on: vertex}} => : vertex requires `tpu`, as in v5e-16x16
 {{on: vertex, tpu: v5p-4x4x4}} => : Vertex AI trains on v5e, v6e, not on v5p: set
+{{on: vertex, tpu: v5e-4x4, memory_gb: 64}} => : vertex doesn't support memory limits: leave out `memory_gb`
 {{on: vertex, tpu: v5e-4x4, spot: true}} => : Vertex AI has no spot machines
 {{on: local, tpu: v5e-2x2}} => : local has no v5e-2x2
 {{image: jestlab:latest}} => .image: the image 'jestlab:latest' is not pinned:

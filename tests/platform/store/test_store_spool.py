@@ -6,7 +6,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.platform.store.spool import LAST_STEP, Spool, records_until
+from jestlab.platform.store.batches import LAST_STEP, records_until
+from jestlab.platform.store.spool import Spool
 
 _NUMBERS = st.floats(allow_nan=False) | st.none()
 _RECORDS = (

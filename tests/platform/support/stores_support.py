@@ -17,8 +17,8 @@ from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store import tables
+from jestlab.platform.store.batches import write_points
 from jestlab.platform.store.records import RunState
-from jestlab.platform.store.spool import write_points
 from jestlab.platform.store.store import Store
 
 START = datetime(2026, 11, 20, 12, 0, 0)

@@ -73,7 +73,7 @@ _MODULES = {
 """Modules of several verbs; every other verb has the module of its name."""
 
 
-class Verbs(click.Group):
+class SubcommandGroup(click.Group):
     """A verb with subcommands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -166,7 +166,7 @@ def main(args: list[str] | None = None) -> None:
         sys.stderr.close()  # `jestlab query … | head`: not an error
         sys.exit(0)
     except (click.ClickException, click.Abort, KeyboardInterrupt, Exception) as error:
-        sys.exit(_report(error, debug="--debug" in argv))
+        sys.exit(_print_error(error, debug="--debug" in argv))
 
 
 def _handle_interrupts() -> None:
@@ -179,7 +179,7 @@ def _handle_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _report(error: BaseException, debug: bool) -> int:
+def _print_error(error: BaseException, debug: bool) -> int:
     """Print an error and return the exit code; raise an unexpected one."""
     from jestlab.platform.cli.output import say
     from jestlab.platform.errors import UserError, UserErrors, sentence

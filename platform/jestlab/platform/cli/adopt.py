@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jestlab.platform.cli.completion import EXPERIMENT
-from jestlab.platform.cli.naming import pasted
+from jestlab.platform.cli.naming import shell_name
 from jestlab.platform.cli.options import examples, json_option, lab_options, model_flags, same_lab_options
 from jestlab.platform.cli.output import reporting, say, show
 from jestlab.platform.errors import UserError
@@ -141,4 +141,4 @@ def _report(adopted: list[dict[str, Any]], study: str, options: AdoptOptions) ->
             f"--score DATASET/METRIC=NAME; their metrics: {names or 'none'}"
         )
     elif not dry_run:
-        yield f"next: jestlab table {pasted(study)}{same_lab_options()}"
+        yield f"next: jestlab table {shell_name(study)}{same_lab_options()}"

@@ -54,11 +54,11 @@ _author = click.option("--author", metavar="NAME", help="Your name  [default: gi
 def note_command(name: str, text: str | None, *, author: str | None, as_json: bool, lab: Lab) -> None:
     """Add a note to SUBJECT and list its notes; without TEXT, only list them."""
     store = naming.existing_store(lab, writes=text is not None)
-    subject = naming.subject(store, name)
+    subject = naming.find_subject(store, name)
     if text is not None:
         add_note(store, subject, text, author or person())
     columns: Columns = {"written (UTC)": "created_at", "by": "author", "note": "text"}
-    empty = f'no notes yet: jestlab note {naming.pasted(name)} "…"'
+    empty = f'no notes yet: jestlab note {naming.shell_name(name)} "…"'
     show_rows(as_json, notes(store, subject), columns, empty)
 
 
@@ -81,13 +81,13 @@ def tag_command(name: str, names: tuple[str, ...], *, remove: bool, as_json: boo
     if remove and not names:
         raise click.UsageError("--remove: expected tags")
     store = naming.existing_store(lab, writes=bool(names))
-    subject = naming.subject(store, name)
+    subject = naming.find_subject(store, name)
     if remove:
         remove_tags(store, subject, names)
     elif names:
         add_tags(store, subject, names, person())
     found = tags(store, subject)
-    show(as_json, found, " ".join(found) or f"no tags yet: jestlab tag {naming.pasted(name)} TAG")
+    show(as_json, found, " ".join(found) or f"no tags yet: jestlab tag {naming.shell_name(name)} TAG")
 
 
 @click.command(epilog=examples('accept ridge --reason "only a comment changed"', "accept ridge"))
@@ -116,7 +116,7 @@ def accept_command(
         "difference": lambda row: names_of(row.accepted),
         "reason": "reason",
     }
-    empty = f'no accepted differences: jestlab accept {naming.pasted(experiment)} --reason "…"'
+    empty = f'no accepted differences: jestlab accept {naming.shell_name(experiment)} --reason "…"'
     show_rows(as_json, acceptances(store, experiment), columns, empty)
 
 
@@ -144,7 +144,7 @@ def retract_command(
         raise click.UsageError('expected a REASON, or --undo: jestlab retract RUN "wrong shards"')
     store = naming.existing_store(lab, writes=name is not None)
     if name is not None:
-        run = naming.run(store, name).fingerprint
+        run = naming.find_run(store, name).fingerprint
         if reason is None:
             undo_retraction(store, run)
         else:

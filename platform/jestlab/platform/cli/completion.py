@@ -80,7 +80,7 @@ def _runs_of_spec(context: click.Context, incomplete: str) -> list[str]:
 
 def _specs(context: click.Context, incomplete: str) -> list[str]:
     """Name registered studies, and files that may contain a study."""
-    from jestlab.platform.registry import study_names
+    from jestlab.platform.study_registry import study_names
 
     folder, slash, _ = incomplete.rpartition("/")
     names = [] if slash else study_names()

@@ -27,7 +27,7 @@ from jestlab.models.data.images import ensure_decoded
 from jestlab.models.data.metadata import load_metadata, metadata_columns, without_metadata
 from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.scoring.columns import Column, load
-from jestlab.platform.cli import Verbs, naming
+from jestlab.platform.cli import SubcommandGroup, naming
 from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import FILE, FOLDER, RUN_HELP, examples, json_option, lab_options
 from jestlab.platform.cli.output import counting, say, show, writing
@@ -45,13 +45,13 @@ _EPILOG = examples(
     'data inspect web/ --filter "similarity > 0.25 and aesthetic > 4.3"',
     "data score filtered/scores/0 scores.parquet",
 )
-_SHOWN = 3  # damaged images
+_MOST_DAMAGED = 3  # damaged images that are listed
 _SAMPLES = 8  # captions, and places of undecodable images
 _COUNTED = ("noise", "license", "kind")  # columns whose values are counted
 _MOST_VALUES = 20
 _QUANTILES = (0.1, 0.5, 0.9)
-_DATA = (".tar", "nshards.txt")  # endings of the files in folders of data
-_SIDE = 8  # pixels of images that are decoded only to check them
+_DATA_SUFFIXES = (".tar", "nshards.txt")  # endings of the files in folders of data
+_SIDE = 8  # pixels: side of images that are decoded only to check them
 _MOST_DECODED = 250_000  # images of a folder that are checked
 
 _folder = click.argument("folder", type=FOLDER, metavar="DIR")
@@ -60,12 +60,12 @@ _image_size = click.option(
 )
 
 
-@click.group(cls=Verbs, epilog=_EPILOG)
+@click.group(cls=SubcommandGroup, epilog=_EPILOG)
 def data_command() -> None:
     """Make, fetch, pack, and inspect image-text shards and benchmarks."""
 
 
-@data_command.group("make", cls=Verbs, epilog=_EPILOG)
+@data_command.group("make", cls=SubcommandGroup, epilog=_EPILOG)
 def make() -> None:
     """Make synthetic data from settings and a seed."""
 
@@ -96,7 +96,7 @@ def make_benchmark(folder: Path, as_json: bool, **given: int | None) -> None:
     _report(folder, as_json)
 
 
-@data_command.group("fetch", cls=Verbs, epilog=_EPILOG)
+@data_command.group("fetch", cls=SubcommandGroup, epilog=_EPILOG)
 def fetch() -> None:
     """Download public pictures, and make shards and benchmarks of them."""
 
@@ -176,9 +176,9 @@ def pack(
             _build(folder, lambda partial: pairs.write_retrieval(partial, advance))
         else:
             _build(folder, lambda partial: pairs.write_classification(partial, templates, advance))
-    for damaged in pairs.damaged[:_SHOWN]:
+    for damaged in pairs.damaged[:_MOST_DAMAGED]:
         say(f"skipped: {damaged}", err=True)
-    if (more := len(pairs.damaged) - _SHOWN) > 0:
+    if (more := len(pairs.damaged) - _MOST_DAMAGED) > 0:
         say(f"skipped: {more:,} more", err=True)
     _report(folder, as_json)
 
@@ -211,14 +211,14 @@ def _check_new(folder: Path) -> None:
 
 def _report(folder: Path, as_json: bool, expression: str | None = None) -> None:
     """Print the content of a folder."""
-    summary = _described(folder, expression)
+    summary = _describe(folder, expression)
     show(as_json, summary, _blocks(summary))
 
 
 # ---- inspect
 
 
-def _described(folder: Path, expression: str | None = None) -> dict[str, Any]:
+def _describe(folder: Path, expression: str | None = None) -> dict[str, Any]:
     """Describe a folder as plain data.
 
     Args:
@@ -226,18 +226,18 @@ def _described(folder: Path, expression: str | None = None) -> dict[str, Any]:
         expression: A filter of shards.
     """
     if not folder.is_dir() or any(folder.glob("*.tar")):
-        return _shards(folder, expression)
+        return _describe_shards(folder, expression)
     is_dataset = (folder / "test" / "nshards.txt").exists()
     datasets = list(datasets_in(folder.parent if is_dataset else folder))
     if is_dataset:
         datasets = [found for found in datasets if found[0].name == folder.name]
     about: dict[str, Any] = {"folder": str(folder), "bytes": _bytes(folder)}
     if datasets:
-        return about | {"datasets": [_dataset(*each) for each in datasets]}
-    parts = [path for path in sorted(folder.iterdir()) if path.is_dir() and shard_files(path, _DATA)]
+        return about | {"datasets": [_describe_dataset(*each) for each in datasets]}
+    parts = [path for path in sorted(folder.iterdir()) if path.is_dir() and shard_files(path, _DATA_SUFFIXES)]
     if not parts:
-        return _shards(folder, expression)  # raises the error about missing files
-    return about | {"parts": [_described(part, expression) for part in parts]}
+        return _describe_shards(folder, expression)  # raises the error about missing files
+    return about | {"parts": [_describe(part, expression) for part in parts]}
 
 
 def _bytes(folder: Path) -> int:
@@ -245,7 +245,7 @@ def _bytes(folder: Path) -> int:
     return sum(stat.st_size for _, stat in shard_files(folder, (".tar", ".parquet", ".txt", ".json")))
 
 
-def _dataset(path: Path, name: str, for_retrieval: bool) -> dict[str, Any]:
+def _describe_dataset(path: Path, name: str, for_retrieval: bool) -> dict[str, Any]:
     about: dict[str, Any] = {"folder": str(path), "name": name}
     if for_retrieval:
         pairs = retrieval(path, _SIDE)
@@ -260,7 +260,7 @@ def _dataset(path: Path, name: str, for_retrieval: bool) -> dict[str, Any]:
     }
 
 
-def _shards(folder: Path, expression: str | None) -> dict[str, Any]:
+def _describe_shards(folder: Path, expression: str | None) -> dict[str, Any]:
     source = ShardSource(folder)
     index, decoded = source.index, ensure_decoded(source, _SIDE, _MOST_DECODED * _SIDE * _SIDE * 3)
     is_whole = np.ones(len(source), bool) if decoded is None else decoded.whole
@@ -360,11 +360,11 @@ def score(name: str, file: Path | None, as_json: bool, lab: Lab) -> None:
     FILE.parquet gets a row for each example, with its tar and key.
     """
     with closing(naming.existing_store(lab)) as store, one_line_errors():
-        run = store.run(naming.run(store, name).fingerprint)
+        run = store.run(naming.find_run(store, name).fingerprint)
         columns, _ = load(lab.inside(run.directory))
     if file is not None:
         embedded = EmbedConfig.model_validate(run.needs["embeddings"].config, context=ELSEWHERE)
-        _write(file, columns, lab, embedded)
+        _write_scores(file, columns, lab, embedded)
     first = next(iter(columns.values()))
     quantiles = {
         column: dict(zip(map(str, _QUANTILES), map(float, np.nanquantile(values, _QUANTILES)), strict=True))
@@ -382,7 +382,7 @@ def score(name: str, file: Path | None, as_json: bool, lab: Lab) -> None:
     show(as_json, data | ({} if file is None else {"file": str(file)}), text)
 
 
-def _write(file: Path, columns: dict[str, Column], lab: Lab, embedded: EmbedConfig) -> None:
+def _write_scores(file: Path, columns: dict[str, Column], lab: Lab, embedded: EmbedConfig) -> None:
     """Write a row for each example, with its tar and key in the shards."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from jestlab.platform.cli import Verbs
+from jestlab.platform.cli import SubcommandGroup
 from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.lab.lab import Lab
@@ -19,7 +19,7 @@ from jestlab.platform.store.views import VIEWS
 
 
 @click.group(
-    cls=Verbs,
+    cls=SubcommandGroup,
     epilog=examples(
         "db check",
         "db upgrade",

@@ -37,12 +37,12 @@ def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> 
     scores, and costs. With one RUN, compare its code and data with the current files.
     """
     store = naming.existing_store(lab)
-    one = naming.run(store, first)
+    one = naming.find_run(store, first)
     if second is None:
         titles = (one.title, "now")
         about = {"runs": list(titles), **_code(compare_with_now(store, one.fingerprint))}
     else:
-        other = naming.run(store, second)
+        other = naming.find_run(store, second)
         titles = (one.title, other.title)
         about = _data(compare(store, one.fingerprint, other.fingerprint), titles)
     show(as_json, about, _blocks(about, titles))

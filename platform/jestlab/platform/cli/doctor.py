@@ -37,7 +37,7 @@ from jestlab.platform.store.tables import AttemptRow, LauncherRow
 PROCESS_SECONDS = 60.0
 """Time limit of a check in another process."""
 
-_LITTLE_DISK, _NO_DISK = 5e9, 2e8  # bytes
+_LOW_DISK_BYTES, _FULL_DISK_BYTES = 5e9, 2e8  # free space below which to warn, or to fail
 _CLOCK_SKEW = timedelta(minutes=1)
 _STYLES = {"ok": "green", "warning": "yellow", "broken": "red"}
 
@@ -60,7 +60,7 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
     Exit code: 0 everything required works, 1 something is broken.
     """
     found = []
-    for check, finding in examine(lab, jax):
+    for check, finding in run_checks(lab, jax):
         found.append({"check": check, **finding._asdict()})
         if not as_json:
             level = styled(f"{finding.level:8}", _STYLES[finding.level])
@@ -71,7 +71,7 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
         raise SystemExit(1)
 
 
-def examine(lab: Lab, jax: bool = True) -> Iterator[tuple[str, CheckResult]]:
+def run_checks(lab: Lab, jax: bool = True) -> Iterator[tuple[str, CheckResult]]:
     """Run all checks; none of them raises. The check of JAX may take a minute."""
     for name, check in (_CHECKS | ({"jax": _jax} if jax else {})).items():
         try:
@@ -162,10 +162,10 @@ def _bucket(lab: Lab) -> Iterator[CheckResult]:
 def _disk(lab: Lab) -> Iterator[CheckResult]:
     free = shutil.disk_usage(_nearest_existing(lab.root)).free
     found, remedy = f"{free / 1e9:,.1f} GB free at {lab.root}", "jestlab gc lists unreferenced files"
-    if free >= _LITTLE_DISK:
+    if free >= _LOW_DISK_BYTES:
         yield CheckResult("ok", found)
     else:
-        yield CheckResult("warning" if free >= _NO_DISK else "broken", found, remedy)
+        yield CheckResult("warning" if free >= _FULL_DISK_BYTES else "broken", found, remedy)
 
 
 def _nearest_existing(path: Path) -> Path:

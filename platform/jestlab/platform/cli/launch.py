@@ -140,7 +140,7 @@ def retry_command(
     from jestlab.platform.store.store import Store
 
     with closing(Store.open(lab.store_url, create=False)) as store:
-        named = naming.several(store, name)
+        named = naming.find_runs(store, name)
     given = LaunchOptions(**shared, reports=not no_reports)
     fingerprints = {row.fingerprint for row in named.runs}
     listener = _listener(as_json, named.experiment)
@@ -170,7 +170,7 @@ def cancel_command(context: click.Context, /, name: str, *, lab: Lab, now: bool,
     from jestlab.platform.whoami import host_name, user_name
 
     store = Store.open(lab.store_url, create=False)
-    named = naming.several(store, name)
+    named = naming.find_runs(store, name)
     rows = {
         row.fingerprint: row
         for row in named.runs
@@ -213,7 +213,7 @@ def _launch_detached(lab: Lab, study: StudySpec, words: Sequence[str]) -> int:
         output = launched.log.read_text(encoding="utf-8", errors="replace")
         say(output.rstrip("\n"), err=launched.exit_code != 0)
         return launched.exit_code
-    name = f"{naming.pasted(study.name)}{same_lab_options()}"
+    name = f"{naming.shell_name(study.name)}{same_lab_options()}"
     say(f"{study.name} is running in the background (process {launched.pid} on {host_name()})")
     say(f"see:  jestlab attach {name}", fit=False)
     say(f"stop: jestlab cancel {name}", fit=False)

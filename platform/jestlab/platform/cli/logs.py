@@ -52,7 +52,7 @@ def logs_command(name: str, *, lines: int | None, follow: bool, as_json: bool, l
     if follow and as_json:
         raise click.UsageError("--follow and --json: expected only one of them")
     store = naming.existing_store(lab)
-    named = naming.run(store, name)
+    named = naming.find_run(store, name)
     run = named.row
     lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
     path, fetch = _log_path(run.directory, lease, lab)

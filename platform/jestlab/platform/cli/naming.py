@@ -20,7 +20,7 @@ from jestlab.platform.store.store import Store
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedRuns:
     """Runs of an experiment with a name, at least one."""
 
     experiment: str
@@ -49,32 +49,32 @@ def existing_store(lab: Lab, *, writes: bool = False) -> Store:
     return readable or Store.open(lab.store_url, create=False)
 
 
-def pasted(*parts: object) -> str:
+def shell_name(*parts: object) -> str:
     """Join the parts of a name by slashes, quoted for a shell."""
     return shlex.quote(one_line("/".join(map(str, parts))))
 
 
-def subject(store: Store, name: str) -> Subject:
+def find_subject(store: Store, name: str) -> Subject:
     """Find the experiment, or the run, of a note or tag."""
     if any(row.name == name for row in store.experiments()):
         return Subject(experiment=name)
-    return Subject(fingerprint=run(store, name).fingerprint)
+    return Subject(fingerprint=find_run(store, name).fingerprint)
 
 
-def run(store: Store, name: str) -> Named:
+def find_run(store: Store, name: str) -> NamedRuns:
     """Find the one run of a name.
 
     Raises:
         UserError: No run or several runs match; the message lists the choices.
     """
-    named = several(store, name)
+    named = find_runs(store, name)
     if len(named.runs) > 1:
-        choices = [pasted(named.experiment, row.label, row.seed) for row in named.runs]
-        raise UserError(f"{name} matches {len(choices)} runs: choose one: {_first(choices)}")
+        choices = [shell_name(named.experiment, row.label, row.seed) for row in named.runs]
+        raise UserError(f"{name} matches {len(choices)} runs: choose one: {_first_names(choices)}")
     return named
 
 
-def several(store: Store, name: str) -> Named:
+def find_runs(store: Store, name: str) -> NamedRuns:
     """Find the runs of a name: one, all seeds or points of one, or all of an experiment.
 
     Raises:
@@ -88,16 +88,16 @@ def several(store: Store, name: str) -> Named:
         if not runs:
             known = {label for row in rows[experiment] for label in (row.label, f"{row.label}/{row.seed}")}
             raise UserError(f"no run {within!r} in {experiment}: {nearest(within, known)}")
-        return Named(experiment, runs)
+        return NamedRuns(experiment, runs)
     found = {experiment: runs for experiment, listed in rows.items() if (runs := _matching(listed, name))}
     if not found:
         raise UserError(
             f"no experiment or run {name!r} in the store: {nearest(name.partition('/')[0], rows)}"
         )
     if len({frozenset(row.fingerprint for row in runs) for runs in found.values()}) > 1:
-        choices = [pasted(experiment, name) for experiment in found]
-        raise UserError(f"{name} is in {len(found)} experiments: choose one: {_first(choices)}")
-    return Named(*next(iter(found.items())))
+        choices = [shell_name(experiment, name) for experiment in found]
+        raise UserError(f"{name} is in {len(found)} experiments: choose one: {_first_names(choices)}")
+    return NamedRuns(*next(iter(found.items())))
 
 
 def _matching(runs: Sequence[RunSummary], name: str) -> list[RunSummary]:
@@ -114,5 +114,5 @@ def is_fingerprint(text: str) -> bool:
     return len(text) >= 4 and set(text.lower()) <= set("0123456789abcdef")
 
 
-def _first(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")

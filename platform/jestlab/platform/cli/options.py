@@ -13,6 +13,7 @@ import click
 
 from jestlab.analysis.costs import SCOPES
 from jestlab.platform.cli.completion import SCALE, SPEC
+from jestlab.platform.dependencies import CLIENTS
 from jestlab.platform.errors import SpecError, UserError
 
 if TYPE_CHECKING:
@@ -107,17 +108,17 @@ class CodeName(click.ParamType[str]):
 
     name = "name"
 
-    def __init__(self, kind: Kind, builtin: Sequence[str], *, others: bool = False) -> None:
+    def __init__(self, kind: Kind, builtin: Sequence[str], *, other_names: bool = False) -> None:
         """Create the type.
 
         Args:
             kind: Use of the code.
             builtin: Built-in names.
-            others: Whether the command accepts further names.
+            other_names: Whether the command accepts further names.
         """
         self._kind = kind
         self._builtin = builtin
-        self._others = others
+        self._other_names = other_names
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Show the built-in names."""
@@ -130,7 +131,7 @@ class CodeName(click.ParamType[str]):
         from jestlab.models import extensions
         from jestlab.models.extensions import references
 
-        if not self._others or references.is_reference(value):
+        if not self._other_names or references.is_reference(value):
             try:
                 extensions.check_name(self._kind, value, self._builtin)
             except ValueError as error:
@@ -143,7 +144,7 @@ def launch_options(function: Function) -> Callable[..., Any]:
 
     @click.option(
         "--on",
-        type=CodeName("executor", ("local", "vertex", "kubernetes", "slurm")),
+        type=CodeName("executor", tuple(CLIENTS)),
         help="Executor: built in or custom  [default: the study's, else that of your settings, else local]",
     )
     @click.option(
@@ -201,20 +202,20 @@ def scope_option(
 
 # ---- flags of figures and tables
 
-_NAMES = {"options": "option"}
+_FLAG_NAMES = {"options": "option"}
 """Options whose flag has another name, because it is repeated."""
 
 
-def model_flags(*models: type[Options], leave: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Any]:
+def model_flags(*models: type[Options], exclude: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Any]:
     """Add a flag for each option of models. The command receives those given as one `given: dict`.
 
     Args:
         models: Options of figures or tables.
-        leave: Options that are arguments of the command.
+        exclude: Options that are arguments of the command.
     """
     from jestlab.platform.spec.options import flat_fields
 
-    fields = {name: info for name, info in flat_fields(*models).items() if name not in leave}
+    fields = {name: info for name, info in flat_fields(*models).items() if name not in exclude}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -240,11 +241,11 @@ def model_flags(*models: type[Options], leave: Sequence[str] = ()) -> Callable[[
 
 
 def _flag(name: str) -> str:
-    return "--" + _NAMES.get(name, name).replace("_", "-")
+    return "--" + _FLAG_NAMES.get(name, name).replace("_", "-")
 
 
 def _add_flag(name: str, info: FieldInfo) -> Callable[[Any], Any]:
-    annotation = _inner(info.annotation)
+    annotation = _base_type(info.annotation)
     flag, help = _flag(name), info.description or ""
     if info.default not in (None, True, False, "", (), {}) and not info.is_required():
         default = ", ".join(info.default) if isinstance(info.default, tuple) else info.default
@@ -265,13 +266,13 @@ def _number(value: Any, info: FieldInfo) -> Any:
     return int(value) if is_number and int in get_args(info.annotation) else value
 
 
-def _inner(annotation: Any) -> Any:
+def _base_type(annotation: Any) -> Any:
     """Return an annotation without null and metadata; `str` for other unions."""
     if get_origin(annotation) is Annotated:
-        return _inner(get_args(annotation)[0])
+        return _base_type(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
         members = [member for member in get_args(annotation) if member is not type(None)]
-        return _inner(members[0]) if len(members) == 1 else str
+        return _base_type(members[0]) if len(members) == 1 else str
     return annotation
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from jestlab.analysis.metrics import Metric
 from jestlab.platform import reports
-from jestlab.platform.cli.naming import pasted
+from jestlab.platform.cli.naming import shell_name
 from jestlab.platform.cli.options import same_lab_options
 from jestlab.platform.cli.output import default_format, print_or_write, say
 from jestlab.platform.lab.lab import Lab
@@ -83,9 +83,9 @@ def show_result(lab: Lab, result: LaunchResult) -> None:
     failed = next((run for run in result.runs if outcome.states[run.fingerprint] == RunState.FAILED), None)
     if failed is not None:
         same = same_lab_options()
-        say(f"see: jestlab logs {pasted(name, failed.label, failed.seed)}{same}", fit=False)
+        say(f"see: jestlab logs {shell_name(name, failed.label, failed.seed)}{same}", fit=False)
         if outcome.stopped is None:
-            say(f"then: jestlab retry {pasted(name)}{same}", fit=False)
+            say(f"then: jestlab retry {shell_name(name)}{same}", fit=False)
 
 
 def _show_tables(lab: Lab, study: StudySpec, written: Sequence[Path]) -> None:
@@ -118,7 +118,7 @@ def _show_claims(written: Sequence[Path], experiment: str, by_study: bool) -> No
         if path.name == "claims.json":
             content = json.loads(path.read_text(encoding="utf-8"))
             say(["", claims_table(content["rows"], by_study), content["caption"]])
-            say(f"claims:  jestlab table claims {pasted(experiment)}{same_lab_options()}", fit=False)
+            say(f"claims:  jestlab table claims {shell_name(experiment)}{same_lab_options()}", fit=False)
 
 
 def claims_table(rows: Sequence[Mapping[str, Any]], by_study: bool) -> TextTable:

@@ -13,7 +13,7 @@ import click
 from jestlab.analysis.published import PublishedCell, paper, parse, render, stored
 from jestlab.analysis.published.cell import order
 from jestlab.analysis.published.lint import checks
-from jestlab.platform.cli import Verbs
+from jestlab.platform.cli import SubcommandGroup
 from jestlab.platform.cli.options import (
     FILE,
     examples,
@@ -48,10 +48,10 @@ quantity: dataset/metric, mean, mean_delta, examples_seen, filtered,
   flops_per_iteration or flops_total.
 position: the row, from 1; without it, rows are numbered as they appear.
 """
-_LARGEST = 64_000_000  # bytes
+_MAX_BYTES = 64_000_000  # of a CSV file
 
 
-@click.group(cls=Verbs, epilog=_EPILOG)
+@click.group(cls=SubcommandGroup, epilog=_EPILOG)
 def published_command() -> None:
     """Manage published results that your runs are compared with."""
 
@@ -73,7 +73,7 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
 
     All cells are imported or none. Existing cells are updated; importing again changes nothing.
     """
-    cells = _parsed(files)
+    cells = _read(files)
     done = import_cells(Store.open(lab.store_url), cells)
     changed = [c.key._asdict() | {"before": c.before, "after": c.after} for c in done.changed]
     left = [key._asdict() for key in done.left]
@@ -95,7 +95,7 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
 @lab_options
 def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> None:
     """Print the published tables in the store."""
-    cells = _stored(lab, name, source)
+    cells = _select_stored(lab, name, source)
     blocks: list[Block] = []
     for (of, name), own in itertools.groupby(cells, key=lambda cell: (cell.source, cell.table)):
         blocks += ["", styled(name, "bold") + f" ({of})", _matrix(list(own))]
@@ -114,7 +114,7 @@ def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> N
 @lab_options
 def export(source: str | None, output: Path | None, *, as_json: bool, lab: Lab) -> None:
     """Write the published cells in the store as CSV, which `jestlab published import` reads."""
-    cells = _stored(lab, None, source)
+    cells = _select_stored(lab, None, source)
     text = render(cells)
     if as_json:
         text = json.dumps([dataclasses.asdict(cell) for cell in cells], ensure_ascii=False) + "\n"
@@ -156,7 +156,7 @@ def lint(context: click.Context, file: Path | None, *, as_json: bool, lab: Lab) 
     Checks the CSV file FILE; without it, the store; if that is empty, the JEST paper. The exit code is 1 if
     some numbers are inconsistent.
     """
-    found = checks(_parsed((file,)) if file is not None else _in_store(lab) or _parsed(()))
+    found = checks(_read((file,)) if file is not None else _cells_in_store(lab) or _read(()))
     wrong = [finding for finding in found if not finding.confirmed]
     confirmed = len(found) - len(wrong)
     cells = [
@@ -169,20 +169,22 @@ def lint(context: click.Context, file: Path | None, *, as_json: bool, lab: Lab) 
     context.exit(1 if wrong else 0)
 
 
-def _parsed(files: Sequence[Path]) -> list[PublishedCell]:
+def _read(files: Sequence[Path]) -> list[PublishedCell]:
     """Read the cells of files; without files, of the paper."""
     cells = [] if files else paper()
     for file in files:
         with writing(file, "cannot read"):
-            if file.stat().st_size > _LARGEST:
-                raise UserError(f"{file} is too large: expected a CSV file of at most {_LARGEST // 10**6} MB")
+            if file.stat().st_size > _MAX_BYTES:
+                raise UserError(
+                    f"{file} is too large: expected a CSV file of at most {_MAX_BYTES // 10**6} MB"
+                )
             cells += parse(file.read_bytes(), str(file))
     return cells
 
 
-def _stored(lab: Lab, name: str | None, source: str | None) -> list[PublishedCell]:
+def _select_stored(lab: Lab, name: str | None, source: str | None) -> list[PublishedCell]:
     """Read the cells in the store, if there is one, of one table or source."""
-    cells = _in_store(lab)
+    cells = _cells_in_store(lab)
     for wanted, attribute in ((source, "source"), (name, "table")):
         known = {getattr(cell, attribute) for cell in cells}
         if wanted is not None and wanted not in known:
@@ -191,7 +193,7 @@ def _stored(lab: Lab, name: str | None, source: str | None) -> list[PublishedCel
     return cells
 
 
-def _in_store(lab: Lab) -> list[PublishedCell]:
+def _cells_in_store(lab: Lab) -> list[PublishedCell]:
     # Store.open_readonly reports a store of another version.
     return stored(lab.store_url) if Store.open_readonly(lab.store_url) is not None else []
 

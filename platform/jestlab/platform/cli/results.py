@@ -68,7 +68,7 @@ _TABLES = examples(
 @click.argument("experiments", type=EXPERIMENT, nargs=-1, metavar="[EXPERIMENT]...")
 @click.option("--format", "form", type=click.Choice(["text", *FORMATS]),
               help="Format of the table  [default: text on a terminal, else md]")  # fmt: skip
-@model_flags(TableOptions, leave=["name"])
+@model_flags(TableOptions, exclude=["name"])
 @click.option("--explain", nargs=2, metavar="ROW COLUMN",
               help="Print the origin of one number: runs, attempts, commit, config, formula.")  # fmt: skip
 @output_option()
@@ -133,7 +133,7 @@ _KINDS = "\n\n".join(
 
 @click.command(epilog=f"Kinds of figures:\n\n{_KINDS}\n\n{_PLOTS}")
 @click.argument("experiment", type=EXPERIMENT, required=False)
-@click.option("--kind", type=CodeName("figure", (*FIGURES, "all"), others=True), default="all",
+@click.option("--kind", type=CodeName("figure", (*FIGURES, "all"), other_names=True), default="all",
               show_default=True, metavar="KIND", help="Figure to draw, one of the kinds below.")  # fmt: skip
 @model_flags(*FIGURES.values(), CustomFigureOptions)
 @output_option("Folder to write to  [default: <root>/reports/EXPERIMENT]", folder=True)
@@ -225,7 +225,7 @@ def show_batch_command(
     from jestlab.platform.reports import selected
 
     with closing(naming.existing_store(lab)) as store:
-        named = naming.run(store, name)
+        named = naming.find_run(store, name)
         run = selected.RecordedRun(lab, store, named.row)
     step = run.steps[-1] if step is None else step
     batch = run.batch(step)
@@ -249,10 +249,10 @@ def show_batch_command(
     rows = [
         {"selected": each.selected, "score": _mean([each.score]), "caption": each.caption} for each in shown
     ]
-    show(as_json, summary | {"examples": rows}, _batch(heading, summary, shown))
+    show(as_json, summary | {"examples": rows}, _batch_blocks(heading, summary, shown))
 
 
-def _batch(heading: str, summary: dict[str, Any], shown: Sequence[ShownExample]) -> Iterator[Block]:
+def _batch_blocks(heading: str, summary: dict[str, Any], shown: Sequence[ShownExample]) -> Iterator[Block]:
     yield heading
     yield ""
     rows = [

@@ -159,7 +159,7 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
         show(as_json, data, _experiments_table(experiments, tags))
         return
     store = naming.existing_store(lab)
-    named = naming.several(store, name)
+    named = naming.find_runs(store, name)
     experiment, wanted = named.experiment, {(row.label, row.seed) for row in named.runs}
     rows = [row for row in read_status(store, experiment) if (row.run.label, row.run.seed) in wanted]
     tags = tags_of_runs(store, [row.run.fingerprint for row in rows])
@@ -322,7 +322,7 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
         try:
             rows = _attach(Watch(store, experiment), experiment, sys.stderr if as_json else sys.stdout)
         except KeyboardInterrupt:
-            command = f"jestlab attach {naming.pasted(experiment)}{same_lab_options()}"
+            command = f"jestlab attach {naming.shell_name(experiment)}{same_lab_options()}"
             say(f"the launch continues: {command} shows it again, jestlab cancel stops it", err=as_json)
             context.exit(130)
         counts = Counter(str(row.run.state) for row in rows if not row.is_repeat)

@@ -32,12 +32,12 @@ from jestlab.platform.planning.show import absent_data
 from jestlab.platform.planning.show import as_data as plan_data
 from jestlab.platform.planning.show import blocks as plan_blocks
 from jestlab.platform.planning.survey import survey
-from jestlab.platform.registry import scales_of, study_module, study_names
 from jestlab.platform.render import Block, Column, table, table_of
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.resources import LOCAL_PARALLEL
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.records import RunSummary
+from jestlab.platform.study_registry import scales_of, study_module, study_names
 from jestlab.platform.whoami import person
 from jestlab.platform.words import counted
 
@@ -367,7 +367,7 @@ def _show_goodput(experiment: str, lab: Lab, as_json: bool) -> None:
     from jestlab.platform.store.spending import attempt_times
 
     store = naming.existing_store(lab)
-    runs = naming.several(store, experiment).runs
+    runs = naming.find_runs(store, experiment).runs
     goodputs = by_run(attempt_times(store, experiment))
     has_begun = any(found.attempts for found in goodputs.values())
     text = _goodput_blocks(runs, goodputs) if has_begun else [f"no run of {experiment} has begun yet"]

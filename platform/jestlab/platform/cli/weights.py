@@ -13,7 +13,7 @@ import click
 from jestlab.models.config import TwoTowers
 from jestlab.models.weights import Weights, open_weights, read_tokenizer, run_weights, write
 from jestlab.platform import programs
-from jestlab.platform.cli import Verbs, naming
+from jestlab.platform.cli import SubcommandGroup, naming
 from jestlab.platform.cli.completion import SOURCE
 from jestlab.platform.cli.options import FILE, RUN_HELP, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say, show
@@ -41,7 +41,7 @@ _FORMATS = ("big_vision", "big_vision-scanned", "huggingface")
 _source = click.argument("source", type=SOURCE, metavar="SOURCE")
 
 
-def _conversion(function: Callable[..., None]) -> Callable[..., None]:
+def _conversion_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add SOURCE, DEST, and the options of import and export."""
     tokenizer_help = "Sentencepiece model  [default: the one next to SOURCE]"
     for add in (
@@ -56,7 +56,7 @@ def _conversion(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-@click.group(cls=Verbs, epilog=_EPILOG)
+@click.group(cls=SubcommandGroup, epilog=_EPILOG)
 def weights_command() -> None:
     """Inspect, import, and export weights of public models and of runs."""
 
@@ -67,12 +67,12 @@ def weights_command() -> None:
 @lab_options
 def inspect(source: str, as_json: bool, lab: Lab) -> None:
     """Show the format, towers, parameters, and content hash of SOURCE."""
-    about = _about(_find(source, lab))
-    show(as_json, about, _lines(about))
+    about = _describe(_open(source, lab))
+    show(as_json, about, _description(about))
 
 
 @weights_command.command("import", epilog=_EPILOG)
-@_conversion
+@_conversion_options
 def import_(**options: Any) -> None:
     """Check the weights SOURCE and write them to the folder DEST, for `program: weights`."""
     _convert(form="jestlab", **options)
@@ -81,7 +81,7 @@ def import_(**options: Any) -> None:
 @weights_command.command("export", epilog=_EPILOG)
 @click.option("--format", "form", type=click.Choice(_FORMATS), required=True,
               help="big_vision: an .npz file; huggingface: a folder.")  # fmt: skip
-@_conversion
+@_conversion_options
 def export(**options: Any) -> None:
     """Write the weights SOURCE to DEST for big_vision or transformers."""
     _convert(**options)
@@ -96,7 +96,7 @@ def _convert(
     as_json: bool,
     lab: Lab,
 ) -> None:
-    weights = _find(source, lab)
+    weights = _open(source, lab)
     tokenizer = tokenizer or weights.tokenizer
     pieces = read_tokenizer(tokenizer, weights.model) if tokenizer is not None else None
     write(weights, destination, form, tokenizer=pieces, force=force)
@@ -116,7 +116,7 @@ def _convert(
         )
 
 
-def _find(source: str, lab: Lab) -> Weights:
+def _open(source: str, lab: Lab) -> Weights:
     """Find weights by their path or run."""
     path = Path(source)
     if path.exists():
@@ -124,7 +124,7 @@ def _find(source: str, lab: Lab) -> Weights:
     store = Store.open_readonly(lab.store_url)
     if store is None or not ("/" in source or naming.is_fingerprint(source)):
         raise UserError(f"no file, folder, or run {source!r}: expected a path, or EXPERIMENT/RUN/SEED")
-    run = store.run(naming.run(store, source).fingerprint)
+    run = store.run(naming.find_run(store, source).fingerprint)
     if run.state != RunState.COMPLETED:
         raise UserError(f"{source} is {run.state}: expected a completed run")
     return run_weights(fetched(lab, run.directory), _towers(run))
@@ -146,7 +146,7 @@ def _towers(run: RunRecord) -> TwoTowers:
     return towers
 
 
-def _about(weights: Weights) -> dict[str, Any]:
+def _describe(weights: Weights) -> dict[str, Any]:
     """Describe weights as plain data."""
     tensors, tokenizer = weights.tensors(), weights.tokenizer
     sizes = {"image": 0, "text": 0}
@@ -166,7 +166,7 @@ def _about(weights: Weights) -> dict[str, Any]:
     }
 
 
-def _lines(about: dict[str, Any]) -> list[Block]:
+def _description(about: dict[str, Any]) -> list[Block]:
     vision, text, parameters = about["model"]["vision"], about["model"]["text"], about["parameters"]
     sizes = ("width", "depth", "heads", "mlp_dim", "pooling")
     inputs = {

@@ -14,9 +14,9 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.exchange.source_run import Score, SourceRun, State
 from jestlab.platform.planning.identity import folder_suffix
 from jestlab.platform.store.annotations import valid_tags
+from jestlab.platform.store.batches import as_number, write_points
 from jestlab.platform.store.records import ADOPTED, RunState
 from jestlab.platform.store.rows import execute_many, insert, now, to_json, upsert
-from jestlab.platform.store.spool import as_number, write_points
 from jestlab.platform.store.tables import (
     AttemptRow,
     CostRow,

@@ -45,10 +45,10 @@ from jestlab.platform.logs import one_line
 from jestlab.platform.planning.identity import folder_suffix, is_authentic
 from jestlab.platform.spec.runs import is_name
 from jestlab.platform.spec.schema import StudySpec
+from jestlab.platform.store.batches import metric_ids
 from jestlab.platform.store.published import take_rows
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.rows import insert, now, write_metrics
-from jestlab.platform.store.spool import metric_ids
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, Base, RunRow, run_key
 from jestlab.platform.store.trust import imported_from

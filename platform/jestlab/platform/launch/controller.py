@@ -30,7 +30,6 @@ from jestlab.platform.launch.reconcile import (
     Done,
     EndAttempt,
     Observation,
-    RetryRules,
     SetState,
     Signs,
     StartAttempt,
@@ -39,6 +38,7 @@ from jestlab.platform.launch.reconcile import (
     Wait,
     title,
 )
+from jestlab.platform.launch.retries import RetryRules
 from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
 from jestlab.platform.store.claims import LIMIT

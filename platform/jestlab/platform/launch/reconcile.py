@@ -1,28 +1,24 @@
 """Decide the next action for one run: a pure function of its row in the store and of signs of life.
 
-The controller calls `decide` for every run in each pass and carries out the result. The retry policy is here:
-which ends of a job count as failures, how often a run is retried, and how long it waits before that.
+The controller calls `decide` for every run in each pass and carries out the result. `retries` decides whether
+a failed run is tried again.
 """
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from jestlab.platform.launch.executors.base import JobState, JobStatus
+from jestlab.platform.launch.retries import RetryRules, judge_end
 from jestlab.platform.planning.plan import PlannedRun
-from jestlab.platform.processes import EXIT_BUSY, EXIT_STOPPED, describe_exit
-from jestlab.platform.programs.failures import is_refused, reason_of
+from jestlab.platform.programs.failures import reason_of
 from jestlab.platform.store.claims import LIMIT
 from jestlab.platform.store.records import Lease, RunState, RunSummary, Standing
 
 SLOT = "waits for a slot"
 """Start of the reason of a run that could start if fewer others ran."""
-
-_STOP_CODES = (-signal.SIGTERM, -signal.SIGINT, EXIT_STOPPED)
-
 
 Target = PlannedRun | RunSummary
 """A run to launch."""
@@ -36,37 +32,6 @@ def title(run: Target) -> str:
 def is_plain_wait(reason: str | None) -> bool:
     """Return whether a run waits only for a slot or for chip-hours, so that its reason may be replaced."""
     return reason is None or reason.startswith((SLOT, LIMIT))
-
-
-@dataclass(frozen=True)
-class RetryRules:
-    """When a run is retried.
-
-    Attributes:
-        retries: Number of further attempts after failures. Preemptions do not count.
-        backoff_seconds: Wait before the first retry; each further wait is four times as long.
-        max_backoff_seconds: Longest wait.
-        max_fruitless: Number of consecutive preemptions without a step of progress after which the run fails.
-    """
-
-    retries: int
-    backoff_seconds: float
-    max_backoff_seconds: float
-    max_fruitless: int = 10
-
-    def wait_seconds(self, failures: int) -> float:
-        """Return the wait after a number of failures: 0, 2, 8, 32, … for a backoff of 2 s."""
-        if failures <= 0:
-            return 0.0
-        return float(min(self.backoff_seconds * 4 ** (failures - 1), self.max_backoff_seconds))
-
-    def seconds_left(self, run: Standing, now: datetime) -> float:
-        """Return the remaining wait after the last attempt; 0 if its end is in the future of this clock."""
-        if run.lease is None or run.lease.ended_at is None:
-            return 0.0
-        wait = self.wait_seconds(max(run.failures, run.fruitless - 1))
-        waited = (now - run.lease.ended_at).total_seconds()
-        return max(0.0, wait - waited) if waited >= 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -209,21 +174,7 @@ def _silence(seen: Observation) -> str:
 
 def _end_of(lease: Lease, job: JobStatus, stopping: str | None) -> EndAttempt:
     """End an attempt whose job is over and whose worker stored no end."""
-    if stopping is not None:
-        return EndAttempt(lease, RunState.CANCELLED, stopping, job.exit_code)
-    state = RunState.PREEMPTED
-    ending = describe_exit(job.exit_code) if job.exit_code is not None else "failed"
-    if job.state == JobState.PREEMPTED:
-        reason = job.reason or "its machines were preempted"
-    elif job.state == JobState.GONE:
-        reason = job.reason or "its process vanished"
-    elif job.exit_code == EXIT_BUSY:
-        reason = "its worker could not store its end"
-    elif job.exit_code in _STOP_CODES:
-        reason = ending
-    else:
-        state = RunState.FAILED
-        reason = "ended without completing" if job.state == JobState.SUCCEEDED else job.reason or ending
+    state, reason = (RunState.CANCELLED, stopping) if stopping is not None else judge_end(job)
     return EndAttempt(lease, state, reason, job.exit_code)
 
 
@@ -233,12 +184,10 @@ def _decide_idle(run: Standing, seen: Observation, rules: RetryRules) -> Action:
         if run.state in (RunState.FAILED, RunState.SKIPPED):
             return Done(run.state, run.reason)
         return _settle(run, RunState.CANCELLED, run.stop_reason)
-    if run.state == RunState.PREEMPTED and run.fruitless >= rules.max_fruitless:
+    if run.state == RunState.PREEMPTED and rules.gives_up_preempted(run):
         return SetState(RunState.FAILED, f"{run.reason}: {run.fruitless} attempts without progress")
     if run.state == RunState.FAILED:
-        # A retry can't fix wrong code or input, nor a run that was preempted too often.
-        refused, preempted = is_refused(run), run.lease and run.lease.state == RunState.PREEMPTED
-        if refused or preempted or run.failures > rules.retries:
+        if not rules.may_retry(run):
             return Done(run.state, reason_of(run))
         if seen.stopping is None:
             reason = f"failed: {run.reason}; retry {run.failures} of {rules.retries}"

@@ -36,7 +36,7 @@ from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, PlannedRun, waiting_lines
 from jestlab.platform.planning.survey import open_readonly
 from jestlab.platform.spec.load import load_stored
-from jestlab.platform.spec.resources import ExecutorName, runs_here
+from jestlab.platform.spec.resources import runs_here
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.yaml import dump
 from jestlab.platform.store import leases, provenance
@@ -330,7 +330,7 @@ def _prepare(
     name = executors.choose(options.on, resources, settings)
     executor = executors.get(name, resources, settings, lab, wakeup.set)
     check_client(name)
-    _check_store(lab, name, executor)
+    _check_store(lab, executor)
     retries = resources.retries if options.retries is None else options.retries
     completed = {"on": name, "parallel": options.parallel or resources.parallel, "retries": retries}
     given = ControllerOptions(
@@ -365,13 +365,15 @@ def _completed_outcome(store: Store, fingerprints: Sequence[str]) -> LaunchOutco
     return LaunchOutcome(store.states(fingerprints), store.reasons(fingerprints), False, 0)
 
 
-def _check_store(lab: Lab, place: ExecutorName, executor: Executor) -> None:
+def _check_store(lab: Lab, executor: Executor) -> None:
     """Raise UserError if jobs of an executor can't use the store of a lab."""
     file = sqlite_file(parse_url(lab.store_url))
     if file is None or executor.here:
         return
     advice = "give --store postgresql://user@host/database"
-    if place != "slurm":
-        raise UserError(f"jobs on {place} cannot reach the SQLite file {file}: {advice}, or --on local")
+    if not executor.shares_folders:
+        raise UserError(
+            f"jobs on {executor.name} cannot reach the SQLite file {file}: {advice}, or --on local"
+        )
     if kind := network_file_system(Path(file)):
         raise UserError(f"{file} is on a network file system ({kind}), where SQLite is not safe: {advice}")

@@ -12,7 +12,8 @@ from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.launch.display import EXAMPLES
 from jestlab.platform.launch.liveness import any_launcher_alive, liveness_warning
 from jestlab.platform.launch.options import Intervals
-from jestlab.platform.launch.reconcile import SLOT, RetryRules, is_plain_wait
+from jestlab.platform.launch.reconcile import SLOT, is_plain_wait
+from jestlab.platform.launch.retries import RetryRules
 from jestlab.platform.logs import one_line
 from jestlab.platform.programs import failures
 from jestlab.platform.store import leases

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from jestlab.models.extensions import references
+from jestlab.models.training.phases import count_compilation
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.programs.builtin import DIAGNOSE, EMBED, SCORE, TRAIN, WEIGHTS
 from jestlab.platform.programs.command import COMMAND
+from jestlab.platform.programs.context import RunContext
 from jestlab.platform.programs.program import DataLookup, Placement, Price, Program
 from jestlab.platform.spec.program import Config
 from jestlab.platform.store.records import ADOPTED
@@ -20,6 +24,7 @@ __all__ = [
     "Placement",
     "Price",
     "Program",
+    "execute",
     "get",
     "imports_of",
 ]
@@ -49,6 +54,17 @@ def get(name: str) -> Program:
             "(a custom program: package.module:callable or path/to/file.py:callable)"
         )
     return _custom(references.anchored(name, Path.cwd()))
+
+
+def execute(name: str, config: Mapping[str, Any], context: RunContext) -> None:
+    """Execute a run with its stored config; exceptions of the program propagate.
+
+    jestlab's own programs are the functions of `execution` (`run_train`, …) and `command_run`.
+    """
+    program = get(name)
+    run = references.load(program.entry_point)
+    count_compilation(context.clock)  # loading the program may have imported JAX
+    run(program.read(config), context)
 
 
 def imports_of(name: str) -> tuple[str, ...]:

@@ -86,9 +86,6 @@ class RunContext(Reporter):
         self._provisional: list[tuple[float, tuple[Any, ...]]] = []
         self._start = time.perf_counter()
 
-    def _send(self, message: dict[str, Any]) -> None:
-        getattr(self, f"_{message.pop('type')}")(**message)
-
     def _log(self, step: int, metrics: dict[str, float]) -> None:
         if step > 0:  # values at step 0 describe the whole run
             self._note_step(step, is_value=True)
@@ -129,8 +126,8 @@ class RunContext(Reporter):
         before = [step for step in self.earlier_seconds if step <= resumed]
         return self.earlier_seconds[max(before)] if before else 0.0
 
-    def _artifact(self, name: str, path: str) -> None:
-        self.record_artifact(name, Path(path))
+    def _artifact(self, name: str, path: Path) -> None:
+        self.record_artifact(name, path)
 
     def _progress(self, step: int, total_steps: int) -> None:
         self._note_step(step)

@@ -14,9 +14,6 @@ from typing import Any, Literal, TypeVar
 
 from jestlab.analysis.costs import Cost, Step
 from jestlab.models.config import ELSEWHERE, Code
-from jestlab.models.extensions import references
-from jestlab.models.training.phases import count_compilation
-from jestlab.platform.programs.context import RunContext
 from jestlab.platform.spec.program import Config, ProgramConfig
 
 Result = TypeVar("Result")
@@ -150,12 +147,6 @@ class Program(ProgramConfig):
     subjects: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     records: Callable[[Any], Collection[str]] = _no_metrics
-
-    def entry(self, config: Mapping[str, Any], context: RunContext) -> None:
-        """Execute a run with its stored config; exceptions of the program propagate."""
-        call = references.load(self.entry_point)
-        count_compilation(context.clock)  # loading the program may have imported JAX
-        call(self.read(config), context)
 
     def read(self, config: Mapping[str, Any]) -> Any:
         """Validate a stored config, which may come from another machine; pydantic's ValidationError if

@@ -25,7 +25,6 @@ from jestlab.platform.errors import (
     within,
 )
 from jestlab.platform.errors import Path as Place
-from jestlab.platform.registry import scales_of, study_module, study_names
 from jestlab.platform.spec import overrides as overriding
 from jestlab.platform.spec.axes import AxisSpec
 from jestlab.platform.spec.expand import expand
@@ -35,6 +34,7 @@ from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import STUDIES, Tree, has, is_mapping, lookup, nested
 from jestlab.platform.spec.variants import check_custom_code, check_names
 from jestlab.platform.spec.yaml import Document
+from jestlab.platform.study_registry import scales_of, study_module, study_names
 
 _YAML = (".yaml", ".yml")
 _SUFFIXES = (*_YAML, ".py")

@@ -27,15 +27,16 @@ from pydantic import (
 )
 
 from jestlab.models import extensions
+from jestlab.platform.dependencies import CLIENTS
 from jestlab.platform.errors import UserError
 from jestlab.platform.spec.fields import checked
 from jestlab.platform.spec.tree import listed
 
-CLUSTERS = ("vertex", "kubernetes", "slurm")
-"""Names of the built-in executors on remote machines, whose chips are counted."""
-
-EXECUTORS = ("local", *CLUSTERS)
+EXECUTORS = tuple(CLIENTS)
 """Names of the built-in executors."""
+
+CLUSTERS = tuple(name for name in EXECUTORS if name != "local")
+"""Names of the built-in executors on remote machines, whose chips are counted."""
 
 
 def _executor(name: str) -> str:
@@ -370,6 +371,8 @@ class Resources(BaseModel):
         if not slice_.type.on_vertex:
             offered = ", ".join(name for name, type_ in TYPES.items() if type_.on_vertex)
             return f"Vertex AI trains on {offered}, not on {slice_.type.name}: set `on: kubernetes`"
+        if self.memory_gb is not None:
+            return "vertex doesn't support memory limits: leave out `memory_gb`"
         if self.spot and slice_.hosts > 1:
             return f"Vertex AI has no spot machines for slices of several hosts, such as {slice_}"
         return None

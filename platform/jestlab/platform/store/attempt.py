@@ -16,21 +16,21 @@ from sqlalchemy import Connection, func, select
 from jestlab.models.training.phases import ResumePoint, Spent
 from jestlab.platform.client import as_count, as_name
 from jestlab.platform.errors import StoreError, StoreUnreachable
-from jestlab.platform.store.engine import database_message
-from jestlab.platform.store.leases import finish, heartbeat, start, stop_reason
-from jestlab.platform.store.provenance import Provenance, device
-from jestlab.platform.store.records import AttemptLost, RunState
-from jestlab.platform.store.rows import now
-from jestlab.platform.store.spool import (
+from jestlab.platform.store.batches import (
     LAST_STEP,
     Batch,
-    Spool,
     artifact_record,
     as_number,
     records_until,
     score_records,
     write,
 )
+from jestlab.platform.store.engine import database_message
+from jestlab.platform.store.leases import finish, heartbeat, start, stop_reason
+from jestlab.platform.store.provenance import Provenance, device
+from jestlab.platform.store.records import AttemptLost, RunState
+from jestlab.platform.store.rows import now
+from jestlab.platform.store.spool import Spool
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow
 

@@ -25,10 +25,10 @@ def files(study: Path, program: Start) -> dict[Path, str]:
     Raises:
         UserError: The path isn't a YAML file, or the name isn't valid.
     """
-    from jestlab.platform.registry import study_names  # here, because the help of `init` needs no specs
     from jestlab.platform.spec.schema import StudySpec
     from jestlab.platform.spec.variants import check_names
     from jestlab.platform.spec.yaml import Document
+    from jestlab.platform.study_registry import study_names  # here, because the help of `init` needs no specs
 
     if study.suffix not in (".yaml", ".yml"):
         raise UserError(f"{study}: the study is written in YAML: give a path that ends in .yaml")

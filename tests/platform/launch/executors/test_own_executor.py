@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import labs_support as labs
 import own_executors as own
@@ -13,7 +14,7 @@ from jestlab import testing
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.launch import executors
+from jestlab.platform.launch import executors, session
 from jestlab.platform.launch.executors.base import ExecutorError, JobState, LaunchedJob
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.resources import Resources
@@ -126,6 +127,27 @@ def test_wrong_executors_in_a_spec(tmp_path, resources, message):
 
 
 # ---- a launch
+
+
+@pytest.mark.parametrize(
+    ("shares_folders", "file_system", "message"),
+    [
+        (False, None, "jobs on mine cannot reach the SQLite file .*results.db: give --store postgresql"),
+        (True, "nfs4", "results.db is on a network file system .nfs4., where SQLite is not safe"),
+        (True, None, None),
+    ],
+)
+def test_only_jobs_that_share_folders_may_use_sqlite(
+    tmp_path, monkeypatch, shares_folders, file_system, message
+):
+    monkeypatch.setattr(session, "network_file_system", lambda path: file_system)
+    lab = Lab.find(tmp_path)
+    executor = SimpleNamespace(name="mine", here=False, shares_folders=shares_folders)
+    if message is None:
+        session._check_store(lab, executor)
+    else:
+        with pytest.raises(UserError, match=message):
+            session._check_store(lab, executor)
 
 
 def test_a_study_is_launched_by_it_and_its_logs_are_found(tmp_path, root, unrecorded):

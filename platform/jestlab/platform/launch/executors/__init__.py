@@ -1,6 +1,16 @@
 """Executors by name: choose where runs go, and create an executor.
 
-To add an executor, implement `base.Executor` with a class method `create`, and add it to `_BUILT_IN`.
+A custom executor needs no change of jestlab: see `custom`. To add a built-in executor:
+
+- Implement `base.Executor` in this package, with a class method `create`, and add it to `_BUILT_IN`.
+- Add its name and its client packages to `CLIENTS` in `dependencies`; if it has any, also an extra in
+  pyproject.toml. `--on` and specs accept the names in `CLIENTS`.
+- Add a section with its name to `lab.settings.Settings`, if users configure it.
+- Let `Resources.unsuitable_for` in `spec.resources` refuse the resources that it doesn't support.
+- Check its setup in `cli.doctor`. If it keeps files in the lab, remove old ones in `lab.gc`.
+- Name it in messages (`choose` below, `_GIVE_ANOTHER` in `launch.session`) and in documentation (`Resources`,
+  `jestlab.api`, store/tables.py, store/views.py, docs/clusters.md).
+- Add a harness to tests/platform/support, so that the contract tests check it.
 """
 
 from __future__ import annotations
@@ -15,9 +25,9 @@ from jestlab.platform.launch.executors.base import Executor
 from jestlab.platform.spec.resources import CLUSTERS, ExecutorName, Resources
 
 Executors = Callable[[ExecutorName], Executor]
-"""Returns the executor with a name."""
+"""A function that returns the executor with a name."""
 
-# Imported on first use: most commands use one executor, or none.
+# Module and class. They are imported on first use: most commands use one executor, or none.
 _BUILT_IN = {
     "local": "local:LocalExecutor",
     "kubernetes": "kubernetes:KubernetesExecutor",
@@ -27,10 +37,10 @@ _BUILT_IN = {
 
 
 def choose(asked: ExecutorName | None, resources: Resources, settings: Settings) -> ExecutorName:
-    """Choose where runs go, by the command line, the study, or the settings, in this order; else here.
+    """Return the executor that `--on` (`asked`), the study, or the settings name, in this order; else local.
 
     Raises:
-        UserError: The study requires a TPU slice and doesn't name an executor.
+        UserError: Each run requires a TPU slice, and no executor other than local is named.
     """
     name = resources.executor(asked, settings.on)
     if name is None:
@@ -42,7 +52,7 @@ def choose(asked: ExecutorName | None, resources: Resources, settings: Settings)
 
 
 def find(name: ExecutorName, settings: Settings, lab: Lab) -> Executor:
-    """Create an executor for jobs that were launched before. It can't launch jobs."""
+    """Create an executor that can find and stop jobs of earlier launches, but can't launch any."""
     return get(name, None, settings, lab)
 
 
@@ -53,12 +63,13 @@ def get(
     lab: Lab,
     on_exit: Callable[[], None] = lambda: None,
 ) -> Executor:
-    """Create an executor that can launch jobs; without resources, it only finds jobs.
+    """Create an executor that can launch jobs with these resources; with None, it only finds and stops jobs.
 
-    It calls `on_exit` when a job on this machine ends.
+    The executor calls `on_exit` when a job on this machine ends.
 
     Raises:
-        UserError: A required setting is missing; the message names its key.
+        UserError: The executor doesn't support the resources, a required setting is missing (the message
+            names its key), or a custom executor can't be created.
     """
     if name in _BUILT_IN:
         if resources is not None and name in CLUSTERS and (problem := resources.unsuitable_for(name)):
@@ -69,6 +80,9 @@ def get(
     from jestlab.platform.launch.executors import custom
 
     options = settings.executors.get(name, {})
-    if resources is not None and resources.on in (None, name):  # else the options are for another executor
+    if resources is not None and resources.on in (
+        None,
+        name,
+    ):  # otherwise the study's options are for another executor
         options = {**options, **resources.options}
     return custom.create(name, lab, resources, on_exit, options)

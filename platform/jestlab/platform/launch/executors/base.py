@@ -1,9 +1,9 @@
 """The interface of executors: local processes, Slurm, Kubernetes, Vertex AI, and custom ones.
 
-A job is one attempt at a run: `python -m jestlab.platform.worker …` on one machine, or on every host of a TPU
-slice at once. Executors keep no state that matters: any process with a job's handle and key, which the store
-records, and the same credentials can query the job, stop it, and read its log. If the job that a handle names
-has a different key, it belongs to another attempt, and the executor must not touch it.
+A job executes one attempt at a run: `python -m jestlab.platform.worker …` on one machine, or on all hosts of
+a TPU slice at once. The store records the job's handle and key. Any process that has both, and the same
+credentials, can query the job, stop it, and read its log: it doesn't need the object that launched the job.
+If the job with a handle has another key, it belongs to another attempt: executors must not stop or read it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class JobKey(NamedTuple):
         store: Id of the store.
         fingerprint: Fingerprint of the run.
         attempt: Number of the attempt.
-        token: Secret of the attempt, 32 hexadecimal digits. Copies of the store and archives lack it.
+        token: Secret of the attempt, 32 hexadecimal digits. Archives and copies of the store lack it.
     """
 
     store: str
@@ -52,14 +52,17 @@ class JobKey(NamedTuple):
 
 
 class LaunchedJob(NamedTuple):
-    """A launched job: the handle by which its executor finds it, and the key that proves whose it is."""
+    """A launched job: the handle by which its executor finds it, and the key of the attempt it belongs to."""
 
     handle: str
     key: JobKey
 
     @classmethod
     def of(cls, store: str, lease: Lease) -> LaunchedJob | None:
-        """Return the job of an attempt in the store with this id; None if the store didn't launch one."""
+        """Return the job of an attempt; None if its lease has no handle or no token.
+
+        `store` is the id of the store.
+        """
         if lease.handle is None or lease.token is None:
             return None
         return cls(lease.handle, JobKey(store, lease.fingerprint, lease.number, lease.token))
@@ -72,13 +75,13 @@ class JobState(StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    PREEMPTED = "preempted"  # its machines were taken away; not a failure of the run
-    GONE = "gone"  # it never existed, was deleted, or belongs to another attempt
-    UNKNOWN = "unknown"  # unknown now, or from this machine
+    PREEMPTED = "preempted"  # ended for a reason outside the run, such as the loss of its machines
+    GONE = "gone"  # never existed, was deleted, or belongs to another attempt
+    UNKNOWN = "unknown"  # can't be determined now, or not from this machine
 
     @property
     def is_over(self) -> bool:
-        """Whether the job has ended. `Executor.stop` ends any processes that remain."""
+        """Whether the job has ended. Processes that it started may remain; `Executor.stop` kills them."""
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.PREEMPTED, JobState.GONE)
 
 
@@ -87,10 +90,10 @@ class JobStatus:
     """State of a job.
 
     Attributes:
-        reason: Reason of the state; may be empty.
+        reason: Reason for the state; may be empty.
         exit_code: Exit code of the (first) process, negative for a signal; None if unknown.
-        place: Estimated start of a queued job, if the executor reports it.
-        requeued: Whether a queued job had started before it was put back into the queue.
+        place: Place in the queue or estimated start of a queued job, as text; empty if unknown.
+        requeued: Whether a queued job was already running and was put back into the queue.
     """
 
     state: JobState
@@ -101,13 +104,13 @@ class JobStatus:
 
     @property
     def waits(self) -> str | None:
-        """Why a queued job has not started: the reason, and on a second line the place in the queue."""
+        """Why the job is still queued: `reason` and, on a second line, `place`; None if both are empty."""
         lines = (" ".join(line.split()) for line in (self.reason, self.place))
         return "\n".join(lines).rstrip("\n") or None
 
 
 def ended(code: int) -> JobStatus:
-    """Return the status of a job whose process ended with this code, negative for a signal."""
+    """Return the status of a job whose process ended with this exit code, which is negative for a signal."""
     if code == EXIT_COMPLETED:
         return JobStatus(JobState.SUCCEEDED, exit_code=code)
     return JobStatus(JobState.FAILED, describe_exit(code), code)
@@ -115,20 +118,20 @@ def ended(code: int) -> JobStatus:
 
 @dataclass(frozen=True)
 class Job:
-    """One attempt, as an executor launches it.
+    """Description of a job to launch.
 
     Attributes:
-        name: Unique DNS label of the attempt: `jestlab-<store6>-<fingerprint8>-<number>`. Launching a name
-            again returns its job instead of starting a second one.
-        title: Title of the run.
-        arguments: Arguments of `python -m jestlab.platform.worker`.
-        environment: Variables in addition to the executor's. `JESTLAB_STORE` is the store's URL, with its
-            password: where others can read manifests, it must come from a secret.
+        name: Unique DNS label of the attempt: `jestlab-<store6>-<fingerprint8>-<number>`. Launching a second
+            job with this name returns the existing one.
+        title: Title of the run, for messages and annotations.
+        arguments: Arguments of `module`.
+        environment: Variables in addition to those that the executor sets. `JESTLAB_STORE` is the store's URL
+            with its password: if other people can read a job's manifest, the job must get it from a secret.
         log: File of the run's log on this machine's file system.
         key: Identifies the attempt.
         labels: Short labels for users: experiment, run, seed.
-        imports: Slow imports that all jobs of this kind share: an executor may start the job from a process
-            that has them.
+        imports: Modules that are slow to import and that all jobs of this kind import. An executor may fork
+            the job from a process that has already imported them.
         module: Module to execute.
     """
 
@@ -149,10 +152,10 @@ class Job:
 
 
 class ExecutorError(UserError):
-    """A job could not be launched or stopped; the message is one line with the reason and the remedy.
+    """An operation on a job failed. The message is one line with the reason, and the remedy if there is one.
 
     Attributes:
-        transient: Whether the call may succeed within seconds, so that the executor repeats it.
+        transient: Whether the operation may succeed within seconds. The executor then repeats it.
     """
 
     def __init__(self, message: str, *, transient: bool = False) -> None:
@@ -161,68 +164,76 @@ class ExecutorError(UserError):
 
 
 class ProcessesRemain(ExecutorError):
-    """Killed processes of a job still run; the message lists them."""
+    """Processes of a job were killed but are still running. The message lists them."""
 
 
 class ExecutorUnavailable(ExecutorError):
-    """The executor can't be used now: no answer, rate limit, or expired login. Retry later."""
+    """The executor can't be used now, for example because of a timeout, a rate limit, or an expired login.
+
+    The launcher retries the operation later.
+    """
 
 
 class Executor(Protocol):
-    """Launches jobs and finds them again.
+    """Launches jobs, queries and stops them, and reads their logs.
 
-    Methods block, and several threads may call them at once. A custom executor derives from this class, takes
-    `(lab, resources, on_exit, **options)`, and defines `launch`, `statuses`, `stop`, and `logs`. The other
-    methods have defaults that suit jobs in a remote queue. Test it with `jestlab.testing.check_executor`.
+    Methods block, and several threads may call them at once. A custom executor derives from this class and
+    defines `launch`, `statuses`, `stop`, and `logs`; the other methods have defaults for jobs in a remote
+    queue. It is created with `(lab, resources, on_exit, **options)`. Check it with
+    `jestlab.testing.check_executor`.
 
     Attributes:
         name: Name in specs and the store: local, vertex, kubernetes, slurm, or the path of a custom executor.
-        here: Whether jobs run on this machine. Such jobs may use SQLite, their data and scripts are checked
-            when a study is planned, and the executor writes their output to `Job.log`.
-        chips: Accelerator chips of each job.
-        parallel: Concurrent jobs if the study doesn't set them; None for all.
+        here: Whether jobs run on this machine. Such jobs may use a SQLite store, their data and scripts are
+            checked when a study is planned, and the executor writes their output to `Job.log`.
+        shares_folders: Whether jobs on other machines see this machine's folders under the same paths, as on
+            Slurm. Such jobs may use a SQLite store too, unless it is on a network file system.
+        chips: Number of accelerator chips of each job.
+        parallel: Maximum number of concurrent jobs if the study doesn't set one; None for no maximum.
         grace_seconds: Time that a job has to save after it is asked to stop.
     """
 
     name: str
     here: bool = False
+    shares_folders: bool = False
     chips: int = 0
     parallel: int | None = None
     grace_seconds: float = 30.0
 
     def room(self) -> int | None:
-        """How many more jobs the executor would accept now; None for any number."""
+        """Return the number of further jobs that can start now; None for any number."""
         return None
 
     def launch(self, job: Job) -> LaunchedJob:
-        """Start a job, or find the job of that name. Any other process must find it by its handle.
+        """Start a job; if a job with its name exists, return that one.
+
+        The handle must be enough for any other process to find the job.
 
         Raises:
-            ExecutorUnavailable: The job could not be started now: launching it again is safe.
+            ExecutorUnavailable: The job could not be started now. Launching it again is safe.
             ExecutorError: The job was rejected, and would be rejected again.
         """
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
-        """Start several jobs, or find those whose names were launched before.
+        """Do the same as `launch` for several jobs, and return each launched job or its error, in order.
 
-        The result has the launched job or the error of each job, in order. Override this method if the
-        executor can start many jobs at once.
+        Override this method if the executor can start many jobs at once.
         """
         return [launched_or_error(self.launch, job) for job in jobs]
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Return the status of each job: UNKNOWN if the executor can't tell."""
+        """Return the status of each job: UNKNOWN if it can't be determined."""
 
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
-        """Ask a job to stop, or with `now` kill it without time to save. A job that is over doesn't change.
+        """Ask a job to stop; with `now`, kill it without time to save. Stopping an ended job has no effect.
 
-        With `now`, all processes that the job left behind are killed too. On this machine, they have ended
-        when this returns.
+        With `now`, kill any processes that the job left behind too. If jobs run `here`, wait until these
+        processes have ended.
 
         Raises:
-            ProcessesRemain: Some of the processes still run.
-            ExecutorUnavailable: The executor can't be reached now; the job may still run.
-            ExecutorError: The job may still run; the message gives the reason.
+            ProcessesRemain: Some of these processes are still running.
+            ExecutorUnavailable: The executor can't be reached now; the job may still be running.
+            ExecutorError: The job may still be running; the message gives the reason.
         """
 
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
@@ -234,27 +245,28 @@ class Executor(Protocol):
         """
 
     def render(self, job: Job) -> dict[str, Any] | str | None:
-        """Return a job's manifest, or the text of its batch script, without credentials; None if unsupported.
+        """Return a job's manifest (a dict) or batch script (a string), without credentials.
 
-        A user can submit it by hand, after a manifest is written as YAML.
+        Users can submit either by hand: `launch --render` writes manifests as YAML. Return None if the
+        executor has neither.
         """
         return None
 
     def halt(self) -> None:
-        """Launch no further jobs, including those that are being launched. Return at once."""
+        """Cancel launches in progress and refuse new ones. Return immediately."""
         return
 
     def settle(self, seconds: float) -> None:
-        """Wait until the local jobs that this object launched have ended, for at most `seconds`."""
+        """Wait up to `seconds` until the jobs that this object launched on this machine have ended."""
         return
 
     def close(self) -> None:
-        """Release what this object uses to launch jobs. The jobs continue; no more can be launched."""
+        """Release resources for launching jobs; the object can't launch any more. Its jobs continue."""
         return
 
 
 def launched_or_error(launch: Callable[[Job], LaunchedJob], job: Job) -> LaunchedJob | ExecutorError:
-    """Return the job that `launch` starts, or the error that it raises."""
+    """Call `launch` and return the launched job, or the ExecutorError that it raises."""
     try:
         return launch(job)
     except ExecutorError as error:

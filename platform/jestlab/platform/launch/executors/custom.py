@@ -20,10 +20,17 @@ def create(
     on_exit: Callable[[], None],
     options: Mapping[str, Any],
 ) -> Executor:
-    """Create a custom executor with further arguments `options`; without resources, it launches nothing.
+    """Import the class or function `name`, and call it to create an executor.
+
+    Args:
+        name: Reference or entry point, as in specs.
+        lab: Lab of the runs.
+        resources: Resources of each job; None if the executor needn't launch jobs.
+        on_exit: For the executor to call when a job on this machine ends.
+        options: Further keyword arguments.
 
     Raises:
-        UserError: The class or function `name` can't be imported, or creates no executor.
+        UserError: It can't be imported, fails, or creates no `Executor`.
     """
     try:
         factory = extensions.load("executor", name)
@@ -35,14 +42,14 @@ def create(
 
 
 def guarded(name: str, executor: Any) -> Executor:
-    """Make the methods of an executor raise only `UserError`, so that a launch survives their errors.
+    """Name an executor, and make its methods raise only `UserError`, so that launches survive its errors.
 
     Args:
         name: Name of the executor in specs and the store.
-        executor: The executor, which is changed.
+        executor: Modified in place, and returned.
 
     Raises:
-        UserError: It doesn't derive from `Executor`.
+        UserError: `executor` doesn't derive from `Executor`.
     """
     if Executor not in type(executor).__mro__:
         raise UserError(f"the executor {name} is a {type(executor).__name__}, not an Executor")
@@ -71,6 +78,7 @@ def guarded(name: str, executor: Any) -> Executor:
 
 @contextmanager
 def _guard(text: str) -> Iterator[None]:
+    """Convert exceptions other than UserError to an ExecutorError that starts with `text`."""
     try:
         yield
     except UserError:

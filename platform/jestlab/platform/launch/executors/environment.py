@@ -1,4 +1,4 @@
-"""Environment of workers: threads, XLA's settings, and the variables that are passed on to them."""
+"""Environment variables of workers: threads, settings of XLA, and variables of this process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""For the fork server: NumPy's libraries start their threads when they are imported."""
+"""Variables that limit NumPy's libraries to one thread; they start their threads when they are imported."""
 
 _PASSED_ON = (
     *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TZ"),
@@ -20,29 +20,35 @@ _PASSED_PREFIXES = (
 
 
 def threads_environment(threads: int, xla_flags: str = "") -> dict[str, str]:
-    """Return the variables of a worker on CPUs with this number of threads, which determines rounding."""
+    """Return variables that limit a worker on CPUs to some threads; their number affects rounding.
+
+    `xla_flags` are further flags of XLA.
+    """
     if threads == 1:
         xla_flags += " --xla_cpu_multi_thread_eigen=false"
-    # NPROC: size of XLA's thread pools.
+    # NPROC is the size of XLA's thread pools.
     return {**dict.fromkeys((*ONE_THREAD, "NPROC"), str(threads)), "XLA_FLAGS": xla_flags.strip()}
 
 
 def worker_environment(threads: int, lab: Lab) -> dict[str, str]:
-    """Return the variables that a worker gets in addition to this process's."""
+    """Return the variables that executors set for a worker.
+
+    This process's values of GLIBC_TUNABLES and of JAX's cache settings take precedence.
+    """
     ours = threads_environment(threads, os.environ.get("XLA_FLAGS", "")) | {"PYTHONUNBUFFERED": "1"}
     defaults = {
-        # XLA allocates a step's temporary arrays again: 44,000 page faults per step, with large pages 300.
-        # A small step took 158 ms instead of 183 ms (glibc 2.36, two CPU cores, 2026-11-21).
+        # Large pages: XLA allocates temporary arrays in every step, which causes 44,000 page faults without
+        # them, and 300 with them. A small step took 158 ms instead of 183 ms (glibc 2.36, two CPU cores).
         "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
         "JAX_COMPILATION_CACHE_DIR": str(lab.cache / "jax"),
-        # Replicates compile the same functions, most of them faster than JAX's default limit of one second.
+        # Replicates compile the same functions. Most compile in less than the second from which JAX caches.
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
     return ours | {name: os.environ.get(name) or value for name, value in defaults.items()}
 
 
 def passed_on() -> dict[str, str]:
-    """Return this process's variables that workers on other machines get as well."""
+    """Return the variables of this process that workers on other machines get as well."""
     return {
         name: value
         for name, value in os.environ.items()

@@ -79,6 +79,7 @@ class SlurmExecutor(Executor):
     """
 
     name = "slurm"
+    shares_folders = True
     grace_seconds = 90.0
 
     def __init__(
