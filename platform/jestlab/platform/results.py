@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 _COMPLETED = "COMPLETED"
-_MOST = 10  # runs whose failures are shown
+_MOST_FAILURES = 10  # maximum number of runs that are listed as not completed
 
 
 class LaunchPlan:
-    """A plan: runs to launch, completed runs, and costs. It prints, and notebooks show it."""
+    """A plan: runs to launch, completed runs, and costs. `print` and notebooks display it."""
 
     def __init__(self, survey: Survey) -> None:
-        """Use `LoadedStudy.plan`."""
+        """Create it by `LoadedStudy.plan` instead."""
         self._survey = survey
 
     @property
@@ -47,8 +47,7 @@ class LaunchPlan:
     def frame(self) -> pd.DataFrame:
         """Return one row per run, dependencies first.
 
-        Columns: run, label, seed, fingerprint, program, action ("done", "resume", "run"), state (in the
-            store),
+        Columns: run, label, seed, fingerprint, program, action ("done", "resume", "run"), state in the store,
         examples, learner_flops, scoring_flops, selection_flops, reference_scoring_flops, total_flops, chips,
         hours, chip_hours, dollars, and why, if requested. Unknown values are NaN.
         """
@@ -89,8 +88,8 @@ class Outcome:
 
     Attributes:
         experiment: Name of the study.
-        states: Run and seed, such as "joint/0" → "COMPLETED", "FAILED", "SKIPPED", "CANCELLED", ...
-        reasons: Run and seed → why it didn't complete.
+        states: Label and seed, such as "joint/0" → "COMPLETED", "FAILED", "SKIPPED", "CANCELLED", ...
+        reasons: Label and seed → why the run didn't complete.
         files: Tables, figures, and the page with its files.
         notes: Messages during the launch.
         ok: Whether all runs have completed and all reports are written.
@@ -123,7 +122,7 @@ class Outcome:
         return next((Page(file) for file in self.files if file.name == "report.html"), None)
 
     def check(self) -> Outcome:
-        """Return this outcome if it is ok.
+        """Return this outcome if `ok` is true.
 
         Raises:
             Error: Some runs haven't completed, or some reports aren't written; the message names them.
@@ -148,10 +147,10 @@ class Outcome:
             f"{count} {state}" for state, count in sorted(counts.items())
         )
         bad = {run: state for run, state in self.states.items() if state != _COMPLETED}
-        for run, state in list(bad.items())[:_MOST]:
+        for run, state in list(bad.items())[:_MOST_FAILURES]:
             yield f"{state} {run}" + (f": {self.reasons[run]}" if run in self.reasons else "")
-        if len(bad) > _MOST:
-            yield f"and {len(bad) - _MOST} more"
+        if len(bad) > _MOST_FAILURES:
+            yield f"and {len(bad) - _MOST_FAILURES} more"
         if not self.ok and not bad:
             yield from self.notes[-1:]
         if page and self.page is not None:
@@ -181,7 +180,7 @@ def near(path: Path) -> Path:
 
 
 def _documented(*models: type[Options]) -> Callable[[Method], Method]:
-    """Add the options of models to a method's signature, and to its docstring for `{options}`."""
+    """Add the options of models to a method's signature, and to its docstring in place of `{options}`."""
 
     def decorate(method: Method) -> Method:
         fields = {name: info for name, info in flat_fields(*models).items() if name != "name"}
@@ -210,7 +209,7 @@ class ExperimentResults:
     """Results of one experiment. Each call reads the store again."""
 
     def __init__(self, lab: Lab, experiment: str) -> None:
-        """Use `LoadedStudy.results` or `OpenLab.results`."""
+        """Create it by `LoadedStudy.results` or `OpenLab.results` instead."""
         self._lab = lab
         self.experiment = experiment
 
@@ -228,8 +227,8 @@ class ExperimentResults:
             {options}
 
         Returns:
-            The table. Notebooks show it, and it prints as Markdown. `frame` has the raw numbers; `latex()`,
-            `markdown()`, `csv()`, `html()`, and `json()` write it.
+            The table. Notebooks display it, and `print` writes it as Markdown. `frame` has the raw numbers;
+            `latex()`, `markdown()`, `csv()`, `html()`, and `json()` return it as text.
 
         Raises:
             Error: The table, an option, or a run is unknown, or the table has no results yet.
@@ -304,8 +303,8 @@ class ExperimentResults:
         """Write the page of the experiment, `report.html` in the lab, as `jestlab report` does.
 
         Args:
-            baseline: Run or label to compare with; default: as the study's reports say.
-            scope: FLOPs that count; default: as the study's reports say.
+            baseline: Run or label to compare with; default: the setting of the study's reports.
+            scope: FLOPs that count; default: the setting of the study's reports.
 
         Returns:
             The path of the page, which notebooks show as a link.
@@ -333,7 +332,7 @@ def read_frame(
     order_by: str | Sequence[str],
     limit: int | None,
 ) -> pd.DataFrame:
-    """Read rows of an experiment, or of all, as `ExperimentResults.frame` does."""
+    """Read rows of one experiment, or of all if None, as `ExperimentResults.frame` does."""
     from jestlab.analysis import query
 
     names = listed(columns) if isinstance(columns, str) else columns

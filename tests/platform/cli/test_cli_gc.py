@@ -139,7 +139,7 @@ def test_keeps_recent_files(lab, runs):
     assert "folder orphan" not in found(lab)
 
 
-@pytest.mark.parametrize(("module", "name", "started"), [(gc, "_removed", 0), (shutil, "rmtree", 1)])
+@pytest.mark.parametrize(("module", "name", "started"), [(gc, "_delete", 0), (shutil, "rmtree", 1)])
 def test_a_crash_leaves_whole_folders_for_the_next_collection(lab, runs, monkeypatch, module, name, started):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(module, name, Mock(side_effect=KeyboardInterrupt))

@@ -311,7 +311,7 @@ def test_a_label_and_a_seed_are_of_one_run_in_every_study(store):
 
 def test_adopting_is_all_or_nothing(store, monkeypatch, tmp_path):
     take(store, source())
-    monkeypatch.setattr(adopt_store, "_enter", lambda *_: 1 / 0)
+    monkeypatch.setattr(adopt_store, "_add_member", lambda *_: 1 / 0)
     for run in (source(notes="changed", metrics={"seen": curve([0], [1])}), source("csv:t.csv#b")):
         with pytest.raises(ZeroDivisionError):
             take(store, run)

@@ -51,8 +51,8 @@ KINDS = {
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _PER_STEP = re.compile(r"\s*step\s*\*\s*(\S+)\s*")
 _MOST_NAME_LETTERS = 500  # a limit of PostgreSQL's indexes
-_EXPORTED = "jestlab."
-"""Prefix of the tags that `jestlab export` writes about the run that it exported."""
+_EXPORT_TAG_PREFIX = "jestlab."
+"""Prefix of the tags that `jestlab export` adds to a run. They aren't adopted."""
 
 _INVALID_NAMES = f"points of metrics whose names are empty, longer than {_MOST_NAME_LETTERS}, or invalid text"
 _INVALID_SEEDS = (
@@ -61,6 +61,7 @@ _INVALID_SEEDS = (
 )
 
 AtStep = Callable[[int], float | None]
+"""Step → examples, FLOPs, or seconds until this step; None if unknown."""
 
 
 class AdoptOptions(Options):
@@ -95,10 +96,10 @@ class AdoptOptions(Options):
 
 
 def read(kind: str, path: Path, report: Report, options: AdoptOptions) -> Iterator[SourceRun]:
-    """Yield the runs of a source, one of `KINDS`, whose names match `options.only`.
+    """Yield the runs of a source whose names match `options.only`. `kind` is a key of `KINDS`.
 
     Raises:
-        UserError: The path isn't such a source, or an option doesn't apply to it.
+        UserError: The path isn't a source of this kind, or an option doesn't apply to this kind.
     """
     names: dict[str, Any] = {}
     if kind in ("csv", "parquet"):
@@ -120,7 +121,8 @@ def parse_score(text: str) -> tuple[str, str]:
     """Parse `coco/i2t_r1=eval/recall`, `eval/top1`, or a pattern such as `eval/*`.
 
     Returns:
-        The name of the score DATASET/METRIC and a metric, or "" and a pattern of metrics.
+        For DATASET/METRIC=NAME: the score's name DATASET/METRIC and the metric's name NAME. Otherwise: "" and
+        the text, a pattern of metric names.
 
     Raises:
         UserError: The name of the score has no dataset.
@@ -141,8 +143,8 @@ class Adoption:
         store: The store; None in a dry run if it doesn't exist.
         study: Name of the study. If it doesn't exist, it is created with only adopted runs.
         kind: Kind of the source, which is part of the labels.
-        path: Where the runs are read.
-        author: Author of their tags and notes.
+        path: The file or folder that contains the runs.
+        author: Author of the tags and notes that are added to runs.
 
     Raises:
         UserError: The study is a union of other studies, or the name of a score is invalid.
@@ -156,20 +158,20 @@ class Adoption:
     author: str = ""
 
     def __post_init__(self) -> None:
-        known = adopt_store.score_names(self.store, self.study) if self.store is not None else set[str]()
+        known = set[str]() if self.store is None else adopt_store.score_names(self.store, self.study)
         self._patterns = [parse_score(text) for text in self.options.score]
         self._known_scores = known
-        self._origins = set[str]()
-        self._seeds = defaultdict[str, set[int]](set)
+        self._origins = set[str]()  # of the runs adopted so far
+        self._seeds = defaultdict[str, set[int]](set)  # label → seeds of the runs adopted so far
 
     def adopt_all(self, runs: Iterable[SourceRun], report: Report) -> Iterator[tuple[Placed, Change | None]]:
-        """Yield each adopted run and what changed in the store; report errors of the others."""
+        """Yield each adopted run with its change in the store; report the errors of the other runs."""
         for run in runs:
             with reported(report, run.name):
                 yield self.adopt(run)
 
     def adopt(self, run: SourceRun) -> tuple[Placed, Change | None]:
-        """Adopt a run; return it with what changed in the store, None in a dry run.
+        """Adopt a run. Return it with its change in the store, which is None in a dry run.
 
         Raises:
             UserError: An option can't be applied to the run, or the study has another run with this name.
@@ -192,6 +194,7 @@ class Adoption:
         return placed, change
 
     def _place(self, source: SourceRun, connection: Connection | None) -> Placed:
+        """Choose the label, seed, and scores of a run. `connection` is None if the store doesn't exist."""
         run = _storable_run(source)
         if run.origin in self._origins:
             raise UserError(
@@ -201,19 +204,22 @@ class Adoption:
             raise UserError(f"{run.name}: it has only {few([*run.left_out])}: nothing to adopt")
         name, fingerprint = self._name(source), origin_fingerprint(run.origin)
         label = f"{name} ({self.kind})"
-        before, taken = None, self._seeds[label]
+        stored_seed, taken = None, self._seeds[label]
         if connection is not None:
-            before, others = adopt_store.seeds(connection, self.study, fingerprint, name, label)
+            stored_seed, others = adopt_store.seeds(connection, self.study, fingerprint, name, label)
             taken = taken | others
-        given = _value(source, self.options.seed)
-        wanted = [before] if (own := _seed(given)) is None else [own, before]
+        seed_value = _value(source, self.options.seed)
+        own_seed = _valid_seed(seed_value)
+        wanted = [stored_seed] if own_seed is None else [own_seed, stored_seed]
         free = (seed for seed in chain(wanted, count()) if seed is not None and seed not in taken)
         seed = next(free)
-        left_out = {**run.left_out, **({} if given is None or seed == own else {_INVALID_SEEDS: 1})}
+        is_replaced = seed_value is not None and seed != own_seed
+        left_out = {**run.left_out, **({_INVALID_SEEDS: 1} if is_replaced else {})}
         run, path = replace(run, left_out=left_out), _storable(self.path)
         return Placed(run, fingerprint, path, name, label, seed, [*self._scores(run)])
 
     def _name(self, run: SourceRun) -> str:
+        """Fill in `options.label`, and check that the result can be a label."""
         own = {"name": run.name, "group": run.group or run.name}
 
         def text(field: re.Match[str]) -> str:
@@ -234,19 +240,19 @@ class Adoption:
     def _scores(self, run: SourceRun) -> Iterator[Score]:
         options = self.options
         examples, flops, seconds = (
-            _spent(run, text) for text in (options.examples, options.flops, options.seconds)
+            _cost_by_step(run, text) for text in (options.examples, options.flops, options.seconds)
         )
         if options.seconds is None and run.seconds is not None:
             seconds = {run.last_step: run.seconds}.get
-        for name, metric in self._chosen(run.metrics).items():
+        for name, metric in self._score_metrics(run.metrics).items():
             dataset, _, measure = name.rpartition("/")
             for step, value in zip(*(column.tolist() for column in run.metrics[metric]), strict=True):
                 seen = examples(step)
                 whole = int(seen) if seen is not None and 0 <= seen < 2**63 else None
                 yield Score(dataset, measure, step, value, whole, flops(step), seconds(step))
 
-    def _chosen(self, metrics: Iterable[str]) -> dict[str, str]:
-        """Return score name → metric."""
+    def _score_metrics(self, metrics: Iterable[str]) -> dict[str, str]:
+        """Choose the metrics that are scores: name of the score → name of the metric."""
         if not self._patterns:
             return {metric: metric for metric in metrics if metric in self._known_scores}
         chosen: dict[str, str] = {}
@@ -262,20 +268,22 @@ class Adoption:
 
 
 def _score_name(metric: str, pattern: str) -> str | None:
-    """Return DATASET/METRIC, split at the last slash or dot; None if a pattern matches other metrics."""
+    """Return a metric's name as DATASET/METRIC, split at the last slash or dot; None if it has no dataset."""
     dataset, _, measure = metric.rpartition("/" if "/" in metric.strip("/") else ".")
     if dataset and measure:
         return f"{dataset}/{measure}"
-    if metric == pattern:
+    if metric == pattern:  # the user gave the metric's name, not a wildcard that happens to match it
         raise UserError(f"{metric} has no dataset prefix: map it with --score DATASET/METRIC={metric}")
     return None
 
 
-def _spent(run: SourceRun, text: str | None) -> AtStep:
-    """Return the examples, FLOPs, or seconds by step, from a metric's name or `step*FACTOR`.
+def _cost_by_step(run: SourceRun, text: str | None) -> AtStep:
+    """Return a function that computes the examples, FLOPs, or seconds until a step.
+
+    `text` is a metric's name, or `step*FACTOR` with a number or a key of the config; None if unknown.
 
     Raises:
-        UserError: The run has no such metric, or no such number in its config.
+        UserError: The run doesn't have the metric, or its config doesn't have a number for the key.
     """
     if text is None:
         return lambda step: None
@@ -305,17 +313,17 @@ def _spent(run: SourceRun, text: str | None) -> AtStep:
 
 
 def _tags(run: SourceRun) -> dict[str, str]:
-    """Return the tags that have a value, `team=vision`."""
+    """Return the tags that have a value, such as `team=vision`: key → value."""
     return {key: value for key, equals, value in (tag.partition("=") for tag in run.tags) if equals}
 
 
 def _value(run: SourceRun, key: str) -> Any:
-    """Return the value of a key of the config, or else of a tag; None without one."""
+    """Return the value of a config key, or else of a tag with this key; None if neither exists."""
     value = run.config.get(key, lookup(run.config, key))
     return _tags(run).get(key) if value is None else value
 
 
-def _seed(value: Any) -> int | None:
+def _valid_seed(value: Any) -> int | None:
     if not isinstance(value, bool):
         with suppress(ValueError, TypeError, OverflowError):
             if 0 <= (seed := whole_number(value)) < 2**32:
@@ -327,7 +335,7 @@ def _seed(value: Any) -> int | None:
 
 
 def _storable_run(run: SourceRun) -> SourceRun:
-    """Return a run without negative steps, and with text that every database can hold."""
+    """Return a run without negative steps, and with text that every database can store."""
     left_out = Counter(run.left_out)
     metrics = {}
     for name, (steps, values) in run.metrics.items():
@@ -339,7 +347,7 @@ def _storable_run(run: SourceRun) -> SourceRun:
         if len(steps) > first:
             metrics[name] = steps[first:], values[first:]
     origin = _storable(run.origin)
-    # NaN and infinities become text, which JSON has.
+    # JSON has no NaN and no infinities: they become text.
     text = json.dumps({**run.config, ADOPTED_FROM: origin}, ensure_ascii=False, default=str)
     texts = {name: _storable(getattr(run, name) or "") or None for name in ("host", "device", "git_commit")}
     return replace(
@@ -347,7 +355,7 @@ def _storable_run(run: SourceRun) -> SourceRun:
         origin=origin,
         config=json.loads(_storable(text), parse_constant=str),
         metrics=metrics,
-        tags=tuple(_storable(tag) for tag in run.tags if not tag.startswith(_EXPORTED)),
+        tags=tuple(_storable(tag) for tag in run.tags if not tag.startswith(_EXPORT_TAG_PREFIX)),
         notes=_storable(run.notes).strip(),
         left_out=+left_out,
         **texts,  # type: ignore[arg-type]
@@ -355,4 +363,5 @@ def _storable_run(run: SourceRun) -> SourceRun:
 
 
 def _storable(text: str) -> str:
+    """Remove NUL characters and replace lone surrogates, which PostgreSQL rejects."""
     return text.replace("\0", "").encode(errors="replace").decode()

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 Change = Literal["new", "changed", "same"]
 
-_DIGEST = "adopted"
-"""Key of the digest of an adopted run in the versions of its attempt."""
+_DIGEST_KEY = "adopted"
+"""Key in the `versions` of a run's attempt; the value is `Placed.digest`."""
 
 _STATES: dict[State, tuple[RunState, str | None]] = {
     "COMPLETED": (RunState.COMPLETED, None),
@@ -46,16 +46,16 @@ _STATES: dict[State, tuple[RunState, str | None]] = {
     "CANCELLED": (RunState.CANCELLED, "stopped, according to its tool"),
     "RUNNING": (RunState.CANCELLED, "had not ended when it was adopted"),
 }
-"""State in its tool → state in the store, and the reason."""
+"""State in the other tool → state in the store, and its reason."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A run and its place in a study; its label is the same for all its seeds.
+    """A run and its place in a study. Runs that differ only in the seed have the same label.
 
     Attributes:
         run: As its tool recorded it, with text and metrics that a store can hold.
-        path: Where it was read.
+        path: The file or folder that contains the run.
         scores: Scores, by evaluation and step.
     """
 
@@ -73,7 +73,7 @@ class Placed:
         return _STATES[self.run.state][0]
 
     def digest(self) -> str:
-        """Return a digest of all that the store holds of the run, except its place in studies."""
+        """Return a digest of everything that is stored about the run, except its place in studies."""
         about = [self.seed, self.scores, asdict(replace(self.run, metrics={}, left_out={}))]
         digest = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode())
         for name, (steps, values) in sorted(self.run.metrics.items()):
@@ -100,12 +100,12 @@ def score_names(store: Store, study: str) -> set[str]:
 def seeds(
     connection: Connection, study: str, fingerprint: str, name: str, label: str
 ) -> tuple[int | None, set[int]]:
-    """Return the seed of a run in the store, and the seeds that other runs with its label have.
+    """Return the stored seed of a run, None for a new run, and the seeds of other runs with the same label.
 
-    The others are those in the study, and in all studies that have the run.
+    The other runs are those of `study`, and of all other studies that contain the run.
 
     Raises:
-        UserError: A run that isn't adopted has the name or label.
+        UserError: A run that isn't adopted already has this name or label.
     """
     key = run_key(fingerprint)
     mine = select(Member.experiment, Member.name, Member.label).where(Member.run_id == key)
@@ -137,7 +137,7 @@ def write(
 ) -> Change:
     """Write a run and its place in a study, in a write transaction; replace an earlier version of the run.
 
-    The study is created if it doesn't exist. The options are those of `AdoptOptions`.
+    The study is created if it doesn't exist. `moved` and `goal` are described by `AdoptOptions`.
 
     Raises:
         UserError: A different run of the same origin was read at another path.
@@ -146,27 +146,27 @@ def write(
     before = connection.execute(
         select(AttemptRow.number, AttemptRow.versions, AttemptRow.handle).where(AttemptRow.run_id == key)
     ).one_or_none()
-    is_same = before is not None and json.loads(before.versions or "{}").get(_DIGEST) == digest
+    is_same = before is not None and json.loads(before.versions or "{}").get(_DIGEST_KEY) == digest
     if before is not None and not is_same and not moved and before.handle not in (None, placed.path):
-        # Runs of the other kinds have names that don't depend on the path.
-        is_named = origin.startswith(("csv:", "parquet:", "tensorboard:"))
-        remedy = "name this source with --source NAME, or " if is_named else ""
+        # The origins of the other kinds don't depend on the path.
+        has_source_name = origin.startswith(("csv:", "parquet:", "tensorboard:"))
+        remedy = "name this source with --source NAME, or " if has_source_name else ""
         remedy += "add --moved if it is the same run, moved here"
         raise UserError(f"{origin} was adopted from {before.handle}, and differs there: {remedy}")
     if not is_same:
-        # A new number ends a retraction of the earlier attempt.
+        # A retraction ends with a completed attempt of a higher number.
         _write_run(connection, key, placed, 1 if before is None else before.number + 1, digest)
         _annotate(connection, key, placed.run, author)
     _list_in_spec(connection, study, placed, goal)
-    entered = _enter(connection, study, key, placed)
-    return "changed" if entered == "same" and not is_same else entered
+    place_change = _add_member(connection, study, key, placed)
+    return "changed" if place_change == "same" and not is_same else place_change
 
 
 def _write_run(connection: Connection, key: int, placed: Placed, number: int, digest: str) -> None:
-    """Insert or update a run with its only attempt, and replace what it measured."""
+    """Insert or update a run with its only attempt, and replace its metrics, scores, and costs."""
     run, step = placed.run, placed.run.last_step
     state, reason = _STATES[run.state]
-    folder = f"runs/adopted{folder_suffix(placed.fingerprint)}"  # nothing is in it
+    folder = f"runs/adopted{folder_suffix(placed.fingerprint)}"  # contains no files
     began = run.began or run.ended or now()
     identity = {"id": key, "fingerprint": placed.fingerprint, "directory": folder, "created_at": now()}
     about = {
@@ -177,7 +177,7 @@ def _write_run(connection: Connection, key: int, placed: Placed, number: int, di
         "number": number, "state": str(state), "reason": reason, "executor": ADOPTED, "handle": placed.path,
         "claimed_at": began, "started_at": run.began, "heartbeat_at": run.ended or began,
         "ended_at": run.ended or began, "host": run.host, "device": run.device,
-        "code_commit": run.git_commit, "log": f"{folder}/log.txt", "versions": to_json({_DIGEST: digest}),
+        "code_commit": run.git_commit, "log": f"{folder}/log.txt", "versions": to_json({_DIGEST_KEY: digest}),
         "first_step": 0, "chips": 0,
     }  # fmt: skip
     scores = [
@@ -199,7 +199,7 @@ def _write_run(connection: Connection, key: int, placed: Placed, number: int, di
 
 
 def _annotate(connection: Connection, key: int, run: SourceRun, author: str) -> None:
-    """Add the tags and the note of a run that it doesn't have yet; those added here stay."""
+    """Add the tags and the note that the stored run lacks; keep those that users of the store added."""
     about = {"run_id": key, "author": author, "created_at": now()}
     tags = [about | {"name": name} for name in dict.fromkeys(valid_tags(run.tags))]
     execute_many(connection, insert(connection, TagRow).on_conflict_do_nothing(), tags)
@@ -209,14 +209,17 @@ def _annotate(connection: Connection, key: int, run: SourceRun, author: str) -> 
 
 
 def _list_in_spec(connection: Connection, study: str, placed: Placed, goal: Goal | None) -> None:
-    """List the run and its scores in the spec of a study that has only adopted runs; create the study."""
+    """Add a run to the spec of a study that has only adopted runs; with `goal`, also its scores.
+
+    If the study doesn't exist, create it.
+    """
     text = connection.scalar(select(ExperimentRow.spec).where(ExperimentRow.name == study))
     before: dict[str, Any] = {"name": study} if text is None else json.loads(text)
     if before.get("runs"):
         return
     spec = before | {"adopted": [*dict.fromkeys([*(before.get("adopted") or ()), placed.name])]}
     metrics = before.get("metrics") or {}
-    if goal is not None:  # own metrics first: the first pattern that matches counts
+    if goal is not None:  # these come before the spec's patterns: the first match counts
         own = {score.name: {"goal": goal, **metrics.get(score.name, {})} for score in placed.scores}
         metrics = own | {name: each for name, each in metrics.items() if name not in own}
     spec |= {"metrics": metrics} if metrics else {}
@@ -228,14 +231,14 @@ def _list_in_spec(connection: Connection, study: str, placed: Placed, goal: Goal
         connection.execute(update(ExperimentRow).where(ExperimentRow.name == study).values(**values))
 
 
-def _enter(connection: Connection, study: str, key: int, placed: Placed) -> Change:
-    """Make a run the last run of a study, or give it its new label."""
+def _add_member(connection: Connection, study: str, key: int, placed: Placed) -> Change:
+    """Add a run at the end of a study; update the name and label of a run that it already has."""
     names = {"name": placed.name, "label": placed.label}
     own = (Member.experiment == study) & (Member.run_id == key)
-    held = connection.execute(select(Member.name, Member.label).where(own)).mappings().one_or_none()
-    if held is not None:
+    existing = connection.execute(select(Member.name, Member.label).where(own)).mappings().one_or_none()
+    if existing is not None:
         connection.execute(update(Member).where(own).values(**names))
-        return "same" if dict(held) == names else "changed"
+        return "same" if dict(existing) == names else "changed"
     last = connection.scalar(select(func.max(Member.position)).where(Member.experiment == study))
     values = {"experiment": study, "run_id": key, "point": "{}", "needed": 0, "position": (last or 0) + 1}
     connection.execute(insert(connection, Member).values(**values, **names))

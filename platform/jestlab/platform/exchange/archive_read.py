@@ -1,16 +1,16 @@
 """Import an archive into a lab.
 
 The rows of an archive are checked before they are inserted, and nothing in it is executed or unpickled. The
-fingerprint of a run must match its program, config, and needs. Otherwise a run of the archive could take the
-place of a different run, which a study would then not run.
+fingerprint of a run must match its program, config, and needs. Otherwise an archive could contain a run with
+the fingerprint of a different run, and a study would use its results instead of executing the right run.
 
-A run that the lab doesn't have is added. A run that the lab has is replaced only if it isn't COMPLETED or
-active here and the archive's is COMPLETED. An experiment that was launched here is kept. Of an imported
-experiment, the later launch counts. Importing an archive again changes nothing. `store.trust` refuses to
-execute what isn't trusted.
+A run that the lab doesn't have is added. A run that the lab has is replaced only if it is neither COMPLETED
+nor active here, but COMPLETED in the archive. An experiment that was launched here is kept. An experiment
+that was imported earlier is updated if the archive has a later launch of it. Importing an archive again
+changes nothing. `store.trust` refuses to execute the code of an imported experiment until the user trusts it.
 
 All rows are written in one transaction, and files are moved before it ends. A crash can leave folders without
-a run.
+a run, which `jestlab gc` deletes.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ from jestlab.platform.store.trust import imported_from
 MOST_FILES = 500_000
 MOST_LEVELS = 64  # of folders, and of lists and mappings in JSON
 MOST_NAME_BYTES = 1_024
-MOST_RATIO = 200  # of unpacked bytes; logs and stores compress up to 20 times
-SMALL_BYTES = 64 << 20  # that any archive may unpack to
-RESERVE_BYTES = 256 << 20  # of the disk, for runs that write at the same time
+MOST_RATIO = 200  # unpacked bytes per byte of the archive; logs and stores compress up to 20 times
+SMALL_BYTES = 64 << 20  # an archive of any size may unpack to this size
+RESERVE_BYTES = 256 << 20  # left free on the disk for runs that write at the same time
 _MOST_LETTERS = 10_000
 _UNSAFE = re.compile(r"[\\\x00-\x1f\x7f-\x9f\ud800-\udfff]|(^|/)(\.|/|$)")  # also hidden and empty parts
 
@@ -79,11 +79,14 @@ _POINTS_AT_ONCE = 50_000
 _VALUE_TYPES = (float, int, type(None))
 _MOST_CELL_BYTES = 1 << 26
 _DAMAGE = (IntegrityError, DataError, sqlite3.Error, LookupError, TypeError, ValueError, OverflowError)
-_ACTIVE = "was running when it was exported"
+_WAS_RUNNING = "was running when it was exported"
 
 _TABLE = Base.metadata.tables
-_OF_RESULTS = ("attempt", "evaluation", "cost", "artifact", "budget", "acceptance", "retraction")
-"""Tables that are replaced with a run, like its metrics; each comes after the tables that it refers to."""
+_RESULT_TABLES = ("attempt", "evaluation", "cost", "artifact", "budget", "acceptance", "retraction")
+"""Tables whose rows are replaced together with their run, as are its metrics.
+
+Each comes after the tables that it refers to.
+"""
 
 Row = dict[str, Any]
 
@@ -138,8 +141,8 @@ class _Import:
 
     Attributes:
         summary: The changes.
-        fingerprints: Those of all runs in the archive, by key.
-        folders: Those of new and replaced runs, by key.
+        fingerprints: Key → fingerprint of all runs in the archive.
+        folders: Key → folder of the new and the replaced runs.
     """
 
     connection: Connection
@@ -161,7 +164,7 @@ class _Import:
         query = select(*(_TABLE["note"].columns[name] for name in subject))
         notes = set(map(tuple, self.connection.execute(query)))
         wanted: dict[str, Callable[[Row], bool]] = {
-            **dict.fromkeys(_OF_RESULTS, lambda row: row["run_id"] in self.folders),
+            **dict.fromkeys(_RESULT_TABLES, lambda row: row["run_id"] in self.folders),
             "member": lambda row: row["experiment"] in self.summary.experiments,
             "registration": lambda row: row["experiment"] in self.summary.experiments,
             "note": lambda row: tuple(row[name] for name in subject) not in notes,
@@ -193,7 +196,7 @@ class _Import:
             raise UserError(f"damaged: {one_line(verdict, 200)}")
 
     def _rows(self, table: Table) -> Iterator[Row]:
-        """Yield the checked rows of a table. Attempts that were active end: their jobs aren't in this lab."""
+        """Yield the rows of a table, checked. Active attempts are ended: their jobs aren't in this lab."""
         names = [column.name for column in columns_of(table)]
         for values in self.source.execute(f"SELECT {', '.join(names)} FROM {table.name}"):
             row = decode(table, dict(zip(names, values, strict=True)))
@@ -203,10 +206,10 @@ class _Import:
             if table.name != "registration" and row.get("experiment") not in (None, *self._names):
                 raise UserError(f"damaged: {table.name} refers to an unknown experiment")
             for path in (row[key] for key in ("log", "uri") if key in row):
-                if not _is_in_folder(path, self.fingerprints[row["run_id"]]):
+                if not _is_in_run_folder(path, self.fingerprints[row["run_id"]]):
                     raise UserError(f"damaged: the path {one_line(path, 100)!r}")
             if table.name == "attempt" and row["state"] in LIVE:
-                row |= {"state": RunState.PREEMPTED, "reason": _ACTIVE, "ended_at": row["heartbeat_at"]}
+                row |= {"state": RunState.PREEMPTED, "reason": _WAS_RUNNING, "ended_at": row["heartbeat_at"]}
             yield row
 
     def _insert(self, table: Table, rows: Iterable[Row]) -> None:
@@ -232,7 +235,7 @@ class _Import:
     # ---- runs
 
     def _take_runs(self) -> None:
-        """Insert new runs, and replace those that the archive's are better than."""
+        """Insert new runs, and replace unfinished runs that are COMPLETED in the archive."""
         needs: dict[int, dict[str, str]] = {}
         query = "SELECT need.run_id, need.role, run.fingerprint FROM need JOIN run ON run.id = need.needs_id"
         for key, role, fingerprint in self.source.execute(query):
@@ -240,21 +243,21 @@ class _Import:
         table = _TABLE["run"]
         rest = self._rows(table)
         while rows := [*islice(rest, _ROWS_AT_ONCE)]:
-            known, replaceable = self._here([row["id"] for row in rows])
+            known, replaceable = self._known_and_replaceable([row["id"] for row in rows])
             for row in rows:
                 key = row["id"]
                 _check_run(row, needs.get(key, {}))
                 self.fingerprints[key] = row["fingerprint"]
                 if row["state"] == RunState.RUNNING:
-                    row |= {"state": RunState.PREEMPTED, "reason": _ACTIVE}
+                    row |= {"state": RunState.PREEMPTED, "reason": _WAS_RUNNING}
                 if key not in known:
                     self.connection.execute(table.insert().values(**row))
                     self.summary.new += 1
                 elif key in replaceable and row["state"] == RunState.COMPLETED:
-                    for other in ("metric", *_OF_RESULTS[::-1]):
+                    for other in ("metric", *_RESULT_TABLES[::-1]):
                         results = _TABLE[other]
                         self.connection.execute(results.delete().where(results.c.run_id == key))
-                    # Program and config differ at most in paths, and those of this machine are valid here.
+                    # Program and config differ at most in paths, and this machine's paths are valid here.
                     values = {name: row[name] for name in row if name not in ("id", "program", "config")}
                     self.connection.execute(table.update().where(table.c.id == key).values(**values))
                     self.summary.replaced += 1
@@ -263,8 +266,8 @@ class _Import:
                     continue
                 self.folders[key] = row["directory"]
 
-    def _here(self, keys: list[int]) -> tuple[set[int], set[int]]:
-        """Return which runs this store has, and which may be replaced (locked)."""
+    def _known_and_replaceable(self, keys: list[int]) -> tuple[set[int], set[int]]:
+        """Return the runs that this store has, and those that may be replaced, which are now locked."""
         active = select(AttemptRow.run_id).where(AttemptRow.state.in_(LIVE), AttemptRow.run_id.in_(keys))
         own = select(RunRow.id).where(RunRow.id.in_(keys)).order_by(RunRow.id)
         unfinished = own.where(RunRow.state != RunState.COMPLETED, RunRow.id.not_in(active))
@@ -276,14 +279,14 @@ class _Import:
     # ---- experiments
 
     def _take_experiments(self) -> None:
-        """Insert or update experiments, and delete the members of those that are updated."""
+        """Insert or update experiments; delete the members and registrations of the updated ones."""
         table = _TABLE["experiment"]
         known = {row.name: row for row in self.connection.execute(select(table))}
         for row in self._rows(table):
             name = row["name"]
             _check_spec(name, row["spec"])
             self._names.add(name)
-            for time in ("created_at", "updated_at"):  # a launch in the future would count forever
+            for time in ("created_at", "updated_at"):  # no launch could replace one in the future
                 row[time] = min(row[time], now())
             row["origin"] = self.origin
             here = known.get(name)
@@ -294,7 +297,7 @@ class _Import:
                 for members in (_TABLE["member"], _TABLE["registration"]):
                     self.connection.execute(members.delete().where(members.c.experiment == name))
             else:
-                # The same spec and time: it was exported from here.
+                # An archive that was exported from this store has the same spec and time.
                 is_same = (here.updated_at, here.spec) == (row["updated_at"], row["spec"])
                 if here.origin is None and not is_same:
                     self.summary.kept_experiments.append(name)
@@ -303,16 +306,17 @@ class _Import:
         self.summary.experiments.sort()
 
 
-def _is_in_folder(path: str, fingerprint: str) -> bool:
-    """Return whether a path is in a folder of a run, which can have several if the run started over."""
+def _is_in_run_folder(path: str, fingerprint: str) -> bool:
+    """Return whether a path is in one of a run's folders. A run that started over has several folders."""
     return bool(re.fullmatch(rf"runs/(?!\.)[^/\\\0]+{folder_suffix(fingerprint)}(/(?!\.)[^/\\\0]+)*", path))
 
 
 def _check_run(row: Row, needs: dict[str, str]) -> None:
+    """Raise UserError unless a run's fingerprint, folder, and state are valid."""
     fingerprint, folder = row["fingerprint"], row["directory"]
     if not re.fullmatch("[0-9a-f]{64}", fingerprint) or run_key(fingerprint) != row["id"]:
         raise UserError(f"damaged: invalid fingerprint {one_line(fingerprint, 80)!r}")
-    if not _is_in_folder(folder, fingerprint) or folder.count("/") > 1:
+    if not _is_in_run_folder(folder, fingerprint) or folder.count("/") > 1:
         raise UserError(f"damaged: run {fingerprint[:8]} has the folder {one_line(folder, 100)!r}")
     if row["state"] not in set(RunState):
         raise UserError(f"damaged: run {fingerprint[:8]} has the state {one_line(row['state'], 60)!r}")
@@ -333,10 +337,13 @@ def _check_spec(name: str, text: str) -> None:
 
 
 def move_files(imported: _Import, staging: Path, lab: Lab) -> None:
-    """Move the folders of new and replaced runs, each in one step, and reports, file by file."""
+    """Move unpacked files to the lab: the folders of new and replaced runs, and the reports of experiments.
+
+    A run's folder is moved in one step, reports are moved file by file.
+    """
     for directory in imported.folders.values():
         there, here = staging / directory, lab.root / directory
-        if here.exists():  # of a replaced run: its checkpoints don't belong to the new result
+        if here.exists():  # the run is replaced: the old checkpoints don't belong to the new result
             here.rename(here.with_name(f".{here.name}.{uuid.uuid4().hex}.part"))
         if there.is_dir():
             here.parent.mkdir(parents=True, exist_ok=True)
@@ -356,7 +363,7 @@ def unpack(path: Path, folder: Path) -> None:
     """Unpack an archive into an empty folder, and write nothing outside it.
 
     Raises:
-        UserError: It isn't an archive, is damaged, contains an unexpected name, or is too large.
+        UserError: The file isn't an archive, is damaged, contains an unexpected name, or is too large.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -374,7 +381,7 @@ def unpack(path: Path, folder: Path) -> None:
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise UserError("damaged: two files have the same name") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which a wrong offset causes
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a wrong offset causes EINVAL
             raise
         raise UserError(f"damaged, or not an archive of jestlab: {one_line(str(error), 200)}") from error
 
@@ -404,10 +411,10 @@ def _check_member(member: zipfile.ZipInfo) -> None:
 
 
 def decode(table: Table, row: dict[str, Any]) -> dict[str, Any]:
-    """Check the values of a row and return them as the store's columns take them.
+    """Check the values of a row, and return them with the types of the store's columns.
 
     Raises:
-        UserError: A value isn't of the type of its column, or too long.
+        UserError: A value doesn't have the type of its column, or is too long.
     """
     return {column.name: _decoded(column, row[column.name]) for column in columns_of(table)}
 
@@ -426,9 +433,9 @@ def _decoded(column: Column[Any], value: Any) -> Any:
                 if type(value) in (int, float) and not math.isnan(value):
                     return float(value)
             case Text():
-                if column.name.endswith("reason"):  # the output of a program that failed
+                if column.name.endswith("reason"):  # may contain the output of a failed program
                     value = value[:_MOST_LETTERS]
-                value.encode()  # a ValueError for surrogates
+                value.encode()  # raises ValueError for surrogates
                 tree = json.loads(value) if place in _JSON else {}
                 is_valid = isinstance(tree, dict) and _levels(tree) <= MOST_LEVELS
                 if is_valid and (place in _LONG or len(value) <= _MOST_LETTERS):
@@ -444,7 +451,7 @@ def _decoded(column: Column[Any], value: Any) -> Any:
 
 
 def _levels(tree: Any) -> int:
-    """Return the number of nested mappings and lists; RecursionError for a great number."""
+    """Return the depth of nested mappings and lists; RecursionError if it is too great."""
     if not isinstance(tree, dict | list):
         return 0
     return 1 + max(map(_levels, tree.values() if isinstance(tree, dict) else tree), default=0)

@@ -31,14 +31,14 @@ from jestlab.platform.store.tables import AttemptRow, Base, ExperimentRow, Membe
 STORE = "results.db"
 
 _LOCAL_TABLES = ("identity", "lab", "launcher", "saved_query")
-_LOCAL_COLUMNS = ("handle", "token", "launcher", "lab", "origin")  # such as those that identify its jobs
+_LOCAL_COLUMNS = ("handle", "token", "launcher", "lab", "origin")  # valid in this lab only, such as jobs
 
 TABLES = tuple(table for table in Base.metadata.sorted_tables if table.name not in _LOCAL_TABLES)
 """Tables with results; each comes after the tables that it refers to."""
 
 
 def columns_of(table: Table) -> list[Column[Any]]:
-    """Return the columns to export and import; other keys than those of runs and metrics are new."""
+    """Return the columns to export and import. Only runs and metric names keep their ids."""
     local = (*_LOCAL_COLUMNS, *(("id",) if table.name not in ("run", "metric_name") else ()))
     return [column for column in table.columns if column.name not in local]
 
@@ -59,9 +59,9 @@ def write_archive(
 
     Args:
         lab: The lab with the files.
-        store: The store of the lab, read at one moment.
-        path: NAME.zip.
-        experiments: Names; none for the whole lab.
+        store: The store of the lab, read in one transaction.
+        path: The archive, NAME.zip.
+        experiments: Names of the experiments to export; empty for the whole lab.
         checkpoints: Whether to include all files of completed runs, not only logs.
 
     Raises:
@@ -92,7 +92,7 @@ def _copy_store(store: Store, path: Path, experiments: Sequence[str]) -> tuple[l
     """Copy the rows of experiments into a new store.
 
     Returns:
-        The names of the experiments, and directory, state, and logs of their runs.
+        The names of the experiments, and (directory, state, logs) of each of their runs.
     """
     create_file(path)
     with closing_engine(writable(f"sqlite:///{path}")) as engine:
@@ -114,20 +114,21 @@ def _copy_store(store: Store, path: Path, experiments: Sequence[str]) -> tuple[l
 
 
 def _queries(connection: Connection, experiments: Collection[str]) -> Iterator[tuple[Table, Any]]:
-    """Yield each table with queries for the rows to copy: all, or those of experiments and their runs."""
-    of_lab = not experiments
+    """Yield tables with queries for the rows to copy: all rows, or those of experiments and their runs."""
+    is_whole_lab = not experiments
     members = select(MemberRow.run_id).where(MemberRow.experiment.in_(experiments))
-    runs = set() if of_lab else with_needs(connection, connection.scalars(members))
+    runs = set() if is_whole_lab else with_needs(connection, connection.scalars(members))
     sources = connection.scalars(select(AttemptRow.sources).where(one_of(AttemptRow.run_id, runs)))
     digests = {digest for text in sources for digest in json.loads(text or "{}").values()}
-    # A run can also be in experiments that aren't exported; published results belong to the lab.
+    # Members are chosen by experiment, since a run can also be in experiments that aren't exported.
+    # Published results belong to the lab as a whole.
     chosen: dict[str, dict[str, Iterable[Any]]] = {
         "experiment": {"name": experiments}, "run": {"id": runs}, "member": {"experiment": experiments},
         "source": {"sha256": digests}, "published": {},
     }  # fmt: skip
     for table in TABLES:
         query = select(*columns_of(table))
-        if of_lab or table.name == "metric_name":
+        if is_whole_lab or table.name == "metric_name":
             yield table, query
             continue
         for name, values in chosen.get(table.name, {"experiment": experiments, "run_id": runs}).items():
@@ -136,7 +137,7 @@ def _queries(connection: Connection, experiments: Collection[str]) -> Iterator[t
 
 
 def _files(root: Path, experiments: Iterable[str], runs: Iterable[Any], checkpoints: bool) -> Iterator[str]:
-    """Yield the files of runs and reports, without hidden and partial files and links."""
+    """Yield the files of runs and reports, except hidden files, partial files, locks, and links."""
     folders = [f"reports/{name}" for name in experiments]
     for directory, state, logs in runs:
         if checkpoints and state == RunState.COMPLETED:
@@ -145,8 +146,8 @@ def _files(root: Path, experiments: Iterable[str], runs: Iterable[Any], checkpoi
             own = (log for log in logs if log.startswith(f"{directory}/"))
             yield from (log for log in own if (root / log).is_file() and not (root / log).is_symlink())
     for folder in folders:
-        for place, below, names in os.walk(root / folder):
-            below[:] = [name for name in below if not name.startswith(".")]
-            for file in (Path(place, name) for name in names if not name.startswith(".")):
+        for parent, subfolders, names in os.walk(root / folder):
+            subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+            for file in (Path(parent, name) for name in names if not name.startswith(".")):
                 if file.suffix not in (".part", ".lock") and not file.is_symlink():
                     yield file.relative_to(root).as_posix()

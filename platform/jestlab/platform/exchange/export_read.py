@@ -27,14 +27,14 @@ class ExportedRun:
 
     Attributes:
         run: Name of the run in the experiment.
-        label: Name with its values on the axes.
-        reason: Why it didn't complete.
-        step: Completed steps.
-        began: Start of its first attempt.
-        ended: End of its last attempt.
+        label: Name of the run with its values on the study's axes.
+        reason: Why the run didn't complete.
+        step: Number of completed steps.
+        began: Start of the first attempt.
+        ended: End of the last attempt.
         commit: Commit of the user's code, or else of jestlab's.
         notes: Notes, oldest first.
-        scores: All scores, by evaluation and step.
+        scores: All scores, ordered by evaluation and step.
     """
 
     experiment: str
@@ -58,7 +58,7 @@ class ExportedRun:
 
     @property
     def title(self) -> str:
-        """Label and seed."""
+        """The label and the seed: LABEL/SEED."""
         return f"{self.label}/{self.seed}"
 
     def curves(self) -> dict[str, Curve]:
@@ -92,10 +92,10 @@ Member = tuple[str, int, str]
 
 
 def members(store: Store, experiments: Sequence[str]) -> Sequence[Member]:
-    """Return the members of experiments in the order of the studies; of all if no name is given.
+    """Return the runs of experiments, in the order of each study; of all experiments if none is given.
 
     Raises:
-        UserError: An experiment doesn't exist, or has no runs.
+        UserError: An experiment doesn't exist, or none of them has runs.
     """
     with store.reading() as connection:
         known = list(connection.scalars(select(Experiment.name)))
@@ -107,17 +107,17 @@ def members(store: Store, experiments: Sequence[str]) -> Sequence[Member]:
             .where(MemberRow.experiment.in_(experiments or known))
             .order_by(MemberRow.experiment, MemberRow.position, MemberRow.label)
         )
-        if not (found := connection.execute(query).tuples().all()):
+        if not (rows := connection.execute(query).tuples().all()):
             raise UserError("there are no runs to export: launch a study first")
-    return found
+    return rows
 
 
 def read(
     store: Store, members: Sequence[Member], advance: Callable[[int], object] = lambda count: None
 ) -> Iterator[ExportedRun]:
-    """Yield the runs of members, one in memory at a time: a run with several labels under each.
+    """Yield the run of each member, with only one run in memory at a time.
 
-    A run that is removed from the study before it is read is left out. `advance` is called with 1 after each.
+    A run that was removed from its study in the meantime is left out. `advance(1)` is called after each one.
     """
     for experiment, key, label in members:
         with store.reading() as connection:

@@ -53,7 +53,7 @@ def write(kind: str, runs: Iterable[ExportedRun], folder: Path) -> None:
 
 
 def _write_parquet(runs: Iterable[ExportedRun], folder: Path) -> None:
-    """Write the tables runs, metrics, and evaluations, joined by experiment, label, seed, and fingerprint.
+    """Write the tables runs, metrics, and evaluations. Their first columns identify the run in all three.
 
     Configs are JSON, tags and notes are lists, and times are UTC. Unknown values are null; NaN is NaN.
     """
@@ -123,16 +123,16 @@ def _write_mlflow(runs: Iterable[ExportedRun], folder: Path) -> None:
 
     Parameters are the config, with dots in their keys; lists are JSON, and text is cut to MLflow's limit.
     Scores are metrics named DATASET/METRIC, and their costs are the metrics examples_seen, flops_total, and
-    seconds. Tags of the run have the value true. Tags named jestlab.… are label, seed, state, reason,
-    fingerprint, and program.
+    seconds. The run's tags get the value true. Label, seed, state, reason, fingerprint, and program become
+    tags such as jestlab.label.
 
     Keys are file names: unsafe characters become underscores, and long keys are cut. A key whose file exists
-    gets an underscore and a number ("loss" next to "loss/train" becomes "loss_"). The tag jestlab.keys lists
-    the changed keys as JSON: new key → key.
+    gets an underscore, or an underscore and a number ("loss" next to "loss/train" becomes "loss_"). The tag
+    jestlab.keys contains the changed keys as JSON: metrics, params, or tags → new key → original key.
     """
     (folder / ".trash").mkdir()
     for run in runs:
-        # 18 digits, like MLflow's; the same in every export.
+        # An id of 18 digits, like MLflow's, which is the same in every export.
         experiment = str(10**17 + int(hashlib.sha256(run.experiment.encode()).hexdigest(), 16) % (9 * 10**17))
         place = f"{run.experiment}\0{run.label}\0{run.fingerprint}"
         run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
@@ -187,7 +187,7 @@ def _parameter(value: Any) -> str:
 
 
 def _write_values(folder: Path, values: Mapping[str, str]) -> dict[str, str]:
-    """Write each value to the file of its key, and return the changed keys: new key → key."""
+    """Write each value to the file of its key, and return the changed keys: new → original."""
     folder.mkdir(exist_ok=True)
     changed = {}
     safe = {key: _safe(key) for key in values}
@@ -220,7 +220,7 @@ def _write_tensorboard(runs: Iterable[ExportedRun], folder: Path) -> None:
 
     Curves are scalars in float32, and configs are hyperparameters with dots in their keys. State, reason,
     label, fingerprint, tags, and notes are texts named jestlab/…. Unsafe characters in folder names are
-    replaced, and long names are cut; folders with the same name get an underscore and a number. All events
+    replaced, and long names are cut; a second folder with the same name gets an underscore. All events
     have the start time of the run, except the last, which has the end time and the state.
     """
     # NOTE: this imports tensorboardX without PyTorch, so it must come before other imports of tensorboardX.
@@ -289,7 +289,7 @@ def _shorten(text: str, most_bytes: int) -> str:
 
 
 def _free_name(folder: Path, name: str) -> str:
-    """Return a name that doesn't exist in a folder: the name, or with an underscore and a number."""
+    """Return a name that is free in a folder: `name`, `name_`, `name_2`, `name_3`, ..."""
     names = chain([name, f"{name}_"], (f"{name}_{number}" for number in count(2)))
     return next(each for each in names if not (folder / each).exists())
 

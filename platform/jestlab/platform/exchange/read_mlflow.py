@@ -47,7 +47,7 @@ def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
     """Yield the runs that MLflow recorded, except deleted ones.
 
     MLflow stores parameters as text. A parameter becomes a number, true, false, null, or a JSON list or
-    mapping if writing that value gives the same text again. Dots in a key nest it.
+    mapping if writing that value gives the same text again. Dots in a key become nested mappings.
 
     Args:
         path: A database; a folder `mlruns`, or the folder of an experiment or a run in it; or a folder that
@@ -77,6 +77,7 @@ def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
 
 
 def _read_folder(folder: Path) -> SourceRun | None:
+    """Read a run from its folder; None if the run is deleted, or the folder isn't that of a run."""
     meta = _read_yaml(folder / "meta.yaml")
     if "run_id" not in meta and "run_uuid" not in meta:
         return None  # an experiment, or a logged model
@@ -100,7 +101,7 @@ def _read_folder(folder: Path) -> SourceRun | None:
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
-    """Return the files that match a pattern, without links, which could lead to any file of this machine."""
+    """Return the files that match a pattern, except links, which could lead to any file of this machine."""
     files = [file for file in folder.glob(pattern) if file.is_file() and ".trash" not in file.parts]
     return sorted(file for file in files if file.resolve() == folder.resolve() / file.relative_to(folder))
 
@@ -122,7 +123,7 @@ def _text(file: Path) -> str:
 
 
 def _read_metric(file: Path, name: str, log: MetricLog) -> None:
-    """Read the lines of a metric: time, value, and step. A last line without an end was cut off by a kill."""
+    """Read the lines of a metric: time, value, and step. Ignore a last line that a kill cut off."""
     with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.endswith(b"\n"):
@@ -175,7 +176,7 @@ def _read_row(connection: sqlite3.Connection, row: Mapping[str, object]) -> Sour
     try:
         for key, step, value, is_nan in connection.execute(query, [row["run_id"]]):
             if isinstance(value, int | float):
-                log.add(str(key), whole_number(step), math.nan if is_nan else _infinite(float(value)))
+                log.add(str(key), whole_number(step), math.nan if is_nan else _restore_infinity(float(value)))
             else:  # SQLite allows any value in any column
                 log.left_out["values that are not numbers"] += 1
         query = "SELECT key, value FROM {} WHERE run_uuid = ?"
@@ -188,12 +189,12 @@ def _read_row(connection: sqlite3.Connection, row: Mapping[str, object]) -> Sour
     return _run(row, log, params, tags)
 
 
-def _infinite(value: float) -> float:
-    """Return the logged value: MLflow writes infinity as the largest float."""
+def _restore_infinity(value: float) -> float:
+    """Return the value that was logged: MLflow's database stores infinity as the largest float."""
     return math.copysign(math.inf, value) if abs(value) == sys.float_info.max else value
 
 
-# ---- both
+# ---- both kinds of store
 
 
 def _run(
@@ -202,7 +203,7 @@ def _run(
     times = (meta.get("start_time"), meta.get("end_time"))
     began, ended = (time / 1000 if isinstance(time, int) and 0 < time < 2**53 else None for time in times)
     name, experiment, status = (meta.get(key) for key in ("run_name", "experiment", "status"))
-    own = sorted((key, value) for key, value in tags.items() if not key.startswith("mlflow."))
+    user_tags = sorted((key, value) for key, value in tags.items() if not key.startswith("mlflow."))
     return SourceRun(
         origin=f"mlflow:{meta['experiment_id']}/{meta['run_id']}",
         name=str((isinstance(name, str | int) and name) or tags.get("mlflow.runName") or meta["run_id"]),
@@ -212,7 +213,7 @@ def _run(
         state=_STATES.get(status if isinstance(status, int | str) else None, "FAILED"),
         began=utc(began),
         ended=utc(ended),
-        tags=tuple(f"{key}={value}" if value else key for key, value in own),
+        tags=tuple(f"{key}={value}" if value else key for key, value in user_tags),
         notes=tags.get("mlflow.note.content", ""),
         group=experiment if isinstance(experiment, str) and experiment else None,
         git_commit=tags.get("mlflow.source.git.commit") or None,

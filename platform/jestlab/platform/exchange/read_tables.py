@@ -24,13 +24,13 @@ from jestlab.platform.exchange.source_run import (
 )
 from jestlab.platform.words import on_one_line
 
-_PREFIX = "config."
+_CONFIG_PREFIX = "config."
 _REPLACED = "points that a later row of the same step replaced"
 _MOST_CELLS = 50_000_000  # about 4 GB of numbers
 _MOST_CELLS_OF_SMALL_FILES = 4_000_000
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?\s*")
-_DIGITS_OF_NAME = re.compile(r"[+-]?0\d+")
+_LEADING_ZEROS = re.compile(r"[+-]?0\d+")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class _Table:
         return UserError(on_one_line(f"{self.path}{line}: {text}"))
 
     def cells(self, name: str, rows: Sequence[int]) -> list[tuple[int, Any]]:
-        """Return row and cell for the cells of a column that aren't empty."""
+        """Return (row, cell) for each nonempty cell of a column in some rows."""
         column = self.columns[name]
         return [(row, column[row]) for row in rows if column[row] is not None]
 
@@ -67,21 +67,23 @@ def read(
     a row for each run, whose metrics are at step 0. The column `run`, or the given columns together, identify
     a run. Without them, a table with steps is one run, and the rows of a table without steps are numbered.
 
-    Other columns are config or metrics. Config are columns named `config.x.y`, the given ones, and the seeds.
-    If none are given, so are columns of text with the same cell in all rows of each run, and, in tables with
-    steps, columns of numbers that differ only between runs. Text in metrics is counted in `left_out`.
+    Other columns are config or metrics. Config columns are those named `config.x.y`, those in `config`, and
+    the seed column. If `config` is empty, these are config columns, too: columns that are mostly text or
+    true/false (in tables with steps, only if constant within each run), and, in tables with steps, numeric
+    columns that are constant within each run but differ between runs. Cells of metric columns that aren't
+    numbers are counted in `left_out`.
 
     Args:
         path: The file.
         report: Receives the errors of runs that can't be read.
-        run: Columns that identify a run; several are also config.
+        run: Columns that identify a run; if more than one, each is also added to the config.
         step: Column of steps.
         config: Columns of the config.
         source: Name of the table in the origins of its runs; None for the name of the file.
         seed: Column of seeds.
 
     Raises:
-        UserError: The file isn't such a table, or a column is missing.
+        UserError: The file isn't a table in CSV or Parquet, or a column is missing.
     """
     table = _read(path, run or ("run",), (*run, *config, step, seed, "run"))
     columns = table.columns
@@ -89,28 +91,28 @@ def read(
         if name not in columns:
             raise table.error(f"no column {name}: {nearest(name, columns)}")
     identifiers = [*run] or (["run"] if "run" in columns else [])
-    steps = step if step in columns else ""
+    step_column = step if step in columns else ""  # empty for a table without steps
     runs: dict[tuple[str, ...], list[int]] = {}
     for row in range(len(table.lines)):
         key = tuple(columns[name][row] for name in identifiers)
         if None in key:
             raise table.error("the name of the run is empty", row)
-        runs.setdefault(key or (path.stem if steps else str(row + 1),), []).append(row)
-    if not steps and (again := [rows[1] for rows in runs.values() if len(rows) > 1]):
+        runs.setdefault(key or (path.stem if step_column else str(row + 1),), []).append(row)
+    if not step_column and (again := [rows[1] for rows in runs.values() if len(rows) > 1]):
         remedy = "name the column of steps with --step, or more columns that identify a run with --run"
         raise table.error(f"a second row of a run, but the table has no column of steps: {remedy}", again[0])
-    others = sorted(name for name in columns if name not in (*identifiers, steps))
+    others = sorted(name for name in columns if name not in (*identifiers, step_column))
     keys = {
-        name: name.removeprefix(_PREFIX)
+        name: name.removeprefix(_CONFIG_PREFIX)
         for name in others
         if name in (*config, seed)
-        or name.startswith(_PREFIX)
-        or (not config and _is_config(columns[name], [*runs.values()], bool(steps)))
+        or name.startswith(_CONFIG_PREFIX)
+        or (not config and _is_config(columns[name], [*runs.values()], bool(step_column)))
     }
     if len({*keys.values()}) < len(keys):
         twice = Counter(keys.values()).most_common(1)[0][0]
         raise table.error(f"two columns for the config key {twice}: rename one")
-    if not (identifiers or steps or keys) and len(runs) > 1:
+    if not (identifiers or step_column or keys) and len(runs) > 1:
         raise table.error("no column step or run: name it with --step COLUMN or --run COLUMNS")
     metrics = [name for name in others if name not in keys]
     if not any(_is_number(cell) for name in metrics for cell in columns[name]):
@@ -124,7 +126,7 @@ def read(
             name = ", ".join(f"{column}={part}" for column, part in identity.items())
         origin = f"{table.kind}:{source or path.name}#{place}"
         with reported(report, path):
-            parts = _read_run(table, rows, identity, steps, keys, metrics)
+            parts = _read_run(table, rows, identity, step_column, keys, metrics)
             yield SourceRun(origin, name, state="COMPLETED", **parts)
 
 
@@ -132,21 +134,21 @@ def _read_run(
     table: _Table,
     rows: list[int],
     identity: Mapping[str, str],
-    step: str,
+    step_column: str,
     keys: Mapping[str, str],
     metrics: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the config of the run in some rows, its curves, and descriptions of data that was left out."""
-    steps = dict.fromkeys(rows, 0)
-    for row in rows if step else ():
-        cell = table.columns[step][row]
+    """Read the config and curves of a run from its rows, and count the cells that were left out."""
+    step_of_row = dict.fromkeys(rows, 0)
+    for row in rows if step_column else ():
+        cell = table.columns[step_column][row]
         try:
-            # Text with a point may be a thousand, 1.000.
-            steps[row] = whole_number(None if isinstance(cell, str) and "." in cell else cell)
+            # In a file with decimal commas, "1.000" may mean one thousand: reject it.
+            step_of_row[row] = whole_number(None if isinstance(cell, str) and "." in cell else cell)
         except ValueError:
-            raise table.error(f"invalid {step} {shown(cell)}: expected a whole number", row) from None
-    if step and not identity and len({*steps.values()}) < len(steps):
-        twice = Counter(steps.values()).most_common(1)[0][0]
+            raise table.error(f"invalid {step_column} {shown(cell)}: expected a whole number", row) from None
+    if step_column and not identity and len({*step_of_row.values()}) < len(rows):
+        twice = Counter(step_of_row.values()).most_common(1)[0][0]
         remedy = "name the columns that identify a run with --run"
         raise table.error(f"several rows have the step {twice}: {remedy}")
     config = dict[str, Any]()
@@ -161,7 +163,7 @@ def _read_run(
     for name in metrics:
         for row, cell in table.cells(name, rows):
             if _is_number(cell):
-                points.append((name, steps[row], float(cell)))
+                points.append((name, step_of_row[row], float(cell)))
             else:
                 left_out[on_one_line(f"cells of column {name} that aren't numbers")] += 1
     read_curves = curves(points)
@@ -170,6 +172,7 @@ def _read_run(
 
 
 def _is_config(cells: Sequence[Any], runs: Sequence[Sequence[int]], has_steps: bool) -> bool:
+    """Return whether a column that the user didn't name is config rather than a metric; see `read`."""
     filled = [cell for cell in cells if cell is not None]
     is_text = sum(isinstance(cell, bool) or not _is_number(cell) for cell in filled) * 2 > len(filled)
     if not has_steps:
@@ -187,6 +190,7 @@ def _is_number(cell: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
+    """Return whether two cells are equal. NaN equals NaN, but true doesn't equal 1."""
     both_nan = one != one and other != other
     return both_nan or bool(one == other and isinstance(one, bool) == isinstance(other, bool))
 
@@ -194,25 +198,29 @@ def _same(one: Any, other: Any) -> bool:
 # ---- files
 
 
-def _read(path: Path, texts: Collection[str], wanted: Sequence[str]) -> _Table:
-    """Read a table. Columns in `texts` stay text; names in `wanted` match in another case."""
+def _read(path: Path, text_columns: Collection[str], known_columns: Sequence[str]) -> _Table:
+    """Read a table.
+
+    Keep columns in `text_columns` as text. Match names in `known_columns` case-insensitively if there is no
+    exact match.
+    """
     if not path.is_file():
         raise UserError(f"{path}: no such file: expected a table in CSV or Parquet")
     with path.open("rb") as file:
         is_parquet = file.read(4) == b"PAR1"
     names, columns, lines = (_read_parquet if is_parquet else _read_csv)(path)
     names = [name.strip() for name in names]
-    lower = {name.lower(): name for name in reversed(wanted) if name not in names}
-    names = [name if name in wanted else lower.get(name.lower(), name) for name in names]
+    lower = {name.lower(): name for name in reversed(known_columns) if name not in names}
+    names = [name if name in known_columns else lower.get(name.lower(), name) for name in names]
     table = _Table(path, "parquet" if is_parquet else "csv", dict(zip(names, columns, strict=True)), lines)
     if bad := [name for name in names if not name or names.count(name) > 1]:
-        raise table.error(f"column {bad[0]!r} has no name or is there twice: rename it")
-    others = [cells for name, cells in table.columns.items() if name not in texts and not is_parquet]
-    # In a file with decimal commas, points may separate thousands: such cells stay text.
+        raise table.error(f"column {bad[0]!r} is unnamed or duplicated: rename it")
+    others = [cells for name, cells in table.columns.items() if name not in text_columns and not is_parquet]
+    # In a file with decimal commas, points may separate thousands: keep cells such as 1.000 as text.
     has_commas = any(_DECIMAL_COMMA.fullmatch(cell) for cells in others for cell in cells)
     for cells in others:
         cells[:] = [cell if has_commas and _THOUSANDS.fullmatch(cell) else parse_cell(cell) for cell in cells]
-    for name in table.columns.keys() & texts:
+    for name in table.columns.keys() & text_columns:
         table.columns[name] = [None if cell in (None, "") else str(cell) for cell in table.columns[name]]
     return table
 
@@ -251,8 +259,9 @@ def parse_cell(text: str) -> Any:
     stripped = text.strip()
     if stripped.lower() in ("true", "false"):
         return stripped.lower() == "true"
-    # Python reads numbers of other scripts and with underscores; a name may have leading zeros.
-    if stripped.isascii() and "_" not in stripped and not _DIGITS_OF_NAME.fullmatch(stripped):
+    # `int` and `float` also accept non-ASCII digits and underscores, and leading zeros usually mean an
+    # identifier. Keep all of these as text.
+    if stripped.isascii() and "_" not in stripped and not _LEADING_ZEROS.fullmatch(stripped):
         for kind in (int, float):
             with suppress(ValueError):
                 return kind(stripped)
@@ -268,7 +277,7 @@ def _read_parquet(path: Path) -> tuple[list[str], list[list[Any]], Sequence[int]
         cells = file.metadata.num_rows * file.metadata.num_columns
         _check_size(path, cells)
         batches, sum_bytes = list[pyarrow.RecordBatch](), 0
-        # A text that a small file contains once may be in each of a million rows: read a few rows at a time.
+        # A small file can expand to a lot of text, repeated in each row: check after every few rows.
         for batch in file.iter_batches(256):
             batches.append(batch)
             sum_bytes += batch.nbytes
@@ -290,10 +299,11 @@ def _plain(cell: Any) -> Any:
         return [_plain(one) for one in cell]
     if isinstance(cell, bytes):
         return cell.decode(errors="backslashreplace")
-    return parse_cell(str(cell))  # decimals, times
+    return parse_cell(str(cell))  # such as a decimal number or a time
 
 
 def _check_size(path: Path, cells: int, sum_bytes: int = 0) -> None:
+    """Raise UserError if a table has more cells or bytes than fit in memory."""
     most = min(_MOST_CELLS, max(_MOST_CELLS_OF_SMALL_FILES, 8 * path.stat().st_size))
     if cells > most or sum_bytes > 64 * most:
         size = f"{most / 1e6:.0f} million cells, or {most / 16e6:.1f} GB of text"

@@ -28,11 +28,11 @@ _RECORD_OVERHEAD_BYTES = 16  # length and two checksums
 
 
 def read(path: Path, report: Report = raise_error, source: str | None = None) -> Iterator[SourceRun]:
-    """Yield the runs below a folder: each folder with event files is a run, named by its path.
+    """Yield the runs in and below a folder: each folder with event files is a run, named by its path.
 
-    Scalars become metrics, and the hyperparameters of the HParams plugin become the config. The folder that
-    `add_hparams` of PyTorch and tensorboardX creates in a run's folder, named by the time, belongs to that
-    run. Runs are COMPLETED unless the HParams plugin recorded another state.
+    Scalars become metrics, and the hyperparameters of the HParams plugin become the config. PyTorch and
+    tensorboardX write hyperparameters to a subfolder that is named by the time; it belongs to the run of its
+    parent folder. Runs are COMPLETED unless the HParams plugin recorded another state.
 
     TensorBoard stops reading a file at a cut-off or damaged event. The bytes from there on are counted in
     `left_out`.
@@ -63,40 +63,40 @@ def read(path: Path, report: Report = raise_error, source: str | None = None) ->
             runs.setdefault(folder.parent, []).append(folder)
         else:
             runs[folder] = []
-    for folder, inner in runs.items():
-        results = [file for one in inner for file in folders[one]]
+    for folder, hparams_folders in runs.items():
+        hparams_files = [file for one in hparams_folders for file in folders[one]]
         relative, root = folder.relative_to(path), source or path.resolve().name
         origin = f"tensorboard:{(root / relative).as_posix()}"
         name = relative.as_posix() if relative.parts else root
         with reported(report, folder):
-            yield _read_run(origin, name, results, folders[folder])
+            yield _read_run(origin, name, folders[folder], hparams_files)
 
 
-def _read_run(origin: str, name: str, results: list[Path], files: list[Path]) -> SourceRun:
-    log, final = _EventLog(), _EventLog()
+def _read_run(origin: str, name: str, files: list[Path], hparams_files: list[Path]) -> SourceRun:
+    log, hparams_log = _EventLog(), _EventLog()
     for file in files:
         log.read(file)
-    for file in results:
-        final.read(file)
+    for file in hparams_files:
+        hparams_log.read(file)
     curves = log.metrics.curves()
     matched = _EVENT_FILE.fullmatch(files[0].name)
     return SourceRun(
         origin=origin,
         name=name,
-        config=nested(log.config | final.config),
-        metrics=final.metrics.curves() | curves,
-        state=_STATES.get(final.status or log.status, "COMPLETED"),
+        config=nested(log.config | hparams_log.config),
+        metrics=hparams_log.metrics.curves() | curves,
+        state=_STATES.get(hparams_log.status or log.status, "COMPLETED"),
         began=utc(log.began),
         ended=utc(log.ended),
-        group=log.group or final.group,
+        group=log.group or hparams_log.group,
         host=matched and matched["host"],
         seconds=None if log.began is None or log.ended is None else log.ended - log.began,
-        left_out=log.metrics.left_out + final.metrics.left_out,
+        left_out=log.metrics.left_out + hparams_log.metrics.left_out,
     )
 
 
 class _EventLog:
-    """What event files contain of a run."""
+    """The contents of a run's event files."""
 
     def __init__(self) -> None:
         self.began: float | None = None
@@ -111,7 +111,7 @@ class _EventLog:
         from tensorboard.compat.proto.event_pb2 import Event
 
         bytes_read = 0
-        plugins: dict[str, str] = {}  # only the first value of a tag has the plugin
+        plugins: dict[str, str] = {}  # tag → plugin; only the first value of a tag names it
         for record in RawEventFileLoader(str(file)).Load():
             bytes_read += len(record) + _RECORD_OVERHEAD_BYTES
             self._add(Event.FromString(record), plugins)
@@ -148,5 +148,5 @@ class _EventLog:
 
 
 def _is_scalar(tensor: Any) -> bool:
-    """Whether a tensor is one number. A tensor of a few bytes may claim a shape that fills the memory."""
+    """Return whether a tensor is one number. A damaged one can have a shape that would fill the memory."""
     return tensor.dtype in _NUMBER_TYPES and all(one.size == 1 for one in tensor.tensor_shape.dim)

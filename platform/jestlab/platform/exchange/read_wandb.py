@@ -44,10 +44,10 @@ _MOST_METADATA_BYTES = 1 << 20
 def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
     """Yield the runs in a W&B folder.
 
-    A log that a kill cut off is read up to there. A run that was resumed or rewound has several folders and
-    is one run: a later folder replaces everything from its first step on. Numbers that are only in the
-    summary become metrics with one point at the last step. Texts, media, and histograms are left out. A run
-    without an exit code is RUNNING.
+    A log that ends with an incomplete record, because the process was killed, is read up to that record. A
+    run that was resumed or rewound has several folders: each replaces the points of earlier folders from its
+    own first step on. Numbers that are only in the summary become metrics with one point at the last step.
+    Texts, media, and histograms are left out. A run without an exit code is RUNNING.
 
     Args:
         path: A folder `wandb`, or its parent; the folder of a run; or a file `run-ID.wandb`.
@@ -67,7 +67,7 @@ def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
 
 
 def _log_files(path: Path) -> list[Path]:
-    """Return the logs in the order of writing, those of a run next to each other, without links."""
+    """Return the logs, grouped by run and in the order of writing; UserError without any. Ignore links."""
     if path.is_file():
         return [path]
     patterns = ("*.wandb", "*run-*/*.wandb", "wandb/*run-*/*.wandb")
@@ -81,7 +81,7 @@ def _log_files(path: Path) -> list[Path]:
 
 
 def _read_runs(files: Iterable[Path]) -> list[SourceRun]:
-    """Read the logs of one run ID, which may be the ID of several projects."""
+    """Read the logs with one run ID. If several projects have a run with this ID, return all these runs."""
     logs: dict[str, _RunLog] = {}
     for file in files:
         log = None
@@ -118,7 +118,7 @@ def _record_type() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("wandb.Record"))
 
 
-_TYPES = {"string": 9, "int": 3}  # in `FieldDescriptorProto`; 11 is a message
+_TYPES = {"string": 9, "int": 3}  # type numbers of `FieldDescriptorProto`; all other types are messages: 11
 
 _MESSAGES = {
     "Item": "string key 1, string* nested_key 2, string value_json 16",
@@ -175,14 +175,14 @@ def records(path: Path) -> Iterator[bytes]:
 
 
 class _RunLog:
-    """The contents of the logs of a run, which are added in the order of writing."""
+    """A run that is assembled from the records of its logs, in the order of writing."""
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
         whole = _record_type()()
         self.about, self.machine = whole.run, whole.environment
         self.began: float | None = None
-        self.written: float | None = None
+        self.last_timestamp: float | None = None
         self.seconds = 0.0
         self.exit_code: int | None = None
         self.config: dict[str, Any] = {}
@@ -190,14 +190,14 @@ class _RunLog:
         self.metrics = MetricLog()
         self.step = -1
         self.first_step: int | None = None
-        self.is_new_file = True
+        self.is_new_file = True  # until the first step of the current file is added
 
     def run(self) -> SourceRun:
         for name in self.summary.keys() - self.metrics.names:
             self.metrics.add(name, max(self.step, 0), self.summary[name])
         ended = None
         if self.exit_code is not None:
-            ended = self.written or (self.began and self.began + self.seconds)
+            ended = self.last_timestamp or (self.began and self.began + self.seconds)
         states: dict[int | None, State] = {None: "RUNNING", 0: "COMPLETED", 255: "CANCELLED"}  # 255: Ctrl-C
         return SourceRun(
             origin=self.origin,
@@ -240,7 +240,7 @@ class _RunLog:
                 put(self.config, path, value)
         for path, _ in _items(config.remove):
             self.config = without(self.config, path)
-        self.summary |= self._numbers(summary.update)
+        self.summary |= self._user_numbers(summary.update)
         for path, _ in _items(summary.remove):
             self.summary.pop(".".join(path), None)
 
@@ -248,30 +248,30 @@ class _RunLog:
         steps = (json.loads(item.value_json) for item in history.item if item.key == "_step")
         step = next(steps, self.step + 1)
         step = history.step.num if history.HasField("step") else whole_number(step)
-        if self.is_new_file:  # it replaces what an earlier log has from this step on
+        if self.is_new_file:  # it replaces the points of earlier logs from this step on
             if self.first_step is not None and step <= self.first_step:
                 self.summary.clear()
             self.metrics.drop_from(step)
             self.is_new_file = False
         self.step = step
         self.first_step = step if self.first_step is None else min(step, self.first_step)
-        for name, value in self._numbers(history.item).items():
+        for name, value in self._user_numbers(history.item).items():
             self.metrics.add(name, step, value)
 
-    def _numbers(self, items: Iterable[Any]) -> dict[str, float]:
-        """Return the numbers in items by name, and take those of W&B itself."""
+    def _user_numbers(self, items: Iterable[Any]) -> dict[str, float]:
+        """Return the numbers in items by name, without W&B's own; record its runtime and timestamp."""
         numbers = dict[str, float]()
         for path, value in _items(items):
             if path[0] == "_runtime":
                 self.seconds = max(self.seconds, number(value) or 0.0)
             elif path[0] == "_timestamp":
-                self.written = number(value) or self.written
+                self.last_timestamp = number(value) or self.last_timestamp
             elif path[0] not in _INTERNAL:
                 numbers |= _numbers(".".join(path), value)
         return numbers
 
     def read_metadata(self, file: Path) -> None:
-        """Read the machine and the commit from the file in which older W&B versions keep them."""
+        """Read the machine and the commit from the file in which older W&B versions store them."""
         if file.is_symlink() or file.parent.is_symlink() or not file.is_file():
             return
         if file.stat().st_size > _MOST_METADATA_BYTES:
@@ -284,17 +284,17 @@ class _RunLog:
 
 def _items(items: Iterable[Any]) -> list[tuple[list[str], Any]]:
     """Return the path and the value of each item."""
-    found = []
+    pairs = []
     for item in items:
         path = [*item.nested_key] or [item.key]
         if len(path) > _MOST_LEVELS:
             raise ValueError(f"a key of {len(path)} levels")
-        found.append((path, json.loads(item.value_json) if item.value_json else None))
-    return found
+        pairs.append((path, json.loads(item.value_json) if item.value_json else None))
+    return pairs
 
 
 def _numbers(name: str, value: Any) -> dict[str, float]:
-    """Return the numbers in a value by name; media, which have "_type", have none."""
+    """Return the numbers in a nested value, named by path, except media, which have the key "_type"."""
     if isinstance(value, dict):
         parts = {} if "_type" in value else value
         return {

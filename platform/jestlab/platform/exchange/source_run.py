@@ -19,10 +19,10 @@ from jestlab.platform.errors import UserError, shown
 from jestlab.platform.words import on_one_line
 
 State = Literal["COMPLETED", "FAILED", "CANCELLED", "RUNNING"]
-"""How a run ended. RUNNING: its tool recorded no end."""
+"""How a run ended. RUNNING means that the other tool recorded no end."""
 
 Report = Callable[[UserError], None]
-"""Receives the error of each run that can't be read; the other runs are still read."""
+"""Called with the error of each run that can't be read; the other runs are still read."""
 
 Steps = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -36,8 +36,8 @@ class SourceRun:
 
     Attributes:
         origin: Identifies the run among the runs of all sources, such as `wandb:ENTITY/PROJECT/ID`.
-        name: Display name in its tool.
-        config: JSON values, nested like the source.
+        name: Display name in the other tool.
+        config: JSON values, nested as in the other tool.
         tags: Tags; a tag with a value is "key=value".
         group: W&B group, or the name of the MLflow experiment.
         seconds: Wall time.
@@ -67,7 +67,7 @@ class SourceRun:
 
 
 class Score(NamedTuple):
-    """A score on a dataset at a step, which may be NaN, with the costs of training until then, if known."""
+    """A score on a dataset at a step, and the costs of training until this step; the value may be NaN."""
 
     dataset: str
     metric: str
@@ -83,26 +83,26 @@ class Score(NamedTuple):
         return f"{self.dataset}/{self.metric}"
 
 
-_DAMAGE = (
+_PARSER_ERRORS = (
     ArithmeticError, AttributeError, DecodeError, LookupError, MemoryError, OSError, RecursionError,
     TypeError, ValueError,
 )  # fmt: skip
-"""What damaged or malicious files raise in parsers."""
+"""Exceptions that parsers raise for damaged or malicious files."""
 
 
 def raise_error(error: UserError) -> None:
-    """Raise the error of a run: the `Report` of callers that read one run."""
+    """Raise the error: the `Report` of callers that stop at the first error."""
     raise error
 
 
 @contextmanager
 def reported(report: Report, place: object) -> Iterator[None]:
-    """Report the error of a run that can't be read, with its place, and go on after the block."""
+    """Catch an error in the block, which reads a run, and report it with the place of the run."""
     try:
         yield
     except UserError as error:
         report(error)
-    except _DAMAGE as error:
+    except _PARSER_ERRORS as error:
         reason = str(error)[:200] or type(error).__name__
         text = f"{place}: can't be read ({reason}): copy it again, or move it away"
         report(UserError(on_one_line(text)))
@@ -112,7 +112,7 @@ class MetricLog:
     """The metrics of a run: one table of name, step, value, and time, in the order of writing.
 
     Attributes:
-        names: Names of all metrics, also of those without a point that is left.
+        names: Names of all metrics, including those whose points were all dropped.
         left_out: Description of points that were dropped → their number.
     """
 
@@ -122,29 +122,30 @@ class MetricLog:
         self.names = set[str]()
         self.left_out = Counter[str]()
         self._points: list[tuple[str, int, float, float]] = []
-        self._restarts: list[tuple[int, int]] = []  # number of points before it, and its first step
+        self._restarts: list[tuple[int, int]] = []  # number of points before the restart, and its first step
 
     def add(self, name: str, step: int, value: float, time: float | None = None) -> None:
         """Append a point.
 
         Args:
             name: The metric.
-            step: Fits in 64 bits.
+            step: A whole number of at most 64 bits.
             value: May be NaN or infinite.
-            time: When it was written, if the source isn't read in the order of writing.
+            time: When the point was written; None if all points are added in the order of writing.
         """
         self.names.add(name)
         self._points.append((name, step, value, len(self._points) if time is None else time))
 
     def drop_from(self, step: int) -> None:
-        """Drop all points so far at a step and later steps, because the run restarted there."""
+        """Drop the points so far at this step and later steps, because the run restarted at this step."""
         self._restarts.append((len(self._points), step))
 
     def curves(self) -> dict[str, Curve]:
         """Return the curve of each metric, sorted by name.
 
-        A run restarted where a metric goes back to a step that it already has. All points that were written
-        between the two points at that step, of any metric, are dropped. The last value at a step counts.
+        If a metric goes back to a step that it already has, the run restarted at this step. The points of all
+        metrics are dropped that were written from the old point at this step until the new one. The last
+        value at a step counts.
         """
         import pandas as pd
 
@@ -160,7 +161,7 @@ class MetricLog:
         replaced: list[tuple[float, float]] = []  # disjoint intervals of time, half open
         for end, start in zip(times[goes_back], previous[goes_back], strict=True):
             index = bisect_right(replaced, (start, np.inf))
-            # Metrics that are logged less often go back later: their earlier points are replaced already.
+            # Metrics that are logged less often go back later, when their old points are already replaced.
             if index == 0 or start >= replaced[index - 1][1]:
                 replaced[index:] = [(start, end)]
         table = table[np.searchsorted(np.ravel(replaced), times, side="right") % 2 == 0]
@@ -197,7 +198,7 @@ _NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-
 
 
 def number(value: object) -> float | None:
-    """Return a JSON value as a float, also if it is "NaN" or "Infinity"; None if it isn't a number."""
+    """Return a number in JSON, or a text such as "NaN" or "-Infinity", as a float; None for other values."""
     if isinstance(value, str):
         return _NUMBERS.get(value)
     if not isinstance(value, int | float):
@@ -238,8 +239,8 @@ _MOST_LEVELS = 32
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Nest values by the dots in their keys.
 
-    A key stays flat if another key is its beginning ("model" and "model.width"), if a part is empty, or if it
-    has more than 32 parts.
+    A key with dots stays unchanged if its beginning is a key, too ("model.width" next to "model"), if a part
+    is empty, or if it has more than 32 parts.
     """
     result: dict[str, Any] = {}
     for key, value in values.items():

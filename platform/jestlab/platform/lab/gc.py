@@ -1,8 +1,8 @@
 """Find and delete unreferenced files: runs without an experiment, and leftovers of killed processes.
 
-Kept are runs that belong to an experiment, are tagged `keep`, or haven't ended; the dependencies of these;
-everything newer than some age, which another launch may be creating; and generated datasets that a kept run
-reads.
+A run is kept if it belongs to an experiment, is tagged `keep`, hasn't ended, or is a dependency of a kept
+run. A generated dataset is kept if a kept run reads it. Everything newer than a minimum age is kept, because
+a launch may be creating it now.
 
 The rows of a run are deleted before its folder. If the process is killed in between, the next collection
 finds a folder without a run. The opposite order would leave a COMPLETED run without its weights, and the next
@@ -54,12 +54,12 @@ class Garbage:
     """Something unreferenced.
 
     Attributes:
-        kind: A run, with its folder if that exists; a folder without a run in the store; a leftover: partial
-            files, free locks, and files of ended jobs; or data generated from settings that no run has.
+        kind: "run": a run and its folder; "folder": a folder without a run in the store; "leftover": partial
+            files, free locks, and files of ended jobs; "data": a generated dataset that no kept run reads.
         path: File or folder; the folder of a run may be missing.
-        size: Bytes on disk.
+        size: Bytes of all files.
         reason: Why it is unreferenced.
-        fingerprint: The run's.
+        fingerprint: The fingerprint of a run.
     """
 
     kind: Literal["run", "folder", "leftover", "data"]
@@ -110,14 +110,14 @@ def collect(lab: Lab, store: Store, older_than: timedelta, datasets: Datasets) -
         rows = _delete_rows(connection, lab, older_than)
     deleted = []
     for row in rows:
-        garbage = _run(lab, row)  # this takes a while, in which a launch may record the run again
+        garbage = _run(lab, row)  # this takes a while: a launch may have recorded the run again since
         with store.reading() as connection:
-            is_again = connection.scalar(select(RunRow.id).where(RunRow.directory == row.directory))
-        if is_again is None:
-            deleted.append(_removed(lab, garbage))
+            recorded_again = connection.scalar(select(RunRow.id).where(RunRow.directory == row.directory))
+        if recorded_again is None:
+            deleted.append(_delete(lab, garbage))
     with store.reading() as connection:
         refers = _References.read(connection, older_than)
-    return deleted + [_removed(lab, garbage) for garbage in _files(lab, refers, older_than, datasets)]
+    return deleted + [_delete(lab, garbage) for garbage in _files(lab, refers, older_than, datasets)]
 
 
 # ---- runs
@@ -126,7 +126,7 @@ _Row = Row[int, str, str]  # key, fingerprint, and directory of a run
 
 
 def _kept(older_than: timedelta) -> Select[Any]:
-    """Select the keys of the runs that are kept."""
+    """Select the keys of the runs that are kept: see the docstring of the module."""
     ended = [state for state in RunState if state.is_terminal]
     tagged = select(TagRow.run_id).where(TagRow.name == KEEP, TagRow.run_id.is_not(None))
     is_kept = or_(
@@ -148,11 +148,11 @@ def _unreferenced(older_than: timedelta) -> Select[int, str, str]:
 
 @dataclass(frozen=True)
 class _References:
-    """Objects that the store refers to, and runs that nothing refers to."""
+    """Contents of the store that decide what can be deleted."""
 
-    unreferenced: Sequence[_Row]  # runs
+    unreferenced: Sequence[_Row]  # runs to delete
     directories: set[str]  # of all runs
-    kept: Sequence[Row[str, str]]  # programs and configs
+    kept: Sequence[Row[str, str]]  # programs and configs of kept runs
     handles: Sequence[str | None]  # of the jobs of live attempts; None before a job is submitted
 
     @classmethod
@@ -191,23 +191,23 @@ def _run(lab: Lab, row: _Row) -> Garbage:
 def _delete_rows(connection: Connection, lab: Lab, older_than: timedelta) -> list[_Row]:
     """Delete the unreferenced runs with all rows that refer to them, and return them.
 
-    They are locked first, so that nothing can refer to them until the transaction ends. Kept runs aren't
+    The runs are locked first, so that no row can refer to them until the transaction ends. Kept runs aren't
     locked: their workers write rows that refer to them.
     """
     locked = {*connection.scalars(_unreferenced(older_than).with_for_update(of=RunRow))}
-    # One of them may be referenced by now.
+    # Select again: a run may have been referenced before it was locked.
     rows = [row for row in connection.execute(_unreferenced(older_than)) if row.id in locked]
     for row in rows:
         _folder(lab, row)
     deleted = [row.id for row in rows]
-    for table in (MetricRow, EvaluationRow, AttemptRow):  # the large ones first, by their index
+    for table in (MetricRow, EvaluationRow, AttemptRow):  # the largest tables first, by their index
         connection.execute(delete(table).where(one_of(table.run_id, deleted)))
-    connection.execute(delete(RunRow).where(one_of(RunRow.id, deleted)))  # cascades to the others
+    connection.execute(delete(RunRow).where(one_of(RunRow.id, deleted)))  # cascades to the other tables
     return rows
 
 
 def _check_is_the_only_store(lab: Lab) -> None:
-    """Raise UserError if the folder's own store is not the one in use, and has runs."""
+    """Raise UserError if the lab's folder contains a store with runs that is not the one in use."""
     own, used = lab.root / "results.db", sqlite_file(parse_url(lab.store_url))
     if not own.exists() or (used is not None and used.exists() and used.samefile(own)):
         return
@@ -231,7 +231,7 @@ def _files(lab: Lab, refers: _References, older_than: timedelta, datasets: Datas
         if _is_old(path, older_than):
             yield Garbage("leftover", path, _size(path), "of ended Slurm jobs")
     needed = [datasets(row.program, row.config) for row in refers.kept]
-    if None not in needed:  # otherwise any dataset may be read
+    if None not in needed:  # otherwise a run may read any dataset
         names = set[str]().union(*filter(None, needed))
         for path in _entries(lab.data):
             is_made = MADE.fullmatch(path.name) and path.is_dir()
@@ -273,7 +273,8 @@ def _slurm_files(lab: Lab, handles: Sequence[str | None]) -> Iterator[Path]:
             yield path
 
 
-def _removed(lab: Lab, garbage: Garbage) -> Garbage:
+def _delete(lab: Lab, garbage: Garbage) -> Garbage:
+    """Delete a file or folder, and return its description."""
     path = garbage.path
     if not path.parent.resolve().is_relative_to(lab.root.resolve()):
         raise UserError(f"{path} is outside the lab {lab.root}; deletion aborted")
@@ -299,7 +300,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _is_old(path: Path, older_than: timedelta) -> bool:
-    """Whether nothing in a file or folder has changed recently."""
+    """Return whether a file, or a folder with everything in it, hasn't changed for some time."""
     limit = time.time() - older_than.total_seconds()
     return all(entry.lstat().st_mtime < limit for entry in (path, *path.rglob("*")))
 
@@ -309,9 +310,9 @@ def _size(path: Path) -> int:
 
 
 def _with_lock(lock: Path, action: Callable[[], None]) -> bool:
-    """Perform an action with a lock; return False, without the action, if another process holds it.
+    """Perform an action while holding a lock. Return False, without the action, if another process holds it.
 
-    The lock's file is not touched, which would make it look new.
+    The lock's file isn't modified, so that it keeps its age.
     """
     with lock.open("rb") as file:
         try:

@@ -27,11 +27,11 @@ ID_FILE = "lab.id"
 
 
 class LabId(NamedTuple):
-    """A lab in the store, which may have runs of several labs.
+    """The identity of a lab in a store, which may contain the runs of several labs.
 
     Attributes:
         uid: 32 hexadecimal digits.
-        address: Current folder, or URL of a bucket's.
+        address: The lab's current folder, or the URL of its folder in a bucket.
         host: Machine of the folder; None for a bucket.
     """
 
@@ -41,7 +41,7 @@ class LabId(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Write the address with the machine: `atlas:/data/lab`."""
+        """The address, with the machine of a folder: `atlas:/data/lab`."""
         return self.address if self.host is None else f"{self.host}:{self.address}"
 
 
@@ -62,7 +62,7 @@ class Lab:
 
     @classmethod
     def find(cls, root: str | Path | None = None, store_url: str | None = None) -> Lab:
-        """Find the lab of the options, else of JESTLAB_ROOT and JESTLAB_STORE, else `./lab`.
+        """Find the lab that the arguments name, or else JESTLAB_ROOT and JESTLAB_STORE, or else `./lab`.
 
         This creates nothing except the temporary folder for labs in buckets.
 
@@ -93,7 +93,7 @@ class Lab:
 
     @property
     def store_is_missing(self) -> bool:
-        """Whether the store is a file that does not exist; this doesn't import SQLAlchemy."""
+        """Whether the store is a file that doesn't exist. This check doesn't import SQLAlchemy."""
         prefix = "sqlite:///"
         return self.store_url.startswith(prefix) and not Path(self.store_url.removeprefix(prefix)).exists()
 
@@ -130,7 +130,8 @@ class Lab:
     def inside(self, path: str | Path) -> Path:
         """Resolve a path from the store.
 
-        A folder of the lab, such as `runs`, may be a link to a larger disk; links in it may not leave it.
+        A folder of the lab, such as `runs`, may be a link to a larger disk. Links inside that folder may not
+        lead out of it.
 
         Args:
             path: Absolute, or relative to the root.
@@ -169,7 +170,7 @@ class Lab:
 
 
 def identify(lab: Lab) -> LabId:
-    """Return the lab's id, which is created if it is missing.
+    """Return the lab's id; create it if it is missing.
 
     Raises:
         UserError: The file contains no id, or can't be written.
@@ -194,7 +195,7 @@ def identify(lab: Lab) -> LabId:
 
 
 def known_id(lab: Lab) -> LabId | None:
-    """Return the lab's id; None if it has none yet. The URL of a lab in a bucket determines its id.
+    """Return the lab's id; None if it has no id yet. The id of a lab in a bucket is a hash of its URL.
 
     Raises:
         UserError: The file contains no id, or can't be read.

@@ -1,7 +1,7 @@
 """The URL of a lab's store, which may contain a password: from the environment or Google's Secret Manager.
 
-Where others can read a job's description, the description names a secret (`JESTLAB_STORE_SECRET`) instead of
-the URL. The worker fetches the secret at its start, with the service account that it runs as.
+The description of a job that other users can read names a secret (`JESTLAB_STORE_SECRET`) and doesn't contain
+the URL. The worker fetches the secret when it starts, with its service account.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def store_url_of(environment: Mapping[str, str] = os.environ) -> str | None:
 
 
 def fetch_secret(reference: str) -> str:
-    """Return the value of a version of a secret, `projects/…/secrets/…/versions/…`.
+    """Fetch the value of a secret by its reference, `projects/…/secrets/…/versions/…`.
 
     Raises:
-        UserError: The reference is invalid or the secret can't be read. No error contains its value.
+        UserError: The reference is invalid or the secret can't be read. The message never contains the value.
         StoreUnreachable: Secret Manager is not available.
     """
     if not _REFERENCE.fullmatch(reference):
@@ -64,7 +64,7 @@ def fetch_secret(reference: str) -> str:
             answer = session.get(url, timeout=_TIMEOUT_SECONDS)
     except GoogleAuthError as error:
         text = " ".join(str(error).split())[:200]
-        raise UserError(f"{reference}: no Google Cloud credentials: {text}") from None
+        raise UserError(f"{reference}: can't authenticate with Google Cloud: {text}") from None
     except requests.RequestException as error:
         raise StoreUnreachable(f"{reference}: can't reach Secret Manager: {type(error).__name__}") from None
     if (status := answer.status_code) != 200:

@@ -33,7 +33,7 @@ from jestlab.platform.spec.yaml import Document
 
 
 def _matching(pattern: str, form: str) -> AfterValidator:
-    """Create a validator with a pattern, and a description of valid texts for its error."""
+    """Create a validator for a pattern. Its error says that `form` was expected."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -138,7 +138,7 @@ class Settings(_Section):
     """The user's config file.
 
     Attributes:
-        on: Executor if neither the command nor the study names one; None for this machine.
+        on: Default executor, for commands and studies that don't name one; None for this machine.
         image: Container image with jestlab, pinned by digest.
         kubernetes: The Kubernetes cluster.
         vertex: The project of Vertex AI.
@@ -163,7 +163,7 @@ class Settings(_Section):
 
     @classmethod
     def find(cls, environment: Mapping[str, str] = os.environ) -> Settings:
-        """Read the settings from the file at `path`, or return the defaults if it is missing.
+        """Read the settings from the file at `path()`, or return the defaults if it is missing.
 
         Raises:
             UserError: The file of JESTLAB_CONFIG is missing, or the file can't be read or is invalid; the

@@ -7,9 +7,9 @@ Programs work in local folders, which are lost with their machine. The bucket st
     runs/<run>/log.txt, …/events.out.tfevents.…      unchanged, for people and TensorBoard
 
 Parts never change, and their snapshot is written after them as one object, so that a reader finds a complete
-snapshot. Each attempt writes and deletes only under a new name, which sorts after existing names, and
-the last name counts: an attempt that has lost its run without noticing does no harm. If a file changes, only
-its changed parts are sent.
+snapshot. Each attempt writes under its own name, which sorts after all existing names, and deletes only older
+snapshots. Readers use the last name, so an attempt that hasn't noticed the loss of its run does no harm. If a
+file changes, only its changed parts are sent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SHOW_SECONDS = 60.0
 """Interval at which logs and events are sent."""
 
 PUSH_SECONDS = 600.0
-"""How long the end of a run waits for an unreachable bucket."""
+"""How long a run that has ended retries to reach its bucket."""
 
 _AT_ONCE = 8  # files that are sent or fetched concurrently
 _EVENTS = "events.out.tfevents."
@@ -53,10 +53,10 @@ Files = dict[str, list[str]]
 
 
 class Bucket:
-    """Objects below a URL, each complete or missing. Methods are thread-safe."""
+    """Objects in a folder of an object store. Each is complete or missing. Methods are thread-safe."""
 
     def __init__(self, url: str) -> None:
-        """Open a folder of an object store, `gs://bucket/folder` or the like, without connecting to it.
+        """Open a folder of an object store by its URL, such as `gs://bucket/folder`, without a request.
 
         Raises:
             UserError: The kind of address is unknown, or the package for it is not installed.
@@ -121,23 +121,23 @@ class Bucket:
 
 
 class LocalFolder:
-    """A run's folder on a permanent disk, which needs no sync."""
+    """A run's folder on a permanent disk. Its methods do nothing; `SyncedFolder` implements them."""
 
     def begin(self, attempt: int, check: Callable[[], None]) -> None:
         """Restore the folder for an attempt; `check` raises if the attempt has lost its run."""
 
     def keep(self) -> None:
-        """Save the folder, or log the error."""
+        """Save the folder; if the bucket is unreachable, log a warning."""
 
     def push(self, seconds: float = 0.0) -> None:
-        """Save the folder, with retries for some seconds; BucketUnreachable if it is impossible."""
+        """Save the folder, with retries for some seconds; BucketUnreachable if that fails."""
 
 
 class SyncedFolder(LocalFolder):
     """A temporary folder of a run, saved in a bucket. `LocalFolder` describes its methods."""
 
     def __init__(self, bucket: Bucket, folder: str, directory: Path) -> None:
-        """Create it without reading anything.
+        """Open the folder without a request to the bucket.
 
         Args:
             bucket: The lab's bucket.
@@ -148,11 +148,11 @@ class SyncedFolder(LocalFolder):
         self._folder = folder
         self._kept = f"{folder}/kept"
         self._directory = directory
-        self._name = ""  # of this attempt's snapshots
+        self._name = ""  # name of this attempt's snapshots
         self._check: Callable[[], None] = lambda: None
-        self._last: Files | None = None
-        self._sent: set[str] = set()
-        self._shown: dict[str, tuple[int, int]] = {}
+        self._last: Files | None = None  # the last snapshot
+        self._sent: set[str] = set()  # digests of the parts that this attempt has sent
+        self._shown: dict[str, tuple[int, int]] = {}  # published file → its size and modification time
         self._pushing = threading.Lock()
         self._showing = threading.Lock()
 
@@ -172,7 +172,7 @@ class SyncedFolder(LocalFolder):
         return max((name.removesuffix(".json") for name in names), default=None)
 
     def pull(self) -> str | None:
-        """Make the local folder equal to the newest snapshot, or empty without one; return its name.
+        """Make the local folder equal to the newest snapshot, or empty without one. Return its name.
 
         Files that are damaged in the bucket are omitted: a program that needs one finds it missing.
         """
@@ -187,7 +187,7 @@ class SyncedFolder(LocalFolder):
         return newest
 
     def fetch_log(self, path: Path) -> bool:
-        """Write the log in the bucket to a file; return False without one."""
+        """Download the log from the bucket to a file; return False if the bucket has no log."""
         try:
             content = self._bucket.read(f"{self._folder}/{logs.NAME}")
         except FileNotFoundError:
@@ -219,12 +219,12 @@ class SyncedFolder(LocalFolder):
             return True
         path.unlink(missing_ok=True)
         try:
-            _write(path, (self._part(f"{snapshot}/{digest}", digest) for digest in digests))
+            _write(path, (self._fetch_part(f"{snapshot}/{digest}", digest) for digest in digests))
         except FileNotFoundError:
             return False
         return True
 
-    def _part(self, name: str, digest: str) -> bytes:
+    def _fetch_part(self, name: str, digest: str) -> bytes:
         content = self._bucket.read(name)
         if hashlib.sha256(content).hexdigest() != digest:
             raise FileNotFoundError(f"{name} is damaged")
@@ -233,7 +233,7 @@ class SyncedFolder(LocalFolder):
     # ---- to the bucket
 
     def keep(self) -> None:
-        """Save the folder, or log the error."""
+        """Save the folder; if the bucket is unreachable, log a warning."""
         try:
             self.push()
         except BucketUnreachable as error:
@@ -266,14 +266,14 @@ class SyncedFolder(LocalFolder):
         self._last = files
         with suppress(BucketUnreachable):  # obsolete objects only cost space
             before = [name for name in self._bucket.names(self._kept) if name < self._name]
-            before.sort(key=lambda name: not name.endswith(".json"))  # no snapshot without its parts
+            before.sort(key=lambda name: not name.endswith(".json"))  # no snapshot may lack its parts
             self._bucket.delete(f"{self._kept}/{name}" for name in before)
             for digest in self._sent.difference(*files.values()):
                 self._bucket.delete([f"{self._kept}/{self._name}/{digest}"])
                 self._sent.discard(digest)
 
     def _send_file(self, path: Path) -> list[str] | None:
-        """Send the parts that this attempt hasn't sent; return all parts, None for a deleted file."""
+        """Send the parts that this attempt hasn't sent. Return all digests; None if the file is missing."""
         digests = []
         try:
             for digest, content in _parts(path):
@@ -305,7 +305,7 @@ class SyncedFolder(LocalFolder):
             self.show()
 
     def _files(self, shown: bool) -> Iterator[tuple[str, Path]]:
-        """Yield the files of the run with their names in its folder: the log and events, or the others."""
+        """Yield name and path of the run's files: if `shown`, the log and the events, else all others."""
         for path in sorted(self._directory.rglob("*")):
             is_shown = path.name.startswith(_EVENTS) or path == self._directory / logs.NAME
             if is_shown == shown and not path.name.startswith(_SPOOL) and path.is_file():
@@ -317,7 +317,7 @@ def fetched(lab: Lab, folder: str) -> Path:
 
     Args:
         lab: The lab.
-        folder: The run's folder in it.
+        folder: The run's folder, relative to the root of the lab.
 
     Raises:
         UserError: The bucket has no files of the run.

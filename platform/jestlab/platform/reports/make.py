@@ -1,7 +1,7 @@
 """Make tables and figures from options, for the command line, the Python API, and reports.
 
-Custom figures and tables are not part of a run's identity. Those of an imported study run only after
-`jestlab trust`; those that the user names run like any command of the user.
+Custom figures and tables are not part of a run's identity. The code of an imported study is executed only
+after `jestlab trust`; code that the user names on the command line or in a script needs no trust.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TrustedLoader:
     """Imports custom figures and tables, unless the experiment that names them isn't trusted."""
 
     def __init__(self, store_url: str, named: str | None = None) -> None:
-        """Create a loader for the experiments of a store; the name that the user gave needs no trust."""
+        """Create a loader for the experiments of a store. Code that the user `named` is trusted."""
         self._url = store_url
         self._named = named
 
@@ -98,9 +98,9 @@ def table_of(
     """Make a table from validated options.
 
     Args:
-        name: A published table, if it isn't `options.name`.
-        shared: `results` (experiment → function that returns its results), and `own`, which imports custom
-            tables, of `jestlab.analysis.tables.table`.
+        name: Name of the table, for a published one; by default `options.name`.
+        shared: More arguments of `jestlab.analysis.tables.table`: `results`, a mapping from experiments to
+            functions that return their results, and `own`, which imports custom tables.
     """
     from jestlab.analysis import tables
 
@@ -121,13 +121,13 @@ def request_of(
     sheet: Sheet | None = None,
     **shared: Any,
 ) -> Request:
-    """Describe a figure to `jestlab.analysis.figures`.
+    """Create the request for a figure, from validated options.
 
     Args:
         experiment: Name of the experiment; empty for published methods only.
-        results: Returns the results, if they are shared.
-        sheet: How the study prints figures.
-        shared: `own`, which imports custom figures, and `pictures` of `Request`.
+        results: Function that returns the experiment's results; None to read them from the store.
+        sheet: The study's settings for printed figures.
+        shared: More arguments of `Request`: `own`, which imports custom figures, and `pictures`.
     """
     from jestlab.analysis import figures, frames
     from jestlab.platform.reports.selected import selected_images
@@ -149,8 +149,8 @@ def _resolve(
     """Resolve the name of a figure or table that a user gives.
 
     Returns:
-        The name, with its file made absolute; the options, over those in the study's spec; a loader if it is
-        custom.
+        The name, with an absolute path if it names a file; the given options, and those in the study's spec
+        that aren't given; a loader for custom code, or None.
     """
     given = dict(given)
     if name in BUILT_IN[kind]:
@@ -167,7 +167,7 @@ def _resolve(
 
 
 def _in_spec(url: str, experiment: str, kind: Kind, name: str) -> tuple[str, Mapping[str, Any]] | None:
-    """Find a custom figure or table of a study's reports by the name of its files; with its options."""
+    """Find a custom figure or table in a study's spec by the name of its files; return code and options."""
     from jestlab.analysis.claims import studies
     from jestlab.analysis.connection import connect
     from jestlab.analysis.own import stem_of

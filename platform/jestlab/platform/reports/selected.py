@@ -35,7 +35,7 @@ class RecordedRun:
         """Find the super-batches of a run.
 
         Raises:
-            UserError: It isn't a training run, it recorded none, or its data isn't on this machine.
+            UserError: The run isn't a training run, has recorded none, or its data isn't on this machine.
         """
         self.row = row
         self._directory = lab.inside(row.directory)
@@ -65,7 +65,7 @@ class RecordedRun:
         """Read the super-batch of a step.
 
         Raises:
-            UserError: None was recorded at that step, or its file is damaged.
+            UserError: The run recorded none at this step, or the file is damaged.
         """
         if step not in self.steps:
             known = ", ".join(map(str, self.steps))
@@ -121,11 +121,11 @@ def sample(batch: batches.SuperBatch, size: int) -> tuple[npt.NDArray[np.int64],
 def selected_images(lab: Lab, experiment: str, labels: tuple[str, ...], size: int) -> list[ShownExample]:
     """Read examples that the first seed of each label selected.
 
-    The steps are the first, the last, and one after a quarter of the training.
-    Labels without recorded super-batches or without data on this machine are left out.
+    They are up to `size` examples of each of three steps: the first, one after a quarter of the training, and
+    the last. Labels without recorded super-batches or without data on this machine are left out.
 
     Raises:
-        ValueError: Nothing is left.
+        ValueError: No label has examples.
     """
     examples: list[ShownExample] = []
     reason = f"no run of {experiment!r} has recorded a super-batch"
@@ -163,6 +163,6 @@ def _thumbnail(image: bytes) -> bytes:
 
 
 def default_path(lab: Lab, experiment: str, row: RunSummary, step: int) -> Path:
-    """Return where the image of a step is written by default."""
+    """Return the default path of the image of a step."""
     name = f"{row.label}-{row.seed}-step-{step}.png".replace("/", "_").replace(" ", "_")
     return lab.reports / experiment / "batches" / name

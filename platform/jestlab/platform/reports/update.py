@@ -108,7 +108,7 @@ def _bring_one_up_to_date(lab: Lab, store: Store, study: StudySpec) -> Written:
     written = write_reports(lab, study)
     names = tuple(str(path.relative_to(folder)) for path in written.files)
     remove_stale(folder, names)
-    if names:  # failed reports are tried again: their cause may be outside of the key
+    if names:  # failed reports are tried again: the key may not cover the cause
         made_from = "" if written.failed else key
         Build(made_from=made_from, files=names, notes=tuple(written.notes)).write(folder)
     return written
@@ -118,8 +118,9 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
     """Write a study's reports to `reports/<name>/`, each file atomically.
 
     Tables are written as Markdown, LaTeX, CSV, HTML, and JSON; figures as PNG, SVG, and PDF. The second
-    report of a name is called `<name>-2`. A study with claims always has their table. Last comes
-    `report.html`, with its other files in `report/`. A report that can't be made is noted with the reason.
+    report with the same name is called `<name>-2`. A study with claims always gets the table of its claims.
+    The page `report.html` comes last, with its other files in `report/`. The notes list the reports that
+    can't be made, with the reasons.
     """
     from jestlab.analysis import figures, frames
     from jestlab.analysis.own import NotYet
@@ -166,7 +167,7 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
 
 
 def tables_of(lab: Lab, study: StudySpec) -> Iterator[Table]:
-    """Make the tables among a study's reports, except for claims and those that lack results."""
+    """Make the tables among a study's reports, except the table of claims and those that can't be made."""
     from jestlab.analysis import frames
     from jestlab.platform.reports.make import TrustedLoader, table_of
 
@@ -211,7 +212,8 @@ def write_page(
 ) -> list[Path]:
     """Write the page of an experiment to a folder, by default that of its reports.
 
-    Reports in a given folder, and in that of a page with options, count as out of date.
+    If `folder`, `baseline`, or `scope` is given, earlier reports in the folder count as out of date: the next
+    launch writes them again.
 
     Returns:
         The page, then its other files.
@@ -222,13 +224,13 @@ def write_page(
 
     is_as_launched = folder is None and baseline is None and scope is None
     folder = folder or lab.reports / experiment
-    if not is_as_launched and (before := Build.read(folder)) is not None:  # still names jestlab's files
+    if not is_as_launched and (before := Build.read(folder)) is not None:  # it still lists the files
         before.model_copy(update={"made_from": ""}).write(folder)
     loader, images = TrustedLoader(lab.store_url), partial(selected_images, lab)
     return build(lab.store_url, experiment, folder, baseline, scope, loader, images)
 
 
-# ---- when to write them again
+# ---- when to write reports again
 
 
 class Build(BaseModel):
@@ -245,24 +247,24 @@ class Build(BaseModel):
     notes: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:
-        """Write it to the folder of the reports."""
+        """Write the build to the folder of the reports."""
         write_whole(folder / BUILD_FILE, self.model_dump_json(indent=1) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> Build | None:
-        """Read the build of a folder's reports; None if there is none, or it isn't valid."""
+        """Read the build of a folder's reports; None if it is missing or invalid."""
         try:
             return cls.model_validate_json((folder / BUILD_FILE).read_bytes())
         except (OSError, ValueError):
             return None
 
     def is_current(self, folder: Path, key: str) -> bool:
-        """Return whether the reports have this key, and all files exist."""
+        """Return whether the reports were made with this build key, and all their files exist."""
         return self.made_from == key and all((folder / file).is_file() for file in self.files)
 
 
 def remove_stale(folder: Path, kept: Collection[str]) -> None:
-    """Remove the files of earlier reports that are not kept, unless they have been changed since."""
+    """Remove the files of earlier reports that aren't in `kept`, unless they were changed afterwards."""
     if (before := Build.read(folder)) is None:
         return
     path, root = folder / BUILD_FILE, folder.resolve()
@@ -284,8 +286,9 @@ def remove_stale(folder: Path, kept: Collection[str]) -> None:
 def build_key(store: Store, study: StudySpec) -> str:
     """Compute the build key of a study's reports: a digest of everything that they show.
 
-    It covers the code that makes them (jestlab's and custom code), the study, its runs, their results and
-    costs, published rows, notes, tags, and the number of runs that could share a reference with the study's.
+    It covers the code that makes them (jestlab's and custom code), the study, its runs, and their results and
+    costs. Of the whole store, it covers published rows, notes, tags, acceptances, retractions, registrations,
+    and the number of runs, since other runs can share a reference with the study's.
     """
     digest = hashlib.sha256()
     named = (custom_code(report) for part in (*study.studies.values(), study) for report in part.reports)
@@ -314,7 +317,7 @@ def _code_state() -> list[Any]:
 
 
 def store_state(store: Store, study: str, parts: Collection[str] = ()) -> Iterator[Sequence[str]]:
-    """Yield the rows of the store that the reports of a study, or of a union of some studies, depend on."""
+    """Yield the rows of the store that the reports of a study, or of a union of `parts`, depend on."""
     is_member = MemberRow.experiment == study
     runs = select(MemberRow.run_id).where(is_member)
     run = (RunRow.id, RunRow.fingerprint, RunRow.state, RunRow.reason, RunRow.step, RunRow.total_steps)

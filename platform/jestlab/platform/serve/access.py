@@ -1,12 +1,13 @@
 """Access control of the web server: host names, the token, and requests from other pages in a browser.
 
-A browser sends requests for every page that it shows, so a server on this machine must reject
+Any page in the user's browser can send requests to a server on this machine. The server rejects
 
-* names that an attacker points to 127.0.0.1 (DNS rebinding): only known `Host` headers are served;
+* requests for host names that an attacker points to 127.0.0.1 (DNS rebinding): it serves only known `Host`
+  headers;
 * forms of other pages (CSRF): a write needs this server's origin, and the token in a cookie that browsers
-  send only with requests of its pages;
-* everyone else: without the token nothing is written, and if other machines can reach the server, directly or
-  through a proxy, nothing is read.
+  send only with requests from this server's pages;
+* writes without the token; also reads without it, if other machines can reach the server, directly or through
+  a proxy.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Access:
-    """Rules of the server.
+    """The server's rules for access.
 
     Attributes:
         token: The secret for writing, and for reading unless the server is open.
@@ -67,9 +68,9 @@ class Access:
 
     @classmethod
     def of(cls, host: str, token: str, *, writes: bool, names: tuple[str, ...] = ()) -> Access:
-        """Return the access to a server that listens at an address.
+        """Return the rules for a server that listens at `host`.
 
-        `names` are other names of the server, such as that of a proxy.
+        `names` are other host names of the server, such as that of a proxy.
         """
         hosts = {bracketed(name.lower()) for name in (*names, host)}
         if is_loopback(host) or {"0.0.0.0", "[::]"} & hosts:
@@ -167,29 +168,29 @@ class Guard:
 
 
 def _token_of(request: Request) -> str | None:
-    """Return the token of a request: programs send a header, browsers a cookie."""
+    """Return the token of a request: programs send it in a header, browsers in a cookie."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     return value.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE)
 
 
 def _is_forwarded(request: Request) -> bool:
     """Return whether a request comes from a proxy."""
-    is_old = request.scope["http_version"] == "1.0"  # not used by browsers; the default of nginx
+    is_old = request.scope["http_version"] == "1.0"  # sent by nginx by default, never by browsers
     return is_old or any(name.startswith(_FORWARDED) for name in request.headers)
 
 
 def _is_embedded(request: Request) -> bool:
-    """Return whether a request comes from a page of another origin, other than by a link that is followed."""
+    """Return whether a page of another origin sent a request, unless the user followed a link there."""
     headers = request.headers
     if headers.get("sec-fetch-site", "none") in ("same-origin", "none"):
         return False
-    # Frames and prefetched pages navigate, too.
+    # Frames and prefetches have the mode "navigate", too.
     is_shown = headers.get("sec-fetch-dest", "document") == "document" and "sec-purpose" not in headers
     return not is_shown or headers.get("sec-fetch-mode") != "navigate"
 
 
 def _is_own(request: Request) -> bool:
-    """Return whether a write comes from one of our pages, or from a program."""
+    """Return whether a write comes from a page of this server, or from a program that sends the token."""
     if (origin := request.headers.get("origin")) is not None:
         return origin.lower().partition("://")[2] == request.headers.get("host", "").strip().lower()
     if (site := request.headers.get("sec-fetch-site")) is not None:

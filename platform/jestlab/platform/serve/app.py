@@ -38,7 +38,7 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.whoami import person
 
 Page = Callable[[Labs, Request], Any]
-"""Answers a request with HTML, a mapping for JSON, or a response. Called in a thread."""
+"""Returns the answer to a request: HTML, a mapping for JSON, or a response. Called in a thread."""
 
 PAGES: dict[str, Page] = {
     "/": experiment.front_page,
@@ -88,7 +88,7 @@ async def _action(labs: Labs, request: Request) -> Response:
 async def _response(
     request: Request, answer: Callable[[], Any], form: Mapping[str, str] | None = None
 ) -> Response:
-    """Call a page in a thread; errors in the address, the form, or a lab's files become one line."""
+    """Call a function in a thread, and convert its answer or its error to a response."""
     given = chain([request.scope["path"]], *request.query_params.multi_items(), *(form or {}).items())
     if any("\0" in text for text in given):
         return _error(request, 400, "The address or the form contains a NUL character.")
@@ -110,7 +110,7 @@ async def _response(
 
 
 def _error(request: Request, code: int, text: str, headers: dict[str, str] | None = None) -> Response:
-    """Answer with an error: a page for browsers, a line for scripts."""
+    """Return an error: a page for browsers, one line of text for scripts."""
     line = " ".join(text.split())
     if "text/html" in request.headers.get("accept", ""):
         return HTMLResponse(rendered("error.html.j2", text=line, code=code, here=""), code, headers)
@@ -130,7 +130,7 @@ def _static(request: Request) -> Response:
     return Response(content, media_type=media_type, headers=kept)
 
 
-# ---- writes, with `--write` and the token
+# ---- writes, which need `--write` and the token
 
 LONGEST_NAME = 100
 """Maximum length of the name of an author."""
@@ -190,7 +190,7 @@ def act(labs: Labs, kind: str, name: str, action: str, form: Form) -> Response:
 
 
 def _run_verb(verb: str, lab: Lab, name: str) -> None:
-    """Start a command that outlives the server."""
+    """Start `jestlab cancel` or `jestlab retry` in a process that outlives the server."""
     started = detached.start(lab, f"{verb} {name}", [verb, name, "--root", lab.address])
     if started.exit_code:
         lines = started.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()

@@ -30,7 +30,7 @@ MOST_CURVES = 200
 """Maximum number of curves of a plot, running runs first."""
 
 _UNFINISHED = (RunState.PENDING, RunState.BLOCKED, RunState.RUNNING, RunState.PREEMPTED)
-"""States of unfinished runs; without any, the results are above the runs."""
+"""States of unfinished runs. If no run has such a state, the page shows the results before the runs."""
 
 SORTS: dict[str, Callable[[RunStatus], Any]] = {
     "run": lambda row: (row.run.label, row.run.seed),
@@ -42,14 +42,14 @@ SORTS: dict[str, Callable[[RunStatus], Any]] = {
     "flops": lambda row: row.cost.actual_flops,
     "hours": lambda row: row.cost.actual_hours,
 }
-"""Columns by which the table can be sorted."""
+"""Column by which the table of runs can be sorted → sort key; None sorts last."""
 
 
 # ---- all experiments
 
 
 def front_page(labs: Labs, request: Request) -> str:
-    """Show all experiments, the last launched first."""
+    """Show all experiments, the last updated first."""
     rows: list[dict[str, Any]] = [
         {"lab": served.name, "about": row, "counts": _states(row.counts), "tags": marked.get(row.name, [])}
         for served in labs
@@ -101,7 +101,7 @@ def page(labs: Labs, request: Request) -> str:
 
 
 def losses(labs: Labs, request: Request) -> dict[str, Any]:
-    """Return the curves of a metric of many runs."""
+    """Return the curves of a metric, of the runs on the page; `left` is the number of runs left out."""
     served = _served(labs, request)
     status = served.status(request.path_params["name"])
     started = [row for _, row in _chosen(status, request) if row.run.step]
@@ -116,7 +116,7 @@ def losses(labs: Labs, request: Request) -> dict[str, Any]:
 
 
 def cells(row: RunStatus, index: int) -> dict[str, Any]:
-    """Return the cells of a run in the table."""
+    """Return the cells of a run in the table of runs, as the template shows them."""
     run, cost = row.run, row.cost
     return {
         "index": index,
@@ -136,7 +136,7 @@ def cells(row: RunStatus, index: int) -> dict[str, Any]:
 
 
 def results(labs: Labs, request: Request) -> Response:
-    """Return the answer, claims, tables, and figures as HTML; 304 if the browser has them."""
+    """Return the answer, claims, tables, and figures as HTML; status 304 if they haven't changed."""
     made = _served(labs, request).results.of(request.path_params["name"])
     headers = {"etag": made.etag, "cache-control": "no-cache"}
     if request.headers.get("if-none-match") == made.etag:
@@ -168,7 +168,7 @@ def _states(counts: Mapping[RunState, int]) -> dict[str, int]:
 
 
 def _totals(rows: Sequence[RunStatus]) -> str:
-    """Write the cost so far, of the planned cost; empty if unknown."""
+    """Write the cost so far, next to the planned cost; empty if both are unknown."""
     costs = [row.cost for row in rows if not row.is_repeat]
     planned = sum(cost.total_flops or 0.0 for cost in costs)
     spent = sum(cost.actual_flops or 0.0 for cost in costs if cost.total_flops)
@@ -187,7 +187,7 @@ def _data_address(name: str, request: Request, kind: str) -> str:
 
 
 def _chosen(rows: Sequence[RunStatus], request: Request) -> list[tuple[int, RunStatus]]:
-    """Return the rows of an address with their indices, filtered and sorted."""
+    """Return the runs that a request asks for, filtered and sorted, with their indices in the study."""
     find, state = request.query_params.get("find", "").lower(), request.query_params.get("state", "")
     chosen = [
         (index, row)
@@ -218,15 +218,15 @@ _QUERY = text(
 )
 
 Curve = tuple[list[int], list[float | None]]
-"""Steps and values; None breaks the line where the value isn't finite."""
+"""Steps and values; None for a value that isn't finite, where the line breaks."""
 
 
 def curves_of(
     store: Store, fingerprints: Sequence[str], metric: str, width: int | None = None
 ) -> dict[str, Curve]:
-    """Read the curve of a metric of each run.
+    """Read the curve of a metric of each run, thinned for a plot.
 
-    `width` is in columns of pixels; None for a width that suits the number of curves.
+    `width` is the width of the plot in pixels; None for a width that suits the number of curves.
     """
     width = width or max(_NARROWEST, min(_WIDEST, _COLUMNS // max(1, len(fingerprints))))
     curves = {}

@@ -17,7 +17,7 @@ from jestlab.platform.serve.results import ServedResults
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import ExperimentRow, RunRow
 
-SHORTEST = 6
+SHORTEST_FINGERPRINT = 6
 """Minimum number of characters of a fingerprint in an address."""
 
 INTERVAL_SECONDS = 1.0
@@ -26,6 +26,8 @@ INTERVAL_SECONDS = 1.0
 
 @dataclass
 class _Status:
+    """The status of an experiment, and until when it is used (`time.monotonic`)."""
+
     watch: Watch
     rows: Sequence[RunStatus] = ()
     valid_until: float = 0.0
@@ -33,7 +35,7 @@ class _Status:
 
 @dataclass
 class Served:
-    """One lab."""
+    """A lab, with its store and its results."""
 
     name: str  # name in addresses
     lab: Lab
@@ -85,7 +87,7 @@ class Labs:
         return len(self._served)
 
     def among(self, name: str | None) -> list[Served]:
-        """Return the lab of a name; all labs for None."""
+        """Return the lab with a name, as a list; all labs for None."""
         if name is None:
             return list(self)
         if name not in self._served:
@@ -93,7 +95,7 @@ class Labs:
         return [self._served[name]]
 
     def with_experiment(self, experiment: str, lab: str | None = None) -> Served:
-        """Find the first lab with an experiment."""
+        """Find the first lab that has an experiment."""
         known: list[str] = []
         for served in self.among(lab):
             with served.store.reading() as connection:
@@ -103,9 +105,9 @@ class Labs:
         raise Missing(f"no experiment {experiment!r}: {nearest(experiment, known)}")
 
     def with_run(self, beginning: str, lab: str | None = None) -> tuple[Served, str]:
-        """Find the first lab with a run whose fingerprint has this start; return both."""
+        """Find the first lab that has a run whose fingerprint starts so; return lab and fingerprint."""
         beginning = beginning.lower()
-        if len(beginning) >= SHORTEST and set(beginning) <= set("0123456789abcdef"):
+        if len(beginning) >= SHORTEST_FINGERPRINT and set(beginning) <= set("0123456789abcdef"):
             for served in self.among(lab):
                 with served.store.reading() as connection:
                     query = (
@@ -116,7 +118,7 @@ class Labs:
                     return served, found[0]
                 if found:
                     raise Missing(f"several runs have a fingerprint that starts with {beginning}: give more")
-        raise Missing(f"no run {beginning}: give at least {SHORTEST} characters of a fingerprint")
+        raise Missing(f"no run {beginning}: give at least {SHORTEST_FINGERPRINT} characters of a fingerprint")
 
     def close(self) -> None:
         """Close all stores."""

@@ -28,7 +28,7 @@ GLYPHS = {
     RunState.PREEMPTED: "↺",
     RunState.SKIPPED: "–",
 }
-"""A sign for each state, next to its name, for people who don't see colors."""
+"""A symbol for each state, shown next to its name for people who can't distinguish the colors."""
 
 
 @cache
@@ -77,19 +77,19 @@ def address(*parts: str, **query: Any) -> str:
 
 
 def when(time: datetime | None) -> str:
-    """Write a time, UTC, to the second."""
+    """Format a UTC time to the second; empty for None."""
     return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
 
 
 def number(value: float | None) -> str:
-    """Write a number in four digits."""
+    """Format a number with four significant digits; empty for None."""
     if value is None:
         return ""
     return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
 def duration(seconds: float | None) -> str:
-    """Write a duration."""
+    """Format a duration; empty for None."""
     return "" if seconds is None else units.duration(seconds / 3600)
 
 
@@ -99,12 +99,12 @@ def whole(text: str) -> int | None:
 
 
 def plain(value: Any) -> str:
-    """Write a value of a config."""
+    """Format a value of a config."""
     if value is None:
         return "default"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def as_json(value: Mapping[str, Any]) -> str:
-    """Write JSON for our scripts."""
+    """Encode a mapping as JSON, for the scripts of our pages."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from jestlab.analysis.report.contents import Contents, StillPart
     from jestlab.analysis.report.union import UnionContents
 
-_PAUSE = 5
-"""Results are updated after a pause of this many times the duration of the last update."""
+_PAUSE_FACTOR = 5
+"""Before the next update of results, the server waits this many times the duration of the last update."""
 
 _STILL_WIDTH = 800
 """Width of a figure without an interactive version, in pixels of the page."""
@@ -30,7 +30,7 @@ _STILL_WIDTH = 800
 
 @dataclass(frozen=True)
 class _Parts:
-    """Results of an experiment: HTML for a page, contents of the report, and their sources."""
+    """Results of an experiment: HTML for its page, contents of its report, and the sources of the numbers."""
 
     html: str
     contents: Contents | UnionContents
@@ -40,7 +40,7 @@ class _Parts:
 
 @dataclass(frozen=True)
 class MadeResults:
-    """Results of an experiment, and files that were made of them."""
+    """Results of an experiment, and files that were made from them."""
 
     parts: _Parts
     key: object  # state of the store
@@ -49,7 +49,7 @@ class MadeResults:
 
     @cached_property
     def etag(self) -> str:
-        """A digest that changes with the HTML."""
+        """A digest of the HTML, for caching in browsers."""
         return f'"{hashlib.sha256(self.parts.html.encode()).hexdigest()[:16]}"'
 
 
@@ -57,7 +57,7 @@ class ServedResults:
     """Results of the experiments of one lab. Methods are thread-safe."""
 
     def __init__(self, lab: Lab, store: Store, name: str) -> None:
-        """Create it without making any results; `name` is that of the lab in addresses."""
+        """Start without results; they are made on request. `name` is the lab's name in addresses."""
         self._lab = lab
         self._store = store
         self._name = name
@@ -81,13 +81,13 @@ class ServedResults:
             with one_line_errors():
                 parts = self._make(name)
             now = time.monotonic()
-            self._made[name] = MadeResults(parts, key, now + _PAUSE * (now - start))
+            self._made[name] = MadeResults(parts, key, now + _PAUSE_FACTOR * (now - start))
             return self._made[name]
 
     def still(self, name: str, study: str, figure: str) -> bytes | None:
         """Draw a figure that has no interactive version, as PNG; None for an unknown figure.
 
-        `study` is the experiment `name`, or a study of this union.
+        `study` is the experiment `name` itself or, if this is a union, one of its studies.
         """
         made = self.of(name)
         still = made.parts.stills.get((study, figure))

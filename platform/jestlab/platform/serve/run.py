@@ -25,10 +25,10 @@ from jestlab.platform.store.records import ADOPTED
 from jestlab.platform.store.store import Store
 
 TAIL_BYTES = 64 * 1024
-"""Bytes of the end of a log shown first, and maximum size of a later part."""
+"""Size of the part of a log that is sent at first, its end, and maximum size of each later part."""
 
 PICTURES = 12
-"""Number of selected, and of rejected examples, shown for a step."""
+"""Number of selected examples shown for a step; the number of rejected ones is the same."""
 
 MOST_CURVES = 12
 """Maximum number of metrics of a run in one plot."""
@@ -86,7 +86,7 @@ def _read(store: Store, fingerprint: str, *queries: str) -> dict[str, Any]:
 
 def page(labs: Labs, request: Request) -> Any:
     """Show a run."""
-    served, fingerprint = _found(labs, request)
+    served, fingerprint = _requested_run(labs, request)
     lab, store = request.query_params.get("lab"), served.store
     if fingerprint != request.path_params["fingerprint"]:
         return RedirectResponse(address("run", fingerprint, lab=lab), 303)
@@ -115,8 +115,8 @@ def page(labs: Labs, request: Request) -> Any:
 
 
 def curves(labs: Labs, request: Request) -> dict[str, Any]:
-    """Return curves of metrics of a run for a width in pixels."""
-    served, fingerprint = _found(labs, request)
+    """Return the curves of some metrics of a run, thinned for a plot of a given width in pixels."""
+    served, fingerprint = _requested_run(labs, request)
     given = whole(request.query_params.get("width", ""))
     width = 800 if given is None else min(max(given, 50), 4_000)
     names = request.query_params.getlist("metric")[:MOST_CURVES] or [LOSS]
@@ -127,9 +127,9 @@ def curves(labs: Labs, request: Request) -> dict[str, Any]:
 def log(labs: Labs, request: Request) -> Response:
     """Return the end of a run's log, or its part after an offset.
 
-    The header `start` is the part's offset. Without it, the text is the reason why there is no log.
+    The header `start` is the offset of the part. A response without this header explains why no log exists.
     """
-    served, fingerprint = _found(labs, request)
+    served, fingerprint = _requested_run(labs, request)
     path = served.lab.inside(f"{served.store.run(fingerprint).directory}/{logs.NAME}")
     if not path.is_file():  # opening a pipe would wait for a writer
         return PlainTextResponse(_no_log(served, fingerprint))
@@ -143,11 +143,11 @@ def log(labs: Labs, request: Request) -> Response:
 
 
 def batch(labs: Labs, request: Request) -> Response:
-    """Return a picture of selected and rejected examples of a step, as PNG."""
+    """Return a picture of selected and rejected examples at the recorded step nearest to a step, as PNG."""
     from jestlab.analysis.figures.selected import super_batch
     from jestlab.platform.reports.selected import RecordedRun, sample
 
-    served, fingerprint = _found(labs, request)
+    served, fingerprint = _requested_run(labs, request)
     places = _read(served.store, fingerprint, "places")["places"]
     if not places:
         raise Missing(f"run {fingerprint[:8]} belongs to no experiment")
@@ -209,7 +209,7 @@ def _title(data: dict[str, Any], fingerprint: str) -> str:
     return "{experiment}/{label}/{seed}".format(**places[0]) if places else f"run {fingerprint[:8]}"
 
 
-def _found(labs: Labs, request: Request) -> tuple[Served, str]:
+def _requested_run(labs: Labs, request: Request) -> tuple[Served, str]:
     return labs.with_run(request.path_params["fingerprint"], request.query_params.get("lab"))
 
 
@@ -222,7 +222,7 @@ def _row(served: Served, experiment: str, fingerprint: str) -> dict[str, Any] | 
 
 
 def _baseline(store: Store, experiment: str, fingerprint: str) -> dict[str, Any] | None:
-    """Compare a run's config with that of the baseline of the same seed; None for the baseline itself."""
+    """Compare a run's config with the baseline's, if possible of the same seed; None without a baseline."""
     with store.reading() as connection, one_line_errors():
         study = studies(connection).get(experiment)
     if study is None or study.baseline is None:

@@ -58,7 +58,7 @@ def runs(labs: Labs, request: Request) -> str:
 
 
 def sql(labs: Labs, request: Request) -> Any:
-    """Answer the SQL query in the address, which can be shared."""
+    """Show the result of the SQL query in the address, so that users can share it."""
     asked = request.query_params.get("q", "").strip()
     served = labs.among(request.query_params.get("lab"))[0]
     result, problem, seconds = None, "", 0.0
@@ -88,7 +88,7 @@ def published(labs: Labs, request: Request) -> str:
 
 
 def _matrix(cells: list[Any]) -> dict[str, Any]:
-    """Arrange the cells of a table: a row for each position, a column for each quantity."""
+    """Arrange the cells of a published table: one row per position, one column per quantity."""
     rows: dict[int, dict[str, Any]] = {}
     for cell in cells:
         about = {"method": cell.method, "about": [cell.group, cell.variant, cell.data], "ours": cell.ours}

@@ -13,10 +13,10 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.serve.access import Access, bracketed, is_loopback
 
 SQLITE_BYTES = 256 * 1024 * 1024
-"""Memory limit of SQLite for all queries together; functions such as `json_group_array` have no limit."""
+"""Memory limit of SQLite for all queries together; without it, `json_group_array` has no limit."""
 
 GRACE_SECONDS = 2
-"""Time limit of running requests after a stop."""
+"""How long running requests may continue after the server is stopped."""
 
 
 def serve(
@@ -54,7 +54,7 @@ def serve(
         connection.execute(f"PRAGMA hard_heap_limit = {SQLITE_BYTES}")
     with closing(Labs(labs, writes)) as served, closing(listening(host, port)) as opened:
         bound, port, *_ = opened.getsockname()
-        names = (*names, bound)  # the address of a name such as localhost
+        names = (*names, bound)  # the address that a name such as localhost has
         access = Access.of(host, token or secrets.token_urlsafe(24), writes=writes, names=names)
         config = uvicorn.Config(
             application(served, access), log_level="warning", access_log=False, server_header=False,
@@ -73,7 +73,7 @@ def serve(
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Open the server's socket."""
+    """Open the server's socket; UserError if the address can't be used."""
     try:
         [family, kind, _, _, address], *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         opened = socket.socket(family, kind)
