@@ -204,7 +204,7 @@ class LoadedStudy:
 
         with one_line_errors():
             listener = display(self.name) if progress else Listener()
-            study = self._spec.decided() if decide else self._spec
+            study = self._spec.until_decided() if decide else self._spec
             options = LaunchOptions(
                 on=on, parallel=parallel, retries=retries, fail_fast=fail_fast, keep_going=keep_going,
                 max_chip_hours=max_chip_hours, rerun_changed=rerun_changed, rerun_retracted=rerun_retracted,
