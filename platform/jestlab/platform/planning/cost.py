@@ -165,7 +165,7 @@ def check_chip_hours(plan: Plan, limit: float, place: ExecutorName, launched: st
     where = "on this machine" if place == "local" else f"on {place}"
     where += " with as many chips" if place in CLUSTERS else ""
     reasons = [
-        f"how long {one.label} trains is known only when {' and '.join(one.awaits)} have completed"
+        f"the training length of {one.label} is unknown until {' and '.join(one.awaits)} have completed"
         for one in plan.waiting
     ]
     reasons += [
@@ -323,10 +323,12 @@ def _dependencies(plan: Plan, convention: Convention) -> dict[str, list[tuple[fl
         executed[run.fingerprint] = price.executed if price else 0.0
         if price and step:  # runs that train nothing cost the same by all conventions
             executed[run.fingerprint] = step.cost(convention).total("reference_scoring") * price.examples
-        reached = dict.fromkeys(run.needs.values())
+        dependencies = dict.fromkeys(run.needs.values())
         for needed in run.needs.values():
-            reached |= needs[needed]
-        needs[run.fingerprint] = reached
+            dependencies |= needs[needed]
+        needs[run.fingerprint] = dependencies
         if price is None or price.cost.learner > 0:
-            sharers.update(reached.keys())
-    return {run: [(executed[one], sharers[one]) for one in reached] for run, reached in needs.items()}
+            sharers.update(dependencies.keys())
+    return {
+        run: [(executed[one], sharers[one]) for one in dependencies] for run, dependencies in needs.items()
+    }

@@ -35,7 +35,7 @@ def examples_within(price: Price | None, budget: Price | None, scope: Scope) -> 
     """Solve for the number of examples, in whole steps, whose cost is closest to that of another run.
 
     Args:
-        price: Price of the run at any training length: the cost of one example doesn't depend on it.
+        price: Price of the run at any training length, on which the cost of one example doesn't depend.
         budget: Price of the other run.
         scope: FLOPs to count.
 

@@ -153,8 +153,8 @@ class Plan:
     Attributes:
         study: The study.
         runs: Each run once, after its dependencies, otherwise in the order of the spec.
-        needed: Names of the runs that others depend on, except to diagnose them. A run with two names counts
-            only under the name that is referred to.
+        needed: Names of the runs that others depend on, except to diagnose them. If a run has two names, only
+            the name that the other runs refer to.
         absent: Missing folders and files in configs → their expected type. The fingerprints of runs that read
             them are based on the paths, and will change once the files exist.
         left_out: Folders of shards that were read → a summary of the files that are in no example.
@@ -245,8 +245,7 @@ class _Planner:
         return self._resolved
 
     def _resolve(self, member: Replicate) -> _Resolved | WaitingMember:
-        """Complete a member's config from its data, solve for its training length, and price and fingerprint
-        it."""
+        """Complete a member's config from the data, solve for `match`, and compute price and fingerprint."""
         variant, program = member.variant, _program(member)
         needed: dict[str, _Resolved] = {}
         for role, index in member.needs.items():
@@ -331,7 +330,7 @@ def _with_value(section: Section, path: Sequence[str], value: int) -> Section:
 
 
 def _merged(study: StudySpec, resolved: Sequence[_Resolved | WaitingMember]) -> Plan:
-    """Make the plan of a study. Members with equal fingerprints are one run, under its first name."""
+    """Make the plan of a study. Members with equal fingerprints become one run with the first one's name."""
     runs: dict[str, PlannedRun] = {}
     places: dict[str, dict[str, RunPlace]] = defaultdict(dict)
     needed: set[str] = set()
