@@ -23,7 +23,7 @@ from jestlab.platform.planning.matching import (
     config_key,
     examples_in_time,
     examples_within,
-    plain,
+    stored_form,
 )
 from jestlab.platform.programs import Config, DataLookup, Placement, Price, Program
 from jestlab.platform.spec.expand import expand, spec_path
@@ -289,8 +289,8 @@ class _Planner:
             UserError: Neither the study nor the store has a run with its config.
         """
         program, label = _program(member), member.variant.label
-        measured_by = self._labels_by_key.get(config_key(program, plain(member.config)))
-        if measured_by is None and config_key(program, plain(config)) not in self._timings.paces:
+        measured_by = self._labels_by_key.get(config_key(program, stored_form(member.config)))
+        if measured_by is None and config_key(program, stored_form(config)) not in self._timings.paces:
             raise UserError(
                 f"the time per example of {label} is unknown: add a run with the same config and any "
                 "examples_seen, without match"
@@ -304,7 +304,7 @@ class _Planner:
         labels: dict[str, str] = {}
         for member in self._members:
             if member.match is None:
-                key = config_key(_program(member), plain(member.config))
+                key = config_key(_program(member), stored_form(member.config))
                 labels.setdefault(key, member.variant.label)
         return labels
 
@@ -349,7 +349,7 @@ def _merged(study: StudySpec, resolved: Sequence[_Resolved | WaitingMember]) -> 
                 point=variant.point,
                 seed=member.seed,
                 program=variant.program.name,
-                config=plain(entry.config),
+                config=stored_form(entry.config),
                 needs=entry.needs,
                 price=entry.price,
                 match=None if variant.match is None else str(variant.match),
