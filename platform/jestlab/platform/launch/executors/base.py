@@ -165,7 +165,7 @@ class ProcessesRemain(ExecutorError):
 
 
 class ExecutorUnavailable(ExecutorError):
-    """The executor can't be used now (a timeout, rate limit, or expired login). The launcher retries later."""
+    """The executor can't be used now (a timeout, rate limit, or expired login). Launchers retry later."""
 
 
 class Executor(Protocol):
