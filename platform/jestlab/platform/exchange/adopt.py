@@ -27,7 +27,7 @@ from jestlab.platform.exchange.source_run import (
     Score,
     SourceRun,
     number,
-    reported,
+    report_errors,
     whole_number,
 )
 from jestlab.platform.planning.identity import origin_fingerprint
@@ -167,7 +167,7 @@ class Adoption:
     def adopt_all(self, runs: Iterable[SourceRun], report: Report) -> Iterator[tuple[Placed, Change | None]]:
         """Yield each adopted run with its change in the store; report the errors of the other runs."""
         for run in runs:
-            with reported(report, run.name):
+            with report_errors(report, run.name):
                 yield self.adopt(run)
 
     def adopt(self, run: SourceRun) -> tuple[Placed, Change | None]:

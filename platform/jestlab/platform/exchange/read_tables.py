@@ -19,7 +19,7 @@ from jestlab.platform.exchange.source_run import (
     curves,
     nested,
     raise_error,
-    reported,
+    report_errors,
     whole_number,
 )
 from jestlab.platform.words import on_one_line
@@ -125,7 +125,7 @@ def read(
             place = "/".join(quote(part, safe="") for part in key)
             name = ", ".join(f"{column}={part}" for column, part in identity.items())
         origin = f"{table.kind}:{source or path.name}#{place}"
-        with reported(report, path):
+        with report_errors(report, path):
             parts = _read_run(table, rows, identity, step_column, keys, metrics)
             yield SourceRun(origin, name, state="COMPLETED", **parts)
 

@@ -30,7 +30,7 @@ from jestlab.platform.exchange.source_run import (
     number,
     put,
     raise_error,
-    reported,
+    report_errors,
     utc,
     whole_number,
 )
@@ -59,7 +59,7 @@ def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
     has_runs = False
     for _, files in groupby(logs := _log_files(path), key=lambda file: file.name):
         group, runs = [*files], None
-        with reported(report, group[0]):
+        with report_errors(report, group[0]):
             yield from (runs := _read_runs(group))
         has_runs |= runs != []
     if not has_runs:
