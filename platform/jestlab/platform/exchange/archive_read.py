@@ -219,6 +219,7 @@ class _Import:
             self.connection.execute(statement, part)
 
     def _take_metrics(self) -> None:
+        """Insert the metrics of new and replaced runs. The ids of metric names differ between stores."""
         theirs = {row["id"]: row["name"] for row in self._rows(_TABLE["metric_name"])}
         ours = dict[str, int]()
         for name in theirs.values():
@@ -420,6 +421,7 @@ def decode(table: Table, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decoded(column: Column[Any], value: Any) -> Any:
+    """Check and convert one value. Columns with JSON remain text."""
     place = f"{column.table.name}.{column.name}"
     try:
         match column.type:

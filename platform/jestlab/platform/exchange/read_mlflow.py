@@ -200,6 +200,7 @@ def _restore_infinity(value: float) -> float:
 def _run(
     meta: Mapping[str, object], log: MetricLog, params: Mapping[str, str], tags: Mapping[str, str]
 ) -> SourceRun:
+    """Create a run from its metadata, metrics, parameters, and tags."""
     times = (meta.get("start_time"), meta.get("end_time"))
     began, ended = (time / 1000 if isinstance(time, int) and 0 < time < 2**53 else None for time in times)
     name, experiment, status = (meta.get(key) for key in ("run_name", "experiment", "status"))

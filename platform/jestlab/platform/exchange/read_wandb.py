@@ -245,6 +245,7 @@ class _RunLog:
             self.summary.pop(".".join(path), None)
 
     def _add_history(self, history: Any) -> None:
+        """Add the metrics of one step. Without an explicit step, it follows the last one."""
         steps = (json.loads(item.value_json) for item in history.item if item.key == "_step")
         step = next(steps, self.step + 1)
         step = history.step.num if history.HasField("step") else whole_number(step)

@@ -95,7 +95,7 @@ def find(lab: Lab, store: Store, older_than: timedelta, datasets: Datasets) -> l
         refers = _References.read(connection, older_than)
     refers.check_lab(lab)
     runs = [_run_garbage(lab, row) for row in refers.unreferenced]
-    return [*runs, *_find_files(lab, refers, older_than, datasets)]
+    return [*runs, *_others(lab, refers, older_than, datasets)]
 
 
 def collect(lab: Lab, store: Store, older_than: timedelta, datasets: Datasets) -> list[Garbage]:
@@ -117,7 +117,7 @@ def collect(lab: Lab, store: Store, older_than: timedelta, datasets: Datasets) -
             deleted.append(_delete(lab, garbage))
     with store.reading() as connection:
         refers = _References.read(connection, older_than)
-    return deleted + [_delete(lab, garbage) for garbage in _find_files(lab, refers, older_than, datasets)]
+    return deleted + [_delete(lab, garbage) for garbage in _others(lab, refers, older_than, datasets)]
 
 
 # ---- runs
@@ -222,9 +222,7 @@ def _check_is_the_only_store(lab: Lab) -> None:
 # ---- files
 
 
-def _find_files(
-    lab: Lab, refers: _References, older_than: timedelta, datasets: Datasets
-) -> Iterator[Garbage]:
+def _others(lab: Lab, refers: _References, older_than: timedelta, datasets: Datasets) -> Iterator[Garbage]:
     """Find unreferenced files and folders, other than those of runs in the store."""
     for path in _run_folders(lab):
         if f"runs/{path.name}" not in refers.directories and _is_old(path, older_than):

@@ -98,6 +98,7 @@ def bring_up_to_date(lab: Lab, store: Store, study: StudySpec, note: Callable[[s
 
 
 def _bring_one_up_to_date(lab: Lab, store: Store, study: StudySpec) -> Written:
+    """Write the reports of one study if they are out of date, and remove obsolete files."""
     folder = lab.reports / study.name
     if not study.reports and not study.claims and not study.studies:
         remove_stale(folder, ())

@@ -163,7 +163,7 @@ def file(labs: Labs, request: Request) -> Response:
 
 
 def _by_state(counts: Mapping[RunState, int]) -> dict[str, int]:
-    """Return the number of runs in each state that has any."""
+    """Return the number of runs by state, in the order of `RunState`; states without runs are omitted."""
     return {state.value: counts[state] for state in RunState if counts.get(state)}
 
 
