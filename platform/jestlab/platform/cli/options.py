@@ -98,7 +98,7 @@ def decide_option(function: Function) -> Callable[..., Any]:
                        "over budget; like `seeds: {until: decided}` in a spec.")  # fmt: skip
     @functools.wraps(function)
     def wrapped(*args: Any, decide: bool, study: Any, **kwargs: Any) -> Any:
-        return function(*args, study=study.decided() if decide else study, **kwargs)
+        return function(*args, study=study.until_decided() if decide else study, **kwargs)
 
     return wrapped
 
