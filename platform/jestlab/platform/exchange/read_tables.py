@@ -64,8 +64,8 @@ def read(
     """Yield the runs in a table.
 
     A table with the column `step` has a row for each step of each run, in any order. A table without it has
-    a row for each run, whose metrics are at step 0. The columns in `run`, by default "run", identify a run. If
-    they don't exist, a table with steps is one run, and the rows of a table without steps are numbered.
+    a row for each run, whose metrics are at step 0. The columns in `run`, by default "run", identify a run.
+    If they are missing, a table with steps is one run, and the rows of a table without steps are numbered.
 
     Other columns are config or metrics. Config columns are those named `config.x.y`, those in `config`, and
     the seed column. If `config` is empty, these are config columns, too: columns that are mostly text or
