@@ -56,7 +56,7 @@ _EXPORT_TAG_PREFIX = "jestlab."
 
 _INVALID_NAMES = f"points of metrics whose names are empty, longer than {_MOST_NAME_LETTERS}, or invalid text"
 _INVALID_SEEDS = (
-    "seeds other than whole numbers from 0 to 4294967295, and seeds of other runs with the same label: "
+    "seeds other than whole numbers from 0 to 4294967295, and seeds that another run of the label has: "
     "replaced by free ones"
 )
 
