@@ -5,7 +5,8 @@ A custom executor needs no change of jestlab: see `custom`. To add a built-in ex
 - Implement `base.Executor` in this package, with a class method `create`, and add it to `_BUILT_IN`.
 - Add its name and its client packages to `CLIENTS` in `dependencies`; if it has any, also an extra in
   pyproject.toml. `--on` and specs accept the names in `CLIENTS`.
-- Add a section with its name to `lab.settings.Settings`, if users configure it.
+- If users configure it, add a section with its name to `lab.settings.Settings`. If specs do so too, as for
+  Slurm, add a field to `Resources` and its key to `spec.keys`.
 - Let `Resources.unsuitable_for` in `spec.resources` refuse the resources that it doesn't support.
 - Check its setup in `cli.doctor`. If it keeps files in the lab, remove old ones in `lab.gc`.
 - Name it in messages (`choose` below, `_GIVE_ANOTHER` in `launch.session`) and in documentation (`Resources`,
