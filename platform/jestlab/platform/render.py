@@ -194,7 +194,7 @@ def table(
     return TextTable(headers, list(rows), frozenset(right), importance or {}, indent)
 
 
-class Column(NamedTuple):
+class TextColumn(NamedTuple):
     """A column of a table of records: its header, the cell of a record, its importance and alignment."""
 
     header: str
@@ -203,7 +203,7 @@ class Column(NamedTuple):
     right: bool = False
 
 
-def table_of(records: Iterable[Any], columns: Sequence[Column]) -> TextTable:
+def table_of(records: Iterable[Any], columns: Sequence[TextColumn]) -> TextTable:
     """Make a table with a row for each record."""
     return table(
         [column.header for column in columns],
