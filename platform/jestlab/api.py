@@ -203,7 +203,7 @@ class LoadedStudy:
 
         with one_line_errors():
             listener = display(self.name) if progress else Listener()
-            study = self._spec.decided() if decide else self._spec
+            study = self._spec.until_decided() if decide else self._spec
             options = LaunchOptions(
                 on, parallel, retries, fail_fast, keep_going, max_chip_hours,
                 rerun_changed, rerun_retracted, tuple(runs), replace, reports,

@@ -1,4 +1,4 @@
-"""Digests of files and folders by their content."""
+"""Digests of the contents of files and folders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BLOCK = 1 << 20
 
 
 def size_and_digest(path: Path) -> tuple[int, str]:
-    """Return the size in bytes and the SHA-256 of a file, or of the sorted names and contents in a folder.
+    """Return the size in bytes and the SHA-256 of a file, or of all files in a folder with their names.
 
     Raises:
         OSError: A file can't be read.
@@ -27,7 +27,7 @@ def size_and_digest(path: Path) -> tuple[int, str]:
 
 
 def digest_of(path: Path) -> str | None:
-    """Return the SHA-256 of a file or folder; None if it is missing or can't be read."""
+    """Return the SHA-256 of a file or folder; None if it doesn't exist or can't be read."""
     try:
         return size_and_digest(path)[1] if path.exists() else None
     except OSError:

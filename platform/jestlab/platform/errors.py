@@ -1,4 +1,4 @@
-"""Errors that users can fix, with their place and remedy, and helpers to write their messages."""
+"""Errors that users can fix, and helpers to write their messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jestlab.analysis.written import without_addresses
 
 
 class UserError(Exception):
-    """An error that users can fix. The command line prints its message, one line, and exits with code 1."""
+    """An error that users can fix. The command line prints its message of one line, and exits with code 1."""
 
     def _render_traceback_(self) -> list[str]:
         """Show only the message in a notebook: IPython calls this method."""
@@ -19,7 +19,7 @@ class UserError(Exception):
 
 
 class UserErrors(UserError):
-    """Several errors, one line each; the last line may count them."""
+    """Several errors with one line each; the last line may be their number."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = tuple(lines)
@@ -27,7 +27,7 @@ class UserErrors(UserError):
 
 
 def sentence(error: BaseException) -> str:
-    """Write an error on one line for people; an error of a file starts with its name."""
+    """Return the message of an error on one line; for an OSError, the file's name and the reason."""
     text = str(error) or ("not enough memory" if isinstance(error, MemoryError) else type(error).__name__)
     if isinstance(error, OSError) and error.strerror:
         text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
@@ -36,7 +36,7 @@ def sentence(error: BaseException) -> str:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Convert ValueError and OSError to UserError within a context."""
+    """Convert a ValueError or OSError that is raised in this context to a UserError."""
     try:
         yield
     except (ValueError, OSError) as error:
@@ -48,9 +48,9 @@ class StoreError(UserError):
 
 
 class StoreUnreachable(StoreError):
-    """The results store can't be used now: no connection, locked, disk full. Trying again may help.
+    """The results store can't be used now: no connection, locked, or disk full. Retrying may help.
 
-    An error that a person has to fix (a password, a permission, a damaged file) is a plain UserError.
+    If a person has to fix the cause (a password, a permission, a damaged file), it isn't this error.
     """
 
 
@@ -59,16 +59,16 @@ class StoreMissing(StoreUnreachable):
 
 
 class BucketUnreachable(UserError):
-    """The lab's bucket doesn't answer, or refuses access. Trying again may help."""
+    """The lab's bucket doesn't answer, or denies access. Retrying may help."""
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the valid name most similar to an unknown one; or None."""
+    """Return the known name that is most similar to an unknown one; None if no name is similar."""
     return next(iter(difflib.get_close_matches(name, sorted(set(known)), n=1, cutoff=0.5)), None)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Suggest a valid name for an unknown one: "did you mean 'x'?", or "known: a, b, c"."""
+    """Suggest a known name instead of an unknown one: "did you mean 'x'?", or else "known: a, b, c"."""
     names = sorted(set(known))
     if not names:
         return "none exist"
@@ -87,9 +87,9 @@ class SpecError(UserError, ValueError):
     """An invalid spec. It is also a ValueError, so that pydantic collects it from validators.
 
     Attributes:
-        path: The place, from the root of the spec.
-        message: The problem, with the expected form.
-        errors: This error, or all of several, of which this is the first.
+        path: Place of the error, from the root of the spec.
+        message: The problem and the expected value.
+        errors: All errors if several were found together, of which this is the first; otherwise this one.
     """
 
     def __init__(self, path: Sequence[str], message: str) -> None:
@@ -100,9 +100,9 @@ class SpecError(UserError, ValueError):
 
 
 class Mistakes(dict[tuple[Path, str], SpecError]):
-    """Collects errors in a spec by place and message, to raise them together.
+    """Collects errors in a spec without duplicates, to raise them together.
 
-    `with mistakes: …` collects the errors that are raised inside, and execution continues after it.
+    `with mistakes: …` collects a SpecError that is raised in the block; execution continues after the block.
     """
 
     def add(self, errors: Iterable[SpecError]) -> None:
@@ -119,7 +119,7 @@ class Mistakes(dict[tuple[Path, str], SpecError]):
         return isinstance(error, SpecError)
 
     def check(self) -> None:
-        """Raise the errors as one, if there are any."""
+        """Raise the collected errors, if any, as one SpecError."""
         if self:
             together = SpecError(*next(iter(self)))
             together.errors = tuple(self.values())
@@ -128,7 +128,7 @@ class Mistakes(dict[tuple[Path, str], SpecError]):
 
 @contextmanager
 def placed(place: Callable[[Path], Path]) -> Iterator[None]:
-    """Map the places of errors raised within a context by a function."""
+    """Replace the path of each SpecError that is raised in this context by `place(path)`."""
     try:
         yield
     except SpecError as error:
@@ -138,17 +138,17 @@ def placed(place: Callable[[Path], Path]) -> Iterator[None]:
 
 
 def within(*place: str) -> AbstractContextManager[None]:
-    """Prefix the places of errors raised within a context with a place in the spec."""
+    """Prefix the path of each SpecError that is raised in this context."""
     return placed(lambda path: (*place, *path))
 
 
 def dotted(path: Sequence[str]) -> str:
-    """Write a place as its parts joined by dots."""
+    """Join the parts of a path by dots."""
     return ".".join(path)
 
 
 def no_string(value: object) -> str:
-    """Write a value that isn't a string, or the first such item of a list, with a hint to quote it."""
+    """Describe a value that should be a string, or the first such item of a list; suggest quotes."""
     if isinstance(value, list | tuple):
         value = next((item for item in value if not isinstance(item, str)), value)
     quotes = ": put it in quotes" if isinstance(value, bool | int | float) else ""
@@ -156,7 +156,7 @@ def no_string(value: object) -> str:
 
 
 def choices(given: object, valid: Iterable[str]) -> str:
-    """List the valid values, after the one nearest to the given value."""
+    """List the valid values, after the most similar one to the given value, if any."""
     known = list(valid)
     hint = nearest(str(given), known)
     listed = f"valid: {', '.join(known)}"
@@ -164,7 +164,7 @@ def choices(given: object, valid: Iterable[str]) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Name the type of a value in the terms of a spec."""
+    """Name the type of a value as users of specs know it, such as "a mapping"."""
     if hasattr(value, "items"):
         return "a mapping"
     names: dict[type, str] = {

@@ -1,8 +1,8 @@
-"""GPUs of this machine: each job gets different ones, whichever launcher and lab it belongs to.
+"""GPUs of this machine: assign different GPUs to each job, across all launchers and labs of a user.
 
-A job holds a GPU by a lock on the GPU's file in a folder of this machine and user. The job's process inherits
-the open file, so the kernel keeps the lock while any process of the job lives, even after its launcher has
-ended, and releases it when the last one ends.
+A job reserves a GPU by locking the GPU's file in a folder of this machine and user. The job's process
+inherits the open file. So the kernel keeps the lock while any process of the job runs, even if the launcher
+ends, and releases it when the last process ends.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from jestlab.models.data.files import own_temporary_folder
 from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.spec.resources import Resources
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
-"""Environment variable with the GPUs that a process may use."""
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+"""Environment variable that lists the GPUs that a process may use."""
 
-FOLDER = "JESTLAB_DEVICES"
-"""Environment variable with the folder of the locks; by default it is among temporary files."""
+LOCK_FOLDER = "JESTLAB_DEVICES"
+"""Environment variable with the folder of the locks; the default is a temporary folder."""
 
-_ANSWER_SECONDS = 20.0
+_NVIDIA_SMI_SECONDS = 20.0
 
 
 class LocalGpus:
     """The GPUs that this process may use."""
 
     def __init__(self, resources: Resources, environment: Mapping[str, str] = os.environ) -> None:
-        """Find the GPUs for jobs that need `resources.gpus` (at least 1) each, without locking any.
+        """Find the GPUs for jobs that require `resources.gpus` (at least 1) each, without locking any.
 
         Raises:
             UserError: There are too few GPUs, or another user may control the folder of the locks.
@@ -40,20 +40,20 @@ class LocalGpus:
         self._names = _names(environment)
         if self._count > len(self._names):
             here = f"{len(self._names)} GPU{'s' if len(self._names) != 1 else ''}"
-            visible = f" in {VISIBLE}" if environment.get(VISIBLE) is not None else ""
+            visible = f" in {VISIBLE_DEVICES}" if environment.get(VISIBLE_DEVICES) is not None else ""
             raise UserError(
                 f"each run requests {self._count} (resources.gpus), but this machine has {here}{visible}: "
-                "--set resources.gpus=N for fewer, or --on for another machine"
+                "request fewer with --set resources.gpus=N, or choose another executor with --on"
             )
         self._folder = _folder(environment)
 
     @property
     def jobs(self) -> int:
-        """How many jobs can have GPUs at a time."""
+        """Number of jobs that can have GPUs at the same time."""
         return len(self._names) // self._count
 
     def room(self) -> int:
-        """Return for how many more jobs there are free GPUs."""
+        """Return the number of further jobs for which enough GPUs are free."""
         free = 0
         for name in self._names:
             if (descriptor := self._lock(name)) is not None:
@@ -62,11 +62,11 @@ class LocalGpus:
         return free // self._count
 
     def take(self) -> dict[str, int] | None:
-        """Lock GPUs for one job; None if too few are free.
+        """Lock GPUs for one job.
 
         Returns:
-            Each GPU as in `CUDA_VISIBLE_DEVICES`, and the descriptor that holds its lock: the job inherits
-            it, and this process closes it.
+            Each GPU's name in `CUDA_VISIBLE_DEVICES` → the file descriptor that holds its lock. The job
+            must inherit the descriptors; the caller closes them. None if too few GPUs are free.
         """
         locked: dict[str, int] = {}
         for name in self._names:
@@ -79,7 +79,7 @@ class LocalGpus:
         return None
 
     def _lock(self, name: str) -> int | None:
-        """Lock a GPU; return the descriptor that holds the lock, None if it is taken."""
+        """Lock a GPU; return the descriptor that holds the lock, or None if another job has locked it."""
         file = self._folder / re.sub(r"[^-\w.:]", "_", self._names[name])
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -91,19 +91,20 @@ class LocalGpus:
 
 
 def _folder(environment: Mapping[str, str]) -> Path:
-    if given := environment.get(FOLDER):
+    """Create and return the folder of the locks."""
+    if given := environment.get(LOCK_FOLDER):
         Path(given).mkdir(parents=True, exist_ok=True)
         return Path(given)
     try:
-        return own_temporary_folder("jestlab-devices", FOLDER)
+        return own_temporary_folder("jestlab-devices", LOCK_FOLDER)
     except OSError as error:
         raise UserError(sentence(error)) from None
 
 
 def _names(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return each GPU's name in CUDA_VISIBLE_DEVICES → the name of its lock, which all launchers share."""
+    """Return each usable GPU's name in CUDA_VISIBLE_DEVICES → its UUID, which names its lock."""
     uuids = _uuids()
-    chosen = environment.get(VISIBLE)
+    chosen = environment.get(VISIBLE_DEVICES)
     if chosen is None:
         return {uuid: uuid for uuid in uuids.values()}
     names: dict[str, str] = {}
@@ -115,11 +116,11 @@ def _names(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _uuids() -> dict[str, str]:
-    """Return each GPU's UUID by its index, from the driver's tool; empty without it."""
+    """Return each GPU's UUID by its index, as `nvidia-smi` lists them; an empty dict if it fails."""
     command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
     try:
         answer = subprocess.check_output(
-            command, stderr=subprocess.DEVNULL, text=True, timeout=_ANSWER_SECONDS
+            command, stderr=subprocess.DEVNULL, text=True, timeout=_NVIDIA_SMI_SECONDS
         )
     except (OSError, subprocess.SubprocessError):
         return {}

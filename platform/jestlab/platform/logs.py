@@ -1,4 +1,4 @@
-"""Logs of runs: one file per run, to which each attempt appends. Long logs are read from the end."""
+"""Logs of runs: one file per run, to which each attempt appends. Functions read them and shorten lines."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from jestlab.platform.words import on_one_line
 NAME = "log.txt"
 
 COPIED = "JESTLAB_COPY_LOG"
-"""Set if the worker must copy its output to the run's log: on a machine other than the launcher's."""
+"""Environment variable that makes a worker copy its output to the run's log, as on remote machines."""
 
 _BLOCK = 1 << 16
 _LOCATION = re.compile(
     r'^Traceback \(most recent call last\):$|^ +File ".*(?:", line \d+.*$|\Z)(?:\n {4}.*$)*', re.MULTILINE
 )
-"""Lines of a traceback that give the location of an error instead of the error."""
+"""Matches the lines of a traceback that show where an error was raised, but not the error itself."""
 
 
 def blocks(path: Path, position: int = 0) -> Iterator[bytes]:
-    """Yield the content of a file from a position."""
+    """Yield the content of a file from a position, in blocks."""
     with path.open("rb") as stream:
         stream.seek(position)
         while block := stream.read(_BLOCK):
@@ -32,7 +32,7 @@ def blocks(path: Path, position: int = 0) -> Iterator[bytes]:
 
 
 def last_lines(path: Path, count: int, limit: int = 1 << 24) -> bytes:
-    """Return the last lines of a file, at most `limit` bytes: a log may be one endless line."""
+    """Return the last `count` lines of a file, but at most `limit` bytes, since a line may be very long."""
     if not path.is_file():
         return b""
     with path.open("rb") as stream:
@@ -49,14 +49,14 @@ def last_lines(path: Path, count: int, limit: int = 1 << 24) -> bytes:
 
 
 def summary(path: Path, count: int = 3) -> str:
-    """Return the last lines of a log with content, as one line for a table."""
+    """Return the last lines of a log that aren't empty, joined to one line for a table."""
     return tail(last_lines(path, 4 * count, limit=4_096).decode(errors="replace"), count)
 
 
 def tail(text: str, count: int = 3) -> str:
-    """Return the last lines of a text with content, as one line without passwords in URLs.
+    """Return the last lines of a text that aren't empty, joined to one line.
 
-    Of a traceback, only the error is kept.
+    Passwords in URLs are removed, as are the lines of a traceback except for the error.
     """
     shown = (one_line(line) for line in _LOCATION.sub("", without_url_credentials(text)).splitlines())
     lines = [line for line in shown if line.strip("~^ ") and not line.startswith("---")]
@@ -64,7 +64,7 @@ def tail(text: str, count: int = 3) -> str:
 
 
 def one_line(text: str, length: int = 500) -> str:
-    """Return text as one printable line with single spaces. The middle of a long line is left out."""
+    """Return a text as one printable line with single spaces. Omit the middle of a long line."""
     line = without_addresses(on_one_line(text))
     half = length // 2
     return line if len(line) <= length else f"{line[:half]} … {line[-half:]}"

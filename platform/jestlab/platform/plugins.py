@@ -1,7 +1,7 @@
 """Custom code that specs and configs name: find it, check it, and identify it by a digest.
 
-Nothing is imported or executed here: parameters are read from the source, because a plan must not run code,
-and the code may need packages that only other machines have.
+Except for `check_criteria`, functions don't import or execute the code, but read its parameters from the
+source: a plan must not run code, and the code may require packages that only other machines have.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ def check(kind: Kind, name: str, options: Mapping[str, Any], place: str) -> None
     """Check that custom code exists and accepts its options.
 
     Args:
-        kind: Use of the code.
-        name: Its reference or entry point.
-        options: Its keyword arguments.
-        place: Where the options are given, for the message.
+        kind: Use of the code, such as "criterion".
+        name: Reference or entry point of the code.
+        options: Keyword arguments for the code.
+        place: Key of the options in the spec or config, for the message.
 
     Raises:
-        ValueError: It doesn't.
+        ValueError: The code doesn't exist, an option is unknown, or a required one is missing.
     """
     reference = extensions.reference_of(kind, name)
     references.check(reference)
     parameters = references.parameters_of(reference)
     if parameters is None:
         return
-    given = extensions.GIVEN.get(kind) or [*parameters][:1]  # figures and tables get the results first
+    given = extensions.GIVEN.get(kind) or [*parameters][:1]  # figures and tables are called with the results
     has_default = {key: has for key, has in parameters.items() if key not in given}
     known = [parameter for parameter in has_default if parameter != "**"]
     for option in options:
@@ -51,7 +51,7 @@ def check(kind: Kind, name: str, options: Mapping[str, Any], place: str) -> None
 
 
 def digest(kind: Kind, name: str) -> str:
-    """Return the digest of custom code; "missing" if it isn't found."""
+    """Return the digest of custom code, or "missing" if the code isn't found."""
     try:
         return extensions.digest(extensions.reference_of(kind, name))
     except (ValueError, OSError):
@@ -66,12 +66,13 @@ def identify(config: Extended, is_absent: Callable[[Path], bool], known: dict[An
 
     Args:
         config: The config.
-        is_absent: Whether a file is missing and may be: then its path identifies the code.
-        known: Code that was identified before; identified code is added.
+        is_absent: Whether a file doesn't exist, but is allowed not to. Code in such a file is left out: its
+            path identifies it.
+        known: Cache of code that was identified before; code of this config is added.
 
     Raises:
-        UserError: The code is missing, doesn't accept the options, or requires an input that the run doesn't
-            have, such as a reference. The message names the key.
+        UserError: Code doesn't exist, doesn't accept its options, or requires an input that the run doesn't
+            have, such as a reference model. The message names the key.
     """
     from jestlab.models.config import Code
 
@@ -100,7 +101,7 @@ def check_unchanged(config: Extended) -> None:
     """Check that the custom code of a config hasn't changed since the run was planned.
 
     Raises:
-        UserError: It has changed, or is missing.
+        UserError: Code has changed, or doesn't exist.
     """
     for extension in config.extensions():
         planned = config.code.get(extension.name)
@@ -115,10 +116,10 @@ def check_unchanged(config: Extended) -> None:
 
 
 def check_criteria(config: Extended) -> None:
-    """Run the contract test on the custom criteria of a config, before a run trains with them.
+    """Run the contract test of each custom criterion of a config, before a run trains with it.
 
     Raises:
-        UserError: A criterion fails it.
+        UserError: A criterion fails its test.
     """
     for extension in config.extensions():
         if extension.kind != "criterion":
@@ -133,7 +134,7 @@ def check_criteria(config: Extended) -> None:
 
 
 def files_of(config: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield the files on this machine of the custom code that a stored config names."""
+    """Yield the files on this machine that contain the custom code of a stored config."""
     code = config.get("code")
     for name in code if isinstance(code, dict) else ():
         if references.is_reference(name) and (file := references.file_of(name)) is not None:
@@ -141,7 +142,7 @@ def files_of(config: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def _check_inputs(config: Any, extension: Extension, uses: tuple[str, ...] | None) -> None:
-    """Raise ValueError if code requires an input that the run doesn't have, or takes none at all."""
+    """Raise ValueError if custom code requires an input that the run lacks, or lacks a required parameter."""
     if uses is None:
         return
     name, kind = extension.name, extension.kind

@@ -1,12 +1,12 @@
-"""Processes on this machine: unique names, exit codes, and ending everything that belongs to a job.
+"""Processes on this machine: unique names, exit codes, and ending all processes of a job.
 
-A process is named `machine:pid:start`. Process ids are reused and machines share host names, so the name also
-contains the boot, the namespace, and the start time. A local job's handle is its process's name, `:`, and its
-log.
+The unique name of a process is `machine:pid:start`. `machine` contains the host name, the boot, and the
+namespace, since machines may share a host name; `start` is the start time, since process ids are reused.
+The handle of a local job is `machine:pid:start:log`.
 
-A process can leave its session and outlive its parent. So a worker adopts the orphans among its descendants
-and ends them all when it ends. In case the worker is killed, everything that it starts has the job's key in
-its environment, by which the processes are found.
+A process can leave its session and continue after its parent ends. So a worker adopts orphaned descendants,
+and ends all descendants when it ends itself. In case the worker is killed, its descendants have the job's key
+in their environment, by which they are found.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ EXIT_FAILED = 1
 EXIT_BUSY = 75
 """EX_TEMPFAIL: the worker's attempt was revoked, or the store is unavailable."""
 EXIT_REFUSED = 78
-"""EX_CONFIG: the run's input is invalid, so another attempt would fail as well."""
+"""EX_CONFIG: the run's input is invalid, so another attempt would fail too."""
 EXIT_STOPPED = 128 + signal.SIGTERM
 
 JOB_KEY = "JESTLAB_JOB_TOKEN"
-"""Environment variable with the key of a local job. The name marks it as a secret."""
+"""Environment variable with the key of a local job. TOKEN in the name makes it count as a secret."""
 
 KILL_SECONDS = 5.0
-"""How long killed processes may take to end."""
+"""How long to wait for killed processes to end."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -44,7 +44,7 @@ _OVER = ("zombie", "dead")
 
 
 def exit_from_shell(code: int) -> int:
-    """Convert a shell's 128 + n for signal n to −n, except 143, the exit code of a stopped worker."""
+    """Convert a shell's exit code 128 + n for signal n to −n; keep 143, the exit code of a stopped worker."""
     ended_by_signal = 128 < code <= 128 + signal.NSIG and code != EXIT_STOPPED
     return 128 - code if ended_by_signal else code
 
@@ -96,11 +96,11 @@ class Process:
         return self.machine == machine()
 
     def runs(self) -> bool:
-        """Whether the process runs, as far as this machine shows it."""
+        """Return whether this machine shows that the process is running: it isn't hidden, nor a zombie."""
         return start_of(self.pid) == self.start
 
     def is_hidden(self) -> bool:
-        """Whether a process with this id exists, but this machine hides other users' processes."""
+        """Return whether a process with this id exists, but belongs to another user and is hidden."""
         if start_of(self.pid) is None:
             try:
                 os.kill(self.pid, 0)
@@ -111,21 +111,21 @@ class Process:
         return False
 
     def session(self) -> set[int]:
-        """Return the ids of the session's processes. Its id isn't reused before all have ended."""
+        """Return the ids of processes in the session. Its id isn't reused until all of them have ended."""
         if start_of(self.pid) not in (None, self.start):
-            return set()  # the id belongs to another process by now
+            return set()  # the id now belongs to another process
         return _pids_where(lambda pid: os.getsid(pid) == self.pid)
 
 
 def identity() -> str:
-    """Return this process's name, by which launchers know each other."""
+    """Return the unique name of this process; launchers are identified by it."""
     return str(Process.of(os.getpid()))
 
 
 def is_running(name: str) -> bool | None:
-    """Return whether a process runs, by its name or a local job's handle.
+    """Return whether the process with a name, or with a local job's handle, is running.
 
-    None means unknown: the process is on another machine, or belongs to a user whose processes are hidden.
+    Return None if unknown: the process is on another machine, or is hidden and belongs to another user.
     """
     process = Process.parse(name)
     return None if not process.is_here or process.is_hidden() else process.runs()
@@ -133,9 +133,9 @@ def is_running(name: str) -> bool | None:
 
 @functools.cache
 def machine() -> str:
-    """Return the scope of process ids: host, boot, and namespace.
+    """Identify the machine on which process ids are valid: `host.boot.namespace`.
 
-    Containers often share a host name, and so do cloned machines. A restarted machine counts as another one.
+    Containers and cloned machines often share a host name. After a restart, a machine counts as another.
     """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
     namespace = "".join(filter(str.isdigit, str(Path("/proc/self/ns/pid").readlink())))
@@ -156,19 +156,19 @@ def start_of(pid: int) -> str | None:
 
 
 def own_age() -> float:
-    """Return for how many seconds this process has been running."""
+    """Return the age of this process in seconds."""
     began = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]  # in ticks since boot
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(began) / _TICKS)
 
 
-def _pids_where(holds: Callable[[int], bool]) -> set[int]:
-    """Return the ids of the processes for which a condition holds, except those that this user can't read."""
-    import psutil  # slow on some machines, and most commands don't look for processes
+def _pids_where(condition: Callable[[int], bool]) -> set[int]:
+    """Return the ids of processes for which `condition` is true and raises no OSError (no permission)."""
+    import psutil  # here, because the import is slow on some machines, and most commands don't need it
 
     pids = set()
     for pid in psutil.pids():
         with contextlib.suppress(OSError):
-            if holds(pid):
+            if condition(pid):
                 pids.add(pid)
     return pids
 
@@ -177,18 +177,18 @@ def _pids_where(holds: Callable[[int], bool]) -> set[int]:
 
 
 def end_job(process: Process, key: str) -> set[int]:
-    """Kill a job's remaining processes on this machine: the session, and all processes with the job's key.
+    """Kill all processes of a job on this machine: those in its session, and those with its key.
 
     Returns:
-        Ids of processes that still run after `KILL_SECONDS`.
+        Ids of processes still running after `KILL_SECONDS`.
     """
     return _end(lambda: process.session() | with_key(key))
 
 
 def end_descendants(but: Collection[int] = ()) -> set[int]:
-    """Kill all processes that this one has started, directly or not, except those in `but`.
+    """Kill all descendants of this process, except those in `but`.
 
-    Call `adopt_orphans` before starting any. Returns the ids of those that still run after `KILL_SECONDS`.
+    Call `adopt_orphans` before starting any. Return the ids of those still running after `KILL_SECONDS`.
     """
     import psutil
 
@@ -197,12 +197,12 @@ def end_descendants(but: Collection[int] = ()) -> set[int]:
 
 
 def still_there(pids: Collection[int]) -> str:
-    """Describe killed processes that still run."""
+    """Write an error message about processes that were killed but are still running."""
     return f"process {', '.join(map(str, sorted(pids)))} was killed, but still runs"
 
 
 def _end(find: Callable[[], set[int]]) -> set[int]:
-    """Kill processes until none is found: they may start others meanwhile."""
+    """Kill the processes that `find` returns, repeatedly, since they may start others; return those left."""
     deadline = time.monotonic() + KILL_SECONDS
     while True:
         left = {pid for pid in find() if start_of(pid) is not None}
@@ -215,9 +215,9 @@ def _end(find: Callable[[], set[int]]) -> set[int]:
 
 
 def with_key(key: str) -> set[int]:
-    """Return the ids of processes that were started with a job's key in their environment.
+    """Return the ids of other processes of this user that have a job's key in their environment.
 
-    Environments of other users' processes can't be read. This runs whenever a job ends, so it avoids psutil.
+    This runs whenever a job ends, so it reads /proc directly: psutil would be slower.
     """
     wanted, this = f"{JOB_KEY}={key}".encode(), os.getpid()
 
@@ -229,12 +229,12 @@ def with_key(key: str) -> set[int]:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose parent ends (prctl(2), PR_SET_CHILD_SUBREAPER)."""
+    """Become the parent of descendants whose parent ends (prctl(2), PR_SET_CHILD_SUBREAPER)."""
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def reap_orphans(but: int) -> None:
-    """Reap adopted processes that have ended, except the child `but`."""
+    """Reap children that have ended, such as adopted orphans, up to the first that is `but`."""
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
             if ended.si_pid == but:
@@ -243,10 +243,10 @@ def reap_orphans(but: int) -> None:
 
 
 def die_with_parent() -> None:
-    """Let the kernel kill this process when its parent ends. One system call, safe between fork and exec."""
+    """Make the kernel kill this process when its parent ends. It is safe to call between fork and exec."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def group_runs(group: int) -> bool:
-    """Return whether any process of a process group runs, except zombies."""
+    """Return whether any process of a process group is running; zombies don't count."""
     return any(start_of(pid) is not None for pid in _pids_where(lambda pid: os.getpgid(pid) == group))

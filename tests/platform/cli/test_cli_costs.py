@@ -182,7 +182,7 @@ def test_errors_are_one_line(jestlab, check_errors, tmp_path):
     (tmp_path / "iid.yaml").write_text("base: {schedule: {batch_size: 8}}\nruns: {a: {}}\n")
     (tmp_path / "own.yaml").write_text("program: json:dumps\nruns: {a: {x: 1}}\n")
     cases = {
-        "iid.yaml --plot figures": "study iid: no run selects its batches, so there is nothing to draw: ",
+        "iid.yaml --plot figures": "study iid: no run selects its batches, so no costs can be drawn: ",
         "ledger.yaml --plot own.yaml/below": "cannot write to own.yaml/below",
         "ledger.yaml --baseline unifrm": "no run 'unifrm' that trains: did you mean 'uniform'?",
         "own.yaml": "study own: no run trains anything that can be priced",

@@ -142,6 +142,6 @@ def test_goodput_of_a_run_that_was_preempted_once(store, spec, jestlab):
 
 def test_a_pending_run_has_no_goodput(store, spec, jestlab):
     plans.record(store, plans.plan(plans.run("uniform")))
-    assert jestlab("costs", spec, "--goodput") == "no run of toy has begun yet\n"
+    assert jestlab("costs", spec, "--goodput") == "no run of toy has started yet\n"
     assert "goodput" not in jestlab("status", "toy")
     jestlab("costs", spec, "--goodput", "--plot", "figures", code=2)

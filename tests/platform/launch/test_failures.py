@@ -14,7 +14,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.processes import EXIT_REFUSED
 from jestlab.platform.programs import failures
-from jestlab.platform.programs.failures import alike, exit_recurs, recurs
+from jestlab.platform.programs.failures import common_reason, exit_recurs, recurs
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -157,11 +157,11 @@ def test_which_ends_of_commands_come_again(monkeypatch, code, output, again):
 def test_when_runs_fail_alike():
     failed = dict.fromkeys("abc", RunState.FAILED)
     reasons = {run: f"exit code 1: step {number} | no /lab/{run}" for number, run in enumerate("abcd")}
-    assert alike(failed, reasons, ()) == reasons["a"]
-    assert alike({"a": RunState.FAILED, "b": RunState.FAILED}, reasons, ()) is None
-    assert alike(failed, reasons | {"c": "exit code 1: something else"}, ()) is None
-    assert alike(failed | {"d": RunState.COMPLETED}, reasons, ()) is None
-    assert alike(failed | {"d": RunState.COMPLETED}, reasons, {"d"}) == reasons["a"]  # a reference
-    assert alike(failed | {"d": RunState.SKIPPED}, reasons, ()) == reasons["a"]
+    assert common_reason(failed, reasons, ()) == reasons["a"]
+    assert common_reason({"a": RunState.FAILED, "b": RunState.FAILED}, reasons, ()) is None
+    assert common_reason(failed, reasons | {"c": "exit code 1: something else"}, ()) is None
+    assert common_reason(failed | {"d": RunState.COMPLETED}, reasons, ()) is None
+    assert common_reason(failed | {"d": RunState.COMPLETED}, reasons, {"d"}) == reasons["a"]  # a reference
+    assert common_reason(failed | {"d": RunState.SKIPPED}, reasons, ()) == reasons["a"]
     objects = {run: f"TypeError: <f at 0x7f3{run}8d> failed" for run in failed}
-    assert alike(failed, objects, ()) == objects["a"]
+    assert common_reason(failed, objects, ()) == objects["a"]

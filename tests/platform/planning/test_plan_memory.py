@@ -60,7 +60,7 @@ def allocated(its):
 
 
 def estimated(its, chips=0):
-    found = memory.of_config(its, [], chips)
+    found = memory.estimate_of(its, [], chips)
     assert found is not None
     return found.device
 

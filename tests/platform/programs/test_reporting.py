@@ -309,7 +309,7 @@ def test_unread_answers_do_not_block_the_worker():
         with pytest.raises(UserError, match="reads no answers"):
             for _ in range(10_000):
                 channel._process(b'{"type": "flush"}')
-        channel.tell_stop()
+        channel.send_stop()
 
 
 # ---- without a worker

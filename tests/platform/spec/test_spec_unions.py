@@ -63,7 +63,7 @@ def test_resources_are_the_unions_own_or_those_of_its_parts():
         ({"small": SMALL, "large": other}, {"resources": {"parallel": 7}}, 1),
     ):
         assert union(studies, **own).resources.threads == threads
-    with pytest.raises(SpecError, match="resources: is missing: those of the studies differ"):
+    with pytest.raises(SpecError, match="resources: missing: the studies request different resources"):
         union({"small": SMALL, "large": other})
 
 

@@ -1,4 +1,4 @@
-"""The command line. The module of a verb is imported only when it is used, so that `--help` is fast."""
+"""The command line. A verb's module is imported only when the verb is used, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SECTIONS = {
         "init": "Create a starter study.",
         "keys": "List spec and config keys.",
         "list": "List the studies that can be launched by name.",
-        "show": "Show a study: its question, runs, axes, and reports.",
-        "plan": "List the runs of a launch, with their cost.",
-        "costs": "Show the cost of an example in each run, part by part.",
+        "show": "Show a study with its question, runs, and reports.",
+        "plan": "List the runs of a launch and their costs, without running them.",
+        "costs": "Show the training cost per example of each run, by component.",
         "register": "Register a study's claims before its first run.",
     },
     "Run": {
@@ -26,18 +26,18 @@ SECTIONS = {
         "attach": "Follow a running launch.",
         "cancel": "Stop active runs on any machine.",
         "retry": "Retry failed runs.",
-        "trust": "Allow an imported experiment to be executed.",
+        "trust": "Allow the code of an imported experiment to be executed.",
     },
     "Inspect": {
         "status": "Show the states and costs of experiments and runs.",
         "watch": "Follow runs live: loss, speed, time left.",
         "logs": "Print or follow the log of a run.",
         "serve": "Start the web interface.",
-        "query": "Query the results store, read-only: SQL or a condition.",
+        "query": "Query the results store (read-only) by SQL or a condition.",
         "diff": "Compare two runs: config, code, scores, costs.",
         "show-batch": "Show selected and rejected examples of a run.",
-        "note": "Add and list notes on experiments and runs.",
-        "tag": "Tag experiments and runs.",
+        "note": "Add or list notes on experiments and runs.",
+        "tag": "Tag experiments and runs, or list their tags.",
     },
     "Publish": {
         "table": "Print the tables of experiments and of the paper.",
@@ -45,11 +45,11 @@ SECTIONS = {
         "report": "Write an experiment's report as one HTML page.",
         "published": "Import, list, export, and check published results.",
         "export": "Write experiments to an archive or to another format.",
-        "accept": "Accept results of a different code or data version.",
-        "retract": "Retract results of runs, and everything derived from them.",
+        "accept": "Accept results from different code or data versions.",
+        "retract": "Retract results of runs and of the runs that depend on them.",
     },
     "Maintain": {
-        "data": "Make, fetch, and inspect image-text shards.",
+        "data": "Make, fetch, pack, and inspect image-text datasets.",
         "weights": "Inspect, import, and export weights.",
         "import": "Add the experiments of an archive to a lab.",
         "adopt": "Import runs from W&B, MLflow, TensorBoard, or CSV.",
@@ -59,7 +59,7 @@ SECTIONS = {
         "completion": "Print the shell completion script.",
     },
 }
-"""Section of the help → its verbs, each with a line of help."""
+"""Section of the main help → verb → line of help."""
 
 _MODULES = {
     "authoring": ("init", "keys"),
@@ -70,28 +70,28 @@ _MODULES = {
     "annotations": ("note", "tag", "accept", "retract", "trust"),
     "export": ("export", "import"),
 }
-"""Modules of several verbs; every other verb has the module of its name."""
+"""Module → verbs, if it contains several; every other verb is in the module of the same name."""
 
 
 class SubcommandGroup(click.Group):
-    """A verb with subcommands."""
+    """A verb with subcommands, which are listed in the order of their definition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the subcommands in the order of their definition."""
+        """List the subcommands."""
         return [*self.commands]
 
 
 class _AllVerbs(click.Group):
-    """The group of all verbs, which imports the module of a verb when the verb is used."""
+    """The group of all verbs."""
 
     verbs: ClassVar = {verb: about for verbs in SECTIONS.values() for verb, about in verbs.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the verbs in the order of the help."""
+        """List the verbs in the order of `SECTIONS`."""
         return [*self.verbs]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command of a verb; None for an unknown verb."""
+        """Import and return the command of a verb; None for an unknown verb."""
         if cmd_name not in self.verbs:
             return None
         name = cmd_name.replace("-", "_")
@@ -100,14 +100,14 @@ class _AllVerbs(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Complete options and verbs without importing any."""
+        """Complete options and verbs without importing a verb's module."""
         verbs = [CompletionItem(verb) for verb in self.verbs if verb.startswith(incomplete)]
         return [*click.Command.shell_complete(self, ctx, incomplete), *verbs]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a command, with the most similar verb in the error."""
+        """Resolve a command; the error for an unknown verb suggests the most similar one."""
         if args and args[0] not in self.verbs and not args[0].startswith("-"):
             from jestlab.platform.errors import nearest
 
@@ -115,7 +115,7 @@ class _AllVerbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections of verbs without importing any."""
+        """Write the sections of verbs without importing a verb's module."""
         longest = max(map(len, self.verbs))
         for title, verbs in SECTIONS.items():
             with formatter.section(title):
@@ -141,18 +141,19 @@ def cli(debug: bool) -> None:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run the command line; an error is one line on standard error, with exit code 1 (usage: 2).
+    """Run the command line and exit.
 
-    Several mistakes in a spec are one line each.
+    Each error is printed as one line on standard error; a spec may have several. The exit code is then 1; for
+    wrong usage it is 2, and after an interrupt 130.
 
     Args:
-        args: Words after `jestlab`; those of this process by default.
+        args: Arguments after `jestlab`; by default, those of this process.
     """
-    # Imports create many objects and little garbage: looking for it takes a tenth of a short command.
+    # Imports create many objects but little garbage; looking for it takes 10% of a short command's time.
     set_threshold(20_000, 20, 20)
     argv = sys.argv[1:] if args is None else args
-    if sys.stdout is None:  # a shell may close it
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 — until the end
+    if sys.stdout is None:  # closed by the shell: `jestlab … >&-`
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 — open until the end
     if "_JESTLAB_COMPLETE" in os.environ:
         from jestlab.platform.cli.completion import complete
 
@@ -170,7 +171,7 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _handle_interrupts() -> None:
-    """Let SIGINT stop this process where a shell has made it ignore the signal (`nohup jestlab … &`)."""
+    """Let SIGINT stop this process even if its shell made it ignore the signal (`nohup jestlab … &`)."""
     import signal
     import threading
 
@@ -180,7 +181,7 @@ def _handle_interrupts() -> None:
 
 
 def _print_error(error: BaseException, debug: bool) -> int:
-    """Print an error and return the exit code; raise an unexpected one."""
+    """Print an error and return the exit code; raise an unexpected one, and with `debug` most others."""
     from jestlab.platform.cli.output import say
     from jestlab.platform.errors import UserError, UserErrors, sentence
 

@@ -1,4 +1,4 @@
-"""`jestlab adopt`: import runs of other tools into a study."""
+"""`jestlab adopt`: import runs that other tools recorded into a study."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from jestlab.platform.words import counted, few, on_one_line, printable
 if TYPE_CHECKING:
     from jestlab.platform.exchange.adopt_store import Change, Placed
 
-_MOST_ERRORS = 10  # printed
-_MOST_METRICS = 12  # listed if no metric is a score
+_MOST_ERRORS = 10  # that are printed
+_MOST_METRICS = 12  # that are listed if none is a score
 
 _EPILOG = f"""\
-Nothing is uploaded or downloaded. KIND PATH is one of
+Nothing is uploaded or downloaded. KIND is the tool or format, and PATH is:
 
 \b
-  wandb        a folder wandb, or the folder of a run in it, also offline
-  mlflow       a folder mlruns, or a database mlflow.db
+  wandb        a folder `wandb`, or one of the runs in it; offline runs too
+  mlflow       a folder `mlruns`, or a database `mlflow.db`
   tensorboard  a folder with event files (pip install 'jestlab[tensorboard]')
-  csv          a table with a row for each step or run; also tabs, semicolons
-  parquet      the same in Parquet
+  csv          a table with a row per step or run; tabs or semicolons too
+  parquet      the same kind of table in Parquet
 
-Adopted runs are labeled with the kind of their source, such as "siglip (wandb)". Runs with the same label are
-replicates. Adopting again adds new runs and updates changed ones.
+The labels of adopted runs end with KIND, as in "siglip (wandb)". Runs with the same label are replicates,
+which differ only in the seed. Adopting PATH again adds new runs and updates changed ones.
 
 {
     examples(
@@ -62,7 +62,7 @@ replicates. Adopting again adds new runs and updates changed ones.
 def adopt_command(kind: str, path: Path, study: str, given: dict[str, Any], as_json: bool, lab: Lab) -> None:
     """Import runs recorded by another tool into STUDY, with configs, metrics, scores, and costs.
 
-    Exit code: 0 all runs were adopted, 1 some could not be read.
+    Exit code: 0 if all runs were adopted, 1 if some could not be.
     """
     from jestlab.platform.spec.runs import is_name
     from jestlab.platform.store.store import Store
@@ -75,7 +75,7 @@ def adopt_command(kind: str, path: Path, study: str, given: dict[str, Any], as_j
         adoption = Adoption(store, study, kind, str(path.resolve()), options, person())
         runs = adoption.adopt_all(read(kind, path, errors.append, options), errors.append)
         with reporting("adopting runs") as report:
-            adopted = []  # summaries instead of runs, whose curves may be large
+            adopted = []  # only summaries: the curves of the runs may be large
             for placed, change in runs:
                 adopted.append(_summary(placed, change))
                 report(len(adopted), len(adopted))
@@ -101,7 +101,7 @@ def _summary(placed: Placed, change: Change | None) -> dict[str, Any]:
         "state": str(placed.state),
         "step": placed.run.last_step,
         "metrics": sorted(placed.run.metrics),
-        # The last score of each evaluation.
+        # The last value of each score; None for NaN.
         "scores": {one.name: one.value if one.value == one.value else None for one in placed.scores},
         "change": change,
         "left_out": dict(placed.run.left_out),

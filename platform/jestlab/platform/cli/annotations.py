@@ -1,4 +1,4 @@
-"""`jestlab note`, `tag`, `accept`, `retract`, and `trust`: what people state about experiments and runs."""
+"""`jestlab note`, `tag`, `accept`, `retract`, and `trust`: people's statements about experiments and runs."""
 
 from __future__ import annotations
 
@@ -37,9 +37,11 @@ from jestlab.platform.words import few
 
 _SUBJECT = f"SUBJECT is an experiment or a run.\n\n{RUN_HELP}\n\n"
 
-_LONG = 160  # characters of the longest command that is shown whole
+_LONG = 160  # characters; longer commands are cut
 
-_author = click.option("--author", metavar="NAME", help="Your name  [default: git's user.name, or the user]")
+_author = click.option(
+    "--author", metavar="NAME", help="Your name  [default: git's user.name, else your login]"
+)
 
 
 @click.command(
@@ -73,11 +75,11 @@ def note_command(name: str, text: str | None, *, author: str | None, as_json: bo
 )
 @click.argument("name", type=SUBJECT, metavar="SUBJECT")
 @click.argument("names", metavar="[TAG]...", nargs=-1)
-@click.option("--remove", is_flag=True, help="Remove the tags.")
+@click.option("--remove", is_flag=True, help="Remove the TAGs instead.")
 @json_option("Print all tags of SUBJECT as a JSON list.")
 @lab_options
 def tag_command(name: str, names: tuple[str, ...], *, remove: bool, as_json: bool, lab: Lab) -> None:
-    """Tag SUBJECT and list its tags. `jestlab gc` never deletes runs and experiments tagged `keep`."""
+    """Add TAGs to SUBJECT and list its tags. `jestlab gc` never deletes runs or experiments tagged `keep`."""
     if remove and not names:
         raise click.UsageError("--remove: expected tags")
     store = naming.existing_store(lab, writes=bool(names))
@@ -92,16 +94,20 @@ def tag_command(name: str, names: tuple[str, ...], *, remove: bool, as_json: boo
 
 @click.command(epilog=examples('accept ridge --reason "only a comment changed"', "accept ridge"))
 @click.argument("experiment", type=EXPERIMENT)
-@click.option("--reason", metavar="TEXT", help="Why the difference does not matter. Without it, only list.")
+@click.option(
+    "--reason",
+    metavar="TEXT",
+    help="Why the differences do not matter; without it, only list those accepted.",
+)
 @_author
 @json_option("Print the accepted differences of EXPERIMENT as JSON.")
 @lab_options
 def accept_command(
     experiment: str, *, reason: str | None, author: str | None, as_json: bool, lab: Lab
 ) -> None:
-    """Accept that runs of EXPERIMENT were made with different code, data, or package versions.
+    """Accept that the runs of EXPERIMENT were made with different code, data, or package versions.
 
-    The warning about the present differences disappears in all studies with these runs. Later changes are
+    Warnings about these differences disappear from all studies with these runs. Later differences are
     reported again. `jestlab table EXPERIMENT --explain` lists accepted differences.
     """
     store = naming.existing_store(lab, writes=reason is not None)
@@ -137,8 +143,8 @@ def retract_command(
 ) -> None:
     """Retract the results of RUN and of all runs that depend on it; without RUN, list retracted runs.
 
-    Nothing is deleted. Tables strike the results through, and claims count the runs as missing. To run them
-    again, use `jestlab launch --rerun-retracted`.
+    Nothing is deleted. Tables strike the results through, and claims count the runs as missing. To repeat the
+    runs, use `jestlab launch --rerun-retracted`.
     """
     if undo != (name is not None and reason is None):
         raise click.UsageError('expected a REASON, or --undo: jestlab retract RUN "wrong shards"')
@@ -160,15 +166,15 @@ def retract_command(
 
 @click.command(epilog=examples("trust quickstart --dry-run", "trust quickstart"))
 @click.argument("experiment", type=EXPERIMENT)
-@click.option("--dry-run", is_flag=True, help="Only show the code.")
+@click.option("--dry-run", is_flag=True, help="Only show the code; do not trust it.")
 @json_option()
 @lab_options
 def trust_command(experiment: str, *, dry_run: bool, as_json: bool, lab: Lab) -> None:
-    """Show the code that the imported EXPERIMENT executes, and trust it.
+    """Show the code that an imported EXPERIMENT executes, and trust it from now on.
 
-    The code includes the programs of its runs, custom rules and losses, custom figures and tables of its
-    reports, and a custom executor. Before an imported experiment is trusted, `jestlab retry` refuses it, and
-    reports omit its custom figures and tables. Experiments that were launched here are always trusted.
+    The code consists of the programs of its runs, custom rules and losses, a custom executor, and the custom
+    figures and tables of its reports. Until you trust the experiment, `jestlab retry` refuses it, and reports
+    omit those figures and tables. Experiments that were launched in this lab are always trusted.
     """
     store = naming.existing_store(lab, writes=not dry_run)
     if not dry_run:
@@ -206,7 +212,7 @@ def _executed(about: dict[str, Any]) -> Iterator[Block]:
 
 
 def _command(config: dict[str, Any]) -> str | None:
-    """Return the command of a config in shell syntax, with its folder; None without a command."""
+    """Return the command of a config in shell syntax, with its working directory; None without a command."""
     command, folder = config.get("command"), config.get("cwd")
     if isinstance(command, list):
         command = shlex.join(part if isinstance(part, str) else json.dumps(part) for part in command)

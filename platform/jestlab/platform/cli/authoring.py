@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     type=click.Choice(templates.STARTS),
     default="train",
     show_default=True,
-    help="Program of the runs: jestlab's training, or a custom script, which is written next to the study.",
+    help="Program of the runs: jestlab's training, or a sample script, which is written next to FILE.",
 )
 @json_option("Print the names of the files as JSON.")
 def init_command(file: Path, program: templates.Start, as_json: bool) -> None:
-    """Write FILE, a short commented study, ready to plan and launch  [default: study.yaml]"""
+    """Write a short commented study to FILE, ready to be launched  [default: study.yaml]"""
     texts = templates.files(file, program)
     for path in texts:
         if path.exists():
@@ -49,15 +49,15 @@ def init_command(file: Path, program: templates.Start, as_json: bool) -> None:
 @click.command(epilog=examples("keys", "keys selection", "keys selection.rule", "keys reports.table"))
 @click.argument("prefix", default="")
 @click.option("--schema", "program", metavar="PROGRAM",
-              help="Print the JSON schema of specs of PROGRAM, such as train, for editors.")  # fmt: skip
+              help="Print a JSON schema of specs for PROGRAM, such as train, for text editors.")  # fmt: skip
 @json_option()
 def keys_command(prefix: str, program: str | None, as_json: bool) -> None:
     """List the keys of specs and configs at or below PREFIX.
 
-    A single key is shown with its type and its choices. PREFIX may also be a place as in errors, such as
-    runs.joint.selection.rule.
+    If only one key matches, its type and valid values are shown, too. PREFIX may also be a path from an error
+    message, such as runs.joint.selection.rule.
     """
-    from jestlab.platform.spec.keys import find, spec_schema  # here, because `init` needs no specs
+    from jestlab.platform.spec.keys import find, spec_schema  # a slow import that `init` does without
 
     if program is not None:
         print_json(spec_schema(program))

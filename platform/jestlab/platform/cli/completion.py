@@ -1,6 +1,7 @@
-"""`jestlab completion`, and types of arguments that a shell completes: studies, experiments, runs.
+"""`jestlab completion`, and argument types with shell completion: studies, experiments, runs.
 
-Names are read from a SQLite store directly: a shell waits for the answer, and shows no errors.
+The user waits for each completion, so names are read directly from a SQLite store, not from other databases,
+and errors are ignored.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _TABLES = (
 
 
 def _rows(context: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]:
-    """Query the SQLite store of a command line; return no rows if that isn't possible immediately."""
+    """Query the lab's SQLite store; return no rows if it is missing, locked, or another database."""
     from jestlab.analysis import guards
 
     url = context.params.get("store") or os.environ.get("JESTLAB_STORE")
@@ -56,7 +57,7 @@ def _experiments(context: click.Context, incomplete: str) -> list[str]:
 
 
 def _runs_of(context: click.Context, experiment: str) -> list[str]:
-    """Name the runs of an experiment, with their seeds if there are several seeds."""
+    """Return the names of an experiment's runs, with seeds if there are several."""
     query = "SELECT DISTINCT label, seed FROM v_runs WHERE experiment = ? ORDER BY position"
     rows = _rows(context, query, experiment)
     several = len({seed for _, seed in rows}) > 1
@@ -64,7 +65,7 @@ def _runs_of(context: click.Context, experiment: str) -> list[str]:
 
 
 def _runs(context: click.Context, incomplete: str) -> list[str]:
-    """Name experiments and, after a slash, the runs of one."""
+    """Return the names of experiments or, after "EXPERIMENT/", of its runs."""
     experiments = _experiments(context, incomplete)
     of = next((name for name in experiments if incomplete.startswith(f"{name}/")), None)
     return [f"{name}/" for name in experiments] if of is None else _runs_of(context, of)
@@ -79,7 +80,7 @@ def _runs_of_spec(context: click.Context, incomplete: str) -> list[str]:
 
 
 def _specs(context: click.Context, incomplete: str) -> list[str]:
-    """Name registered studies, and files that may contain a study."""
+    """Return the names of registered studies and of files that may contain a study."""
     from jestlab.platform.study_registry import study_names
 
     folder, slash, _ = incomplete.rpartition("/")
@@ -93,7 +94,10 @@ def _specs(context: click.Context, incomplete: str) -> list[str]:
 
 
 class _Names(click.ParamType[str]):
-    """A name, completed by a function, or else the path of a file."""
+    """A name that the shell completes from the results of a function, or a file name.
+
+    If `or_file`, the shell completes files when no name matches.
+    """
 
     name = "name"
 
@@ -112,19 +116,19 @@ class _Names(click.ParamType[str]):
 
 EXPERIMENT, RUN, SPEC, SPEC_RUN = _Names(_experiments), _Names(_runs), _Names(_specs), _Names(_runs_of_spec)
 SUBJECT = _Names(_subjects)
-"""An experiment, or its runs."""
+"""An experiment, or runs of one."""
 
 SCALE = _Names(lambda context, incomplete: ("smoke", "mini", "paper"))
 TABLE = _Names(lambda context, incomplete: [*_experiments(context, incomplete), *_TABLES])
 SOURCE = _Names(_runs, or_file=True)
-"""A run, or the path of weights."""
+"""A run, or the path of a file with weights."""
 
 
 # ---- shells
 
 
 class _Bash(BashComplete):
-    """Completes words of bash, which breaks them at `=` and `:`, and inserts results unquoted."""
+    """Completion for bash, which splits words at `=` and `:` and inserts results without quoting them."""
 
     source_template = (
         BashComplete.source_template.replace(
@@ -136,7 +140,7 @@ class _Bash(BashComplete):
             "    [[ ${#COMPREPLY[@]} -eq 1 && $COMPREPLY == */ ]] && compopt -o nospace\n    return 0",
         )
     )
-    _typed = ""
+    _typed = ""  # the last word as typed, with quotes and backslashes
 
     def get_completion_args(self) -> tuple[list[str], str]:
         line = os.environ["COMP_LINE"]
@@ -158,7 +162,7 @@ class _Bash(BashComplete):
 
 
 class _Zsh(ZshComplete):
-    """Completes words of zsh, without a space after a slash."""
+    """Completion for zsh, without a space after a final slash."""
 
     source_template = ZshComplete.source_template.replace(
         "compadd -U",
@@ -171,8 +175,8 @@ for _each in (_Bash, _Zsh):
 
 
 def complete(cli: click.Group) -> int:
-    """Answer the shell whose script has called this process."""
-    with suppress(Exception):  # a shell shows no errors
+    """Print the completions that the shell requests in environment variables; return the exit code."""
+    with suppress(Exception):  # a failed completion is silent
         return shell_complete(cli, {}, "jestlab", _VARIABLE, os.environ[_VARIABLE])
     return 1
 
@@ -192,7 +196,7 @@ Examples:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion_command(context: click.Context, shell: str) -> None:
-    """Print the script that completes verbs, options, studies, experiments, and runs in SHELL."""
+    """Print the script that makes SHELL complete verbs, options, studies, experiments, and runs."""
     from jestlab.platform.cli.output import print_or_write
 
     kind = get_completion_class(shell)

@@ -1,4 +1,4 @@
-"""`jestlab data`: make, fetch, or pack shards and benchmarks, inspect any, and show scores."""
+"""`jestlab data`: make, fetch, pack, and inspect shards and benchmarks; show scores of examples."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _EPILOG = examples(
     "data score filtered/scores/0 scores.parquet",
 )
 _MOST_DAMAGED = 3  # damaged images that are listed
-_SAMPLES = 8  # captions, and places of undecodable images
-_COUNTED = ("noise", "license", "kind")  # columns whose values are counted
-_MOST_VALUES = 20
+_SAMPLES = 8  # captions, and undecodable images, that are shown
+_COUNTED = ("noise", "license", "kind")  # metadata columns whose values are counted
+_MOST_VALUES = 20  # of such a column that are shown
 _QUANTILES = (0.1, 0.5, 0.9)
-_DATA_SUFFIXES = (".tar", "nshards.txt")  # endings of the files in folders of data
+_DATA_SUFFIXES = (".tar", "nshards.txt")  # by these files, a folder is recognized as data
 _SIDE = 8  # pixels: side of images that are decoded only to check them
-_MOST_DECODED = 250_000  # images of a folder that are checked
+_MOST_DECODED = 250_000  # images; in larger folders, images are not decoded
 
 _folder = click.argument("folder", type=FOLDER, metavar="DIR")
 _image_size = click.option(
@@ -67,7 +67,7 @@ def data_command() -> None:
 
 @data_command.group("make", cls=SubcommandGroup, epilog=_EPILOG)
 def make() -> None:
-    """Make synthetic data from settings and a seed."""
+    """Make synthetic data: pictures of shapes with captions."""
 
 
 @make.command("shapes", epilog=_EPILOG)
@@ -77,7 +77,7 @@ def make() -> None:
 @_image_size
 @json_option()
 def make_shapes(folder: Path, seed: int, as_json: bool, **given: int | None) -> None:
-    """Make the synthetic web in the folder DIR, in the format of img2dataset."""
+    """Make shards of noisy image-text pairs in the new folder DIR, in the format of img2dataset."""
     settings = ShapesWeb(**{name: value for name, value in given.items() if value is not None})
     with counting("Drawing shapes", settings.examples) as advance:
         _build(folder, lambda partial: shapes.make_web(partial, settings, seed, advance))
@@ -90,7 +90,7 @@ def make_shapes(folder: Path, seed: int, as_json: bool, **given: int | None) -> 
 @_image_size
 @json_option()
 def make_benchmark(folder: Path, as_json: bool, **given: int | None) -> None:
-    """Make a benchmark of clean held-out shapes in the folder DIR, in the format of CLIP_benchmark."""
+    """Make a benchmark of clean held-out pairs in the new folder DIR, in the format of CLIP_benchmark."""
     settings = ShapesBenchmark(**{name: value for name, value in given.items() if value is not None})
     _build(folder, lambda partial: shapes.make_benchmark(partial, settings))
     _report(folder, as_json)
@@ -98,7 +98,7 @@ def make_benchmark(folder: Path, as_json: bool, **given: int | None) -> None:
 
 @data_command.group("fetch", cls=SubcommandGroup, epilog=_EPILOG)
 def fetch() -> None:
-    """Download public pictures, and make shards and benchmarks of them."""
+    """Download public images, and make shards and benchmarks from them."""
 
 
 @fetch.command("icons", epilog=_EPILOG)
@@ -110,14 +110,14 @@ def fetch_icons(folder: Path, as_json: bool) -> None:
     \b
     The icons are from 36 npm packages (41 MB) that allow redistribution:
       DIR/curated/       emoji of three styles, with clean names
-      DIR/web/           these and other emoji, among logos, tokens, flags, files
-                         and interface icons
-      DIR/validation/    benchmark of a style that is in neither, to tune on
-      DIR/benchmark/     benchmark of another style
+      DIR/web/           these and other emoji, with logos, tokens, flags, and
+                         icons of files and user interfaces
+      DIR/validation/    benchmark of a style that is in neither, for tuning
+      DIR/benchmark/     benchmark of another such style, for results
       DIR/licenses.json  author and license of each set
       DIR/packages/      the downloaded packages
 
-    If interrupted, the next call resumes.
+    If interrupted, run the command again to resume.
     """
     sets = icon_sets()
     if icons.is_made(folder, sets):
@@ -135,11 +135,11 @@ def fetch_icons(folder: Path, as_json: bool) -> None:
 @click.argument("images", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="IMAGES")
 @_folder
 @click.option("--captions", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
-              metavar="FILE.csv", help="Captions or labels of the images.")  # fmt: skip
+              metavar="FILE.csv", help="Captions or class names of the images.")  # fmt: skip
 @click.option("--benchmark", type=click.Choice(["retrieval", "zero_shot"]),
-              help="Write a benchmark's dataset instead of shards.")  # fmt: skip
+              help="Write a benchmark dataset of this kind instead of shards.")  # fmt: skip
 @click.option("--template", "templates", multiple=True, default=["{c}", "a photo of a {c}"],
-              show_default=True, help="Prompt of --benchmark zero_shot, where {c} is the class.")  # fmt: skip
+              show_default=True, help="Prompt for zero_shot; {c} is the class; repeatable.")  # fmt: skip
 @click.option("--skip-damaged", is_flag=True, help="Skip images that cannot be read.")
 @json_option()
 def pack(
@@ -151,21 +151,21 @@ def pack(
     skip_damaged: bool,
     as_json: bool,
 ) -> None:
-    """Pack a folder of IMAGES and a file of captions as shards for training, or as a benchmark's dataset.
+    """Pack the images in the folder IMAGES, with captions, as shards for training or a benchmark dataset.
 
     \b
-    The file is CSV with a header. Its columns:
-      file     path of the image within IMAGES; also: image, filename, filepath,
-               path
-      caption  for shards and --benchmark retrieval, where several rows of an
-               image are its captions; also: text, title
-      label    name of the class, for --benchmark zero_shot; also: class
+    The captions are a CSV file with a header and these columns:
+      file     path of the image within IMAGES (or: image, filename, filepath,
+               path)
+      caption  for shards and --benchmark retrieval, for which an image can have
+               several rows, one per caption (or: text, title)
+      label    name of the class, for --benchmark zero_shot (or: class)
       split    test or train, for --benchmark zero_shot; few-shot probes learn
                from train  [default: test]
-    Other columns are metadata of the shards, for data.filter.
+    Other columns become metadata of the shards, for data.filter.
 
-    Train on shards with data.train={kind: folder, path: DIR}. A benchmark is a folder of datasets: if DIR is
-    bench/mine, use data.benchmark={kind: folder, path: bench}.
+    To train on the shards, set data.train={kind: folder, path: DIR}. A benchmark is a folder of datasets: if
+    DIR is bench/mine, set data.benchmark={kind: folder, path: bench}.
     """
     _check_new(folder)
     pairs = Captioned(images, captions, skip_damaged)
@@ -185,24 +185,27 @@ def pack(
 
 @data_command.command("inspect", epilog=_EPILOG)
 @_folder
-@click.option("--filter", "expression", help="Show which examples this filter over the metadata keeps.")
+@click.option(
+    "--filter", "expression", help="Count the examples that this condition on metadata columns keeps."
+)
 @json_option()
 def inspect(folder: Path, expression: str | None, as_json: bool) -> None:
-    """Show the content of DIR: shards, a benchmark, or folders of either.
+    """Describe the data in DIR: shards, a benchmark, or subfolders with either.
 
-    For shards: pairs, metadata columns, licenses, kinds of noise, damaged examples, and some captions.
+    For shards, show the number of examples, metadata columns, licenses, kinds of noise, damaged examples, and
+    some captions.
     """
     _report(folder, as_json, expression)
 
 
 def _build(folder: Path, build: Callable[[Path], None]) -> None:
-    """Build a new folder, which appears when it is complete."""
+    """Build a new folder; it appears only once it is complete."""
     _check_new(folder)
     build_once(folder, build)
 
 
 def _check_new(folder: Path) -> None:
-    """Raise UserError if a folder exists and isn't empty; remove an empty one."""
+    """Raise UserError if something exists at this path, except an empty folder, which is removed."""
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
     if folder.exists():
@@ -210,7 +213,7 @@ def _check_new(folder: Path) -> None:
 
 
 def _report(folder: Path, as_json: bool, expression: str | None = None) -> None:
-    """Print the content of a folder."""
+    """Print a description of a folder."""
     summary = _describe(folder, expression)
     show(as_json, summary, _blocks(summary))
 
@@ -219,11 +222,11 @@ def _report(folder: Path, as_json: bool, expression: str | None = None) -> None:
 
 
 def _describe(folder: Path, expression: str | None = None) -> dict[str, Any]:
-    """Describe a folder as plain data.
+    """Return a description of a folder, as JSON data.
 
     Args:
-        folder: A folder of shards, of a benchmark's datasets, of one dataset, or of such folders.
-        expression: A filter of shards.
+        folder: Contains shards, a benchmark, one dataset of a benchmark, or folders of these.
+        expression: Filter of the examples in shards.
     """
     if not folder.is_dir() or any(folder.glob("*.tar")):
         return _describe_shards(folder, expression)
@@ -241,7 +244,7 @@ def _describe(folder: Path, expression: str | None = None) -> dict[str, Any]:
 
 
 def _bytes(folder: Path) -> int:
-    """Return the size of a folder's tars and tables."""
+    """Return the total size of a folder's data files."""
     return sum(stat.st_size for _, stat in shard_files(folder, (".tar", ".parquet", ".txt", ".json")))
 
 
@@ -291,7 +294,7 @@ def _describe_shards(folder: Path, expression: str | None) -> dict[str, Any]:
 
 
 def _blocks(summary: dict[str, Any]) -> Iterator[Block]:
-    """Write a summary for people."""
+    """Return the text of a description."""
     yield f"{summary['folder']}: {_content(summary)}, {_megabytes(summary)} MB"
     if "parts" in summary:
         parts = [(Path(part["folder"]).name, _content(part), _megabytes(part)) for part in summary["parts"]]
@@ -355,9 +358,9 @@ def _shard_lines(summary: dict[str, Any]) -> Iterator[Block]:
 @json_option()
 @lab_options
 def score(name: str, file: Path | None, as_json: bool, lab: Lab) -> None:
-    """Show the distribution of the scores that a RUN of `program: score` computed.
+    """Show quantiles of the scores that RUN, a run of `program: score`, computed for examples.
 
-    FILE.parquet gets a row for each example, with its tar and key.
+    With FILE.parquet, also write all scores, with a row for each example: tar, key, and scores.
     """
     with closing(naming.existing_store(lab)) as store, one_line_errors():
         run = store.run(naming.find_run(store, name).fingerprint)
@@ -383,7 +386,7 @@ def score(name: str, file: Path | None, as_json: bool, lab: Lab) -> None:
 
 
 def _write_scores(file: Path, columns: dict[str, Column], lab: Lab, embedded: EmbedConfig) -> None:
-    """Write a row for each example, with its tar and key in the shards."""
+    """Write a Parquet file with a row for each example: tar, key in the tar, and scores."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

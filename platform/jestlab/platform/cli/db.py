@@ -28,14 +28,14 @@ from jestlab.platform.store.views import VIEWS
     ),
 )
 def db_command() -> None:
-    """Check, back up, and restore the results store, and recreate its views."""
+    """Check, back up, and restore the results store, the database of a lab."""
 
 
 @db_command.command(epilog=examples("db upgrade"))
 @json_option()
 @lab_options
 def upgrade(*, as_json: bool, lab: Lab) -> None:
-    """Recreate the views of the store, as this version defines them. Views hold no data."""
+    """Recreate the store's views for this version of jestlab. Tables and their data do not change."""
     schema.upgrade(lab.store_url)
     show(as_json, {"views": list(VIEWS)}, "views recreated")
 
@@ -45,9 +45,9 @@ def upgrade(*, as_json: bool, lab: Lab) -> None:
 @lab_options
 @click.pass_context
 def check(context: click.Context, *, as_json: bool, lab: Lab) -> None:
-    """Check the store: file, schema, references, views, runs, and their folders. Changes nothing.
+    """Check the store: file, schema, references, views, runs, and their folders. Writes nothing.
 
-    Exit code: 0 without problems, 1 with problems. Each line names a problem and its remedy.
+    Each line names a problem and its remedy. Exit code: 0 without problems, otherwise 1.
     """
     findings = schema.check(lab.store_url, lab.root)
     if as_json:
@@ -65,9 +65,9 @@ def check(context: click.Context, *, as_json: bool, lab: Lab) -> None:
 @json_option()
 @lab_options
 def backup(path: Path, *, as_json: bool, lab: Lab) -> None:
-    """Copy the store, from any kind of database, to the new SQLite file PATH.
+    """Copy the store, in any kind of database, to the new SQLite file PATH.
 
-    Runs can continue meanwhile. The copy can be used as a store: --store sqlite:///PATH.
+    Runs can continue during the copy. To use the copy as a store, give --store sqlite:///PATH.
     """
     back_up(lab.store_url, path)
     size = path.stat().st_size
@@ -79,9 +79,9 @@ def backup(path: Path, *, as_json: bool, lab: Lab) -> None:
 @json_option()
 @lab_options
 def restore(path: Path, *, as_json: bool, lab: Lab) -> None:
-    """Restore the backup PATH into an empty database or a new SQLite file.
+    """Copy the backup PATH into a new store: an empty database or a SQLite file that does not exist yet.
 
-    This also moves a store from a file to a database server.
+    Use this also to move a store from a file to a database server.
     """
     restore_backup(path, lab.store_url)
     address = shown_url(parse_url(lab.store_url))

@@ -33,8 +33,9 @@ _ABSENT = "–"
 @json_option()
 @lab_options
 def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> None:
-    """Show how two runs differ: config, dependencies, custom code and data, jestlab's code, machine, last
-    scores, and costs. With one RUN, compare its code and data with the current files.
+    """Show how two runs differ: config, dependencies, code, data, machine, last scores, and costs.
+
+    With only one RUN, compare the code and data that it used with the current files.
     """
     store = naming.existing_store(lab)
     one = naming.find_run(store, first)
@@ -75,7 +76,7 @@ def _difference(pair: Pair) -> float | None:
 
 
 def _finite(value: float | None) -> float | str | None:
-    """Write infinities and NaN, which JSON lacks, as text."""
+    """Return a number; infinities and NaN, which JSON lacks, as text."""
     return value if value is None or math.isfinite(value) else str(value)
 
 
@@ -110,7 +111,7 @@ def _source_line(line: str) -> Text:
 
 
 def _digest(value: str) -> str:
-    """Shorten a digest or a commit."""
+    """Shorten a digest or commit; write other values unchanged."""
     return value[:12] if set(value) <= set(string.hexdigits) else _text(value)
 
 
@@ -135,4 +136,4 @@ _SECTIONS: dict[str, Callable[[Any], str]] = {
     "data": _digest,
     "provenance": _text,
 }
-"""Section of a comparison → how its values are written."""
+"""Section of a comparison → function that writes its values."""

@@ -1,4 +1,4 @@
-"""`jestlab doctor`: check the installation and the lab, with one remedy for each problem."""
+"""`jestlab doctor`: check the installation and the lab, and name a remedy for each problem."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, LauncherRow
 
 PROCESS_SECONDS = 60.0
-"""Time limit of a check in another process."""
+"""Time limit of a check that runs in a separate process."""
 
 _LOW_DISK_BYTES, _FULL_DISK_BYTES = 5e9, 2e8  # free space below which to warn, or to fail
 _CLOCK_SKEW = timedelta(minutes=1)
@@ -43,7 +43,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "broken": "red"}
 
 
 class CheckResult(NamedTuple):
-    """The result of a check, and the remedy; empty if everything is fine."""
+    """The result of a check. The remedy is empty if everything is fine."""
 
     level: Literal["ok", "warning", "broken"]
     found: str
@@ -51,13 +51,13 @@ class CheckResult(NamedTuple):
 
 
 @click.command(epilog=examples("doctor", "doctor --no-jax --json"))
-@click.option("--jax/--no-jax", default=True, help="Whether to check which devices JAX finds.")
+@click.option("--jax/--no-jax", default=True, help="Whether to check which devices JAX finds, which is slow.")
 @json_option()
 @lab_options
 def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
-    """Check packages, settings, store, disk, clouds, and JAX, and show how to fix each problem.
+    """Check packages, settings, the lab, executors, and JAX, and show how to fix each problem.
 
-    Exit code: 0 everything required works, 1 something is broken.
+    Exit code: 0 if nothing is broken, otherwise 1. Warnings do not count.
     """
     found = []
     for check, finding in run_checks(lab, jax):
@@ -72,13 +72,13 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
 
 
 def run_checks(lab: Lab, jax: bool = True) -> Iterator[tuple[str, CheckResult]]:
-    """Run all checks; none of them raises. The check of JAX may take a minute."""
+    """Yield the name and result of each check. Errors become results. The check of JAX may take a minute."""
     for name, check in (_CHECKS | ({"jax": _jax} if jax else {})).items():
         try:
             yield from ((name, finding) for finding in check(lab))
         except UserError as error:
             yield name, CheckResult("broken", "not usable", str(error))
-        except Exception as error:  # an unexpected failure is a result, too
+        except Exception as error:  # a bug in one check must not end the others
             text = " ".join(f"{type(error).__name__}: {error}".split())
             yield name, CheckResult("broken", "check failed", text)
 
@@ -116,7 +116,7 @@ def _settings(lab: Lab) -> Iterator[CheckResult]:
 
 
 def _jax(lab: Lab) -> Iterator[CheckResult]:
-    """Find the devices in another process, which may hang or crash."""
+    """List JAX's devices in a separate process, because JAX may hang or crash."""
     code = (
         "import jax; devices = jax.devices(); "
         "print(f'{jax.__version__}, {len(devices)} × {devices[0].device_kind} ({jax.default_backend()})')"
@@ -173,7 +173,10 @@ def _nearest_existing(path: Path) -> Path:
 
 
 def _store(lab: Lab) -> Iterator[CheckResult]:
-    """Read the store, write to it, and compare its newest times with this machine's clock."""
+    """Check that the store can be read and written, and that no heartbeat in it is in the future.
+
+    The test row is rolled back.
+    """
     address = shown_url(parse_url(lab.store_url))
     try:
         existing = Store.open_readonly(lab.store_url)
@@ -205,7 +208,7 @@ def _is_configured(executor: str) -> bool:
 
 
 def _cloud(executor: str, check: Callable[[], str], remedy: str) -> Iterator[CheckResult]:
-    """Check an executor, if it is configured, with a function that returns a description or raises."""
+    """Check an executor, if it is configured, with a function that describes it or raises an error."""
     if not _is_configured(executor):
         yield CheckResult("ok", "not configured")
     elif (missing := missing_client(executor)) is not None:

@@ -1,4 +1,4 @@
-"""`jestlab export` and `jestlab import`: labs as archives, and results in formats of other tools."""
+"""`jestlab export` and `import`: archives of experiments, and results in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VIEWERS = {
     "parquet": "pandas, DuckDB, and similar tools",
     "tensorboard": "tensorboard --logdir {folder}",
 }
-"""Format → how to open an export."""
+"""Format → command or tools to open an export with."""
 
 
 @click.command(
@@ -41,9 +41,13 @@ VIEWERS = {
     type=click.Choice(("archive", *VIEWERS)),
     default="archive",
     show_default=True,
-    help="An archive, which `jestlab import` reads, or a folder for another tool.",
+    help="An archive for `jestlab import`, or a folder for another tool.",
 )
-@click.option("--with-checkpoints", is_flag=True, help="Include all files of completed runs, not only logs.")
+@click.option(
+    "--with-checkpoints",
+    is_flag=True,
+    help="In an archive, include all files of completed runs, not only logs.",
+)
 @json_option()
 @lab_options
 def export_command(
@@ -53,11 +57,11 @@ def export_command(
 
     Without EXPERIMENT, export the whole lab, including published results.
 
-    If runs need the weights of other runs, export checkpoints to launch them from the imported archive.
+    To launch imported runs that start from the weights of other runs, export --with-checkpoints.
 
-    With another format, OUT is a new folder with configs, metrics, scores, tags, and notes, but without files
-    of runs: a file store of MLflow; three tables in Parquet, `runs`, `metrics`, and `evaluations`; or event
-    files of TensorBoard, a folder for each run.
+    In another format, OUT is a new folder with configs, metrics, scores, tags, and notes, but without the
+    runs' files. mlflow is a file store of MLflow. parquet is three tables: `runs`, `metrics`, and
+    `evaluations`. tensorboard is one folder of event files per run.
     """
     if kind != "archive":
         if with_checkpoints:
@@ -103,9 +107,9 @@ def _export_to_folder(kind: str, folder: Path, experiments: tuple[str, ...], as_
 def import_command(archive: Path, as_json: bool, lab: Lab) -> None:
     """Add the results in ARCHIVE to the lab, all or nothing. Importing an archive again changes nothing.
 
-    A run that the lab has is replaced only if it isn't COMPLETED or running here, and COMPLETED in the
-    archive. Experiments that were launched here are kept. Imported experiments aren't executed before
-    `jestlab trust`.
+    An existing run is replaced only if it is COMPLETED in the archive, and neither COMPLETED nor running in
+    the lab. Experiments that were launched in the lab are not replaced. The code of an imported experiment is
+    not executed until you use `jestlab trust`.
     """
     from jestlab.platform.exchange.archive_read import read_archive
 

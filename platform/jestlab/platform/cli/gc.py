@@ -1,4 +1,4 @@
-"""`jestlab gc`: find and delete unreferenced files."""
+"""`jestlab gc`: find and delete files that nothing in the lab refers to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jestlab.platform.lab.lab import Lab
 
 _EPILOG = """\
-Never deleted: runs of experiments, runs tagged `keep`, unfinished runs, and the dependencies of all these.
+Never deleted: runs in an experiment, runs tagged `keep`, unfinished runs, and the dependencies of these.
 
 \b
 Examples:
@@ -39,16 +39,16 @@ def _age(context: click.Context, parameter: click.Parameter, text: str) -> timed
 
 
 @click.command(epilog=_EPILOG)
-@click.option("--delete", is_flag=True, help="Delete the files; otherwise they are only listed.")
+@click.option("--delete", is_flag=True, help="Delete the files instead of only listing them.")
 @click.option("--older-than", callback=_age, metavar="AGE", default="1d", show_default=True,
-              help="Keep newer files.")  # fmt: skip
+              help="Minimum age; newer files and runs are kept.")  # fmt: skip
 @json_option()
 @lab_options
 def gc_command(delete: bool, older_than: timedelta, as_json: bool, lab: Lab) -> None:
     """List unreferenced files with their sizes, or delete them with --delete.
 
-    These are unreferenced runs, folders without a run, partial files, job files of ended Slurm jobs, and
-    generated datasets that no run reads.
+    Unreferenced are: runs that are in no experiment, folders that belong to no run, partially written files,
+    job files of ended Slurm jobs, and generated datasets that no run reads.
     """
     from jestlab.platform.cli.naming import existing_store
     from jestlab.platform.lab import gc
@@ -66,7 +66,7 @@ def gc_command(delete: bool, older_than: timedelta, as_json: bool, lab: Lab) -> 
 
 
 def generated_datasets(program: str, config: str) -> set[str] | None:
-    """Name the generated datasets that a run reads; None if that is unknown.
+    """Return the names of the generated datasets that a run reads; None if unknown.
 
     Args:
         program: The run's program.

@@ -1,8 +1,8 @@
 """Names of experiments and runs on the command line: `quickstart/joint/1` is EXPERIMENT/RUN/SEED.
 
-RUN is the run's name or label in the experiment. The seed may be omitted if there is only one, and the
-experiment if no other one has such a run. The first characters of a fingerprint also name a run. The names of
-runs that verbs print can be pasted into a shell.
+RUN is the run's name or label in the experiment. The seed can be omitted if the run has only one, and the
+experiment if no other experiment has such a run. Alternatively, the first characters of a run's fingerprint
+name it.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ from jestlab.platform.store.store import Store
 
 @dataclass(frozen=True)
 class NamedRuns:
-    """Runs of an experiment with a name, at least one."""
+    """The runs that a name on the command line refers to: at least one, all of one experiment."""
 
     experiment: str
     runs: Sequence[RunSummary]
 
     @property
     def row(self) -> RunSummary:
-        """The run, if the name is that of one run."""
+        """The only run. ValueError if there are several."""
         [row] = self.runs
         return row
 
     @property
     def fingerprint(self) -> str:
-        """The run's identity."""
+        """The fingerprint of the only run."""
         return self.row.fingerprint
 
     @property
     def title(self) -> str:
-        """The run's full name."""
+        """The full name of the only run."""
         return f"{self.experiment}/{self.row.label}/{self.row.seed}"
 
 
 def existing_store(lab: Lab, *, writes: bool = False) -> Store:
-    """Open a lab's store, which must exist, read-only unless `writes`."""
+    """Open a lab's store, read-only unless `writes`; UserError if the store doesn't exist."""
     readable = None if writes else Store.open_readonly(lab.store_url)
     return readable or Store.open(lab.store_url, create=False)
 
 
 def shell_name(*parts: object) -> str:
-    """Join the parts of a name by slashes, quoted for a shell."""
+    """Join the parts of a name with slashes, and quote the result so that it can be pasted into a shell."""
     return shlex.quote(one_line("/".join(map(str, parts))))
 
 
 def find_subject(store: Store, name: str) -> Subject:
-    """Find the experiment, or the run, of a note or tag."""
+    """Find the experiment or run with a name, to annotate it."""
     if any(row.name == name for row in store.experiments()):
         return Subject(experiment=name)
     return Subject(fingerprint=find_run(store, name).fingerprint)
 
 
 def find_run(store: Store, name: str) -> NamedRuns:
-    """Find the one run of a name.
+    """Find the only run that a name refers to.
 
     Raises:
         UserError: No run or several runs match; the message lists the choices.
@@ -75,10 +75,10 @@ def find_run(store: Store, name: str) -> NamedRuns:
 
 
 def find_runs(store: Store, name: str) -> NamedRuns:
-    """Find the runs of a name: one, all seeds or points of one, or all of an experiment.
+    """Find the runs that a name refers to: one run, the runs with a label or name, or a whole experiment.
 
     Raises:
-        UserError: No run matches, or runs of several experiments; the message lists the choices.
+        UserError: No run matches, or different runs of several experiments; the message lists the choices.
     """
     rows = {row.name: store.runs(row.name) for row in store.experiments()}
     experiment = next((experiment for experiment in rows if f"{name}/".startswith(f"{experiment}/")), None)
@@ -101,7 +101,7 @@ def find_runs(store: Store, name: str) -> NamedRuns:
 
 
 def _matching(runs: Sequence[RunSummary], name: str) -> list[RunSummary]:
-    """Find runs by label or name, with or without the seed, or one run by the start of its fingerprint."""
+    """Return the runs with a label or name, with or without a seed, or the run with a fingerprint prefix."""
     for form in ("{0.label}", "{0.name}", "{0.label}/{0.seed}", "{0.name}/{0.seed}"):
         if found := [row for row in runs if form.format(row) == name]:
             return found
@@ -110,7 +110,7 @@ def _matching(runs: Sequence[RunSummary], name: str) -> list[RunSummary]:
 
 
 def is_fingerprint(text: str) -> bool:
-    """Return whether a name can be the start of a fingerprint."""
+    """Return whether a text can be a fingerprint prefix: at least 4 hexadecimal digits."""
     return len(text) >= 4 and set(text.lower()) <= set("0123456789abcdef")
 
 

@@ -1,4 +1,4 @@
-"""Options that several verbs have, and flags generated from the options of figures and tables."""
+"""Options that several verbs share, and flags generated from the Pydantic models of figures and tables."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 RUN_HELP = """\
-RUN is EXPERIMENT/RUN/SEED, as in quickstart/joint/1. Omit the seed if there is only one, and the experiment
-if no other one has such a run. The first characters of a fingerprint also name a run."""
-"""Explanation of RUN for the help of verbs."""
+RUN is EXPERIMENT/RUN/SEED, such as quickstart/joint/1. You can omit the seed if the run has only one, and the
+experiment if no other has such a run. You can also give the first characters of a run's fingerprint."""
+"""Explanation of the argument RUN, for the help of verbs."""
 
 
 def examples(*commands: str) -> str:
-    """Write the epilog of a verb's help: examples, each without the word `jestlab`."""
+    """Write the examples at the end of a verb's help; the given commands lack the word `jestlab`."""
     return "\b\nExamples:\n" + "\n".join(f"  jestlab {command}" for command in commands)
 
 
@@ -62,7 +62,7 @@ def lab_options(function: Function) -> Callable[..., Any]:
 
 
 def same_lab_options() -> str:
-    """Write this command's `--root` and `--store` for a command that it suggests, without passwords."""
+    """Return this command's `--root` and `--store`, without passwords, to append to a suggested command."""
     from jestlab.platform.store.address import parse_url, shown_url
 
     given = click.get_current_context().params
@@ -73,13 +73,17 @@ def same_lab_options() -> str:
 
 
 def spec_options(function: Function) -> Callable[..., Any]:
-    """Add SPEC, `--scale` and `--set`; the command receives the loaded and validated `study: StudySpec`."""
+    """Add SPEC, `--scale`, and `--set`; the command receives the loaded, valid `study: StudySpec`."""
 
     @click.argument("spec", type=SPEC)
     @click.option("--scale", type=SCALE,
                   help="Scale of the study: smoke, mini, paper  [default: the study's first]")  # fmt: skip
     @click.option(
-        "--set", "overrides", metavar="PATH=VALUE", multiple=True, help="Override a value; repeatable."
+        "--set",
+        "overrides",
+        metavar="PATH=VALUE",
+        multiple=True,
+        help="Override a value of SPEC; repeatable.",
     )
     @functools.wraps(function)
     def wrapped(*args: Any, spec: str, scale: str | None, overrides: tuple[str, ...], **kwargs: Any) -> Any:
@@ -91,20 +95,20 @@ def spec_options(function: Function) -> Callable[..., Any]:
 
 
 def decide_option(function: Function) -> Callable[..., Any]:
-    """Add `--decide`; the command receives a `study` that adds seeds until its claims are decided."""
+    """Add `--decide`. If given, the command receives a `study` with seeds until its claims are decided."""
 
     @click.option("--decide", is_flag=True,
                   help="Add seeds, round by round, until each claim is confirmed, refuted, out of reach, or "
                        "over budget; like `seeds: {until: decided}` in a spec.")  # fmt: skip
     @functools.wraps(function)
     def wrapped(*args: Any, decide: bool, study: Any, **kwargs: Any) -> Any:
-        return function(*args, study=study.decided() if decide else study, **kwargs)
+        return function(*args, study=study.until_decided() if decide else study, **kwargs)
 
     return wrapped
 
 
 class CodeName(click.ParamType[str]):
-    """A built-in name, or the name of custom code; a file is relative to the working directory."""
+    """A built-in name or a reference to custom code, whose file is relative to the working directory."""
 
     name = "name"
 
@@ -112,20 +116,20 @@ class CodeName(click.ParamType[str]):
         """Create the type.
 
         Args:
-            kind: Use of the code.
-            builtin: Built-in names.
-            other_names: Whether the command accepts further names.
+            kind: Kind of the named code, such as "figure"; used in errors.
+            builtin: The built-in names.
+            other_names: Whether to accept any other name, which the command then checks itself.
         """
         self._kind = kind
         self._builtin = builtin
         self._other_names = other_names
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Show the built-in names."""
+        """Return the built-in names, for the help."""
         return f"[{'|'.join(self._builtin)}|NAME]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name, with its file made absolute; fail if it is unknown."""
+        """Return the name, with an absolute path for a file; fail if it is invalid."""
         if value in self._builtin:
             return str(value)
         from jestlab.models import extensions
@@ -145,23 +149,23 @@ def launch_options(function: Function) -> Callable[..., Any]:
     @click.option(
         "--on",
         type=CodeName("executor", tuple(CLIENTS)),
-        help="Executor: built in or custom  [default: the study's, else that of your settings, else local]",
+        help="Executor, built-in or custom  [default: the study's, else your settings', else local]",
     )
     @click.option(
         "--parallel",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Number of concurrent runs across all launches  [default: the study's]",
+        help="Maximum number of concurrent runs, across all launches  [default: the study's]",
     )
     @click.option(
         "--retries",
         type=click.IntRange(min=0),
         metavar="N",
-        help="Number of further attempts at a failed run  [default: the study's]",
+        help="Maximum number of further attempts after a run fails  [default: the study's]",
     )
-    @click.option("--fail-fast", is_flag=True, help="Stop all runs when one has failed its last attempt.")
+    @click.option("--fail-fast", is_flag=True, help="Stop all runs when a run has failed its last attempt.")
     @click.option(
-        "--keep-going", is_flag=True, help="Continue if the first three runs fail with the same error."
+        "--keep-going", is_flag=True, help="Continue even if the first three runs fail with the same error."
     )
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -194,24 +198,24 @@ def baseline_option(default: str = "the first run that is not a reference") -> C
 def scope_option(
     what: str = "Which FLOPs count", default: str | None = "scoring", otherwise: str = ""
 ) -> Callable[[Function], Function]:
-    """Add `--scope`; the command receives it as `scope`, None where `otherwise` says the default in words."""
+    """Add `--scope`; the command receives it as `scope`. `otherwise` describes a default of None."""
     end = f"  [default: {otherwise}]" if otherwise else "."
-    text = f"{what}; each scope includes the ones before it{end}"
+    text = f"{what}; each scope includes the previous ones{end}"
     return click.option("--scope", type=click.Choice(SCOPES), default=default, show_default=True, help=text)
 
 
 # ---- flags of figures and tables
 
 _FLAG_NAMES = {"options": "option"}
-"""Options whose flag has another name, because it is repeated."""
+"""Option → name of its flag, if it differs: a repeatable flag is in the singular."""
 
 
 def model_flags(*models: type[Options], exclude: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Any]:
-    """Add a flag for each option of models. The command receives those given as one `given: dict`.
+    """Add a flag for each field of the models. The command receives the given flags as one `given: dict`.
 
     Args:
-        models: Options of figures or tables.
-        exclude: Options that are arguments of the command.
+        models: Models with the options of figures or tables.
+        exclude: Fields without a flag, because they are arguments of the command.
     """
     from jestlab.platform.spec.options import flat_fields
 
@@ -261,13 +265,13 @@ def _add_flag(name: str, info: FieldInfo) -> Callable[[Any], Any]:
 
 
 def _number(value: Any, info: FieldInfo) -> Any:
-    """Return the number for the text of one, if the option can be a whole number; else the value itself."""
+    """Convert digits to an int if the field accepts ints; return other values unchanged."""
     is_number = isinstance(value, str) and value.isdecimal()
     return int(value) if is_number and int in get_args(info.annotation) else value
 
 
 def _base_type(annotation: Any) -> Any:
-    """Return an annotation without null and metadata; `str` for other unions."""
+    """Return a type without its None alternative and `Annotated` metadata; `str` for other unions."""
     if get_origin(annotation) is Annotated:
         return _base_type(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):

@@ -1,4 +1,4 @@
-"""Print and write what verbs produce: text and tables for people, JSON, files, progress bars."""
+"""Print the output of verbs as text or JSON, write it to files, and show progress bars."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 def say(blocks: Block | Iterable[Block] = "", *, err: bool = False, fit: bool = True) -> None:
-    """Print text for people without control characters; on a terminal, fitted to its width.
+    """Print text and tables without control characters, fitted to the width of a terminal.
 
     Args:
-        blocks: One or several blocks.
-        err: Print to standard error. In a pipe such lines are never wrapped, whatever COLUMNS says:
-            programs read an error as one line.
-        fit: Whether to wrap lines; False for commands and addresses to copy.
+        blocks: One or several texts or tables.
+        err: Print to standard error. In a pipe, lines are then never wrapped, even if COLUMNS is set: other
+            programs expect one line per error.
+        fit: Whether to fit to the width; False for commands and addresses that users copy.
     """
     from jestlab.platform.render import has_styles, render, width
 
@@ -45,7 +45,7 @@ def print_json(data: Any) -> None:
 
 
 def show(as_json: bool, data: Any, text: Block | Iterable[Block]) -> None:
-    """Print data as JSON, or the same as text for people."""
+    """Print data as JSON if `as_json`, else print the text."""
     if as_json:
         print_json(data)
     else:
@@ -53,7 +53,7 @@ def show(as_json: bool, data: Any, text: Block | Iterable[Block]) -> None:
 
 
 Columns = Mapping[str, str | Callable[[Any], object]]
-"""Header → attribute of a row, or a function of it."""
+"""Header → name of an attribute of the row, or a function of the row."""
 
 
 def show_rows(as_json: bool, rows: Sequence[Any], columns: Columns, empty: str) -> None:
@@ -62,8 +62,8 @@ def show_rows(as_json: bool, rows: Sequence[Any], columns: Columns, empty: str) 
     Args:
         as_json: Whether to print JSON.
         rows: Dataclass objects, or named tuples.
-        columns: Of the table.
-        empty: Text without rows.
+        columns: Columns of the table. JSON has all attributes.
+        empty: Text to print instead of a table without rows.
     """
     from jestlab.platform.render import table
     from jestlab.platform.words import on_one_line
@@ -79,7 +79,7 @@ def show_rows(as_json: bool, rows: Sequence[Any], columns: Columns, empty: str) 
 
 @contextmanager
 def writing(place: Path, action: str = "cannot write to") -> Iterator[None]:
-    """Turn an error of a file operation into a UserError that names the file."""
+    """Convert an OSError of a file operation to a UserError: "{action} {place}: {reason}"."""
     try:
         yield
     except OSError as error:
@@ -89,12 +89,12 @@ def writing(place: Path, action: str = "cannot write to") -> Iterator[None]:
 
 
 def default_format(path: Path | None) -> Literal["text", "md"]:
-    """Return the default format of a table: text on a terminal, else Markdown."""
+    """Return the default format of a table: text on a terminal; Markdown in a pipe or a file."""
     return "text" if path is None and sys.stdout.isatty() else "md"
 
 
 def print_or_write_blocks(path: Path | None, blocks: Block | Iterable[Block]) -> None:
-    """Print blocks, or write them in full width to a file and print its name."""
+    """Print blocks; with a path, write them to the file in full width and print its name."""
     from jestlab.platform.render import render
 
     if path is None:
@@ -104,9 +104,9 @@ def print_or_write_blocks(path: Path | None, blocks: Block | Iterable[Block]) ->
 
 
 def print_or_write(path: Path | None, content: str | bytes, name: str | None = None) -> None:
-    """Print the content unchanged, or write the file atomically and print its name.
+    """Print the content; with a path, write it to the file atomically and print `name`, or else the path.
 
-    Text on a terminal is printed without control characters.
+    The content is unchanged, except that a terminal receives no control characters.
 
     Raises:
         UserError: The file cannot be written; an existing file stays unchanged.
@@ -130,14 +130,14 @@ def print_or_write(path: Path | None, content: str | bytes, name: str | None = N
 
 @contextmanager
 def reporting(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on standard error, if it is a terminal; call the function with (done, total)."""
+    """Show a progress bar if standard error is a terminal. Yield a function to call with (done, total)."""
     with _bar(title, None) as (progress, task):
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 @contextmanager
 def counting(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar like `reporting`; call the function with the number of newly finished items."""
+    """Show a progress bar like `reporting`. Yield a function to call with the number of newly done items."""
     with _bar(title, total) as (progress, task):
         yield lambda count: progress.advance(task, count)
 

@@ -1,4 +1,4 @@
-"""`jestlab published`: import, list, export, remove, and lint published results."""
+"""`jestlab published`: import, list, export, remove, and check published results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EPILOG = examples(
     "published lint               # find inconsistent numbers",
 )
 _CSV = """\b
-FILE is CSV in UTF-8, one line per cell:
+FILE is CSV in UTF-8 with one line per number (a cell of a published table):
   source,table,method,quantity,printed,unit,baseline
   Doe et al. 2025,ours,SigLIP,imagenet/zero_shot,70.3,percent,yes
   Doe et al. 2025,ours,SigLIP,examples_seen,13B,count,yes
@@ -46,14 +46,14 @@ Optional columns: position group variant data citation citation_key ours
 unit: percent or share; count for examples_seen, flag for filtered (yes, no).
 quantity: dataset/metric, mean, mean_delta, examples_seen, filtered,
   flops_per_iteration or flops_total.
-position: the row, from 1; without it, rows are numbered as they appear.
+position: the row, from 1; by default, rows are numbered in order.
 """
 _MAX_BYTES = 64_000_000  # of a CSV file
 
 
 @click.group(cls=SubcommandGroup, epilog=_EPILOG)
 def published_command() -> None:
-    """Manage published results that your runs are compared with."""
+    """Manage published results, to compare your runs with them."""
 
 
 @published_command.command(
@@ -69,9 +69,9 @@ Examples:
 @json_option()
 @lab_options
 def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
-    """Import the published cells in FILEs; without FILE, the tables of the JEST paper.
+    """Import published numbers from FILEs; without FILE, the tables of the JEST paper.
 
-    All cells are imported or none. Existing cells are updated; importing again changes nothing.
+    If a line is invalid, nothing is imported. Existing cells are updated; importing again changes nothing.
     """
     cells = _read(files)
     done = import_cells(Store.open(lab.store_url), cells)
@@ -113,7 +113,7 @@ def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> N
 @json_option()
 @lab_options
 def export(source: str | None, output: Path | None, *, as_json: bool, lab: Lab) -> None:
-    """Write the published cells in the store as CSV, which `jestlab published import` reads."""
+    """Write the published results in the store as CSV, for `jestlab published import`."""
     cells = _select_stored(lab, None, source)
     text = render(cells)
     if as_json:
@@ -134,9 +134,9 @@ def remove(source: str, *, as_json: bool, lab: Lab) -> None:
 
 @published_command.command(
     epilog="""\b
-Calculated from printed numbers, allowing for rounding:
+Recalculated from other printed numbers, allowing for rounding:
   flops_per_iteration  by the formula of the row's accounting
-  flops_total          per iteration × examples, over the baseline's examples
+  flops_total          flops_per_iteration × examples / baseline's examples
   mean_delta           mean difference to the baseline, over shared scores
   mean, coco/mean_r1   means of scores
 Other cells are compared with the same cell in other tables.
@@ -151,10 +151,10 @@ Examples:
 @lab_options
 @click.pass_context
 def lint(context: click.Context, file: Path | None, *, as_json: bool, lab: Lab) -> None:
-    """List published numbers that contradict the numbers that they derive from. Writes nothing.
+    """List published numbers that contradict the numbers from which they can be derived. Writes nothing.
 
-    Checks the CSV file FILE; without it, the store; if that is empty, the JEST paper. The exit code is 1 if
-    some numbers are inconsistent.
+    Checks the CSV file FILE; without it, the results in the store; for an empty store, the JEST paper. Exit
+    code: 1 if some numbers are inconsistent, otherwise 0.
     """
     found = checks(_read((file,)) if file is not None else _cells_in_store(lab) or _read(()))
     wrong = [finding for finding in found if not finding.confirmed]
@@ -170,7 +170,7 @@ def lint(context: click.Context, file: Path | None, *, as_json: bool, lab: Lab) 
 
 
 def _read(files: Sequence[Path]) -> list[PublishedCell]:
-    """Read the cells of files; without files, of the paper."""
+    """Read the cells in CSV files; without files, the cells of the JEST paper."""
     cells = [] if files else paper()
     for file in files:
         with writing(file, "cannot read"):
@@ -183,7 +183,7 @@ def _read(files: Sequence[Path]) -> list[PublishedCell]:
 
 
 def _select_stored(lab: Lab, name: str | None, source: str | None) -> list[PublishedCell]:
-    """Read the cells in the store, if there is one, of one table or source."""
+    """Read the cells in the store, or those of one table or source; UserError if it is unknown."""
     cells = _cells_in_store(lab)
     for wanted, attribute in ((source, "source"), (name, "table")):
         known = {getattr(cell, attribute) for cell in cells}
@@ -194,7 +194,7 @@ def _select_stored(lab: Lab, name: str | None, source: str | None) -> list[Publi
 
 
 def _cells_in_store(lab: Lab) -> list[PublishedCell]:
-    # Store.open_readonly reports a store of another version.
+    # `open_readonly` reports a store of another version, which `stored` doesn't.
     return stored(lab.store_url) if Store.open_readonly(lab.store_url) is not None else []
 
 

@@ -1,4 +1,4 @@
-"""`jestlab query`: SQL over the results store, or rows of a view by a condition."""
+"""`jestlab query`: query the results store by SQL, or select rows of a view by a condition."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from jestlab.platform.lab.lab import Lab
 
 _EPILOG = """\
-Conditions compare columns of the view and config keys with numbers, 'strings', true, and false, by = != < <=
-> >= in (…), like, and is null, combined with and, or, and not. tag is any tag of the run or its experiment;
---columns tags shows all.
+A CONDITION compares columns of the view, or config keys, with numbers, 'strings', true, and false. Operators:
+= != < <= > >= in (…), like, is null, and, or, not. The column tag is any tag of the run or its experiment;
+--columns tags shows all tags.
 
 \b
 Examples:
@@ -42,7 +42,7 @@ Examples:
 _ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 _VIEW_COLUMNS = ["view", "column", "meaning"]
 
-_LONG = 60  # characters; columns of longer cells are dropped first
+_LONG = 60  # characters; columns with longer cells are the first to be dropped
 
 Rows = Sequence[Sequence[Any]]
 
@@ -52,8 +52,12 @@ Rows = Sequence[Sequence[Any]]
 @click.option("--view", metavar="NAME",
               help="View to read: runs, metrics, evaluations, …  [default: runs]")  # fmt: skip
 @click.option("--where", metavar="CONDITION", help="Keep the rows that satisfy CONDITION.")
-@click.option("--columns", metavar="A,B,…", help="Columns and config keys to show; config.* for all keys.")
-@click.option("--order-by", metavar="A,B,…", help="Sort by columns or config keys; -A for descending order.")
+@click.option("--columns", metavar="A,B,…", help="Columns and config keys to show; config.* shows all keys.")
+@click.option(
+    "--order-by",
+    metavar="A,B,…",
+    help="Columns or config keys to sort by; -A sorts by A in descending order.",
+)
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Maximum number of rows.")
 @click.option("--experiment", type=EXPERIMENT, metavar="NAME", help="Keep only the rows of this experiment.")
 @click.option("--format", "format_", type=click.Choice(["text", "md", "csv", "json", "parquet"]),
@@ -76,7 +80,7 @@ def query_command(
     output: Path | None,
     lab: Lab,
 ) -> None:
-    """Query the results store in SQL, or select rows of a view; without either, list views and their columns.
+    """Query the results store in SQL, or select rows of a view; without arguments, list views and columns.
 
     Queries are read-only: the database rejects writes.
     """
@@ -109,7 +113,7 @@ def query_command(
 
 
 def _portable(value: Any) -> Any:
-    """Convert a value from PostgreSQL to its type in SQLite: exact numbers to numbers, times to text."""
+    """Convert a value from PostgreSQL to its type in SQLite: Decimal to int or float, datetime to text."""
     if isinstance(value, Decimal):
         return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
     if isinstance(value, datetime):
@@ -118,7 +122,7 @@ def _portable(value: Any) -> Any:
 
 
 def _text(headers: Sequence[str], rows: Rows) -> TextTable:
-    """Make a table for a terminal, which drops columns of long texts, and then the last ones."""
+    """Make a table. If it is too wide, columns with long texts are dropped first, then the last ones."""
     cells = [[on_one_line(_cell(value)) for value in row] for row in rows]
     numbers = (int, float, type(None))
     right = [i for i in range(len(headers)) if rows and all(isinstance(row[i], numbers) for row in rows)]
@@ -129,7 +133,7 @@ def _text(headers: Sequence[str], rows: Rows) -> TextTable:
 
 
 def _cell(value: Any) -> str:
-    """Write a value; NULL is empty."""
+    """Write a value as text; NULL is an empty text."""
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -154,7 +158,7 @@ def _json(headers: Sequence[str], rows: Rows) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value for JSON: infinities and times to text, bytes to hexadecimal digits."""
+    """Convert a value for JSON: NaN, infinities, and times to text, bytes to hexadecimal digits."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, datetime):
@@ -167,7 +171,7 @@ def _parquet(headers: Sequence[str], rows: Rows) -> bytes:
     from pyarrow import parquet
 
     def array(values: Sequence[Any]) -> Any:
-        """Build a column; values of different types are written as JSON."""
+        """Build a column; if the values have different types, write each as JSON."""
         try:
             return pa.array(values)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):

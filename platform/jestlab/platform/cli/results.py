@@ -1,4 +1,4 @@
-"""`jestlab table`, `plot`, `report`, and `show-batch`: results as tables, figures, one HTML page, and images.
+"""`jestlab table`, `plot`, `report`, and `show-batch`: tables, figures, HTML pages, and images of results.
 
 NumPy, pandas, and Matplotlib are imported when a verb runs, so that `--help` is fast.
 """
@@ -86,11 +86,16 @@ def table_command(
 ) -> None:
     """Print a table from the store.
 
-    NAME is one of: an experiment, for its summary (for a union of studies, its claims); summary or speedups,
-    of one EXPERIMENT; claims, with verdicts, of one or more; a table of the paper (comparison,
-    longer_training, specialists, laion, raw_vs_filtered) with published rows, those of the EXPERIMENTs, or
-    both; or a custom table: file.py:function, module:function, an entry point of jestlab.tables, or the name
-    of one of EXPERIMENT's reports. Numbers are over completed seeds; csv and json have unrounded numbers.
+    \b
+    NAME is one of:
+      an experiment       its summary; of a union of studies, its claims
+      summary, speedups   of one EXPERIMENT
+      claims              of one or more EXPERIMENTs, with verdicts
+      a paper's table     comparison, longer_training, specialists, laion, or
+                          raw_vs_filtered: published rows, EXPERIMENTs, or both
+      a custom table      file.py:function, module:function, an entry point of
+                          jestlab.tables, or a report of EXPERIMENT's spec
+    Numbers are over completed seeds. csv and json have unrounded numbers.
     """
     from jestlab.platform.reports.make import make_table
 
@@ -134,7 +139,7 @@ _KINDS = "\n\n".join(
 @click.command(epilog=f"Kinds of figures:\n\n{_KINDS}\n\n{_PLOTS}")
 @click.argument("experiment", type=EXPERIMENT, required=False)
 @click.option("--kind", type=CodeName("figure", (*FIGURES, "all"), other_names=True), default="all",
-              show_default=True, metavar="KIND", help="Figure to draw, one of the kinds below.")  # fmt: skip
+              show_default=True, metavar="KIND", help="Kind of figure to draw.")  # fmt: skip
 @model_flags(*FIGURES.values(), CustomFigureOptions)
 @output_option("Folder to write to  [default: <root>/reports/EXPERIMENT]", folder=True)
 @json_option("Print the paths as a JSON list.")
@@ -144,9 +149,10 @@ def plot_command(
 ) -> None:
     """Draw EXPERIMENT from the store as PNG, SVG, and PDF, and print the paths.
 
-    KIND is one of the kinds below; or a custom figure: file.py:function, module:function, an entry point of
-    jestlab.figures, or the name of one of EXPERIMENT's reports; or all, for the kinds that need no option and
-    have runs. Each kind accepts some of the options: see `jestlab keys reports.KIND`.
+    KIND is one of the kinds below, or a custom figure: file.py:function, module:function, an entry point of
+    jestlab.figures, or the name of a report in EXPERIMENT's spec. The default, all, draws each kind below
+    that needs no option and for which there are runs. `jestlab keys reports.KIND` lists the options that a
+    kind accepts.
     """
     from jestlab.platform.reports.make import make_plots
 
@@ -181,12 +187,12 @@ def report_command(
 ) -> None:
     """Write EXPERIMENT as one HTML page, report.html, and print its path.
 
-    The page opens from disk, without a network. It has the answer, tables in which every number links to its
-    provenance, interactive figures, the spec's other reports, planned and actual costs, failures, and the
-    steps to reproduce it. Its buttons copy and save tables (LaTeX, CSV, Markdown) and figures (PNG, SVG,
-    PDF). The folder report/ has the same as files.
+    The page works offline. It answers the study's question, and shows tables in which every number links to
+    its provenance, interactive figures, the spec's other reports, planned and actual costs, failures, and the
+    steps to reproduce the results. Its buttons copy and save tables (LaTeX, CSV, Markdown) and figures (PNG,
+    SVG, PDF). The folder report/ next to it has the same tables and figures as files.
 
-    A page with options in the lab's folder stays until the next launch, or the next report without options.
+    Without --output, the next launch replaces a page that was written with --baseline or --scope.
     """
     from jestlab.platform import reports
 
@@ -206,17 +212,17 @@ def report_command(
 @click.argument("name", type=RUN, metavar="RUN")
 @click.option("--step", type=click.IntRange(min=1), help="Step of the super-batch  [default: the last]")
 @click.option("--examples", "size", type=click.IntRange(min=1, max=200), default=12, show_default=True,
-              help="Number of selected, and of rejected, examples.")  # fmt: skip
+              help="Number of selected examples to show, and of rejected ones.")  # fmt: skip
 @output_option("PNG image to write  [default: in the lab's reports]")
 @json_option()
 @lab_options
 def show_batch_command(
     name: str, *, step: int | None, size: int, output: Path | None, as_json: bool, lab: Lab
 ) -> None:
-    """Show the examples that a RUN selected and rejected in one step, with captions, scores, and metadata.
+    """Show examples that RUN selected and rejected in one step, with captions, scores, and metadata.
 
-    A run records the super-batches of its first step and of its evaluations. Its training data must be on
-    this machine.
+    Each run records its candidates (the super-batch) at its first step and at each evaluation. The run's
+    training data must be on this machine.
     """
     import numpy as np
 
@@ -277,7 +283,7 @@ def _batch_blocks(heading: str, summary: dict[str, Any], shown: Sequence[ShownEx
 
 
 def _mean(scores: Any) -> float | None:
-    """Return the mean of scores; None for none, and for NaN, which JSON doesn't have."""
+    """Return the mean of scores; None without scores, or for NaN, which JSON lacks."""
     mean = float(sum(scores) / len(scores)) if len(scores) else math.nan
     return None if math.isnan(mean) else mean
 

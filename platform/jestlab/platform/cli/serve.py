@@ -27,17 +27,17 @@ if TYPE_CHECKING:
         "serve --host 0.0.0.0 --name lab.example.org",
     )
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8270, show_default=True,
               help="Port; 0 for any free port.")  # fmt: skip
 @click.option(
     "--write", "writes", is_flag=True, help="Allow anyone with the token to cancel, retry, and annotate."
 )
 @click.option("--name", "names", multiple=True, metavar="HOST",
-              help="Another name of this host, such as a proxy's; reading then requires the token; "
-                   "repeatable.")  # fmt: skip
+              help="Another host name of the server, such as a proxy's; reading then requires the "
+                   "token; repeatable.")  # fmt: skip
 @click.option("--lab", "places", multiple=True, metavar="FOLDER[=URL]", type=click.Path(file_okay=False),
-              help="Serve this lab instead of --root, with the store at URL; repeatable.")  # fmt: skip
+              help="Serve this lab instead of --root, with its store at URL; repeatable.")  # fmt: skip
 @json_option("Print the address and the token as JSON once the server is ready.")
 @lab_options
 def serve_command(
@@ -50,11 +50,11 @@ def serve_command(
     places: tuple[str, ...],
     lab: Lab,
 ) -> None:
-    """Serve the lab as web pages: experiments live, runs with curves and logs, search, SQL.
+    """Serve the lab as web pages: live experiments, runs with curves and logs, search, and SQL.
 
-    Pages are read-only without --write. By default only this machine can open them; with another --host, they
-    require the printed token, which is new at every start unless JESTLAB_SERVE_TOKEN sets it. Ctrl-C stops
-    the server; runs continue.
+    The pages are read-only without --write. By default, only this machine can open them. With another --host,
+    they require the printed token; each start creates a new one, unless JESTLAB_SERVE_TOKEN sets it. Ctrl-C
+    stops the server; runs continue.
     """
     from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
     from jestlab.platform.serve.server import serve
@@ -75,9 +75,9 @@ def serve_command(
 
 
 def _lab_at(place: str) -> Lab:
-    """Find the lab of `FOLDER[=URL]`."""
+    """Return the lab that `FOLDER[=URL]` names."""
     from jestlab.platform.lab.lab import Lab
 
-    folder, *urls = re.split(r"=(?=[\w+]+://)", place, maxsplit=1)  # a folder's name may contain =, too
+    folder, *urls = re.split(r"=(?=[\w+]+://)", place, maxsplit=1)  # a folder's name may contain `=`
     default = Path(folder).expanduser().absolute() / "results.db"
     return Lab.find(folder, urls[0] if urls else f"sqlite:///{default}")

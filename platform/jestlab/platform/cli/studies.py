@@ -1,4 +1,4 @@
-"""`jestlab list`, `show`, `plan`, `register`, and `costs`: studies before their launch."""
+"""`jestlab list`, `show`, `plan`, `register`, and `costs`: inspect and register studies before a launch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _IMPORTANCE = {
 @json_option()
 @lab_options
 def list_command(as_json: bool, lab: Lab) -> None:
-    """List the studies that can be launched by name, with their tags and the number of runs at each scale."""
+    """List the studies that can be launched by name, with tags and the number of runs at each scale."""
     from jestlab.platform.store.annotations import tags_of_experiments
     from jestlab.platform.store.store import Store
 
@@ -88,18 +88,18 @@ def _union(studies: Sequence[str]) -> str:
 
 
 def _planned(study: StudySpec) -> Plan:
-    """Plan a study whose data may be missing, and whose executor doesn't matter."""
+    """Plan a study for display: its data may be missing, and its executor isn't checked."""
     return plan(study, note_absent=True, placement="none")
 
 
 @click.command(epilog=examples("show quickstart", "show quickstart --set seeds=5 --yaml > five_seeds.yaml"))
 @spec_options
-@click.option("--yaml", "as_yaml", is_flag=True, help="Print only the resolved spec, also of a union.")
+@click.option("--yaml", "as_yaml", is_flag=True, help="Print only the resolved spec, as YAML.")
 @json_option("Print the resolved spec as JSON.")
 def show_command(study: StudySpec, as_yaml: bool, as_json: bool) -> None:
-    """Show SPEC with all values resolved, and its runs; of a union, its studies.
+    """Show SPEC with all values resolved, and its number of runs; for a union, list its studies.
 
-    SPEC is a registered name, or a .py or .yaml file. The resolved spec launches the same runs.
+    SPEC is a name from `jestlab list`, or a .py or .yaml file. The resolved spec defines the same runs.
     """
     if as_yaml and as_json:
         raise click.UsageError("--yaml and --json: expected only one of them")
@@ -140,16 +140,16 @@ def _description(study: StudySpec) -> Iterator[Block]:
 )
 @spec_options
 @decide_option
-@click.option("--why", is_flag=True, help="Explain for each run why it would run.")
-@click.option("--all", "every", is_flag=True, help="Print a row for each run.")
+@click.option("--why", is_flag=True, help="Explain why each run would run.")
+@click.option("--all", "every", is_flag=True, help="Print one row per run, without grouping.")
 @json_option()
 @lab_options
 def plan_command(study: StudySpec, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
     """Show the runs of SPEC, their costs, and which are completed. Writes nothing.
 
-    Costs are in FLOPs. For a study on TPUs they are also in chip-hours, and in dollars if your settings have
-    prices. On other machines they are in hours, or chip-hours of GPUs, once runs of the same program have
-    completed there. Memory is estimated, and runs that won't fit are listed.
+    Costs are in FLOPs. For TPUs they are also in chip-hours, and in dollars if your settings have prices. For
+    other machines they are also in hours (GPUs on a cluster: chip-hours), once runs of the same program have
+    completed there. Runs whose estimated memory exceeds the device's are listed.
     """
     preview = survey(lab, study, why=why)
     data = plan_data(preview.plan, preview.reasons) | {"remarks": list(preview.remarks)}
@@ -163,16 +163,16 @@ def plan_command(study: StudySpec, why: bool, every: bool, as_json: bool, lab: L
 @spec_options
 @decide_option
 @click.option(
-    "--author", metavar="NAME", help="Author of the registration  [default: git's user.name, or you]"
+    "--author", metavar="NAME", help="Author of the registration  [default: git's user.name, else your login]"
 )
 @json_option("Print the registration as JSON.")
 @lab_options
 def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab: Lab) -> None:
-    """Register SPEC before its first run: its claims, error rate, seeds, metrics, score, and runs.
+    """Register the claims, error rate, seeds, metrics, score, and runs of SPEC before its first run.
 
-    Tables and pages show the time of the registration, and mark later changes as exploratory. Launch the
-    study with the same `--decide`, `--scale`, and `--set`. A study can be registered again until its first
-    run starts.
+    Tables and pages show the time of the registration, and mark claims as exploratory if
+    the study was changed later. Launch the study with the same `--decide`, `--scale`, and `--set`. Until its
+    first run starts, a study can be registered again.
     """
     from jestlab.analysis.claims.registration import digest_of
     from jestlab.platform.launch.options import LaunchOptions
@@ -217,10 +217,10 @@ def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab
 @baseline_option()
 @scope_option("Which FLOPs count in equal budgets")
 @click.option("--plot", "folder", type=FOLDER, metavar="DIR",
-              help="Draw what a step of IID, JEST and Flexi-JEST costs at the sizes of SPEC.")  # fmt: skip
+              help="Plot the cost of a step of IID, JEST, and Flexi-JEST at SPEC's sizes.")  # fmt: skip
 @click.option("--goodput", is_flag=True,
-              help="Show instead where the machines' time went in the lab, by run and cause.")  # fmt: skip
-@json_option("Print JSON, in FLOPs, or with --goodput in seconds.")
+              help="Show instead how the runs in the lab used the machines' time.")  # fmt: skip
+@json_option("Print JSON: costs in FLOPs, or with --goodput, times in seconds.")
 @lab_options
 def costs_command(
     study: StudySpec,
@@ -231,17 +231,17 @@ def costs_command(
     as_json: bool,
     lab: Lab,
 ) -> None:
-    """Show what one example costs in each run of SPEC, relative to uniform sampling, by two conventions.
+    """Show the cost of one training example in each run of SPEC, relative to uniform sampling.
 
-    counted: what the code executes. paper: the JEST paper's formulas, in which the scoring pass is reused and
-    loss and selection are free. `jestlab plan` shows the cost of whole runs.
+    FLOPs are counted by two conventions. counted: all FLOPs that the code executes. paper: the JEST paper's
+    formulas, in which training reuses the scoring pass, and loss and selection are free. For the cost of
+    whole runs, see `jestlab plan`.
 
-    --plot writes PNG, SVG and PDF for each convention, at the sizes of the first run of SPEC that selects its
-    batches; a run with an approximate pass is preferred.
+    --plot writes PNG, SVG, and PDF for each convention. The sizes are those of the first run of SPEC that
+    selects its batches, preferably one with an approximate scoring pass.
 
-    --goodput reads the results store: of the time that machines were held, the share in which runs trained
-    and evaluated, and what the rest went to: start-up, compilation, checkpoints, and work that was lost and
-    done again.
+    --goodput shows the share of the time, while runs held machines, that went to training and evaluation, and
+    the shares of start-up, compilation, checkpoints, and lost work that had to be repeated.
     """
     if goodput:
         if folder is not None:
@@ -256,13 +256,13 @@ def costs_command(
 
 
 def _draw(study: StudySpec, found: CostBreakdown, folder: Path) -> list[str]:
-    """Draw what a step of each method costs, by each convention; return the paths."""
+    """Plot the cost of a step of each method, by each convention; return the paths."""
     from jestlab.analysis.figures import method_costs  # here, because it imports NumPy
 
     step = found.selecting
     if step is None:
         raise UserError(
-            f"study {study.name}: no run selects its batches, so there is nothing to draw: leave out --plot"
+            f"study {study.name}: no run selects its batches, so no costs can be drawn: omit --plot"
         )
     with writing(folder):
         drawn = [method_costs(step, convention).save(folder) for convention in CONVENTIONS]
@@ -299,7 +299,7 @@ def _breakdown(found: CostBreakdown) -> Iterator[Block]:
 
 
 def _references(entries: list[LabelCost]) -> Iterator[Block]:
-    """List the cost of the references that runs need, and the share of each run in it."""
+    """Return a table of the cost of training the reference models that runs need, and of each run's share."""
     rows = [
         (
             entry.label,
@@ -364,7 +364,7 @@ _HOUR = 3.6e9  # microseconds
 
 
 def _show_goodput(experiment: str, lab: Lab, as_json: bool) -> None:
-    """Print where the time of the runs of an experiment went."""
+    """Print how the runs of an experiment used the machines' time."""
     from jestlab.platform.cli import naming
     from jestlab.platform.store.spending import attempt_times
 
@@ -372,12 +372,12 @@ def _show_goodput(experiment: str, lab: Lab, as_json: bool) -> None:
     runs = naming.find_runs(store, experiment).runs
     goodputs = by_run(attempt_times(store, experiment))
     has_begun = any(found.attempts for found in goodputs.values())
-    text = _goodput_blocks(runs, goodputs) if has_begun else [f"no run of {experiment} has begun yet"]
+    text = _goodput_blocks(runs, goodputs) if has_begun else [f"no run of {experiment} has started yet"]
     show(as_json, _goodput_data(experiment, runs, goodputs), text)
 
 
 def _goodput_blocks(runs: Sequence[RunSummary], goodputs: Mapping[str, Goodput]) -> Iterator[Block]:
-    """Yield the table of the time of each run and of all runs, and an explanation of its columns."""
+    """Yield a table of the time of each run and of all runs, and an explanation of the columns."""
     whole = total(goodputs.values())
     causes: list[Cause] = [cause for cause in CAUSES if whole.share(cause) >= 0.0005]
     headers = ["RUN", "SEED", "HELD", "GOODPUT", *(CAUSES[cause].upper() for cause in causes)]

@@ -25,8 +25,8 @@ from jestlab.platform.store.records import RunRecord, RunState
 from jestlab.platform.store.store import Store
 
 _EPILOG = f"""\
-SOURCE is big_vision's .npz, Hugging Face's SigLIP (.safetensors, or its folder), an imported
-folder, or a RUN.
+SOURCE is one of: an .npz file of big_vision; a SigLIP model of Hugging Face, as a .safetensors file or a
+folder; a folder that `jestlab weights import` wrote; or a RUN.
 
 {RUN_HELP}
 
@@ -42,8 +42,8 @@ _source = click.argument("source", type=SOURCE, metavar="SOURCE")
 
 
 def _conversion_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add SOURCE, DEST, and the options of import and export."""
-    tokenizer_help = "Sentencepiece model  [default: the one next to SOURCE]"
+    """Add the arguments and options that import and export share."""
+    tokenizer_help = "SentencePiece model of the texts  [default: the one next to SOURCE]"
     for add in (
         lab_options,
         json_option(),
@@ -74,16 +74,16 @@ def inspect(source: str, as_json: bool, lab: Lab) -> None:
 @weights_command.command("import", epilog=_EPILOG)
 @_conversion_options
 def import_(**options: Any) -> None:
-    """Check the weights SOURCE and write them to the folder DEST, for `program: weights`."""
+    """Check the weights in SOURCE and write them to the folder DEST, for runs of `program: weights`."""
     _convert(form="jestlab", **options)
 
 
 @weights_command.command("export", epilog=_EPILOG)
 @click.option("--format", "form", type=click.Choice(_FORMATS), required=True,
-              help="big_vision: an .npz file; huggingface: a folder.")  # fmt: skip
+              help="big_vision writes an .npz file; huggingface, a folder.")  # fmt: skip
 @_conversion_options
 def export(**options: Any) -> None:
-    """Write the weights SOURCE to DEST for big_vision or transformers."""
+    """Write the weights in SOURCE to DEST, for big_vision or Hugging Face transformers."""
     _convert(**options)
 
 
@@ -117,7 +117,7 @@ def _convert(
 
 
 def _open(source: str, lab: Lab) -> Weights:
-    """Find weights by their path or run."""
+    """Open weights, given as a path or as the name of a run."""
     path = Path(source)
     if path.exists():
         return open_weights(path)
@@ -131,7 +131,7 @@ def _open(source: str, lab: Lab) -> Weights:
 
 
 def _towers(run: RunRecord) -> TwoTowers:
-    """Read the model of a run; UserError if its weights have no standard format."""
+    """Return the model of a run; UserError if no format supports its weights."""
     program = programs.get(run.program)
     model = getattr(program.read(run.config), "model", None) if program.schema is not None else None
     if model is None:
@@ -147,7 +147,7 @@ def _towers(run: RunRecord) -> TwoTowers:
 
 
 def _describe(weights: Weights) -> dict[str, Any]:
-    """Describe weights as plain data."""
+    """Return a description of weights, as JSON data."""
     tensors, tokenizer = weights.tensors(), weights.tokenizer
     sizes = {"image": 0, "text": 0}
     for name, tensor in tensors.items():

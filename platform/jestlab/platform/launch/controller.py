@@ -351,7 +351,7 @@ class _Controller:
         if is_over or self._launcher.stopping or options.keep_going or not options.launches:
             return
         reasons = {fingerprint: run.reason for fingerprint, run in standings.items()}
-        reason = failures.alike(self._final, reasons, self._dependencies)
+        reason = failures.common_reason(self._final, reasons, self._dependencies)
         if reason is not None:
             count = sum(state == RunState.FAILED for state in self._final.values())
             self._stop(same := f"{count} runs failed with the same error")

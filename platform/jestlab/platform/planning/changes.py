@@ -1,8 +1,8 @@
-"""Find results that were made with different code or data: compared with each other, and with the current
-files.
+"""Find results whose code or data differ from those of other results, or from the current files.
 
-A run's identity is its config: different code doesn't make a run run again. The differences are reported, can
-be accepted (`store.annotations`), and `jestlab launch --rerun-changed` repeats the runs.
+A run's identity is its config, so a change of code doesn't cause the run to be executed again. Instead, the
+differences are reported. Users can accept them (`store.annotations`), or execute the runs again with
+`jestlab launch --rerun-changed`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ResultChanges:
 
     Attributes:
         changed: Runs whose code or data differ from the current files → the differing items.
-        mixed: Item with several values among the results of one label → those labels.
+        mixed: Item that differs among the results of a label → all such labels.
         values: Each differing item → all its values, including the current one.
         older: Runs that differ from the latest result of their label → the differing items.
         names: Label and seed of each completed run.
@@ -101,8 +101,13 @@ class ResultChanges:
 
 
 def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun]) -> ResultChanges:
-    """Compare the code and data of a study's completed runs, given all its runs, with each other and with the
-    current files."""
+    """Compare the code and data of completed runs with each other and with the current files.
+
+    Args:
+        store: The store.
+        study: The study.
+        runs: All runs of the study, with their states.
+    """
     by_label: dict[str, list[PlannedRun]] = defaultdict(list)
     for run in runs:
         by_label[run.label].append(run)
@@ -118,14 +123,14 @@ def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun]) -> Resul
     made = {run.fingerprint: made_by(run.program, attempts[run.fingerprint], packages) for run in completed}
     reasons = {row.fingerprint: row.reason for row in retracted(store)}
     names = {run.fingerprint: f"{run.label}/{run.seed}" for run in completed}
-    found = ResultChanges(names=names, retracted={run: reasons[run] for run in names if run in reasons})
-    differences: list[dict[str, list[str]]] = []  # of each label, then of each changed run
+    result = ResultChanges(names=names, retracted={run: reasons[run] for run in names if run in reasons})
+    differences: list[dict[str, list[str]]] = []  # of each label
     changed: dict[str, dict[str, list[str]]] = {}
     for run in completed:
-        its = made[run.fingerprint]
-        if items := differing([its, current.files(run, its)], accepted):
+        recorded_items = made[run.fingerprint]
+        if items := differing([recorded_items, current.files(run, recorded_items)], accepted):
             changed[run.fingerprint] = items
-    found.changed = {run: [*items] for run, items in changed.items()}
+    result.changed = {run: [*items] for run, items in changed.items()}
     reported = {item for items in changed.values() for item in items}
     for label, group in by_label.items():
         done = [run.fingerprint for run in group if run.state == RunState.COMPLETED]
@@ -137,25 +142,25 @@ def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun]) -> Resul
         latest = made[max(done, key=lambda run: _started_at(attempts[run]))]
         others = [item for item in items if item not in reported]
         for item in others:
-            found.mixed.setdefault(item, []).append(label)
+            result.mixed.setdefault(item, []).append(label)
         for fingerprint in done:
             differs = differing([made[fingerprint], latest], accepted)
             if outdated := [item for item in others if item in differs]:
-                found.older[fingerprint] = outdated
+                result.older[fingerprint] = outdated
     for items in (*differences, *changed.values()):
         for item, values in items.items():
-            found.values[item] = list(dict.fromkeys([*found.values.get(item, ()), *values]))
-    return found
+            result.values[item] = list(dict.fromkeys([*result.values.get(item, ()), *values]))
+    return result
 
 
 def _started_at(attempts: Sequence[Mapping[str, Any]]) -> str:
-    """Return when the attempt started that completed a run; empty if unknown."""
+    """Return the start time of the attempt that completed a run; empty if unknown."""
     used = contributing(attempts)
     return str(used[-1]["started_at"]) if used else ""
 
 
 def changes_of(store: Store, experiment: str) -> ResultChanges:
-    """Compare the runs of an experiment as it was last launched; no changes if its spec has become invalid.
+    """Compare the runs of an experiment, as last launched. Reports no changes if its spec is no longer valid.
 
     Raises:
         UserError: There is no such experiment.
@@ -178,7 +183,7 @@ def changes_of(store: Store, experiment: str) -> ResultChanges:
         )
         for row in store.rows(query)
     }  # fmt: skip
-    return changes(store, study, stored.values())  # each run under one label
+    return changes(store, study, stored.values())  # a run with several labels counts under one of them
 
 
 class _Current:
@@ -198,15 +203,15 @@ class _Current:
         return {item: frozenset([value]) for item, value in digests.items() if item in recorded_items}
 
     def packages(self, run: PlannedRun) -> Made:
-        """Return the current versions of a run's packages; empty if it uses another Python.
+        """Return the current versions of the recorded packages; empty if the run uses another Python.
 
-        NOTE: the other Python isn't executed, since the config may come from an imported study.
+        NOTE: don't execute that Python to get its versions: the config may come from an imported study.
         """
         uses_other = interpreter_of(run.program, run.config, Path.cwd()) is not None
         return {} if uses_other else self._packages
 
     def _code_digests(self, run: PlannedRun) -> dict[str, str]:
-        if run.program in OWN_PROGRAMS:  # the digest of custom code in their configs is in their identity
+        if run.program in OWN_PROGRAMS:  # their identity includes the digests of custom code
             return {}
         relevant = {key: run.config[key] for key in ("command", "cwd", "code") if key in run.config}
         has_placeholders = "{" in str(relevant.get("command"))
@@ -238,7 +243,7 @@ def _is_small(path: Path) -> bool:
 
 
 def attempts_of(store: Store, fingerprints: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """Return the recorded code and data of runs' attempts, by the fingerprint of the run."""
+    """Return what the attempts of runs recorded about code and data: fingerprint of the run → attempts."""
     attempts: dict[str, list[dict[str, Any]]] = {fingerprint: [] for fingerprint in fingerprints}
     columns = [getattr(AttemptRow, name) for name in _ATTEMPT_COLUMNS]
     columns.append(literal_column(FIRST_STEP).label("first_step"))

@@ -46,12 +46,13 @@ class Comparison:
     """How two runs, or a run and the current files, differ.
 
     Attributes:
-        known: Whether the code was recorded, or is jestlab's.
-        differences: Section → key → values, where they differ. The sections are "code" and "data", with
-            digests of files; of two runs, also the commit and the patch of the repository in "code", "config"
-            by dotted key, with defaults for missing fields, "needs" with fingerprints by role, and
-            "provenance", with jestlab's code, the machine, and the environment of the last attempts.
-        source: Unified diff of the code, as far as its text is stored.
+        known: Whether the code of the runs is known: it was recorded, or it is jestlab's own.
+        differences: Section → key → the two values, if they differ. "code" and "data" contain digests of
+            files. For two runs, "code" also contains the commit and the patch of the repository, and there
+            are three more sections: "config" by dotted key, with defaults for missing fields; "needs", with
+            fingerprints by role; "provenance", with jestlab's code, machine, and environment of the last
+            attempts.
+        source: Unified diff of the code, for files whose text is stored.
         numbers: For two runs: "scores" → dataset/metric → last scores; "costs" → planned FLOPs and
             chip-hours, and the seconds of all attempts.
         runs: For two runs: their fingerprints, states, and the reasons why they are retracted, if they are.
@@ -103,7 +104,7 @@ def compare_with_now(store: Store, fingerprint: str) -> Comparison:
 
 
 def _read(store: Store, run: RunRecord) -> dict[str, Any]:
-    """Read the compared values of a run, by section; its `sources` are None if its code wasn't recorded."""
+    """Read the values of a run to compare, by section; "sources" is None if the code wasn't recorded."""
     key = run_key(run.fingerprint)
 
     def rows(table: Any, *order: Any) -> Sequence[Any]:
@@ -180,8 +181,8 @@ def _source_diff(
 ) -> str:
     """Return the unified diff of two states of custom code, given as file → digest.
 
-    The store has the texts of stored states; `now` has the paths of the files if the second state is the
-    current one.
+    The store contains the texts of recorded states. If the second state is the current one, `now` contains
+    the paths of its files; otherwise it is empty.
     """
     differing = differing_files(first, second)
     digests = {digest for name in differing for digest in (first.get(name), second.get(name)) if digest}

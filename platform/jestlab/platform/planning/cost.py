@@ -48,7 +48,7 @@ def budgeted(plan: Plan, store: Store | None, place: ExecutorName | None) -> Pla
     Args:
         plan: A plan with prices.
         store: Store with earlier runs; None if there is none. It isn't read for runs on TPUs.
-        place: Where runs go; None if unknown, so that only a TPU slice gives budgets.
+        place: Executor of the runs; None if unknown. Then only runs on a TPU slice get budgets.
 
     Raises:
         UserError: The user's settings can't be read.
@@ -84,7 +84,7 @@ def on_tpu(plan: Plan, slice_: Slice, settings: Settings) -> Plan:
 
 
 def utilization(settings: Settings, chip: str) -> float:
-    """Return the assumed share of a TPU type's peak: the user's, else the default."""
+    """Return the assumed share of a TPU type's peak FLOP/s: the user's setting, or else the default."""
     return settings.utilization.get(chip, costs.ASSUMED_UTILISATION)
 
 
@@ -136,11 +136,14 @@ def to_do(plan: Plan) -> list[PlannedRun]:
 
 
 def wall_hours(runs: Sequence[PlannedRun], parallel: int | None) -> float:
-    """Estimate a lower bound on the wall-clock hours of runs, given the number of parallel runs, None for
-    all.
+    """Estimate a lower bound on the wall-clock hours of runs. Unknown hours count as 0.
 
-    The bound is the larger of the sum over the parallel slots and the longest chain of dependencies. Runs
-    come after their dependencies. Unknown hours count as 0.
+    The bound is the larger of two numbers: the sum of all hours divided by the number of parallel runs, and
+    the hours of the longest chain of dependencies.
+
+    Args:
+        runs: The runs, each after its dependencies.
+        parallel: Number of parallel runs; None for all.
     """
     ends: dict[str, float] = {}
     for run in runs:
@@ -153,7 +156,7 @@ def wall_hours(runs: Sequence[PlannedRun], parallel: int | None) -> float:
 def check_chip_hours(plan: Plan, limit: float, place: ExecutorName, launched: str = "nothing") -> None:
     """Check that the estimated chip-hours of the remaining runs don't exceed a limit.
 
-    `launched` says in the error which runs have been launched.
+    The error ends with "… was launched"; `launched` is the subject of this sentence.
 
     Raises:
         UserError: The estimate exceeds the limit or is unknown.
@@ -197,8 +200,9 @@ class LabelCost:
         step: Work per training step.
         matching: Convention → number of examples that cost as much as the whole baseline; None if the cost
             before the first example is already higher.
-        cost: Counted cost of a whole run, including its share of its dependencies.
-        reference_training: FLOPs of all its dependencies, unshared; the mean over seeds.
+        cost: Counted cost of a whole run, including the run's share of the cost of its dependencies.
+        reference_training: FLOPs of all dependencies of a run, not divided among the runs that share them;
+            mean over seeds.
         shared_by: Number of runs of the study that share the least shared dependency; None without
             dependencies.
     """
@@ -307,9 +311,9 @@ def _baseline(trained: Sequence[PlannedRun], needed: Collection[str], name: str 
 
 
 def _dependencies(plan: Plan, convention: Convention) -> dict[str, list[tuple[float, int]]]:
-    """Return FLOPs and number of sharing runs of all dependencies of each run, by the run's fingerprint.
+    """Return all direct and indirect dependencies of each run: its fingerprint → (FLOPs, number of sharers).
 
-    The shares are like those of the view `v_costs`, but within a plan.
+    The view `v_costs` computes the same shares for all runs of a store.
     """
     executed: dict[str, float] = {}
     needs: dict[str, dict[str, None]] = {}

@@ -1,7 +1,7 @@
 """Plan a study in rounds until its claims are decided, and compare it with its registration.
 
-The store alone determines the next round (`jestlab.analysis.claims.rounds`). So a launch that was killed
-resumes in the same round, and two launches at once run the same rounds together.
+The next round depends only on the store (`jestlab.analysis.claims.rounds`). So a launch that was killed
+resumes in the same round, and two concurrent launches share the work of the same rounds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jestlab.analysis.claims.verdicts import Judged
     from jestlab.platform.store.store import Store
 
-_MOST_CHANGES = 3  # that are named
+_MOST_CHANGES = 3  # maximum number of changes in a message
 
 
 def has_open_seeds(study: StudySpec) -> bool:
@@ -72,8 +72,7 @@ def claims_status(store_url: str, experiment: str) -> ClaimsStatus:
 
 
 def first_round(plan: Plan, store: Store | None) -> Plan:
-    """Return the runs of the first round and of all rounds that were launched earlier, from a plan with all
-    seeds."""
+    """Reduce a plan with all seeds to the runs of the first round and the runs that were launched earlier."""
     launched = set() if store is None else {run for name in plan.by_study for run in store.members(name)}
     fixed = {each.name: _first_seeds(each) for each in (plan.study, *plan.study.studies.values())}
 
@@ -85,7 +84,7 @@ def first_round(plan: Plan, store: Store | None) -> Plan:
 
 
 def add_round(plan: Plan, before: Plan, ahead: Round) -> Plan:
-    """Return the runs that were launched earlier and those of a further round, from a plan with all seeds."""
+    """Reduce a plan with all seeds to the runs of the plan `before` and those of the next round, `ahead`."""
     wanted = {
         label if study == plan.study.name else f"{study}/{label}": count
         for (study, label), count in ahead.seeds.items()
@@ -104,7 +103,7 @@ def first_seeds(plan: Plan, seeds: Callable[[str], int], others: Collection[str]
     runs = {run.fingerprint: run for run in plan.runs}
     counts: dict[str, int] = {}
     open_ = set(others) & runs.keys()
-    for run in plan.runs:  # seed by seed
+    for run in plan.runs:  # in the order of seeds
         for label in {place.label for place in run.places}:
             counts[label] = counts.get(label, 0) + 1
             if counts[label] <= seeds(label):
@@ -118,7 +117,7 @@ def first_seeds(plan: Plan, seeds: Callable[[str], int], others: Collection[str]
 
 
 def without(plan: Plan, fingerprints: Collection[str]) -> Plan:
-    """Return a plan without some runs, which stay members of their studies as the store has them."""
+    """Return a plan without some runs. Recording it keeps them as members of their studies in the store."""
     return _restrict(plan, set(plan.fingerprints).difference(fingerprints), lambda _: sys.maxsize)
 
 
@@ -148,7 +147,7 @@ def registered_content(plan: Plan) -> dict[str, Any]:
     """Return the content of a registration: claims, rules, and the first run of each label."""
     name, is_union = plan.study.name, bool(plan.study.studies)
     runs: dict[tuple[str, str], str] = {}
-    for run in plan.runs:  # seed by seed
+    for run in plan.runs:  # in the order of seeds
         for place in run.places:
             study, _, short = place.label.partition("/")
             runs.setdefault((study, short) if is_union else (name, place.label), run.fingerprint)

@@ -28,9 +28,9 @@ class RunReason:
     """Why a run would run.
 
     Attributes:
-        reason: The reason.
+        reason: Why the run isn't complete, such as "new".
         nearest: Folder of the most similar completed run; None if there is none.
-        differences: Dotted key → values "before" and "now", where the run differs from the nearest one.
+        differences: Dotted key → values "before", of the nearest run, and "now", if they differ.
     """
 
     reason: str
@@ -82,13 +82,13 @@ def _reason(run: PlannedRun, candidates: Iterable[_Candidate]) -> RunReason:
 
 
 def _parts(fields: Mapping[str, Any]) -> frozenset[object]:
-    """Return fields in a form that is fast to compare: two parts differ for each differing field."""
+    """Return fields as a set: two such sets differ in two elements for each field that differs."""
     pairs = ((path, json.dumps(value, sort_keys=True)) for path, value in fields.items())
     return frozenset([*fields, *pairs])
 
 
 def _identity_fields(run: _Run) -> dict[str, Any] | None:
-    """Return the fields of a run's identity, with fingerprints as names of dependencies; None if invalid."""
+    """Return the fields of a run's identity, and role → fingerprint; None if the config is invalid."""
     try:
         program = programs.get(run.program)
         identity = program.identity(program.read(run.config))
@@ -99,7 +99,7 @@ def _identity_fields(run: _Run) -> dict[str, Any] | None:
 
 
 def _value(run: _Run, path: str, fields: Mapping[str, Any]) -> Any:
-    """Return a field's value. Identities omit defaults, but whole configs don't."""
+    """Return a field's value, from the whole config if the identity omits it because it is the default."""
     if path in fields:
         return fields[path]
     config: Tree = run.config

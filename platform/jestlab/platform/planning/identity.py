@@ -57,11 +57,10 @@ def origin_fingerprint(origin: str) -> str:
 
 
 def is_authentic(claimed: str, program: str, config: Mapping[str, Any], needs: Mapping[str, str]) -> bool:
-    """Whether a fingerprint is authentic, without looking up, importing, or executing anything that the run
-    names.
+    """Check whether a fingerprint belongs to a config, without importing or executing custom code.
 
-    The identity of a custom program is its name, without the folder of its file, and its whole config.
-    Built-in programs may have created the run under an earlier version.
+    The identity of a custom program is its name, without the folder of its file, and its whole config. For a
+    built-in program, fingerprints of its earlier versions are valid, too.
 
     Args:
         claimed: The fingerprint.

@@ -1,4 +1,4 @@
-"""Solve for the training length of a run with `match`, which gets the FLOPs or the seconds of another run."""
+"""Solve for the training length at which a run with `match` costs the FLOPs or seconds of another run."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ class Timings:
         device = max(shared, key=lambda name: min(len(first[name]), len(second[name])))
         return statistics.median(first[device]), statistics.median(second[device])
 
-    def previous_length(self, run: TimedRun, rival: TimedRun) -> int | None:
-        """Return the run's training length in the last launch; None if it or its rival has changed since.
+    def previous_length(self, run: TimedRun, other: TimedRun) -> int | None:
+        """Return the run's training length in the last launch; None if either run has changed since.
 
         Later seeds reuse this length. A new measurement would differ slightly, and all seeds would run again.
         """
@@ -117,7 +117,7 @@ class Timings:
         def text(config: dict[str, Any]) -> str:
             return json.dumps(without(config, [SEED]), sort_keys=True)
 
-        if text(plain(rival.config)) not in map(text, self.launched.get(rival.label, ())):
+        if text(plain(other.config)) not in map(text, self.launched.get(other.label, ())):
             return None
         key = config_key(run.program, plain(run.config))
         for config in self.launched.get(run.label, ()):
@@ -126,12 +126,12 @@ class Timings:
         return None
 
 
-def examples_in_time(run: TimedRun, rival: TimedRun, timings: Timings) -> int | None:
+def examples_in_time(run: TimedRun, other: TimedRun, timings: Timings) -> int | None:
     """Solve for the number of examples, in whole steps, whose duration is closest to that of another run.
 
     Args:
         run: The run to solve for; its training length is ignored.
-        rival: The other run.
+        other: The other run.
         timings: Measurements of both.
 
     Returns:
@@ -141,17 +141,17 @@ def examples_in_time(run: TimedRun, rival: TimedRun, timings: Timings) -> int | 
     Raises:
         UserError: The runs aren't training runs, or the time is less than one step.
     """
-    if run.price is None or run.price.step is None or rival.program is not run.program:
-        raise UserError(f"both must be runs of train: {run.label} and {rival.label} are not")
-    if (length := timings.previous_length(run, rival)) is not None:
+    if run.price is None or run.price.step is None or other.program is not run.program:
+        raise UserError(f"both must be runs of train: {run.label} and {other.label} are not")
+    if (length := timings.previous_length(run, other)) is not None:
         return length
-    if (paces := timings.pace(run.program, run.config, rival.config)) is None:
+    if (paces := timings.pace(run.program, run.config, other.config)) is None:
         return None
-    pace, rival_pace = paces
-    examples = length_of(rival.program, plain(rival.config)) * rival_pace / pace
+    pace, other_pace = paces
+    examples = length_of(other.program, plain(other.config)) * other_pace / pace
     steps = round(examples / run.price.step.batch_size)
     if steps < 1:
-        raise UserError(f"{rival.label} takes less time than one step of {run.label}")
+        raise UserError(f"{other.label} takes less time than one step of {run.label}")
     return steps * run.price.step.batch_size
 
 

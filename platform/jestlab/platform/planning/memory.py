@@ -30,7 +30,7 @@ _PROCESS = 1e9  # bytes of a process that imports, compiles, and evaluates
 _DIAGNOSED_ROWS = 256  # examples that a diagnosis embeds at a time: see `training.diagnose`
 
 _Arrays = tuple[int, int, int]
-"""Numbers of arrays per block: tokens × width, tokens × hidden width, and heads × tokens²."""
+"""Numbers of arrays of a block by shape: tokens × width, tokens × hidden width, and heads × tokens²."""
 
 _FORWARD: _Arrays = (3, 2, 1)  # of one block, without a backward pass
 _BACKWARD: _Arrays = (12, 4, 4)  # of one block
@@ -62,24 +62,24 @@ class MemoryEstimate:
 
 
 def estimates(plan: Plan) -> dict[str, MemoryEstimate]:
-    """Estimate the memory of a plan's runs, by fingerprint; without custom programs and towers."""
+    """Estimate the memory of a plan's runs, by fingerprint. Omits runs of custom programs and towers."""
     configs = {run.fingerprint: programs.get(run.program).read(run.config) for run in plan.runs}
     chips = 0 if (slice_ := plan.study.resources.slice) is None else slice_.chips
     found = {}
     for run in plan.runs:
         models = [getattr(configs.get(needed), "model", None) for needed in run.needs.values()]
         needed = [model for model in models if isinstance(model, TwoTowers)]
-        if estimate := of_config(configs[run.fingerprint], needed, chips):
+        if estimate := estimate_of(configs[run.fingerprint], needed, chips):
             found[run.fingerprint] = estimate
     return found
 
 
-def of_config(config: Any, needed: Sequence[TwoTowers], chips: int = 0) -> MemoryEstimate | None:
+def estimate_of(config: Any, needed: Sequence[TwoTowers], chips: int = 0) -> MemoryEstimate | None:
     """Estimate the memory of a run; None for custom programs and towers.
 
     Args:
         config: Resolved config of the run.
-        needed: Architectures of the runs that it depends on.
+        needed: Architectures of the dependencies.
         chips: Number of TPU chips; 0 for this machine's CPU.
     """
     devices, trained, scored, training = chips or 1, [], list(needed), 0.0
@@ -119,7 +119,7 @@ def parameters(model: TwoTowers) -> int:
 
 
 def _activations(model: TwoTowers, chips: int, block: _Arrays, other_blocks: _Arrays = (0, 0, 0)) -> float:
-    """Return the bytes of one example's arrays in both towers: those of one block, and of all others."""
+    """Return the bytes of one example's arrays in both towers, given those of one block and of the others."""
     itemsize = 2 if model.compute_dtype == "bfloat16" and chips else _FLOAT  # on CPU, XLA uses float32
     vision, numbers = model.vision, 0
     for tower, tokens in (
@@ -143,11 +143,11 @@ def machine_bytes() -> float:
 
 
 def lines(plan: Plan, *, local: bool) -> Iterator[str]:
-    """Describe the memory of the remaining runs, and of those that don't fit, with a remedy.
+    """Describe the memory of the remaining runs; if some don't fit, name them and a remedy.
 
     Args:
         plan: A plan with states.
-        local: Whether the runs go to this machine.
+        local: Whether the runs execute on this machine.
     """
     found, resources = estimates(plan), plan.study.resources
     if local:

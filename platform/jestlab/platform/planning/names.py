@@ -1,5 +1,4 @@
-"""Check that names in a study exist: the metrics, the config keys, and the metadata columns that it
-mentions."""
+"""Check that the metrics, config keys, and metadata columns that a study mentions exist."""
 
 from __future__ import annotations
 
@@ -111,7 +110,8 @@ def _check_scores(spec: Mapping[str, Any], declared: Metrics, goals: Sequence[Go
     Args:
         spec: The study.
         declared: Metrics of the study.
-        goals: Goals of all evaluations; by default, the score has the goal that all with one share.
+        goals: Goals of all evaluations, some None. If the spec names no evaluations, the score has their
+            common goal, if there is only one.
     """
 
     def mean(names: Sequence[str], path: Path) -> Metric:
@@ -147,8 +147,8 @@ def _check_scores(spec: Mapping[str, Any], declared: Metrics, goals: Sequence[Go
 def check_first(experiment: str, spec: Mapping[str, Any], program: str, scores: Collection[str]) -> None:
     """Check the names in a run's first evaluation, before the run spends its budget.
 
-    A missing name can still come later, for example from a final test. But next to an undeclared name, it is
-    most likely the same metric under another name.
+    A missing name alone isn't an error: a later evaluation, such as a final test, may report it. If the run
+    also reports an undeclared name, that is most likely the missing metric under another name.
 
     Args:
         experiment: Name of the study.

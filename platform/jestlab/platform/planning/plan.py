@@ -26,7 +26,7 @@ from jestlab.platform.planning.matching import (
     plain,
 )
 from jestlab.platform.programs import Config, DataLookup, Placement, Price, Program
-from jestlab.platform.spec.expand import expand, written_at
+from jestlab.platform.spec.expand import expand, spec_path
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.variants import Replicate
 from jestlab.platform.store.records import RunState
@@ -47,7 +47,7 @@ _STARTED = frozenset({RunState.RUNNING, RunState.FAILED, RunState.CANCELLED, Run
 
 
 class RunPlace(NamedTuple):
-    """A name and label of a run in its study, with its values on the axes."""
+    """A place of a run in its study: name, label, and values on the axes."""
 
     name: str
     label: str
@@ -59,7 +59,7 @@ class RunBudget:
     """Expected use of chips by a run.
 
     Attributes:
-        chip: A TPU type such as `v5e`; `gpu`; or `local` if chips aren't counted, and a run counts as one.
+        chip: A TPU type such as `v5e`; `gpu`; or `local` if chips aren't counted. Then each run has one chip.
         chips: Number of chips in use at a time.
         chip_hours: Chips × hours of learner, scoring, selection, and uncached reference scoring; without
             compilation, loading, and evaluation.
@@ -91,9 +91,9 @@ class PlannedRun:
         needs: Role → fingerprint of the dependency, which precedes the run in the plan.
         price: Cost of the whole run; None if its program has no price.
         state: State in the store; None if the run isn't in the store.
-        aliases: Other places in the study where it appears: equal fingerprints make one run.
+        aliases: Other places in the study with the same fingerprint, and therefore the same run.
         budget: Expected use of chips; None if unknown.
-        match: The run whose FLOPs or seconds it gets, as "flops: joint"; None if its config sets its length.
+        match: The run whose FLOPs or seconds it matches, as "flops: joint"; None if the spec sets its length.
     """
 
     fingerprint: str
@@ -112,7 +112,7 @@ class PlannedRun:
 
     @property
     def places(self) -> tuple[RunPlace, ...]:
-        """All places in the study where it appears."""
+        """All places of the run in the study."""
         return RunPlace(self.name, self.label, self.point), *self.aliases
 
     @property
@@ -135,8 +135,8 @@ class WaitingMember:
     Attributes:
         label: Label of the member.
         seed: Seed of the member.
-        match: The run whose seconds it gets, as "seconds: joint"; for a run that depends on such a run, that
-            of the dependency.
+        match: The run whose seconds the member matches, as "seconds: joint". If the member waits because a
+            dependency does, this is the `match` of the dependency.
         awaits: Labels of runs of the study that must complete first.
     """
 
@@ -156,7 +156,7 @@ class Plan:
         needed: Names of the runs that others depend on, except to diagnose them. A run with two names counts
             only under the name that is referred to.
         absent: Missing folders and files in configs → their expected type. The fingerprints of runs that read
-            them depend on their paths, and differ from those of a launch.
+            them are based on the paths, and will change once the files exist.
         left_out: Folders of shards that were read → a summary of the files that are in no example.
         parts: For a union, the plan of each of its studies by itself.
         waiting: Members that can be planned only after others have completed.
@@ -220,7 +220,7 @@ def plan(
 
 @dataclass(frozen=True, slots=True)
 class _Resolved:
-    """A member with its complete config; `configs` are those of its dependencies, for prices."""
+    """A member with its complete config. `configs` contains the configs of its dependencies by role."""
 
     config: Config
     fingerprint: str
@@ -257,33 +257,33 @@ class _Planner:
         configs = {role: need.config for role, need in needed.items()}
         for role, need in needed.items():
             configs |= {f"{role}.{inner}": inner_config for inner, inner_config in need.configs.items()}
-        place = written_at(variant.name)
+        place = spec_path(variant.name)
         with _placed(place):
             config = program.complete(member.config, self._data)
             program.check_needs(config, configs)
             price = program.price(config, configs)
         if variant.match is not None and member.match is not None and program.extent is not None:
-            # The rival itself doesn't match another run, but one of its dependencies may be waiting.
-            rival, rival_member = self._resolved[member.match], self._members[member.match]
-            if isinstance(rival, WaitingMember):
-                return replace(rival, label=variant.label, seed=member.seed)
+            # The other run has no `match` itself, but one of its dependencies may be waiting.
+            other, other_member = self._resolved[member.match], self._members[member.match]
+            if isinstance(other, WaitingMember):
+                return replace(other, label=variant.label, seed=member.seed)
             with _placed(f"{place}.match"):
                 if variant.match.kind == "seconds":
                     run = TimedRun(program, variant.label, config, price)
-                    rival_label, rival_program = rival_member.variant.label, _program(rival_member)
-                    timed = TimedRun(rival_program, rival_label, rival.config, rival.price)
+                    other_label, other_program = other_member.variant.label, _program(other_member)
+                    timed = TimedRun(other_program, other_label, other.config, other.price)
                     length = examples_in_time(run, timed, self._timings)
                     if length is None:
-                        return self._waiting(member, config, rival_label)
+                        return self._waiting(member, config, other_label)
                 else:
-                    length = examples_within(price, rival.price, variant.match.scope)
+                    length = examples_within(price, other.price, variant.match.scope)
             config = _with_value(cast(BaseModel, config), program.extent, length)
             price = program.price(config, configs)
         needs = {role: need.fingerprint for role, need in needed.items()}
         identity = fingerprint(program.name, program.version, identity_of(program, config), needs)
         return _Resolved(config, identity, needs, configs, price)
 
-    def _waiting(self, member: Replicate, config: Config, rival: str) -> WaitingMember:
+    def _waiting(self, member: Replicate, config: Config, other: str) -> WaitingMember:
         """Return a member whose speed hasn't been measured, with the runs that it awaits.
 
         Raises:
@@ -296,7 +296,7 @@ class _Planner:
                 f"the time per example of {label} is unknown: add a run with the same config and any "
                 "examples_seen, without match"
             )
-        awaits = (rival,) if measured_by in (None, rival) else (rival, measured_by)
+        awaits = (other,) if measured_by in (None, other) else (other, measured_by)
         return WaitingMember(label, member.seed, str(member.variant.match), awaits)
 
     @cached_property
@@ -312,7 +312,7 @@ class _Planner:
 
 @contextmanager
 def _placed(place: str) -> Iterator[None]:
-    """Name the place in the spec in errors."""
+    """Convert errors to a UserError that starts with the place in the spec."""
     try:
         yield
     except (UserError, OSError, ValueError) as error:

@@ -31,11 +31,11 @@ _BUDGET = ("chip", "chips", "chip_hours", "dollars")
 
 
 def record(store: Store, plan: Plan) -> None:
-    """Record a plan, all or nothing: experiment, runs, dependencies, members, planned costs and budgets.
+    """Record a plan in one transaction: experiment, runs, dependencies, members, planned costs and budgets.
 
-    Each part of a union is also recorded as an experiment. A completed run is not changed. A run that
-    ended early may run again: it becomes PENDING, or BLOCKED while a dependency has not completed. A run
-    that a worker holds, or held, stays RUNNING. Runs that are left to later rounds remain members.
+    Each part of a union is also recorded as an experiment. Completed runs, and runs with an attempt that
+    hasn't ended, keep their state. Other runs become PENDING, or BLOCKED while a dependency hasn't completed.
+    Runs that are left to later rounds remain members.
     """
     with store.writing() as connection:
         one_at_a_time(connection, RECORDING)
@@ -114,7 +114,7 @@ def _keep_adopted(connection: Connection, plan: Plan) -> list[int]:
 
 
 def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> None:
-    """Insert new runs, and reopen those that ended early."""
+    """Insert new runs, and make runs that ended without completing ready to run again."""
     known = {
         row.fingerprint: row
         for row in connection.execute(

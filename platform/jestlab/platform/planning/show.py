@@ -72,7 +72,7 @@ def sentences(survey: Survey) -> Iterator[str]:
     yield from _power(survey)
     yield from absent_data(plan)
     yield from (f"{folder}: left out: {files}" for folder, files in plan.left_out.items() if files)
-    yield from memory.lines(plan, local=survey.here)
+    yield from memory.lines(plan, local=survey.is_local)
     yield from _hours(survey)
 
 
@@ -97,7 +97,7 @@ def _summary(plan: Plan) -> str:
 
 
 def absent_data(plan: Plan) -> list[str]:
-    """List the missing data and weights of a plan in one line; no line if all exist."""
+    """Return a line that lists the missing data and weights of a plan; an empty list if all exist."""
     if not plan.absent:
         return []
     here = Path.cwd()
@@ -133,7 +133,7 @@ def _hours(survey: Survey) -> Iterator[str]:
         earlier = {run.program: run.budget.by_runs for run in runs if run.budget is not None}
         hours = units.duration(wall_hours(runs, survey.parallel))
         yield (
-            f"To do: about {hours}{unknown} on {survey.place or 'this machine'} with "
+            f"To do: about {hours}{unknown} on {survey.executor or 'this machine'} with "
             f"{survey.parallel or 'all'} at a time, estimated from "
             f"{counted(sum(earlier.values()), 'earlier run')}."
         )
@@ -152,7 +152,7 @@ _EFFECTS = (1, 2, 3)  # standard deviations between the sides of a claim
 
 
 def _power(survey: Survey) -> Iterator[str]:
-    """Yield the power of a plan's seeds; nothing if the study has no claims."""
+    """Yield the power of the claims, given the number of seeds; nothing if the study has no claims."""
     study = survey.plan.study
     whole = (study, *study.studies.values())
     parts = [part for part in whole if part.claims]
@@ -163,7 +163,7 @@ def _power(survey: Survey) -> Iterator[str]:
     if not claims:
         return
     error = study.family.share(claims)
-    # Imported runs have the seeds that they have.
+    # The number of seeds of imported runs can't be changed.
     fixed = [part for part in parts if part.runs and not isinstance(part.seeds, Until)]
     if single := sum(len(part.claims) for part in fixed if len(part.replicates) < 2):
         yield f"{counted(single, 'claim')} cannot be decided with one seed: add --set seeds=3."
@@ -181,7 +181,7 @@ def _power(survey: Survey) -> Iterator[str]:
 def _until_decided(survey: Survey, rules: list[Until], claims: int, error: float) -> Iterator[str]:
     """Yield the expected number of seeds of a study that runs until its claims are decided."""
     least, most = min(rule.at_least for rule in rules), max(rule.at_most for rule in rules)
-    status = survey.standing
+    status = survey.claims_status
     if status is None:
         looked = {effect: looks.expected(effect, error, most) for effect in _EFFECTS}
         expected = [

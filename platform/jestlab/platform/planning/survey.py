@@ -53,26 +53,26 @@ class Survey:
 
     Attributes:
         plan: The plan, with states and budgets.
-        here: Whether runs go to this machine.
-        place: Where runs go otherwise; None for this machine, and if unknown.
+        is_local: Whether the runs execute on this machine.
+        executor: Executor on other machines; None for this machine, and if unknown.
         reasons: Fingerprint → why the run would run; empty unless requested.
         remarks: Warnings about existing results, or about the launch.
-        standing: State of a study that adds seeds until its claims are decided; None before its first launch,
-            and if the number of seeds is fixed.
+        claims_status: Status of the claims, if seeds are added until they are decided; None before the first
+            launch, and if the number of seeds is fixed.
     """
 
     plan: Plan
-    here: bool
-    place: ExecutorName | None
+    is_local: bool
+    executor: ExecutorName | None
     reasons: Mapping[str, RunReason] = field(default_factory=dict)
     remarks: Sequence[str] = ()
-    standing: deciding.ClaimsStatus | None = None
+    claims_status: deciding.ClaimsStatus | None = None
 
     @property
     def parallel(self) -> int | None:
         """Number of runs at a time; None for all."""
         parallel = self.plan.study.resources.parallel
-        return parallel or LOCAL_PARALLEL if self.here else parallel
+        return parallel or LOCAL_PARALLEL if self.is_local else parallel
 
     @property
     def cost(self) -> PlanCost:
@@ -108,15 +108,17 @@ def survey(lab: Lab, study: StudySpec, *, why: bool = False) -> Survey:
         UserError: The study can't be planned, or the store can't be read.
     """
     place = study.resources.executor(default=Settings.find().on)
-    is_here, reasons, remarks, standing = runs_here(place), {}, list[str](), None
+    is_local, reasons, remarks, status = runs_here(place), {}, list[str](), None
     with open_readonly(lab) as store:
         timings = Timings.read(store, study)
-        plan = make_plan(study, note_absent=True, placement="local" if is_here else "remote", timings=timings)
+        plan = make_plan(
+            study, note_absent=True, placement="local" if is_local else "remote", timings=timings
+        )
         check_names(plan, store.measured if store is not None else tuple)
         if deciding.has_open_seeds(study):
             plan = deciding.first_round(plan, store)
             if store is not None and store.members(study.name):
-                standing = deciding.claims_status(lab.store_url, study.name)
+                status = deciding.claims_status(lab.store_url, study.name)
         if store is not None:
             plan = plan.with_states(store.states(plan.fingerprints))
         plan = budgeted(plan, store, place)
@@ -133,11 +135,11 @@ def survey(lab: Lab, study: StudySpec, *, why: bool = False) -> Survey:
         from jestlab.platform.gpus import LocalGpus
 
         remarks += _refusal("", LocalGpus, study.resources)  # more than this machine has
-    return Survey(plan, is_here, None if is_here else place, reasons, remarks, standing)
+    return Survey(plan, is_local, None if is_local else place, reasons, remarks, status)
 
 
 def _refusal(prefix: str, check: Callable[..., object], *arguments: Any) -> list[str]:
-    """Return the error of a check in one line; empty if it passes."""
+    """Run a check. Return its error message in a list; an empty list if the check passes."""
     try:
         check(*arguments)
     except UserError as error:
@@ -147,7 +149,7 @@ def _refusal(prefix: str, check: Callable[..., object], *arguments: Any) -> list
 
 @contextmanager
 def open_readonly(lab: Lab) -> Iterator[Store | None]:
-    """Open the store of a lab for reading; None if it doesn't exist yet. SQLAlchemy isn't imported then."""
+    """Open the store of a lab for reading. Without a store, yield None and don't import SQLAlchemy."""
     if lab.store_is_missing:
         yield None
         return

@@ -1,5 +1,4 @@
-"""Checks of jestlab's own programs before anything runs: the data fit the config, and dependencies fit their
-roles."""
+"""Check runs of jestlab's own programs before they start: data must fit configs, and dependencies roles."""
 
 from __future__ import annotations
 
@@ -32,14 +31,15 @@ from jestlab.platform.programs.program import DataLookup
 from jestlab.platform.spec.program import Config
 
 _TOWERS = ("train", "weights")
-_REFERENCE = (*_TOWERS, "embed")  # whose embeddings may be cached
+_REFERENCE = (*_TOWERS, "embed")  # a run of `embed` has cached the embeddings of a reference
 
 
 def check_data(config: TrainConfig | EmbedConfig | DiagnoseConfig, data: DataLookup) -> None:
     """Check columns, benchmark, and super-batch of a config against its data.
 
-    Missing folders are skipped: the caller decides whether they are errors. So are folders whose digest is in
-    the spec, so that planning is fast for data of any size; `data.train.examples` then gives the size.
+    Missing folders are skipped: the caller decides whether they are errors. Folders whose digest is in the
+    spec are skipped as well, so that planning is fast for data of any size: `data.train.examples` is their
+    size.
 
     Raises:
         UserError: The metadata lack a column, the super-batch is larger than the training set, or the
@@ -75,7 +75,7 @@ def _is_readable(folder: ShardFolder | BenchmarkFolder) -> bool:
 
 
 def _data_columns(data: Data) -> dict[str, Collection[str]]:
-    """Return the metadata columns that a filter, a recaption, and a repeat read, by their places."""
+    """Return the metadata columns that `filter`, `recaption`, and `repeat` read, by place in the config."""
     columns: dict[str, Collection[str]] = {}
     if data.filter is not None:
         columns["data.filter"] = Filter.parse(data.filter).columns
@@ -87,7 +87,7 @@ def _data_columns(data: Data) -> dict[str, Collection[str]]:
 
 
 def _concept_columns(config: TrainConfig | EmbedConfig | DiagnoseConfig) -> dict[str, Collection[str]]:
-    """Return the columns of the diagnostics and of the selection rule, by their places.
+    """Return the columns that diagnostics and the selection rule read, by place in the config.
 
     Default columns aren't included: few data sets have them.
     """
@@ -106,7 +106,7 @@ def _concept_columns(config: TrainConfig | EmbedConfig | DiagnoseConfig) -> dict
 def _check_columns(
     wanted: Mapping[str, Collection[str]], known: Collection[str], source: str, data: Data
 ) -> None:
-    """Raise UserError if the metadata lack columns that are wanted at places of the config."""
+    """Raise UserError if the metadata lack a column; `wanted` maps places in the config to columns."""
     for place, columns in wanted.items():
         reads_scores = data.scores is not None and place in ("data.filter", "data.repeat")
         scores = SCORE_COLUMNS if reads_scores else ()
@@ -138,8 +138,8 @@ def check_needs(
 
     Args:
         config: The run.
-        needs: Role → config of the dependency; a plain mapping of a custom program, which makes towers if it
-            has a model.
+        needs: Role → config of the dependency. The config of a custom program is a plain mapping; a run
+            whose config has the key `model` may take the place of a run of `train`.
 
     Raises:
         UserError: A dependency is a run of another program, or a cached reference doesn't fit.
@@ -157,7 +157,7 @@ def check_needs(
     for role, names in roles.items():
         if (need := needs.get(role)) is None:
             continue
-        name = type(need).__name__.removesuffix("Config").lower()  # as `builtin` names its programs
+        name = type(need).__name__.removesuffix("Config").lower()  # the name of the built-in program
         if isinstance(need, dict):
             name = "train" if "model" in need else ""
         if name not in names:

@@ -15,10 +15,10 @@ The command's environment contains:
     JESTLAB_NEEDS        JSON: role → folder of the dependency
     JESTLAB_REPORTS, JESTLAB_REPLIES   pipes for reports: see `jestlab.platform.client`
 
-The command runs in `cwd`, by default the folder of the spec. Its identity is the whole config except `cwd`.
-That includes the command, but not the files that the command names. Attempts record these files and the
-custom modules that they import; `plan` and `launch` report results made with different versions
-(`--rerun-changed`).
+The command runs in `cwd`, by default the folder of the spec. The identity of a run is the whole config except
+`cwd`. It includes the command, but not the content of files that the command names. Attempts record these
+files and the custom modules that they import. `plan` and `launch` report results made with different versions
+of them, and `launch --rerun-changed` executes such runs again.
 
 Exit code 0 completes the run. The run isn't retried after a usage error (exit code 2), if the command can't
 be executed (126, 127), or if it ends with the traceback of a TypeError or a similar programming error, unless
@@ -60,13 +60,13 @@ _EXAMPLE = "as in [python, train.py, --lr, '{learning_rate}']"
 
 
 def problems(config: Mapping[str, Any], roles: Collection[str]) -> Iterator[Problem]:
-    """Find errors in a config: see `Program.problems`."""
+    """Yield the mistakes in a config: see `ProgramConfig.problems`."""
     for name in ("directory", "resume", "needs"):
         if name in config:
             yield (name,), f"{name!r} is reserved for jestlab: choose another name"
     if not isinstance(config.get("cwd"), str | None):
         yield ("cwd",), "must be the path of a folder"
-    known = {*values_of(config), *_PROVIDED, *(f"needs.{role}" for role in roles)}
+    known = {*placeholder_values(config), *_PROVIDED, *(f"needs.{role}" for role in roles)}
     try:
         for name in itertools.chain.from_iterable(map(placeholder_names, words_of(config.get("command")))):
             if name not in known:
@@ -76,10 +76,10 @@ def problems(config: Mapping[str, Any], roles: Collection[str]) -> Iterator[Prob
 
 
 def words_of(command: object) -> list[str]:
-    """Return the words of a command, which is a list, or a string that is split like a shell does.
+    """Return the words of a command: a list of words, or a string that is split as a shell would.
 
     Raises:
-        ValueError: It isn't a valid command.
+        ValueError: The command is invalid.
     """
     if command is None:
         raise ValueError(f"is missing: expected the words of the command, {_EXAMPLE}")
@@ -97,23 +97,23 @@ def words_of(command: object) -> list[str]:
     return words
 
 
-def values_of(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Return the values of placeholders by dotted key; sections are values too."""
+def placeholder_values(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Return the values of placeholders by dotted key. A section of the config is a value, too."""
     values: dict[str, Any] = {}
     for key, value in config.items():
         if path or key not in KEYS:
             values[path + key] = value
             if isinstance(value, dict):
-                values |= values_of(value, f"{path}{key}.")
+                values |= placeholder_values(value, f"{path}{key}.")
     return values
 
 
 def known_words(config: Mapping[str, Any]) -> list[str]:
-    """Return the words of a stored config's command; empty if it isn't a valid command.
+    """Return the words of a config's command with values for placeholders; empty if the command is invalid.
 
     Words with placeholders that only a worker can replace, such as the run's folder, are unchanged.
     """
-    values = values_of(config)
+    values = placeholder_values(config)
 
     def filled(word: str) -> str:
         try:
@@ -131,7 +131,7 @@ def placeholder_names(word: str) -> Iterator[str]:
     """Yield the names of the placeholders in a word.
 
     Raises:
-        ValueError: It contains a single brace.
+        ValueError: The word contains a single brace.
     """
     for match in _PLACEHOLDERS.finditer(word):
         if match[0] in ("{", "}"):
@@ -172,7 +172,7 @@ _CODE_OPTION = re.compile(r"-|-\w*[cmeEp]\w*")  # python -c, -m, perl -e: the ne
 
 
 def complete(config: dict[str, Any], data: DataLookup) -> dict[str, Any]:
-    """Check that the scripts of a command exist, if it runs on this machine: see `Program.complete`."""
+    """Check that the scripts of a command exist, if it will run on this machine: see `Program.complete`."""
     # A word with a placeholder for the run's folder can't name a script.
     words = ["-" if _PLACEHOLDERS.search(word) else word for word in known_words(config)]
     for script in scripts_of(words) if data.placement == "local" else ():
@@ -185,10 +185,10 @@ def complete(config: dict[str, Any], data: DataLookup) -> dict[str, Any]:
 
 
 def scripts_of(words: Sequence[str]) -> Iterator[str]:
-    """Yield the words of a command that are certainly files that it executes.
+    """Yield the words of a command that certainly name files that it executes.
 
-    These are the first word, if it is a path, and the first word with the suffix of a script. The latter may
-    be the value of an option before it, or an argument of code or of a module; then it doesn't count.
+    These are the first word, if it is a path, and the first later word with the suffix of a script. That word
+    is left out if it may be the value of an option, or if the command executes a module (-m) or code (-c).
     """
     if words and os.sep in words[0]:
         yield words[0]

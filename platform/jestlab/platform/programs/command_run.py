@@ -1,8 +1,8 @@
 """Run a command in the worker: start it, copy its output, process its reports, and stop it.
 
 Reports and answers are lines of JSON through two pipes. `client` documents them, and `Reporter` checks their
-values. A command opens the pipes by their paths below /proc, in any of its processes and as often as it
-likes, whatever it inherited. The pipes belong to the worker's process and disappear with it.
+values. Any process of the command can open the pipes by their paths below /proc, as often as it likes, and
+without inheriting a file descriptor. The pipes belong to the worker's process and disappear with it.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from jestlab.platform.lab.lab import SERVE_TOKEN
 from jestlab.platform.lab.secret import STORE_SECRET
 from jestlab.platform.processes import describe_exit, die_with_parent, group_runs, reap_orphans
 from jestlab.platform.programs import failures
-from jestlab.platform.programs.command import fill, values_of, words_of
+from jestlab.platform.programs.command import fill, placeholder_values, words_of
 from jestlab.platform.programs.context import Failed, Interrupted, RunContext
 from jestlab.platform.store.address import STORE
 
 _CONFIG = "config.json"
 _UNFINISHED = _CONFIG + ".new"
 _POLL_SECONDS = 0.2  # between checks for a request to stop
-_LAST_POLL_SECONDS = 0.01  # once the command has closed its output, it is about to end
+_FINAL_POLL_SECONDS = 0.01  # after the command has closed its output: it is about to end
 _MAX_MESSAGE_BYTES = 1 << 20
-_BLOCK = 1 << 16
-_LEFT_BLOCKS = 64  # of a pipe whose writer has ended: it holds at most 1 MiB
-_TAIL = 4_096
+_BLOCK_BYTES = 1 << 16
+_MAX_REMAINING_BLOCKS = 64  # to read after the writer has ended: a pipe holds at most 1 MiB
+_TAIL_BYTES = 4_096
 _MAX_QUOTED = 120
 _MAX_ERROR = 240
-_SHORTAGES = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)
+_TEMPORARY_ERRNOS = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)
 
-_FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+_MESSAGE_FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "log": (("step", "metrics"), ()),
     "evaluation": (("step", "scores"), ("examples_seen", "flops_total", "seconds")),
     "artifact": (("name", "path"), ()),
@@ -50,7 +50,7 @@ _FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "phase": (("name", "seconds"), ()),
     "flush": ((), ("id",)),
 }
-"""Type of a message → its required and its optional fields."""
+"""Type of a message → required and optional fields."""
 
 
 def run(config: Mapping[str, Any], context: RunContext) -> None:
@@ -58,14 +58,14 @@ def run(config: Mapping[str, Any], context: RunContext) -> None:
 
     Raises:
         Failed: The command failed; the reason has its exit code and the last lines of its output.
-        Interrupted: It was asked to stop, and ended.
-        UserError: It couldn't be started, or sent an invalid message.
+        Interrupted: The command was asked to stop, and ended.
+        UserError: The command couldn't be started, or sent an invalid message.
     """
     if context.stop_requested():
         raise Interrupted
     directory, resume = str(context.directory), str(context.resume or "")
     needs = {role: str(need.directory) for role, need in context.needs.items()}
-    values = values_of(config) | {"seed": context.seed, "directory": directory, "resume": resume}
+    values = placeholder_values(config) | {"seed": context.seed, "directory": directory, "resume": resume}
     values |= {f"needs.{role}": folder for role, folder in needs.items()}
     environment = {
         "JESTLAB_RUN_DIR": directory,
@@ -99,18 +99,18 @@ def _serve(child: Child, channel: Channel, context: RunContext) -> None:
         while child.is_running():
             reap_orphans(but=child.process.pid)
             for key, _ in selector.select(poll):
-                if not key.data() and key.fileobj == child.output:  # closed, and ready forever
+                if not key.data() and key.fileobj == child.output:  # closed: always ready from now on
                     selector.unregister(child.output)
-                    poll = _LAST_POLL_SECONDS
+                    poll = _FINAL_POLL_SECONDS
             if context.stop_requested() and not child.stopping:
-                channel.tell_stop()
+                channel.send_stop()
                 child.stop()
 
 
 def _working_directory(given: str | None) -> Path | None:
-    """Return the folder to run in; None for this process's working directory.
+    """Return the folder to run the command in; None for this process's working directory.
 
-    In a pod, that is the image's, unless the spec's folder exists there too.
+    In a pod, the spec's folder may not exist: then the command runs in the image's working directory.
     """
     if given is None or not os.environ.get(logs.COPIED) or Path(given).exists():
         return None if given is None else Path(given)
@@ -133,9 +133,9 @@ def left_behind(directory: Path) -> bool:
 
 
 def _read(end: int) -> bytes | None:
-    """Read a block that is in a pipe; empty after the last one, and None if there is none yet."""
+    """Read a block from a pipe: empty at its end, and None if no data is available yet."""
     try:
-        return os.read(end, _BLOCK)
+        return os.read(end, _BLOCK_BYTES)
     except BlockingIOError:
         return None
 
@@ -143,8 +143,8 @@ def _read(end: int) -> bytes | None:
 class Child:
     """A running command: a child of the worker, in the worker's session but in its own process group.
 
-    It ends with the worker, and receives a signal once, from the worker, rather than also from a sender that
-    signals the worker's group. Its output is copied to standard error, which is the run's log.
+    The command ends with the worker. A signal to the worker's process group doesn't reach the command, so it
+    receives each signal only once, from the worker. Its output is copied to standard error, the run's log.
 
     Attributes:
         process: The command.
@@ -154,26 +154,26 @@ class Child:
     """
 
     def __init__(self, words: Sequence[str], cwd: Path | None, environment: Mapping[str, str]) -> None:
-        """Start the command, with variables in addition to this process's, except credentials."""
+        """Start the command, in this process's environment without credentials, but with these variables."""
         try:
             self.process = subprocess.Popen(
                 list(words),
                 cwd=cwd,
-                # Otherwise output from before an error would follow its traceback.
+                # With buffering, output from before an error would follow its traceback.
                 env={"PYTHONUNBUFFERED": "1", **_inherited(), **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 bufsize=0,
                 process_group=0,
-                # If the worker is killed, its command must not run next to that of the next attempt.
-                # This is one system call, bound before the fork, and so safe with threads.
+                # If the worker is killed, its command must not run at the same time as the next attempt's.
+                # The function makes one system call, prepared before the fork: this is safe with threads.
                 preexec_fn=die_with_parent,
             )
         except (OSError, ValueError) as error:  # ValueError: a NUL in a word
             where = f" in {cwd}" if cwd is not None else ""
             message = f"can't start {words[0]!r}{where}: {sentence(error)}"
-            is_temporary = isinstance(error, OSError) and error.errno in _SHORTAGES
+            is_temporary = isinstance(error, OSError) and error.errno in _TEMPORARY_ERRNOS
             raise (Failed if is_temporary else UserError)(message) from None
         assert self.process.stdout is not None
         self.output = self.process.stdout.fileno()
@@ -182,7 +182,7 @@ class Child:
         self.stopping = False
 
     def is_running(self) -> bool:
-        """Whether it runs; after a request to stop, also whether another process of its group runs."""
+        """Whether the command runs; after a request to stop, whether any process of its group runs."""
         # Only `end` reaps the process: until then, no other process can get its group's id.
         pid = self.process.pid
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -194,19 +194,18 @@ class Child:
         self._signal(signal.SIGTERM)
 
     def end(self) -> int:
-        """Kill it and its process group, copy the remaining output, and return the exit code, as `subprocess`
-        does."""
+        """Kill the process group, copy the remaining output, and return the exit code (below 0: a signal)."""
         self._signal(signal.SIGKILL)
         with self.process as process:
             code = process.wait()
-            any(not self.copy_output() for _ in range(_LEFT_BLOCKS))
+            any(not self.copy_output() for _ in range(_MAX_REMAINING_BLOCKS))
         return code
 
     def copy_output(self) -> bool:
-        """Copy output, up to a block; return whether there may be more."""
+        """Copy at most one block of output; return whether there may be more."""
         if (block := _read(self.output)) is None:
             return True
-        self.tail = (self.tail + block)[-_TAIL:]
+        self.tail = (self.tail + block)[-_TAIL_BYTES:]
         left = memoryview(block)
         with contextlib.suppress(OSError):  # a full disk is no reason to end the command
             while left:
@@ -254,7 +253,7 @@ class Channel:
         }
 
     def read(self) -> bool:
-        """Process pending messages, up to a block; return whether there were any.
+        """Process at most one block of pending messages; return whether the pipe contained any data.
 
         Raises:
             UserError: A line isn't a valid message, or a path in it doesn't exist.
@@ -276,12 +275,12 @@ class Channel:
         Args:
             whole: Whether the command ended by itself, so that a last line without a line break counts.
         """
-        any(not self.read() for _ in range(_LEFT_BLOCKS))
+        any(not self.read() for _ in range(_MAX_REMAINING_BLOCKS))
         if whole:
             self._process(self._rest)
         self._rest = b""
 
-    def tell_stop(self) -> None:
+    def send_stop(self) -> None:
         """Ask the command to stop."""
         with contextlib.suppress(BlockingIOError):  # the pipe is full: the command reads no replies
             self._reply({"type": "stop"})
@@ -332,10 +331,10 @@ def _parse(line: bytes) -> dict[str, Any]:
         raise ValueError(f"not valid JSON: {error}") from None
     kind = message.get("type") if isinstance(message, dict) else None
     if kind is None:
-        raise ValueError(f"it has no type: expected {', '.join(_FIELDS)}")
-    if not isinstance(kind, str) or kind not in _FIELDS:
-        raise ValueError(f"type {kind!r} is unknown: {nearest(str(kind), _FIELDS)}")
-    required, optional = _FIELDS[kind]
+        raise ValueError(f"it has no type: expected {', '.join(_MESSAGE_FIELDS)}")
+    if not isinstance(kind, str) or kind not in _MESSAGE_FIELDS:
+        raise ValueError(f"type {kind!r} is unknown: {nearest(str(kind), _MESSAGE_FIELDS)}")
+    required, optional = _MESSAGE_FIELDS[kind]
     if missing := [name for name in required if message.get(name) is None]:
         raise ValueError(f"{missing[0]} is missing")
     if unknown := [name for name in message if name not in ("type", *required, *optional)]:
@@ -344,5 +343,5 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 
 def _quoted(line: bytes) -> str:
-    text = line[:_BLOCK].decode(errors="replace").strip()
+    text = line[:_BLOCK_BYTES].decode(errors="replace").strip()
     return repr(text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + "…")

@@ -1,7 +1,7 @@
 """Decide which failures of a run would recur, and whether runs of a launch fail for the same reason.
 
-A fault of the program (a TypeError, a missing module or file, wrong usage of a command) fails its run at
-once. Failures that may pass are retried: out of memory, lost connections, signals, and all unknown ones.
+After a fault of the program (a TypeError, a missing module or file, wrong usage of a command), its run isn't
+retried. All other failures may be temporary and are retried: out of memory, lost connections, signals.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RETRIED_CODES = "JESTLAB_RETRY_EXIT_CODES"
 """Variable of a worker: exit codes that are always retried, separated by commas."""
 
 ALIKE = 3
-"""A launch stops when this many runs failed for the same reason, and no run ended otherwise."""
+"""A launch stops if at least this many runs have failed, all for the same reason, and none has completed."""
 
 _MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _FAULTS: tuple[type[BaseException], ...] = (
@@ -42,22 +42,22 @@ _STATUS = re.compile(r"\b(RESOURCE_EXHAUSTED|UNAVAILABLE|DEADLINE_EXCEEDED|ABORT
 
 _HEADER = "Traceback (most recent call last):"
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: .*)?")
-_UNREADABLE = re.compile(
+_SYNTAX_ERROR = re.compile(
     r'^  File ".*", line \d+\n(?: .*\n)*(?:SyntaxError|IndentationError|TabError): .*\Z', re.M
 )
 _FAULT_NAMES = frozenset(
     name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, _FAULTS)
 )
 
-_VARIES = re.compile(r"\S*/\S*|0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+")
+_VARIABLE_PARTS = re.compile(r"\S*/\S*|0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+")
 
 
 def recurs(error: BaseException, lab: Path) -> bool:
-    """Return whether an exception that ended a program would end it again: a fault of its code or its input.
+    """Return whether an exception that ended a program would recur: a fault of its code or its input.
 
     Args:
-        error: The exception. None of the exceptions that caused it may be transient.
-        lab: Root of the lab. Files missing there may reappear: labs are moved.
+        error: The exception. It doesn't recur if it, or an exception that caused it, may be transient.
+        lab: Root of the lab. A missing file in the lab may be transient, since labs can be moved.
     """
     if isinstance(error, UserError):
         return not isinstance(error, _TRANSIENT)
@@ -69,10 +69,10 @@ def recurs(error: BaseException, lab: Path) -> bool:
 
 
 def exit_recurs(code: int, output: str, lab: Path) -> bool:
-    """Return whether a command that ended with an exit code would do so again, judging by its output.
+    """Return whether the failure of a command would recur.
 
-    That holds for wrong usage (2), a command that can't be executed (126, 127), and output that ends with a
-    Python traceback of a fault. Exit codes listed in the spec are always retried.
+    True for wrong usage (exit code 2), a command that can't be executed (126, 127), and exit code 1 if the
+    output ends with a Python traceback of a fault. False for exit codes that the spec lists as retried.
 
     Args:
         code: Exit code, negative for a signal.
@@ -104,7 +104,7 @@ def _is_transient(error: BaseException, lab: Path) -> bool:
 
 
 def _is_raised_by_jestlab(error: BaseException) -> bool:
-    """Return whether jestlab raised the exception, so that it describes invalid input."""
+    """Return whether jestlab itself raised the exception, which then describes invalid input."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -115,7 +115,7 @@ def _ends_in_fault(output: str, lab: Path) -> bool:
     """Return whether an output ends with Python tracebacks that contain only faults."""
     if _STATUS.search(output) or str(lab) + os.sep in output.rpartition("\n")[2]:
         return False
-    if _UNREADABLE.search(output):
+    if _SYNTAX_ERROR.search(output):
         return True
     _, *traces = output.split(_HEADER)
     # The first line of a traceback that isn't indented names the exception.
@@ -133,17 +133,17 @@ def is_refused(run: Standing) -> bool:
 
 
 def reason_of(run: Standing) -> str | None:
-    """Return the reason of a run's state for users, including that it was not retried."""
+    """Return the reason of a run's state for users, with a prefix if the run was not retried."""
     return f"not retried: {run.reason}" if is_refused(run) and run.reason else run.reason
 
 
-def alike(
+def common_reason(
     states: Mapping[str, RunState], reasons: Mapping[str, str | None], needed: Collection[str]
 ) -> str | None:
-    """Return the reason for which all ended runs failed, ignoring numbers and paths; None without one.
+    """Return the reason of all failures if it is the same, except for numbers and paths; otherwise None.
 
-    At least `ALIKE` runs must have failed. Runs that others depend on, such as a reference, may have
-    completed.
+    None also if fewer than `ALIKE` runs have failed, or if a run has completed that isn't a dependency, such
+    as a reference, of other runs.
 
     Args:
         states: States of the runs that have ended, by fingerprint.
@@ -152,7 +152,7 @@ def alike(
     """
     failed = [run for run, state in states.items() if state == RunState.FAILED]
     completed = any(state == RunState.COMPLETED and run not in needed for run, state in states.items())
-    kinds = {_VARIES.sub("#", (reasons[run] or "").rpartition(" | ")[2]) for run in failed}
+    kinds = {_VARIABLE_PARTS.sub("#", (reasons[run] or "").rpartition(" | ")[2]) for run in failed}
     if completed or len(failed) < ALIKE or len(kinds) > 1:
         return None
     return reasons[failed[0]] or "no reason known"

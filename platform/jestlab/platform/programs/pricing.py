@@ -42,7 +42,7 @@ DIAGNOSE_LEARNER, DIAGNOSE_REFERENCE = "learner", "reference"
 
 
 def _custom_flops(place: str, kind: Kind, name: str, /, *args: Any, **options: Any) -> float | None:
-    """Call the function `flops` of custom code; None if it has none. Errors name the place in the config."""
+    """Call the `flops` function of custom code; None if it has none. `place` is its place in the config."""
     try:
         count: Callable[..., Any] | None = getattr(extensions.load(kind, name), "flops", None)
     except ValueError as error:
@@ -58,7 +58,7 @@ def _custom_flops(place: str, kind: Kind, name: str, /, *args: Any, **options: A
     return flops
 
 
-def _custom_tower(field: str, tower: VisionTower | TextTower, embedding_dim: int | None) -> int:
+def _custom_tower_flops(field: str, tower: VisionTower | TextTower, embedding_dim: int | None) -> int:
     """Compute the FLOPs of one example's forward pass through a custom tower and the dense head after it."""
     place = f"model.{field}.architecture"
     flops = _custom_flops(place, "tower", tower.architecture, tower, **tower.options)
@@ -70,8 +70,8 @@ def _custom_tower(field: str, tower: VisionTower | TextTower, embedding_dim: int
     return round(flops) + costs.head_flops(tower.width, embedding_dim)
 
 
-def _custom_loss(config: TrainConfig, reference_dim: int) -> float | None:
-    """Compute the FLOPs of a loss that isn't built in; None if it declares none."""
+def _custom_loss_flops(config: TrainConfig, reference_dim: int) -> float | None:
+    """Compute the FLOPs of a loss that isn't built in; None if its code has no `flops` function."""
     if config.loss in LOSSES:
         return None
     sizes = {"batch_size": config.batch_size, "embedding_dim": config.model.embedding_dim}
@@ -96,7 +96,7 @@ def forward(model: TwoTowers, patch_size: int | None = None, keep: float = 1.0) 
     vision, text = model.vision, model.text
     head = None if vision.width == model.embedding_dim else model.embedding_dim
     return Forward(
-        image=_custom_tower("vision", vision, head)
+        image=_custom_tower_flops("vision", vision, head)
         if vision.is_own
         else costs.vision_forward(
             image_size=vision.image_size,
@@ -108,7 +108,7 @@ def forward(model: TwoTowers, patch_size: int | None = None, keep: float = 1.0) 
             embedding_dim=head,
             keep=keep,
         ),
-        text=_custom_tower("text", text, model.embedding_dim)
+        text=_custom_tower_flops("text", text, model.embedding_dim)
         if text.is_own
         else costs.text_forward(
             length=text.length,
@@ -160,7 +160,7 @@ def step_of(config: TrainConfig, reference: TwoTowers | None, reference_dim: int
         reference=forward(reference) if reference and config.needs_reference else None,
         reference_scores=config.scores_reference,
         compares=config.compares_with_reference,
-        own_loss=_custom_loss(config, reference_dim),
+        own_loss=_custom_loss_flops(config, reference_dim),
         rule=rule if rule in RULES or not config.selects else "independent",
         own_rule=own_rule or 0.0,
         chunks=config.selection.chunks,
@@ -175,13 +175,13 @@ def step_of(config: TrainConfig, reference: TwoTowers | None, reference_dim: int
 
 
 def towers_of(needs: Mapping[str, Config], role: str) -> TwoTowers | None:
-    """Return the architecture of the run with a role; None if it isn't known."""
+    """Return the architecture of the dependency with a role; None if unknown."""
     model = getattr(needs.get(role), "model", None)
     return model if isinstance(model, TwoTowers) else None
 
 
-def _count(train: ShapesWeb | ShardFolder | OwnReader) -> int | None:
-    """Count the examples of the data; the number in the config if the folder isn't on this machine."""
+def _example_count(train: ShapesWeb | ShardFolder | OwnReader) -> int | None:
+    """Count the examples of the data, or return the number in the config if the folder isn't here."""
     if isinstance(train, ShapesWeb | OwnReader) or not Path(train.path).is_dir():
         return train.examples
     from jestlab.models.data.shards import ShardIndex  # imports NumPy, which few plans need
@@ -192,8 +192,8 @@ def _count(train: ShapesWeb | ShardFolder | OwnReader) -> int | None:
 def price_train(config: TrainConfig, needs: Mapping[str, Config]) -> Price:
     """Price a training run.
 
-    Cached embeddings are free: the run that created them paid. A reference of unknown architecture is assumed
-    to have the learner's.
+    Cached embeddings are free, because the run that created them includes their cost. A reference of unknown
+    architecture is assumed to have the learner's.
     """
     examples = config.total_steps * config.batch_size
     reference = None
@@ -205,12 +205,12 @@ def price_train(config: TrainConfig, needs: Mapping[str, Config]) -> Price:
 
 
 def price_embed(config: EmbedConfig, needs: Mapping[str, Config]) -> Price | None:
-    """Price the reference's forward pass on every example, as scoring by the reference.
+    """Price the reference's forward pass on every example, as reference scoring.
 
     This is an upper bound, since filters aren't evaluated. None if the architecture or the number of examples
     is unknown.
     """
-    model, examples = towers_of(needs, EMBED_REFERENCE), _count(config.data.train)
+    model, examples = towers_of(needs, EMBED_REFERENCE), _example_count(config.data.train)
     if examples is None or model is None:
         return None
     return Price(Cost(reference_scoring=forward(model).total * examples), examples=0)
@@ -222,12 +222,13 @@ def price_weights(config: WeightsConfig, needs: Mapping[str, Config]) -> Price:
 
 
 def price_score(config: ScoreConfig, needs: Mapping[str, Config]) -> Price | None:
-    """Price the products of embeddings that columns are computed from, as scoring by the reference.
+    """Price the products of embeddings from which the score columns are computed, as reference scoring.
 
-    None if the architecture or the number of examples is unknown. Filters aren't evaluated.
+    This is an upper bound, since filters aren't evaluated. None if the architecture or the number of examples
+    is unknown.
     """
     scored, model = needs.get(SCORE_EMBEDDINGS), towers_of(needs, f"{SCORE_EMBEDDINGS}.{EMBED_REFERENCE}")
-    n = _count(scored.data.train) if isinstance(scored, EmbedConfig) else None
+    n = _example_count(scored.data.train) if isinstance(scored, EmbedConfig) else None
     if n is None or model is None:
         return None
     width = model.embedding_dim
@@ -245,7 +246,7 @@ def price_score(config: ScoreConfig, needs: Mapping[str, Config]) -> Price | Non
     )
     target = needs.get(SCORE_TARGET)
     if isinstance(target, EmbedConfig):
-        if (m := _count(target.data.train)) is None:
+        if (m := _example_count(target.data.train)) is None:
             return None
         flops += costs.norm_similarity_flops(examples=n, targets=m, embedding_dim=width)
     return Price(Cost(reference_scoring=flops), examples=0)

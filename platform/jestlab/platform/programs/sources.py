@@ -33,21 +33,27 @@ _INSTALLED = frozenset({"site-packages", "dist-packages", "__pycache__"})
 
 
 def sources_of(program: str, config: Mapping[str, Any], place: Path) -> dict[str, Path] | None:
-    """Return the custom code of a run; None without any. Commands and modules are found in `place`."""
+    """Return the files of a run's custom code by relative path; None without any.
+
+    A command without `cwd` runs in `place`.
+    """
     if program == "command":
         words, cwd = known_words(config), config.get("cwd")
         folder = Path(cwd) if cwd else place
-        return _followed(tuple(_of_command(words, folder)), folder if "-m" in words else None)
+        return _with_imports(tuple(_files_in_command(words, folder)), folder if "-m" in words else None)
     if references.is_reference(program):
         file = references.file_of(program)
-        if file is None or not _is_own(file):
+        if file is None or not _is_custom(file):
             return None
-        return _followed((file,), references.root_of(program, file))
-    return _followed([file for file in files_of(config) if _is_own(file)], None)
+        return _with_imports((file,), references.root_of(program, file))
+    return _with_imports([file for file in files_of(config) if _is_custom(file)], None)
 
 
 def interpreter_of(program: str, config: Mapping[str, Any], place: Path) -> str | None:
-    """Return the Python that a run's command starts in `place`, if it differs from this process's."""
+    """Return the path of the Python that a run's command starts, if it isn't this process's; else None.
+
+    A command without `cwd` runs in `place`.
+    """
     words = known_words(config) if program == "command" else []
     if not words or not _PYTHON.fullmatch(Path(words[0]).name):
         return None
@@ -60,8 +66,8 @@ def interpreter_of(program: str, config: Mapping[str, Any], place: Path) -> str 
 # ---- words of a command
 
 
-def _of_command(words: Sequence[str], cwd: Path) -> Iterator[Path]:
-    """Yield the user's files in a command."""
+def _files_in_command(words: Sequence[str], cwd: Path) -> Iterator[Path]:
+    """Yield the user's files that a command names, including those of a module after -m."""
     parts: list[str] = []
     for word in words:
         try:
@@ -78,11 +84,11 @@ def _of_command(words: Sequence[str], cwd: Path) -> Iterator[Path]:
             yield from (path for path in (*found, *mains) if path.is_file())
             continue
         file = Path(os.path.normpath(cwd / part)) if part else cwd
-        if file.is_file() and file.stat().st_size <= _LARGEST and _is_own(file):
+        if file.is_file() and file.stat().st_size <= _LARGEST and _is_custom(file):
             yield file
 
 
-def _is_own(file: Path) -> bool:
+def _is_custom(file: Path) -> bool:
     """Return whether a file is neither an interpreter nor part of the system or an installed package."""
     if _INTERPRETER.fullmatch(file.name) and shutil.which(str(file)):
         return False
@@ -93,11 +99,11 @@ def _is_own(file: Path) -> bool:
 # ---- imports
 
 
-def _followed(entries: Sequence[Path], root: Path | None) -> dict[str, Path] | None:
-    """Return files and the user's modules that they import.
+def _with_imports(entries: Sequence[Path], root: Path | None) -> dict[str, Path] | None:
+    """Return files and the user's modules that they import, by path relative to the first file's folder.
 
     Args:
-        entries: The files that are executed or named.
+        entries: The files to start from.
         root: The folder in which modules are found, if a module is executed; None for a script.
     """
     if not entries:
@@ -107,6 +113,6 @@ def _followed(entries: Sequence[Path], root: Path | None) -> dict[str, Path] | N
     top = repository_of(first) or base
     inside = [folder for folder in dict.fromkeys((base, top, top / "src")) if folder.is_relative_to(top)]
     files = Imports(inside).followed(
-        entries, lambda file: file.is_relative_to(top) and _is_own(file), MOST_FILES
+        entries, lambda file: file.is_relative_to(top) and _is_custom(file), MOST_FILES
     )
     return {os.path.relpath(file, first.parent): file for file in files}

@@ -38,20 +38,20 @@ __all__ = [
 Value = TypeVar("Value")
 
 Labels = Mapping[str, Mapping[Any, str]]
-"""Key of an axis → its display name, under "name", and the display texts of its values:
+"""Key of an axis → display texts: that of the key under "name", and that of each value under the value, as in
 `{"selection.filtering_ratio": {"name": "f", 0.5: "50%", 0.9: "90%"}}`."""
 
 
 def study(
     *, question: str, name: str | None = None, paper: str | None = None, program: str = "train"
 ) -> ConfigDict:
-    """Create an empty study: set its `base`, `runs`, `axes`, `seeds`, `resources`, `reports`, and `claims`.
+    """Create a study without runs. Then set its `base`, `runs`, `axes`, `seeds`, `reports`, and other keys.
 
     Args:
         question: The question that the study answers.
-        name: Name of the study; the name of the file by default.
-        paper: The figure or table that it reproduces.
-        program: What its runs execute.
+        name: Name of the study; by default, the name of the spec's file.
+        paper: The figure or table that the study reproduces.
+        program: The default program of the runs.
 
     Returns:
         A `ConfigDict` whose keys may be dotted: `study.runs.joint = {"selection.rule": "joint"}`.
@@ -69,16 +69,16 @@ def union(
     name: str | None = None,
     paper: str | None = None,
 ) -> ConfigDict:
-    """Create a spec of several whole studies, which share equal runs.
+    """Create a union of several studies. A run that belongs to several of them is executed only once.
 
-    `resources` and `reports` may be added.
+    You can set the union's `resources` and `reports` afterwards.
 
     Args:
-        question: The question that they answer together.
+        question: The question that the studies answer together.
         studies: Name → spec, such as the result of another study's `get_config(scale)`; or a list of
             registered names and of paths, which are loaded at the union's scale.
-        name: Name of the study; the name of the file by default.
-        paper: The part of the paper that it reproduces.
+        name: Name of the union; by default, the name of the spec's file.
+        paper: The part of the paper that the union reproduces.
     """
     config = _mapping() if name is None else _mapping(name=name)
     config.update(question=question, paper=paper, studies=studies)
@@ -91,17 +91,20 @@ def _mapping(**entries: Any) -> ConfigDict:
 
 
 def grid(values: Mapping[str, Sequence[Any]], labels: Labels | None = None) -> dict[str, Any]:
-    """Create an axis of every combination: `grid({"selection.filtering_ratio": (0.5, 0.8, 0.9)})`."""
+    """Create an axis with all combinations of values: `grid({"selection.filtering_ratio": (0.5, 0.8)})`."""
     return _axis("grid", values, labels)
 
 
 def zip_(values: Mapping[str, Sequence[Any]], labels: Labels | None = None) -> dict[str, Any]:
-    """Create an axis of the first values, then the second values, and so on; all keys have equally many."""
+    """Create an axis that combines the first value of each key, then the second, and so on.
+
+    All keys must have the same number of values.
+    """
     return _axis("zip", values, labels)
 
 
 def cases(*points: Mapping[str, Any], labels: Labels | None = None) -> dict[str, Any]:
-    """Create an axis of explicit points, each a mapping of overrides."""
+    """Create an axis from explicit points, each a mapping of config overrides."""
     return _axis("cases", list(points), labels)
 
 
@@ -127,24 +130,24 @@ pareto = partial(figure, "pareto")
 """Report scores against the cost of training; `jestlab keys reports.pareto` lists the options."""
 
 learnability = partial(figure, "learnability")
-"""Report how learnable the selected batches are, as measured by `run`, a run of `diagnose`."""
+"""Report how learnable the selected batches are. `run` names the run of `diagnose` that measured it."""
 
 
 def claim(statement: str, **options: Any) -> dict[str, Any]:
     """State a claim that the study's runs confirm or refute.
 
-    `claim("Joint selection learns more", of="joint", above="independent", source="Figure 3")`; or `below`,
-    `better_than`, or `near` with `within`. A side is a label, a run, a list of runs (their mean), or a
-    difference, `{"of": …, "minus": …}`. `jestlab keys claims` lists the options.
+    `claim("Joint selection learns more", of="joint", above="independent", source="Figure 3")` compares two
+    sides. Other comparisons are `below`, `better_than`, and `near` with `within`. A side is a label, a run, a
+    list of runs (their mean), or a difference, `{"of": …, "minus": …}`. `jestlab keys claims` lists all keys.
     """
     return {"statement": statement, **options}
 
 
 def at_scale(scale: str, **values: Value) -> Value:
-    """Return the value of a scale: `at_scale(scale, smoke=9_600, mini=2_000_000)`.
+    """Return the value for a scale: `at_scale(scale, smoke=9_600, mini=2_000_000)`.
 
     Raises:
-        UserError: The scale has no value.
+        UserError: No value is given for the scale.
     """
     if scale not in values:
         raise UserError(f"no scale {scale!r}: {choices(scale, values)}")

@@ -1,4 +1,4 @@
-"""Axes: the values that the runs of a study take, and the points that several axes span."""
+"""Axes, which list values of config keys, and points, which combine one choice from each axis of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Point = dict[str, Any]
 """A run's values on its axes: dotted key → value."""
 
 AxisLabels = dict[str, dict[str, str]]
-"""Dotted key → its display name, under "name", and the display texts of its values, by `value_text`."""
+"""Dotted key → display texts: that of the key under "name", and that of each value under its `value_text`."""
 
 KINDS = ("grid", "zip", "cases")
 
@@ -87,15 +87,15 @@ _Columns = Annotated[dict[str, tuple[Any, ...]], BeforeValidator(_columns)]
 
 
 class AxisSpec(BaseModel):
-    """Values for one or several runs. Exactly one of grid, zip, and cases is given.
+    """Config values that vary in one or several runs. Give exactly one of grid, zip, and cases.
 
     Attributes:
-        runs: Names of the runs that take the values.
+        runs: Names of the runs that are executed with each of the values.
         grid: Lists of values by dotted key of the config; every combination is a point.
         zip: Lists of values by dotted key, all of the same length; the first values form a point, then the
             second values, and so on.
         cases: Overrides of the config, one mapping for each point.
-        labels: Display names of its keys and values: `{selection.filtering_ratio: {name: f, 0.5: 50%}}`.
+        labels: Display names of keys and values, as in `{selection.filtering_ratio: {name: f, 0.5: 50%}}`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -138,7 +138,7 @@ class AxisSpec(BaseModel):
 
     @cached_property
     def named_values(self) -> dict[str, set[str]]:
-        """Dotted key → what `labels` may name: its values, as texts, and "name"."""
+        """Dotted key → the names that `labels` may have below it: the key's values, as texts, and "name"."""
         columns: dict[str, set[str]] = {}
         pairs = [pair for case in self.cases or () for pair in case.items()]
         for key, values in (self.grid or self.zip or {}).items():
@@ -170,7 +170,7 @@ class AxisSpec(BaseModel):
         return len(next(iter(self.zip.values()))) if self.zip is not None else len(self.cases or ())
 
     def place(self, key: str, number: int) -> Path:
-        """Return the place, below the axis, of a key's value at a point, given the point's number."""
+        """Return the path, within the axis, of the value of a key at the point with a number."""
         case = () if self.cases is None else (str(number),)
         return (self.kind, *case, *key.split("."))
 
@@ -185,7 +185,7 @@ class AxisSpec(BaseModel):
 def listed_axes(written: Any) -> Any:
     """Convert a mapping from names of runs to axes into a list of axes; return a list unchanged.
 
-    The names are a tuple in Python or joined by commas; each entry is one axis or a list of them.
+    Several names are a tuple (in Python) or joined by commas. Each value is one axis or a list of axes.
     """
     if not is_mapping(written):
         return written
@@ -200,10 +200,10 @@ def listed_axes(written: Any) -> Any:
 
 
 class AxisStep(NamedTuple):
-    """One axis's part of a point."""
+    """A point of one axis, which is part of a point of a run."""
 
     axis: int  # index among the study's axes
-    number: int  # of the point on that axis
+    number: int  # index of the point on that axis
 
 
 def count(axes: Sequence[AxisSpec], run: str) -> int:
@@ -212,13 +212,15 @@ def count(axes: Sequence[AxisSpec], run: str) -> int:
 
 
 def span(axes: Sequence[AxisSpec], run: str) -> list[tuple[Point, tuple[AxisStep, ...]]]:
-    """List the points of a run, each with its parts.
+    """List the points of a run: all combinations of the points of its axes, the last axis varying fastest.
 
-    They are every combination of the points of its axes, the last axis varying fastest; without axes, a
-    single empty point.
+    A run without axes has a single empty point.
+
+    Returns:
+        Each point, and the point on each axis that it consists of.
 
     Raises:
-        SpecError: Two axes set the same key, or a key and one below it.
+        SpecError: Two axes set the same key, or a key and another key within it.
     """
     own = [index for index, axis in enumerate(axes) if run in axis.runs]
     owners: dict[str, int] = {}
@@ -238,8 +240,11 @@ def span(axes: Sequence[AxisSpec], run: str) -> list[tuple[Point, tuple[AxisStep
     ]
 
 
-def place_on(axes: Sequence[AxisSpec], steps: Sequence[AxisStep], path: Path) -> Path | None:
-    """Return the place of a config's value if an axis sets it, or sets a key above or below it."""
+def axis_path(axes: Sequence[AxisSpec], steps: Sequence[AxisStep], path: Path) -> Path | None:
+    """Return the path in the spec of a config value that an axis sets, also as part of a key above or below.
+
+    None if no axis sets it.
+    """
     for step in steps:
         axis = axes[step.axis]
         for key in axis.keys if path else ():

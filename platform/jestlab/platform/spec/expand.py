@@ -1,4 +1,4 @@
-"""From a study to its members: every run at every point and seed, validated, dependencies first."""
+"""Expand a study into its members, which are every run at every point and seed, with validated configs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from jestlab.analysis.names import compose, short_names
 from jestlab.platform.errors import Mistakes, Path, SpecError, dotted, placed, shown, within
-from jestlab.platform.spec.axes import AxisStep, Point, count, place_on, span
+from jestlab.platform.spec.axes import AxisStep, Point, axis_path, count, span
 from jestlab.platform.spec.fields import NAMES_A_RUN, fields_of, marked, merge, unknown_keys, validated
 from jestlab.platform.spec.program import Config
 from jestlab.platform.spec.schema import StudySpec
@@ -29,7 +29,7 @@ from jestlab.platform.spec.variants import (
 )
 
 SEED = "seed"
-"""The config key that the replicates of a run differ in."""
+"""The only config key in which the replicates of a run differ."""
 
 MAX_RUNS, MOST_RUNS = "JESTLAB_MAX_RUNS", 100_000
 """Environment variable for the largest number of runs of a study, and its default."""
@@ -40,9 +40,10 @@ _MATCH_ROLE = " match"  # never the role of a dependency, because of the space
 def expand(study: StudySpec) -> tuple[Replicate, ...]:
     """List every run of a study at every point and seed, with a validated config.
 
-    Dependencies come first; otherwise the order is that of the spec. All runs with one seed come before those
-    with the next: runs that differ only in the seed compile the same functions, and should not start at the
-    same time. The runs of a union's parts follow each other, with the part's name before theirs: "part/run".
+    All runs with the first seed come before all runs with the second, and so on: runs that differ only in the
+    seed compile the same functions, so they should not start at the same time. Within a seed, dependencies
+    come first, and otherwise the order is that of the spec. In a union, the members of one part precede those
+    of the next, and the names of runs start with that of the part: "part/run".
 
     Raises:
         SpecError: The study has mistakes.
@@ -62,16 +63,22 @@ def expand(study: StudySpec) -> tuple[Replicate, ...]:
     return found
 
 
-def written_at(run: str) -> str:
-    """Return the place of a run: `runs.joint`, or `studies.part.runs.joint` for a union's `part/joint`."""
+def spec_path(run: str) -> str:
+    """Return the path of a run in the spec: `runs.joint`, or `studies.part.runs.joint` for `part/joint`."""
     part, slash, name = run.rpartition("/")
     return f"{STUDIES}.{part}.runs.{name}" if slash else f"runs.{run}"
 
 
 def _members(study: StudySpec, prefix: str = "", start: int = 0) -> Iterator[Replicate]:
-    """Yield the members of an ordinary study, with a prefix of their names, from a position on."""
+    """Yield the members of a study that isn't a union.
+
+    Args:
+        study: The study.
+        prefix: Put before the names of its runs.
+        start: Position of the first member; `needs` and `match` of a `Replicate` are positions.
+    """
     variants = _variants(study)
-    ordered = order([(v.name, v.label, v.point, (*v.references, *_matched(v))) for v in variants])
+    ordered = order([(v.name, v.label, v.point, (*v.references, *_match_reference(v))) for v in variants])
     _check_seeds(study, variants, ordered)
     place = {index: start + place for place, (index, _) in enumerate(ordered)}
     if prefix:
@@ -96,8 +103,8 @@ def _prefixed(variant: Variant, prefix: str) -> Variant:
     return replace(variant, name=name, label=label, references=references)
 
 
-def _matched(variant: Variant) -> tuple[RunReference, ...]:
-    """Refer to the run that a variant matches, which is ordered before it but isn't a dependency."""
+def _match_reference(variant: Variant) -> tuple[RunReference, ...]:
+    """Return a reference to the run that a variant matches. It precedes the variant without being needed."""
     place = ("runs", variant.name, MATCH)
     return () if variant.match is None else (RunReference(_MATCH_ROLE, variant.match.run, place),)
 
@@ -150,7 +157,7 @@ def _variants_of(study: StudySpec, name: str) -> list[Variant]:
     short = short_names({key: None for point, _ in points for key in point})
     mistakes, labels, found = Mistakes(), set(), []
     for point, steps in points:
-        place = functools.partial(_place, study, name, base, steps)
+        place = functools.partial(_config_path, study, name, base, steps)
         label = compose(name, point, short)
         if label in labels:
             axis = ("axes", str(steps[-1].axis))
@@ -166,8 +173,8 @@ def _variants_of(study: StudySpec, name: str) -> list[Variant]:
                     problems = Mistakes()
                     problems.add(SpecError(*problem) for problem in program.problems(tree, run.needs))
                     problems.check()
-            # A name without effect, such as the reference of a run that selects uniformly, isn't part of the
-            # config's identity.
+            # Only names in the identity count: the reference of a run that selects uniformly has no effect,
+            # so it isn't a dependency.
             identity = program.identity(config) if names else {}
             own = [
                 RunReference(dotted(path), str(lookup(identity, path)), place(path))
@@ -179,9 +186,9 @@ def _variants_of(study: StudySpec, name: str) -> list[Variant]:
     return found
 
 
-def _place(study: StudySpec, name: str, base: Tree, steps: Sequence[AxisStep], path: Path) -> Path:
-    """Return the place of a value of a run's config: on an axis, in the run, or in the base."""
-    if (on_axis := place_on(study.axes, steps, path)) is not None:
+def _config_path(study: StudySpec, name: str, base: Tree, steps: Sequence[AxisStep], path: Path) -> Path:
+    """Return where a spec sets a value of a run's config: on an axis, in the run, or in the base."""
+    if (on_axis := axis_path(study.axes, steps, path)) is not None:
         return on_axis
     in_base = depth_of(base, path) > depth_of(study.runs[name].overrides, path)
     return ("base", *path) if in_base else ("runs", name, *path)
@@ -204,7 +211,7 @@ def _check_size(study: StudySpec) -> None:
 
 
 def _shared_errors(study: StudySpec) -> Iterator[SpecError]:
-    """Check the names and keys of axes, and the base if each run has another program."""
+    """Check the names and keys of axes; also the keys of the base if no run uses the study's program."""
     if SEED in study.base:
         remedy = "replicates are set by `seeds`; a run that they share may fix its own seed"
         yield SpecError(("base", SEED), remedy)
@@ -280,7 +287,7 @@ def order(nodes: Sequence[Node]) -> list[tuple[int, dict[str, int]]]:
 
     @functools.cache
     def table(name: str, keys: frozenset[str]) -> dict[frozenset[str], dict[str, list[int]]]:
-        """Group the runs of a name by the keys that they share with a point, and by their values."""
+        """Group the runs with a name by which of a point's keys they have, then by their values on them."""
         groups: dict[frozenset[str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for index in by_name[name]:
             shared = keys.intersection(nodes[index][2])
@@ -332,7 +339,7 @@ def _ambiguous(point: Point, reference: RunReference, named: Sequence[Node], is_
 def _cycle_error(
     nodes: Sequence[Node], needs: Sequence[Mapping[str, int]], cycle: Sequence[int]
 ) -> SpecError:
-    """Describe a cycle, in which each run needs the next one, from its first run in the spec."""
+    """Describe a cycle of runs, each of which needs the next, starting with the first one in the spec."""
     first = cycle.index(min(cycle))
     cycle = [*cycle[first:], *cycle[: first + 1]]
     role = next(role for role, other in needs[cycle[0]].items() if other == cycle[1])

@@ -1,4 +1,4 @@
-"""The fields of configs, from the JSON schemas of their models, and validation by these models."""
+"""Describe the fields of configs, by the JSON schemas of their pydantic models, and validate configs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+): *(.*(?:\n {5}.*)*)", re.MULTILINE)
 
 
 class _Described(GenerateJsonSchema):
-    """Describes a class by its docstring: the first paragraph, and each property under `Attributes:`."""
+    """Adds descriptions from docstrings: of a class, the first paragraph; of its fields, `Attributes:`."""
 
     def model_schema(self, schema: Any) -> dict[str, Any]:
         """Generate the schema of a model."""
@@ -74,9 +74,9 @@ class Field:
     """One field of a config, or a whole config.
 
     Attributes:
-        schema: Its JSON schema.
+        schema: JSON schema of the field.
         definitions: The schemas that `$ref` refers to.
-        required: Whether it has to be given.
+        required: Whether the field has no default.
     """
 
     schema: JsonSchema
@@ -85,7 +85,7 @@ class Field:
 
     @cached_property
     def alternatives(self) -> tuple[JsonSchema, ...]:
-        """The schemas of the types that a value may have, references resolved."""
+        """The schemas of the types that a value may have, with each `$ref` resolved."""
         return tuple(_alternatives(self.schema, self.definitions))
 
     @cached_property
@@ -95,7 +95,7 @@ class Field:
 
     @cached_property
     def variants(self) -> Mapping[str, Mapping[str, Field]]:
-        """The fields of each `kind`, if the section has several kinds."""
+        """Kind → its fields; empty unless this is a section with several kinds."""
         if len(self.sections) < 2:
             return {}
         kinds = [each["properties"].get(KIND, {}) for each in self.sections]
@@ -107,7 +107,7 @@ class Field:
 
     @cached_property
     def children(self) -> Mapping[str, Field]:
-        """The fields of the section, of all its kinds; empty for a value."""
+        """The fields of the section, from all of its kinds; empty if this isn't a section."""
         return {name: field for each in self.sections for name, field in self._fields(each).items()}
 
     @property
@@ -122,7 +122,7 @@ class Field:
 
     @property
     def default_kind(self) -> str | None:
-        """The `kind` of a section that doesn't state it."""
+        """The `kind` that applies if a section doesn't set it."""
         default = self.schema.get("default")
         return default.get(KIND) if isinstance(default, dict) else None
 
@@ -133,13 +133,13 @@ class Field:
 
     @cached_property
     def items(self) -> Field:
-        """The elements of a list, or the values of a mapping from names."""
+        """A field that describes each element of a list, or each value of a mapping from names."""
         keys = ("items", "additionalProperties")
         found = (each[key] for each in self.alternatives for key in keys if isinstance(each.get(key), dict))
         return Field(next(found, {}), self.definitions)
 
     def parts(self, kind: object) -> Mapping[str, Field]:
-        """Return the fields of a section of a given `kind`."""
+        """Return the section's fields for a `kind`; those of all kinds if the kind is unknown."""
         return self.variants.get(kind, self.children) if isinstance(kind, str) else self.children
 
     def walk(self, path: Path = ()) -> Iterator[tuple[Path, Field]]:
@@ -200,13 +200,13 @@ def merge(beneath: Tree, above: Tree, section: Field | None = None, path: Path =
         path: The place of both trees, for errors.
 
     Raises:
-        SpecError: A list beneath has no such element.
+        SpecError: A number as a key is too large for the list.
     """
     merged = dict(beneath)
     for key, value in above.items():
         under, here = merged.get(key), (*path, key)
         field = section.children.get(key) if section else None
-        if isinstance(value, dict) and isinstance(under, dict) and not _another_kind(under, value, field):
+        if isinstance(value, dict) and isinstance(under, dict) and not _changes_kind(under, value, field):
             merged[key] = merge(under, value, field, here)
         elif isinstance(value, dict) and isinstance(under, list) and any(map(_INDEX.fullmatch, value)):
             elements = parts_of(under)
@@ -218,7 +218,7 @@ def merge(beneath: Tree, above: Tree, section: Field | None = None, path: Path =
     return merged
 
 
-def _another_kind(under: Tree, value: Tree, field: Field | None) -> bool:
+def _changes_kind(under: Tree, value: Tree, field: Field | None) -> bool:
     beneath = under.get(KIND, field.default_kind if field else None)
     return KIND in value and beneath is not None and value[KIND] != beneath
 
@@ -227,7 +227,7 @@ def _another_kind(under: Tree, value: Tree, field: Field | None) -> bool:
 
 
 def checked(parse: Callable[[Any], object]) -> AfterValidator:
-    """Accept the values that a function parses, and keep them as they are."""
+    """Return a validator that accepts the values that a function can parse, and doesn't change them."""
 
     def check(given: Any) -> Any:
         parse(given)
@@ -237,15 +237,15 @@ def checked(parse: Callable[[Any], object]) -> AfterValidator:
 
 
 def validated(model: type[Model], given: Any) -> Model:
-    """Validate data by a model.
+    """Validate data by a model, and return the instance.
 
     Raises:
-        SpecError: All mistakes that pydantic reports, with their places in the data.
+        SpecError: All mistakes, with their places in the data.
     """
     mistakes = Mistakes()
     try:
         result = model.model_validate(given)
-        mistakes.add(_converted(given, result, ()))
+        mistakes.add(_conversion_errors(given, result, ()))
     except ValidationError as error:
         mistakes.add(_errors_of(error, given, fields_of(model)))
     mistakes.check()
@@ -257,25 +257,25 @@ def unknown_keys(tree: Tree, section: Field, path: Path = ()) -> Iterator[SpecEr
     parts = section.parts(tree.get(KIND))
     for key, value in tree.items():
         if key not in parts:
-            yield SpecError((*path, key), _unknown(key, section, tree.get(KIND), section))
+            yield SpecError((*path, key), _unknown_key(key, section, tree.get(KIND), section))
         elif isinstance(value, dict) and parts[key].children:
             yield from unknown_keys(value, parts[key], (*path, key))
 
 
-def _converted(given: Any, result: Any, path: Path) -> Iterator[SpecError]:
+def _conversion_errors(given: Any, result: Any, path: Path) -> Iterator[SpecError]:
     """Yield an error for each value that pydantic converted to a type with another meaning.
 
-    `chunks: true` isn't 1, and `seed: '3'` isn't 3.
+    For example, pydantic converts `chunks: true` to 1, and `seed: '3'` to 3.
     """
     if given is result:
         return
     if isinstance(given, Mapping):
         for key, value in given.items():
             found = result.get(key) if isinstance(result, Mapping) else getattr(result, str(key), None)
-            yield from _converted(value, found, (*path, str(key)))
+            yield from _conversion_errors(value, found, (*path, str(key)))
     elif isinstance(given, list | tuple) and isinstance(result, list | tuple):
         for index, (value, found) in enumerate(zip(given, result, strict=False)):
-            yield from _converted(value, found, (*path, str(index)))
+            yield from _conversion_errors(value, found, (*path, str(index)))
     elif isinstance(given, bool | str) or isinstance(result, bool):
         is_other = isinstance(result, bool | int | float) and type(given) is not type(result)
         if is_other and isinstance(given, bool | int | float | str):
@@ -296,7 +296,9 @@ def _errors_of(error: ValidationError, given: Any, root: Field) -> Iterator[Spec
 
 
 def _located(details: Mapping[str, Any], given: Any, root: Field) -> tuple[Path, Field, Any]:
-    """Convert a location of pydantic to a place in the given data, without names of members of unions.
+    """Convert the location of a pydantic error to a path in the data.
+
+    The location may also name members of union types and `[key]`; the path omits them.
 
     Returns:
         The place, the section that its last part belongs to, and the `kind` of that section.
@@ -316,10 +318,10 @@ def _located(details: Mapping[str, Any], given: Any, root: Field) -> tuple[Path,
 
 
 def _message(details: Mapping[str, Any], section: Field, kind: Any, root: Field) -> str:
-    """Write one of pydantic's errors with the given value, and with the nearest valid key or value."""
+    """Write the message of a pydantic error, with the invalid value and the nearest valid key or value."""
     type_, given, context = details["type"], details["input"], details.get("ctx", {})
     if type_ == "extra_forbidden":
-        return _unknown(str(details["loc"][-1]), section, kind, root)
+        return _unknown_key(str(details["loc"][-1]), section, kind, root)
     if type_ == "missing":
         return "is missing"
     if type_ == "value_error":
@@ -338,8 +340,8 @@ def _message(details: Mapping[str, Any], section: Field, kind: Any, root: Field)
     return f"{expected}, not {no_string(given) if type_ == 'string_type' else shown(given) + by_type}"
 
 
-def _unknown(key: str, section: Field, kind: Any, root: Field) -> str:
-    """Describe an unknown key, with the nearest valid one or the kind that has it."""
+def _unknown_key(key: str, section: Field, kind: Any, root: Field) -> str:
+    """Describe an unknown key, and suggest the nearest valid key or the kind that has this key."""
     if others := [other for other, parts in section.variants.items() if key in parts]:
         return f"not valid for {KIND} {kind} (belongs to {' and '.join(others)}): set {KIND} as well"
     hint = nearest(key, section.parts(kind))

@@ -21,15 +21,15 @@ from jestlab.platform.spec.fields import IS_PATH, NAMES_A_RUN, NAMES_CODE, Field
 from jestlab.platform.spec.options import REPORTS, FigureOptions
 from jestlab.platform.spec.program import builtin_programs
 from jestlab.platform.spec.resources import Resources, SlurmOptions
-from jestlab.platform.spec.runs import OF_RUNS, Match, RunSpec
+from jestlab.platform.spec.runs import RUN_KEYS, Match, RunSpec
 from jestlab.platform.spec.schema import Record, StudySpec
 from jestlab.platform.spec.tree import KIND
 from jestlab.platform.spec.yaml import dump_inline
 
 REQUIRED = "required"
-"""The default of a key that has none."""
+"""Shown in place of the default of a key that must be given."""
 
-COMMAND = "A command in any language. Every other key is a value for its placeholders."
+COMMAND = "A command in any language. All keys except these are values for placeholders in the command."
 """The description of the config of `command`."""
 
 SECTIONS: dict[str, type] = {
@@ -49,25 +49,28 @@ SECTIONS: dict[str, type] = {
 """Section of a spec → the class that validates it."""
 
 _INTERNAL = ("overrides", "comparison", "other", KIND)
-"""Fields of these classes that a spec doesn't write."""
+"""Fields of these classes that aren't listed as keys."""
 
 _SIDE = "run, list of runs, or mapping of of, minus, measure"
 _WRITTEN_AS = {
     "name": ("string", "the name of the file"),
     "seeds": ("number of replicates, list of seeds, or mapping of until, at_least, at_most, budget", "1"),
     "reports": ("list of kinds, or of mappings from a kind to its options", "[]"),
+    "resources": ("mapping", "{}"),
+    "resources.slurm": ("mapping", "{}"),
+    "record": ("mapping", "{}"),
     "studies": ("list of names and files of studies, or mapping from names to specs", "{}"),
     "metrics.<name>.goal": ("max or min", REQUIRED),
     "claims.<n>.of": (_SIDE, REQUIRED),
 }
-"""Key → type and default, where the form in a spec differs from the validated one."""
+"""Key → type and default, for keys that a spec writes in another form than the class that validates them."""
 
-_IDENTITY = re.compile(
+_SPEC_IDENTITY = re.compile(
     r"base|program|runs|axes|seeds|runs\.<run>\.(program|needs|match(\.\w+)?)|axes\.<n>\.(runs|grid|zip|cases)"
 )
 """Keys of a spec that are part of the identity of runs."""
 
-_WITHOUT_EFFECT = {
+_NOT_IDENTITY = {
     *(("data.train.path", kind) for kind in ("folder", "reader")),  # the content counts
     *(("data.train.examples", kind) for kind in ("folder", "reader")),
     ("data.benchmark.path", "folder"),
@@ -81,15 +84,16 @@ class SpecKey:
     """One key of a spec or of a config.
 
     Attributes:
-        path: Dotted, with `<…>` in place of a name or a number: `selection.rule`, `runs.<run>.needs`. A key
-            of configs starts at the config, as below `base` and below a run.
-        type: In the terms of a spec.
-        default: In YAML, or "required".
+        path: Dotted path, with `<…>` in place of a name or a number: `selection.rule`, `runs.<run>.needs`.
+            The path of a config key is relative to the config, such as `base` or a run.
+        type: Type of the value that a spec writes.
+        default: Default in YAML, or "required".
         meaning: One or several sentences.
-        where: The programs whose configs have it, the kinds of reports, or "study".
-        identity: Whether it is part of the identity of runs.
+        where: For a config key, the programs that have it; for an option of reports, the kind of report;
+            otherwise "study".
+        identity: Whether the key is part of the identity of runs.
         choices: The built-in values, if there are few.
-        kind: The `kind` of its section, if the section has several.
+        kind: The only `kind` of the section that has the key; empty if the section has no kinds.
     """
 
     path: str
@@ -108,8 +112,8 @@ class SpecKey:
 
     @property
     def description(self) -> str:
-        """The meaning, with the kind of its section."""
-        return f"Of kind {self.kind}: {self.meaning}" if self.kind else self.meaning
+        """The meaning, after the `kind` that has the key, if any."""
+        return f"If kind is {self.kind}: {self.meaning}" if self.kind else self.meaning
 
 
 @functools.cache
@@ -121,7 +125,7 @@ def spec_keys() -> tuple[SpecKey, ...]:
         for name, field in fields_of(cls).children.items():
             path = f"{section}.{name}".lstrip(".")
             type_, default = _WRITTEN_AS.get(path, (_type(field), _default(field)))
-            about = (type_, default, field.description, (where,), bool(_IDENTITY.fullmatch(path)))
+            about = (type_, default, field.description, (where,), bool(_SPEC_IDENTITY.fullmatch(path)))
             if name not in _INTERNAL:
                 keys.append(SpecKey(path, *about, _choices(field)))
     for comparison, meaning in MEANINGS.items():
@@ -132,7 +136,7 @@ def spec_keys() -> tuple[SpecKey, ...]:
 
 @functools.cache
 def config_keys() -> tuple[SpecKey, ...]:
-    """Return the keys of the configs of jestlab's own programs by section, each with its programs."""
+    """Return the config keys of jestlab's own programs, grouped by section, each with its programs."""
     programs: dict[SpecKey, tuple[str, ...]] = {}
     for name, program in builtin_programs().items():
         keys = [] if program.schema is None else list(_config_keys(fields_of(program.schema)))
@@ -159,7 +163,7 @@ def _config_keys(section: Field, path: tuple[str, ...] = (), kind: str = "") -> 
             for each in kinds or ("",):
                 yield from _config_keys(field, here, each)
             continue
-        decides = here[0] != "runtime" and (dotted(here), kind) not in _WITHOUT_EFFECT
+        decides = here[0] != "runtime" and (dotted(here), kind) not in _NOT_IDENTITY
         about = (_type(field), _default(field), field.description, (), decides, _choices(field))
         yield SpecKey(dotted(here), *about, kind)
         if field.items.children and here != ("code",):
@@ -212,7 +216,7 @@ def _values(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _choices(field: Field) -> tuple[str, ...]:
-    """List the values of a field that has few, or its built-in values if custom code can be one."""
+    """List the valid values of a field, if there are few; without custom code."""
     return tuple(value for each in field.alternatives for value in _values(each))
 
 
@@ -234,14 +238,14 @@ def find(prefix: str = "") -> tuple[SpecKey, ...]:
             `runs.joint.selection.rule` or `axes.0.grid.loss`; empty for all keys.
 
     Raises:
-        UserError: The key is unknown; suggests the nearest.
+        UserError: The key is unknown. The message suggests the nearest one.
     """
     every = (*spec_keys(), *config_keys())
     if not (asked := prefix.strip(" .")):
         return every
     for place in (asked, _CONFIG_AFTER.sub("", asked, count=1)):
         parts = list(map(re.escape, place.split(".")))
-        # Placeholders are left out, or else replaced by names.
+        # The place may omit placeholders; if no key matches, it may have names in place of them.
         for pattern in (r"\.(?:<\w+>\.)?".join(parts), r"\.".join(rf"(?:{part}|<\w+>)" for part in parts)):
             beginning = re.compile(rf"{pattern}(?:\.|$)")
             if found := tuple(key for key in every if beginning.match(key.path)):
@@ -259,7 +263,7 @@ def spec_schema(program: str) -> dict[str, Any]:
     """Return the JSON schema of the specs of a program.
 
     Args:
-        program: One of jestlab's own, which determines the keys of `base` and of runs.
+        program: Name of one of jestlab's own programs, which determines the keys of `base` and of runs.
 
     Raises:
         UserError: The program is unknown.
@@ -281,7 +285,7 @@ def spec_schema(program: str) -> dict[str, Any]:
     defined(StudySpec)
     study: dict[str, Any] = definitions.pop("StudySpec")
     run = definitions["RunSpec"]
-    own = {key: {"description": run["properties"][key]["description"]} for key in OF_RUNS}
+    own = {key: {"description": run["properties"][key]["description"]} for key in RUN_KEYS}
     run["properties"] = own | config["properties"]
     del run["additionalProperties"]  # a run of another program has other keys
     claim = (key for key in spec_keys() if key.section == "claims.<n>")
@@ -303,7 +307,7 @@ def _one_or_several(items: dict[str, Any]) -> dict[str, Any]:
 
 
 def _relaxed(schema: Any) -> Any:
-    """Copy a schema, and accept parts of a config, dotted keys, and single values in place of lists."""
+    """Copy a schema so that it also accepts partial configs, dotted keys, and single values for lists."""
     if isinstance(schema, list):
         return [_relaxed(each) for each in schema]
     if not isinstance(schema, Mapping):

@@ -1,4 +1,4 @@
-"""Load a study by its registered name or the path of its file: overridden, validated, with absolute paths."""
+"""Load a study by its name or path: parse it, apply overrides, make paths absolute, and validate configs."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from jestlab.platform.study_registry import scales_of, study_module, study_names
 
 _YAML = (".yaml", ".yml")
 _SUFFIXES = (*_YAML, ".py")
-_MOST_LINES = 20  # mistakes that are listed
+_MOST_LINES = 20  # maximum number of mistakes in one error
 
 Written = Mapping[str, Any]
-"""A spec as YAML and Python write it, also an `ml_collections.ConfigDict`."""
+"""An unparsed spec: the mapping in a YAML file, or what `get_config` returns, such as a `ConfigDict`."""
 
 
 def load(
@@ -49,15 +49,15 @@ def load(
 ) -> StudySpec:
     """Load, override, and validate a study.
 
-    Relative paths start at the folder of the spec's file, in YAML, in Python, and in overrides: paths of
-    data, benchmarks, and weights, `file.py:function`, and a command's `cwd`, whose default is that folder.
-    (`cwd: null` is the launcher's working directory.) In a union they start at the file of the part. For a
-    registered study and for a mapping they start at the working directory.
+    Relative paths in the spec and in overrides are resolved against the folder of the spec's file (in a
+    union, of the part's file). For a registered study and for a mapping, they are resolved against the
+    working directory. This applies to paths of data, benchmarks, and weights, to `file.py:function`, and to
+    a command's `cwd`. The default of `cwd` is that folder; `cwd: null` is the launcher's working directory.
 
     Args:
-        spec: A registered study ("quickstart"), a .py, .yaml, or .yml file, or the mapping of such a file.
-        scale: One of the study's scales; its first one by default. A YAML file has at most one.
-        overrides: `path=value` each, as after `--set`; or path → value.
+        spec: A registered study ("quickstart"), a .py, .yaml, or .yml file, or the content of such a file.
+        scale: One of the study's scales; the first one by default. A YAML file has at most one scale.
+        overrides: Texts `path=value`, as after `--set`; or a mapping, path → value.
 
     Returns:
         The study. All configs and dependencies are valid.
@@ -65,7 +65,7 @@ def load(
     Raises:
         UserError: One line for each mistake, with file, place, and remedy.
     """
-    source = _source(spec, scale)
+    source = _read_source(spec, scale)
     parsed: list[tuple[Place, Any]] = []
     override = "overrides: " if isinstance(overrides, Mapping) else "--set "
     try:
@@ -78,23 +78,23 @@ def load(
             study = overriding.apply(study, parsed)
         except SpecError as error:
             raise UserError(f"{override}{error}") from None
-        study = _anchored(study, source.folder or Path.cwd(), source.folder)
+        study = _absolute_study(study, source.folder or Path.cwd(), source.folder)
         expand(study)
         check_custom_code(study)
         if source.folder is not None or study.name != source.name:
             check_names(study, study_names())
     except SpecError as error:
-        raise source.reported(error, [place for place, _ in parsed], override) from None
+        raise source.user_error(error, [place for place, _ in parsed], override) from None
     except RecursionError:
         raise UserError(f"{source.file}: nested too deeply for a spec") from None
     return study
 
 
 def load_stored(experiment: str, written: Any) -> StudySpec:
-    """Parse the spec of an experiment as the store has it.
+    """Parse the stored spec of an experiment.
 
     Raises:
-        UserError: This version of jestlab or of its programs can't read it.
+        UserError: This version of jestlab or of its programs can't read the spec.
     """
     try:
         return StudySpec.parse(written)
@@ -104,12 +104,12 @@ def load_stored(experiment: str, written: Any) -> StudySpec:
 
 @dataclass(frozen=True)
 class _Source:
-    """A spec as written.
+    """An unparsed spec and where it comes from.
 
     Attributes:
         file: Name of the study or path of the file, for errors.
         name: Default of the study's name.
-        line: Returns the line of a place, if the source has lines.
+        line: Returns the line number of a place in the spec; None if the source has no lines.
         folder: Folder of the file; None for a registered study.
     """
 
@@ -124,7 +124,11 @@ class _Source:
         return self.written.get(key) if is_mapping(self.written) else None
 
     def at_scale(self, scale: str | None) -> _Source:
-        """Check the scale that the user asked for, or pass it on to the studies that a union lists."""
+        """Return the spec at the requested scale. A union without a scale passes it on to the listed studies.
+
+        Raises:
+            UserError: Any other spec has a different scale, or none.
+        """
         own = self.get("scale")
         if scale is None or scale == own:
             return self
@@ -134,18 +138,18 @@ class _Source:
         return replace(self, written={**dict(self.written.items()), "scale": scale})
 
     def parse(self) -> StudySpec:
-        """Parse the study. If there are mistakes, its configs are validated as well, to report all together.
+        """Parse the study. If there are mistakes, also validate its configs, to report all mistakes at once.
 
         Raises:
-            SpecError: It isn't a valid spec.
+            SpecError: The spec is invalid.
         """
         written = self.written
         if is_mapping(written):
             written = {"name": self.name, **dict(written.items())}
             if isinstance(named := written.get(STUDIES), list | tuple):
-                written[STUDIES] = self._parts(named, written.get("scale"))
+                written[STUDIES] = self._load_parts(named, written.get("scale"))
         try:
-            return self._parsed(written)
+            return self._parse(written)
         except SpecError as error:
             wrong = {one.path[0] for one in error.errors if one.path}
             if wrong & {"base", "runs", "axes", "program", "adopted", STUDIES} or self.get("runs") is None:
@@ -154,16 +158,16 @@ class _Source:
             mistakes.add(error.errors)
             with mistakes:
                 rest = {key: value for key, value in written.items() if key not in wrong}
-                expand(self._parsed({"name": "unnamed", **rest}))
+                expand(self._parse({"name": "unnamed", **rest}))
             mistakes.check()
             raise
 
-    def _parsed(self, written: Any) -> StudySpec:
+    def _parse(self, written: Any) -> StudySpec:
         study = StudySpec.parse(written)
-        return _anchored(study, self.folder, self.folder) if self.folder is not None else study
+        return _absolute_study(study, self.folder, self.folder) if self.folder is not None else study
 
-    def _parts(self, named: Sequence[Any], scale: Any) -> dict[str, Any]:
-        """Load the parts of a union that lists registered names and paths."""
+    def _load_parts(self, named: Sequence[Any], scale: Any) -> dict[str, Any]:
+        """Load the parts of a union that lists registered names and paths; return name → spec."""
         parts: dict[str, Any] = {}
         for index, name in enumerate(named):
             with within(STUDIES, str(index)):
@@ -172,7 +176,7 @@ class _Source:
                 path = Path(name).expanduser()
                 is_file = self.folder is not None and (os.sep in name or path.suffix in _SUFFIXES)
                 at = str(self.folder / path) if self.folder and is_file else name
-                source = _source(at, None if path.suffix in _YAML else scale)
+                source = _read_source(at, None if path.suffix in _YAML else scale)
                 if source.get(STUDIES):
                     raise SpecError((), f"{name} is itself a union: name its parts here instead")
                 if None not in (scale, own := source.get("scale")) and own != scale:
@@ -180,19 +184,23 @@ class _Source:
                 try:
                     part = source.parse()
                 except SpecError as error:
-                    raise source.reported(error) from None
+                    raise source.user_error(error) from None
                 if part.name in parts:
                     raise SpecError((), f"duplicate study name {part.name!r}: rename one of the two")
             parts[part.name] = part.to_dict()
         return parts
 
-    def reported(
+    def user_error(
         self, error: SpecError, overrides: Sequence[Place] = (), override: str = "--set "
     ) -> UserError:
-        """Write mistakes in the order of the file, each with its file and line, or with the override."""
+        """Return an error with one line for each mistake, in the order of the file.
+
+        Each line starts with the file and line number, or with the override that contains the mistake.
+        """
 
         def line(one: SpecError) -> str:
-            path = one.path[2:] if one.path[:1] == (STUDIES,) else one.path  # may be set for all parts
+            # An override without `studies.<name>.` may apply to all parts of a union.
+            path = one.path[2:] if one.path[:1] == (STUDIES,) else one.path
             if any(_is_within(at, place) for at in (one.path, path) for place in overrides):
                 return f"{override}{one}"
             number = self.line(one.path)
@@ -207,19 +215,19 @@ class _Source:
 
 
 def _is_within(path: Place, place: Place) -> bool:
-    """Whether an error's path is at, below, or directly above the place of an override."""
+    """Whether an error's path is at, below, or above the place of an override."""
     return path[: len(place)] == place or (len(path) > 0 and place[: len(path)] == path)
 
 
 # ---- reading
 
 
-def _source(spec: str | Written, scale: str | None) -> _Source:
+def _read_source(spec: str | Written, scale: str | None) -> _Source:
     """Read a registered study or a file; take a mapping as if it were a YAML file in the working directory.
 
     Raises:
-        SpecError: The study, the file, or its scale doesn't exist; the caller adds the place.
-        UserError: It can't be read or run; names the place in the file.
+        SpecError: The study, the file, or the scale doesn't exist. The error has no place in a spec yet.
+        UserError: The file can't be read or executed. The message names the line.
     """
     if not isinstance(spec, str):
         if not (is_mapping(spec) and (own := spec.get("name"))):
@@ -227,7 +235,7 @@ def _source(spec: str | Written, scale: str | None) -> _Source:
         return _Source(f"spec {own}", str(own), spec, Path.cwd()).at_scale(scale)
     path = Path(spec)
     if path.suffix not in _SUFFIXES and os.sep not in spec:
-        return _Source(spec, spec, _returned(study_module(spec), spec, scale))
+        return _Source(spec, spec, _call_get_config(study_module(spec), spec, scale))
     if not path.is_file():
         siblings = [file.name for file in path.parent.glob("*") if file.suffix in _SUFFIXES]
         near = closest(path.name, siblings)
@@ -238,7 +246,7 @@ def _source(spec: str | Written, scale: str | None) -> _Source:
     if path.suffix == ".py":
         with _one_line_errors(path.absolute()):
             module = SimpleNamespace(**runpy.run_path(str(path.absolute()), run_name="jestlab_spec"))
-            return replace(source, written=_returned(module, spec, scale))
+            return replace(source, written=_call_get_config(module, spec, scale))
     try:
         document = Document(path.read_text(encoding="utf-8"))
     except SpecError as error:
@@ -248,7 +256,7 @@ def _source(spec: str | Written, scale: str | None) -> _Source:
     return replace(source, file=str(path), written=document.value, line=document.line).at_scale(scale)
 
 
-def _returned(module: Any, name: str, scale: str | None) -> Any:
+def _call_get_config(module: Any, name: str, scale: str | None) -> Any:
     """Call a Python spec's `get_config` and add the scale."""
     scales = scales_of(module, name)
     scale = scales[0] if scale is None else scale
@@ -262,7 +270,7 @@ def _returned(module: Any, name: str, scale: str | None) -> Any:
 
 @contextmanager
 def _one_line_errors(path: Path) -> Iterator[None]:
-    """Convert an exception of a user's Python file to one line with its place."""
+    """Convert an exception in the user's Python file to a UserError with the file and line."""
     try:
         yield
     except UserError:
@@ -280,12 +288,12 @@ _Absolute = Mapping[str, Callable[[Any], Any]]
 """Dotted key of a config → function that makes its paths absolute."""
 
 
-def _anchored(study: StudySpec, folder: Path, spec_folder: Path | None = None) -> StudySpec:
+def _absolute_study(study: StudySpec, folder: Path, spec_folder: Path | None = None) -> StudySpec:
     """Return a study with absolute paths.
 
     Args:
         study: The study.
-        folder: The start of relative paths.
+        folder: The folder against which relative paths are resolved.
         spec_folder: The folder of the spec, where commands run by default; None if it has no file.
     """
 
@@ -322,18 +330,18 @@ def _anchored(study: StudySpec, folder: Path, spec_folder: Path | None = None) -
         reports=tuple(reports),
         resources=study.resources.model_copy(update={"on": code(study.resources.on)}),
         runs=runs,
-        studies={name: _anchored(part, folder, spec_folder) for name, part in study.studies.items()},
+        studies={name: _absolute_study(part, folder, spec_folder) for name, part in study.studies.items()},
     )
     own, axes = study.program_of(), list(study.axes)
     for name, run in runs.items():
         program = study.program_of(name)
         overrides = config(run.overrides, program, program.name != own.name)
         runs[name] = run.model_copy(update={"overrides": overrides})
-        axes = [_anchored_axis(axis, absolute(program)) if name in axis.runs else axis for axis in axes]
+        axes = [_absolute_axis(axis, absolute(program)) if name in axis.runs else axis for axis in axes]
     return study.replaced(base=config(study.base, own), runs=runs, axes=tuple(axes))
 
 
-def _anchored_axis(axis: AxisSpec, absolute: _Absolute) -> AxisSpec:
+def _absolute_axis(axis: AxisSpec, absolute: _Absolute) -> AxisSpec:
     if not axis.keys & absolute.keys():
         return axis
 

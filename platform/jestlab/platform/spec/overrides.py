@@ -9,7 +9,7 @@ from typing import Any
 from jestlab.platform.errors import Path, SpecError, dotted, nearest, shown, within
 from jestlab.platform.spec.axes import LABELS, AxisSpec
 from jestlab.platform.spec.fields import Field, fields_of, merge, unknown_keys, validated
-from jestlab.platform.spec.runs import OF_RUNS
+from jestlab.platform.spec.runs import RUN_KEYS
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import (
     KIND,
@@ -25,7 +25,7 @@ from jestlab.platform.spec.tree import (
 )
 from jestlab.platform.spec.yaml import value_of
 
-_OF_PARTS = ("program", "runs", "axes")  # keys that only the studies of a union have
+_STUDY_ONLY_KEYS = ("program", "runs", "axes")  # keys that only the studies of a union have
 
 
 def parse(text: str) -> tuple[Path, Any]:
@@ -54,15 +54,15 @@ def apply(study: StudySpec, overrides: Sequence[tuple[Path, Any]]) -> StudySpec:
     Args:
         study: The study.
         overrides: Paths from the root of the spec (`base.a.b`, `runs.<name>.a.b`, `runs.<name>.needs`,
-            `seeds`, `axes.<n>.grid.<key>`, `reports.<n>.baseline`, …) and values; the last one wins. In a
-            union, `studies.<name>.` before a path selects a part. Without it, `base`, `seeds`, `resources`,
-            and `record` change every part, `base` only where its program has the key.
+            `seeds`, `axes.<n>.grid.<key>`, `reports.<n>.baseline`, …) and values. If a path occurs twice, the
+            last value wins. In a union, `studies.<name>.` before a path selects a part. Without it, `seeds`,
+            `resources`, and `record` change every part, and `base` each part whose program has the key.
 
     Returns:
-        A new, validated study; its configs are validated by `expand`.
+        A new, validated study. `expand` validates its configs.
 
     Raises:
-        SpecError: A path is unknown, a value is invalid, or an axis sets the key.
+        SpecError: A path is unknown, a value is invalid, or an override of a run sets a key of its axis.
     """
     # Kinds first: setting a kind removes the keys of the previous one.
     for path, value in sorted(overrides, key=lambda override: override[0][-1] != KIND):
@@ -93,27 +93,27 @@ def _set_in_union(study: StudySpec, written: Tree, path: Path, value: Any) -> No
     """Set one value in the written form of a union, or of its parts."""
     head, *keys = path
     if head == STUDIES:
-        name, rest = _named(path, study.studies, "study")
+        name, rest = _split_name(path, study.studies, "study")
         if not rest:
             raise SpecError(path, f"incomplete: expected {STUDIES}.{name}.base.…, .runs.…, .seeds, …")
         with within(STUDIES, name):
             _set(study.studies[name], written[STUDIES][name], rest, value)
         return
-    if head in _OF_PARTS:
+    if head in _STUDY_ONLY_KEYS:
         raise SpecError(path, f"belongs to a part: write --set {STUDIES}.<name>.{dotted(path)}=…")
     if head not in ("base", "seeds"):
         _set(study, written, path, value)
     if head in ("base", "seeds", "resources", "record"):
-        for name in _accepting(study, keys, value) if head == "base" else study.studies:
+        for name in _parts_that_accept(study, keys, value) if head == "base" else study.studies:
             with within(STUDIES, name):
                 _set(study.studies[name], written[STUDIES][name], path, value)
 
 
-def _accepting(study: StudySpec, keys: Sequence[str], value: Any) -> list[str]:
-    """List the parts whose base may have a key; of free-form configs, those that have it.
+def _parts_that_accept(study: StudySpec, keys: Sequence[str], value: Any) -> list[str]:
+    """List the parts whose base accepts a key. A free-form base accepts only the keys that it has.
 
     Raises:
-        SpecError: No part may have the key.
+        SpecError: No part accepts the key.
     """
     errors: dict[str, list[SpecError]] = {}
     for name, part in study.studies.items():
@@ -130,9 +130,9 @@ def _accepting(study: StudySpec, keys: Sequence[str], value: Any) -> list[str]:
 
 
 def _set_run(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
-    name, keys = _named(path, study.runs, "run")
+    name, keys = _split_name(path, study.runs, "run")
     run = written["runs"][name]
-    if keys and keys[0] in OF_RUNS:
+    if keys and keys[0] in RUN_KEYS:
         run[keys[0]] = _replaced(run.get(keys[0]), path[-len(keys) :], value)
         return
     for index, axis in enumerate(study.axes):
@@ -143,14 +143,14 @@ def _set_run(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
     if not keys and is_mapping(value) and value.get("program", run.get("program")) != run.get("program"):
         written["runs"][name] = plain(value, path)  # another program has other keys
         return
-    own_keys = {key: run[key] for key in OF_RUNS if key in run}
+    own_keys = {key: run[key] for key in RUN_KEYS if key in run}
     config = {key: below for key, below in run.items() if key not in own_keys}
     base, fields = study.program_of(name).inherited(study.base, study.program_of()), _fields(study, name)
     written["runs"][name] = own_keys | _merged(base, config, keys, value, fields, path)
 
 
-def _named(path: Path, known: Mapping[str, object], what: str) -> tuple[str, Path]:
-    """Split a path into a run or study and the rest. Names may contain dots: the longest match wins."""
+def _split_name(path: Path, known: Mapping[str, object], what: str) -> tuple[str, Path]:
+    """Split a path into the name of a run or study and the rest. Names may have dots: the longest wins."""
     for end in range(len(path), 1, -1):
         name = dotted(path[1:end])
         if name in known:
@@ -161,7 +161,10 @@ def _named(path: Path, known: Mapping[str, object], what: str) -> tuple[str, Pat
 
 
 def _merged(base: Tree, own: Tree, keys: Sequence[str], value: Any, fields: Field | None, path: Path) -> Tree:
-    """Merge a value over a config, in which it may have a place only because of the config beneath."""
+    """Set a value in a config that is merged over a base; return the changed config, without the base.
+
+    The path is checked against the merged config: it must not go through a plain value of the base.
+    """
     place = path[: len(path) - len(keys)]
     above = plain(nested(keys, value), place)
     if not isinstance(above, dict):
@@ -176,7 +179,7 @@ def _merged(base: Tree, own: Tree, keys: Sequence[str], value: Any, fields: Fiel
 
 
 def _replaced(tree: Any, path: Path, value: Any, depth: int = 1) -> Any:
-    """Return a copy of plain data with a value at the rest of a path. Keys may contain dots."""
+    """Return a copy of plain data with a value at `path[depth:]`. Keys of the data may contain dots."""
     rest = path[depth:]
     if not rest:
         return value
@@ -192,7 +195,7 @@ def _replaced(tree: Any, path: Path, value: Any, depth: int = 1) -> Any:
 
 
 def _drop_labels(axis: Any) -> None:
-    """Remove the labels of values that an axis doesn't have any more."""
+    """Remove the labels of keys and values that an axis no longer has."""
     if isinstance(axis, dict) and (labels := axis.pop(LABELS, None)):
         with suppress(SpecError):  # reported when the study is parsed
             known = validated(AxisSpec, axis).named_values

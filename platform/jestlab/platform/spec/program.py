@@ -1,7 +1,7 @@
-"""The config of a program, which determines the keys of a spec.
+"""Describe the config of a program: its schema or free-form keys, its identity, and its checks.
 
-`jestlab.platform.programs` builds on this module, so that package is only named here, and imported when a
-spec is validated.
+`jestlab.platform.programs` imports this module. Therefore this module imports that package by name, and only
+when a spec is validated.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class FreeKey(NamedTuple):
 
 @dataclass(frozen=True)
 class ProgramConfig:
-    """The config of a program.
+    """Description of a program's config.
 
     Attributes:
         name: The program's name in specs.
         schema: Model of the config; None for a free-form mapping.
         free_keys: Documented keys of a free-form mapping.
-        problems: Checks a free-form config, given the roles of the runs that it depends on.
+        problems: Yields the mistakes in a free-form config, given the roles of the run's dependencies.
         local_paths: Fields of a free-form config with paths of files and folders.
-        identity: Selects the part of a config that decides the result; the caller may change it.
-        extent: Field of the config for the training length, to which the price is proportional.
-        inherits: Sections of a study's base that also apply to runs of this program, if the study's own
-            program is another one with a section of that name and type.
+        identity: Returns the part of a config that determines the result, as a new dict.
+        extent: Path of the config's training length, to which the price is proportional; None without one.
+        inherits: Sections that a run of this program takes from the base of a study with another program, if
+            that program has a section of the same name and type.
         spec_folder: Key of a free-form config whose default is the folder of the spec.
     """
 

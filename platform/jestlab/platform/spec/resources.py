@@ -78,9 +78,9 @@ class TpuType:
         label: Value of GKE's node label `cloud.google.com/gke-tpu-accelerator`.
         machine: Name of the machine types, without the number of chips at the end.
         peak_flops: FLOP/s of a chip, in bfloat16.
-        hbm_gb: Memory of a chip.
+        hbm_gb: Memory of a chip in GB.
         on_vertex: Whether Vertex AI offers it for training.
-        most_chips: Chips of the largest slice of cubes of 4 × 4 × 4; 0 if topologies are flat.
+        most_chips: Chips of the largest slice built from cubes of 4 × 4 × 4; 0 if topologies are 2-D.
     """
 
     name: str
@@ -103,7 +103,7 @@ class TpuType:
 
     @property
     def offered(self) -> str:
-        """The topologies in words."""
+        """A sentence that lists the topologies."""
         if not self.most_chips:
             return f"{self.name} has {', '.join(_PLANE)}"
         cubes = f"AxBxC with A ≤ B ≤ C, all multiples of 4, up to {self.most_chips:,} chips"
@@ -181,7 +181,7 @@ def pinned_image(image: str) -> str:
     """Return a container image that is pinned by digest.
 
     Raises:
-        ValueError: The image isn't pinned: a tag can change its meaning.
+        ValueError: The image has no digest. A tag may later refer to another image.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9._:/-]*@sha256:[0-9a-f]{64}", image):
         raise ValueError(
@@ -292,16 +292,16 @@ class Resources(BaseModel):
             (`path/to/file.py:Class`, `package.module:Class`, an entry point of `jestlab.executors`); null for
             the one in the user's settings, or else this machine.
         options: Arguments of a custom executor, in addition to those in the user's settings.
-        parallel: Number of concurrent runs; null for 2 on this machine, or as many as its GPUs suffice
-            for, and for all of them on other executors.
+        parallel: Number of concurrent runs. Null for the default: on this machine, 2 or as many as its GPUs
+            suffice for; on other executors, all runs.
         threads: Number of CPU threads of a run on each of its machines.
-        memory_gb: Most memory of a run on each of its machines in GB; null for no limit.
+        memory_gb: Memory limit of a run on each of its machines in GB; null for no limit.
         gpus: Number of GPUs of a run on each of its machines. On this machine, runs don't share GPUs.
         nodes: Number of machines that compute a run together, one process on each.
-        time: Longest time that a run may hold its machines at a time, as in `4h`, `90m` or `2-12:00:00`. The
-            run saves before that, and resumes on new machines. Null for the cluster's limit.
-        retries: Further attempts at a run that fails. Attempts that end because machines were taken away
-            don't count. Faults of the program (a TypeError, a missing file, wrong usage) are not retried.
+        time: Time limit of each job, as in `4h`, `90m` or `2-12:00:00`. The run saves a checkpoint before the
+            limit, and resumes in a new job. Null for the cluster's limit.
+        retries: Number of further attempts after a run fails. Attempts that end because machines were taken
+            away don't count. Errors of the program (a TypeError, a missing file, wrong usage) aren't retried.
         retry_exit_codes: Exit codes of commands that are always retried.
         lease_seconds: How long a worker may go without a heartbeat before it is considered dead; it sends one
             every 5 seconds.

@@ -15,7 +15,7 @@ from jestlab.platform.spec.tree import MATCH, Tree, is_mapping, listed, plain
 LABEL = "label"
 """The key of a run for its display name."""
 
-OF_RUNS = ("program", "needs", MATCH, LABEL)
+RUN_KEYS = ("program", "needs", MATCH, LABEL)
 """Keys of a run that aren't part of its config."""
 
 _LONGEST_NAME = 80
@@ -41,15 +41,15 @@ Name = Annotated[str, AfterValidator(_name)]
 
 
 class Match(BaseModel):
-    """The run whose FLOPs or training time a run spends. The plan solves for the number of examples.
+    """The run whose FLOPs or training time a run matches. The plan solves for the number of examples.
 
     The other run is taken at the point with equal values on all axis keys that both runs have.
 
     Attributes:
-        flops: Name of the run with equal FLOPs of learner, scoring, and selection, as in tables.
-        learner_flops: Name of the run with equal FLOPs of the learner only, as the paper counts where it
-            compares approximation methods.
-        seconds: Name of the run with equal training time, as measured in completed runs of the same configs.
+        flops: Name of the run to match in FLOPs of learner, scoring, and selection, the total in tables.
+        learner_flops: Name of the run to match in FLOPs of the learner only, as in the paper's comparison of
+            approximation methods.
+        seconds: Name of the run to match in training time, as measured in completed runs with these configs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,7 +66,7 @@ class Match(BaseModel):
 
     @property
     def kind(self) -> str:
-        """The measure that is equal: flops, learner_flops, or seconds."""
+        """The measure to match: flops, learner_flops, or seconds."""
         return next(kind for kind, run in self if run is not None)
 
     @property
@@ -76,7 +76,7 @@ class Match(BaseModel):
 
     @property
     def scope(self) -> Scope:
-        """The costs that count as FLOPs; unused for seconds."""
+        """The costs that count as FLOPs. Has no effect for seconds."""
         return "learner" if self.kind == "learner_flops" else "scoring"
 
     def __str__(self) -> str:
@@ -97,13 +97,14 @@ class RunSpec(BaseModel):
     """One named run: its differences from the base.
 
     Attributes:
-        program: The program of the run, if not the study's. The base is a config of the study's
-            program, so a run of another program starts from that program's defaults and from the sections of
-            the base that both programs share, as `embed` does with `data`.
-        needs: Runs that have to complete first, by the role under which the program finds them. In a list,
-            the role is the name. Runs that the config refers to need not be repeated here.
-        match: The run whose FLOPs or seconds it spends, as in `{flops: joint}`; the plan solves for the
-            number of examples.
+        program: The program of the run; null for the study's. The base is a config of the study's program. A
+            run of another program starts from its program's defaults, and inherits only the sections of the
+            base that both programs share, as `embed` does with `data`.
+        needs: Runs that must complete first: a mapping from roles, under which the program finds them, to
+            names of runs; or a list of names, which are also the roles. Runs that the config refers to, such
+            as `selection.reference`, need not be listed.
+        match: The run whose FLOPs or seconds this run matches, as in `{flops: joint}`; the plan solves for
+            the number of examples.
         label: Display name in tables and figures; null for the run's name, empty for only the values on its
             axes.
         overrides: Config keys that differ from the base.
@@ -124,7 +125,7 @@ class RunSpec(BaseModel):
         if written is not None and not is_mapping(written):
             raise SpecError((), f"must be a mapping of overrides of the base, not {shown(written)}")
         overrides = dict(written.items()) if written is not None else {}
-        own = {key: overrides.pop(key, None) for key in OF_RUNS}
+        own = {key: overrides.pop(key, None) for key in RUN_KEYS}
         return {key: value for key, value in own.items() if value is not None} | {"overrides": overrides}
 
     @model_serializer

@@ -34,8 +34,9 @@ from jestlab.platform.spec.runs import LABEL, Name, RunSpec
 from jestlab.platform.spec.tree import KIND, STUDIES, Tree, is_mapping, listed, plain
 from jestlab.platform.spec.yaml import dump
 
-_OF_PARTS = ("program", "runs", "base", "axes", "seeds")  # what only the studies of a union have
+_STUDY_ONLY_KEYS = ("program", "runs", "base", "axes", "seeds")  # not allowed in a union, only in its studies
 _MOST_SEEDS = 100_000  # more is probably a typing error
+_RESOURCES_DIFFER = "missing: the studies request different resources; set `resources` in the union"
 
 # ---- values as a spec writes them
 
@@ -73,7 +74,8 @@ def _report(given: Any) -> Any:
     options = dict(given.items())
     kind = options.pop(KIND, None)
     if kind is None and len(options) == 1 and is_mapping(body := next(iter(options.values()))):
-        [kind], options = options, body  # the dot of a file name doesn't separate keys
+        # The kind may be a file name such as `plots.py`, so take it before `plain` splits keys at dots.
+        [kind], options = options, body
     if not isinstance(kind, str):
         raise SpecError((KIND,), f"no report {shown(kind)}: {nearest(str(kind), REPORTS)}")
     return parse_options(kind, plain(options))
@@ -121,7 +123,7 @@ class Record(BaseModel):
 
     Attributes:
         packages: Installed packages whose versions may matter, in addition to JAX and NumPy.
-        files: Files and folders that custom programs read; their content is digested when an attempt starts.
+        files: Files and folders that custom programs read. Their content is hashed when an attempt starts.
             Relative paths start at the folder of the spec.
     """
 
@@ -136,7 +138,7 @@ class Record(BaseModel):
         return self.model_copy(update={"files": files})
 
     def named_files(self) -> dict[str, Path]:
-        """Return the files by the shortest names that differ."""
+        """Map unique names to the files: base names, or whole paths if several files share a base name."""
         paths = [Path(file) for file in self.files]
         names = [path.name for path in paths]
         return {
@@ -152,30 +154,34 @@ class StudySpec(BaseModel):
         name: Name of the study, of its experiment in the store, and of its folder of reports; the name of the
             file by default.
         question: The question that the study answers.
-        paper: The figure or table of the paper that it reproduces.
-        scale: The scale of this spec.
-        program: The default program of the runs: train, embed, diagnose, weights, command,
+        paper: The figure or table of the paper that the study reproduces.
+        scale: Name of the size variant, such as `smoke` or `mini`; null if the spec has only one.
+        program: The default program of the runs: train, embed, diagnose, score, weights, command,
             module:function or file.py:function.
-        base: Config keys that all runs of that program share, and in part those of other programs: see
-            `runs.<run>.program`.
+        base: Config shared by all runs of the default program. Runs of other programs inherit only part of
+            it: see `runs.<run>.program`.
         runs: The runs by name, each with its differences from the base.
-        axes: Config keys with several values, each of which makes a run.
-        seeds: Replicates of every run: 3 means the seeds 0, 1, and 2; or `{until: decided}`, optionally
-            with `at_least`, `at_most`, and `budget`: seeds are added until the claims are decided.
-        resources: Resources of a launch.
+        axes: Config keys that vary in some of the runs, with their values. A run is executed once for each
+            point of its axes.
+        seeds: Replicates of every run: 3 means the seeds 0, 1, and 2. With `{until: decided}`, and optionally
+            `at_least`, `at_most`, and `budget`, seeds are added until the claims are decided.
+        resources: Machines of the runs, and rules for executing them. They don't change results.
         record: Data that attempts record in addition to code and machine.
         reports: The tables and figures that the study produces.
-        figure: How its figures are printed, unless a report overrides it; in a union, those of its studies.
-        claims: Statements that its runs confirm or refute.
-        family: The error rate that its claims share, and in a union those of its studies: `{error: 0.05}` is
-            the probability of any wrong verdict; `none` gives each claim this probability by itself.
-        metrics: What its programs measure, by name or pattern (`*/accuracy`): whether higher or lower is
-            better, the unit, and the format. The metrics of jestlab's own programs are built in.
-        score: Names of evaluations (dataset/metric) whose mean is the score: of one goal and unit; empty for
-            all headline ones.
-        adopted: Names of imported runs; a spec with imported runs doesn't have to have other ones. Imported
-            runs that aren't named here are included, too.
-        studies: The parts of a union, by name, each a whole study; empty for an ordinary study.
+        figure: Size, font, and other print options of all figures; each report can override them. In a union,
+            also the default for its studies.
+        claims: Statements that the runs confirm or refute.
+        family: Family-wise error rate, which is divided among the claims (Bonferroni): `{error: 0.05}` bounds
+            the probability of any wrong verdict at 5%. `none` tests each claim at 5% without correction. In a
+            union, the rate also covers the claims of its studies.
+        metrics: Metrics that the programs record, by name or pattern (`*/accuracy`): whether higher or lower
+            is better, the unit, and the format. The metrics of jestlab's own programs are built in.
+        score: Names of evaluations (dataset/metric) whose mean is the score. All must have the same direction
+            (higher or lower is better) and unit. If empty, the score averages the headline evaluations, which
+            tables show.
+        adopted: Names of runs imported with `jestlab adopt`. If given, `runs` may be empty. Imported runs are
+            part of the study even if they aren't listed.
+        studies: The parts of a union by name, each a whole study; empty for an ordinary study.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -202,27 +208,27 @@ class StudySpec(BaseModel):
 
     @classmethod
     def parse(cls, written: Any) -> StudySpec:
-        """Parse the mapping that a spec is written as. Configs of runs are validated by `expand`.
+        """Parse the mapping that a spec consists of. `expand` validates the configs of its runs.
 
         Raises:
-            SpecError: It isn't a valid spec.
+            SpecError: The spec is invalid.
         """
         return validated(cls, written)
 
     @property
     def replicates(self) -> tuple[int, ...]:
-        """The seeds that its runs may have."""
+        """The seeds of each run; with `{until: decided}`, the seeds up to `at_most`."""
         return tuple(range(self.seeds.at_most)) if isinstance(self.seeds, Until) else self.seeds
 
-    def decided(self) -> StudySpec:
-        """Return the study with seeds until its claims are decided, starting with its current number.
+    def until_decided(self) -> StudySpec:
+        """Return a copy that adds seeds until its claims are decided, starting with the current number.
 
         Raises:
             UserError: The study has no claims.
         """
         if not any(each.claims for each in (self, *self.studies.values())):
             raise UserError(f"{self.name} has no claims to decide: write `claims` in its spec")
-        parts = {name: part.decided() if part.claims else part for name, part in self.studies.items()}
+        parts = {name: part.until_decided() if part.claims else part for name, part in self.studies.items()}
         if self.studies or isinstance(self.seeds, Until):
             return self.replaced(studies=parts)
         default = Until()
@@ -230,14 +236,14 @@ class StudySpec(BaseModel):
         return self.replaced(seeds=Until(own if own > 1 else default.at_least))
 
     def replaced(self, **values: Any) -> StudySpec:
-        """Return a copy with other values, which aren't validated."""
+        """Return a copy with these fields replaced, without validation."""
         changed = self.model_copy(update=values)
         changed.__dict__.pop("derived", None)
         return changed
 
     @cached_property
     def derived(self) -> dict[str, Any]:
-        """Results that functions of this study keep: its members, from `expand`."""
+        """Cache of values computed from this study, such as the members that `expand` returns."""
         return {}
 
     def program_of(self, run: str | None = None) -> ProgramConfig:
@@ -254,11 +260,11 @@ class StudySpec(BaseModel):
             raise SpecError(path, str(error)) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the resolved spec as it would be written, without defaults."""
+        """Return the resolved spec in the form of a spec file, without defaults."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     def to_yaml(self) -> str:
-        """Return the resolved spec in YAML: it launches the same runs from any folder of this machine."""
+        """Return the resolved spec in YAML. It launches the same runs from any folder of this machine."""
         return dump(self.to_dict())
 
     @model_validator(mode="before")
@@ -283,7 +289,7 @@ class StudySpec(BaseModel):
             given = [part.resources for part in self.studies.values() if part.resources != Resources()]
             self.__dict__["resources"] = given[0] if given else Resources()
             if any(resources != given[0] for resources in given):
-                mistakes.add([SpecError(("resources",), "is missing: those of the studies differ")])
+                mistakes.add([SpecError(("resources",), _RESOURCES_DIFFER)])
         mistakes.check()
         return self
 
@@ -292,7 +298,7 @@ class StudySpec(BaseModel):
             yield SpecError((STUDIES,), "is empty: name studies or their files, or give the spec `runs`")
         elif not self.runs and not self.adopted and not self.studies:
             yield SpecError(("runs",), "is missing")
-        for key in _OF_PARTS:
+        for key in _STUDY_ONLY_KEYS:
             if self.studies and key in self.model_fields_set and getattr(self, key):
                 yield SpecError((key,), f"not valid in a spec with {STUDIES}: move it to the studies")
         for name, part in self.studies.items():

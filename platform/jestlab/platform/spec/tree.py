@@ -16,7 +16,7 @@ Tree = dict[str, Any]
 """A plain mapping: string keys without dots, values that JSON can represent."""
 
 KIND = "kind"  # selects the variant of a section, as in `data.train.kind`
-MATCH = "match"  # next to a run's overrides: the run whose budget it spends
+MATCH = "match"  # key of a run, next to its overrides: the run whose budget it matches
 STUDIES = "studies"  # the parts of a union
 
 
@@ -40,7 +40,7 @@ def plain(value: Any, path: Sequence[str] = ()) -> Any:
             parts = key.split(".")
             if not all(parts):
                 raise SpecError(path, f"invalid key {key!r}: expected names joined by single dots")
-            _join(tree, nested(parts, plain(below, (*path, *parts))), path)
+            _add(tree, nested(parts, plain(below, (*path, *parts))), path)
         return tree
     if isinstance(value, list | tuple):
         return [plain(item, (*path, str(i))) for i, item in enumerate(value)]
@@ -55,13 +55,13 @@ def plain(value: Any, path: Sequence[str] = ()) -> Any:
     raise SpecError(path, f"must be plain data (string, number, list, mapping), not {kind_of(value)}")
 
 
-def _join(tree: Tree, other: Tree, path: Sequence[str]) -> None:
-    """Add another tree to a tree. The order of a mapping's keys doesn't matter: each key occurs only once."""
+def _add(tree: Tree, other: Tree, path: Sequence[str]) -> None:
+    """Add another tree in place. A value may be given only once, so the order of keys doesn't matter."""
     for key, value in other.items():
         if key not in tree:
             tree[key] = value
         elif isinstance(tree[key], dict) and isinstance(value, dict):
-            _join(tree[key], value, (*path, key))
+            _add(tree[key], value, (*path, key))
         else:
             raise SpecError((*path, key), "is given twice in one mapping, nested and dotted")
 
@@ -109,7 +109,7 @@ def lookup(tree: Any, path: Sequence[str]) -> Any:
 
 
 def depth_of(tree: Any, path: Sequence[str]) -> int:
-    """Count the leading parts of a path that a tree has."""
+    """Return how many leading parts of a path exist in a tree."""
     for depth, part in enumerate(path):
         below = parts_of(tree)
         if part not in below:

@@ -33,14 +33,14 @@ class RunReference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A run at one point of its axes: what its replicates have in common.
+    """A run at one point of its axes. Its replicates differ only in the seed.
 
     Attributes:
-        label: Name and values on the axes, as the store identifies it.
+        label: Name and values on the axes, which identify the variant in the store.
         point: Values on the axes, by dotted key.
         config: Validated; a plain dict where the program has no schema.
         references: The runs that it refers to, with the place of each name.
-        match: The run whose FLOPs or seconds it spends; None where the config states the training length.
+        match: The run whose FLOPs or seconds it matches; None if the config sets the training length.
     """
 
     name: str
@@ -57,8 +57,8 @@ class Replicate:
     """A variant with a seed in its config.
 
     Attributes:
-        needs: Role → position, among the study's members, of a dependency; always before this member.
-        match: Position of the run whose budget it spends, also before this member; or None.
+        needs: Role → position of the dependency among the study's members, which is before this member.
+        match: Position of the run whose budget it matches, also before this member; None without `match`.
     """
 
     variant: Variant
@@ -82,9 +82,9 @@ def unknown_run(name: str, known: Collection[str], path: Path) -> Iterator[SpecE
 def name_errors(
     study: StudySpec, variants: Sequence[Variant], wrong: Collection[str] = ()
 ) -> Iterator[SpecError]:
-    """Check that each display name identifies a run, and that reports and claims refer to names of runs.
+    """Check that each display name identifies one run, and that reports and claims refer to existing runs.
 
-    The points of runs that are `wrong`, because they have mistakes, are unknown.
+    `wrong` are runs with mistakes, whose points are unknown: references to their points aren't checked.
     """
     names = names_of(study, variants)
     for each in variants:
@@ -94,12 +94,12 @@ def name_errors(
             yield SpecError(("runs", each.name), problem)
     known = {*names.known, *study.runs, *study.adopted}
     unknown_points = tuple(f"{name} " for name in (*wrong, *study.adopted))
-    for path, name in _shown_runs(study):
+    for path, name in _named_runs(study):
         if not name.startswith(unknown_points):
             yield from unknown_run(name, known, path)
 
 
-def _shown_runs(study: StudySpec) -> Iterator[tuple[Path, str]]:
+def _named_runs(study: StudySpec) -> Iterator[tuple[Path, str]]:
     """Yield the names and labels of runs in reports and claims, each with its place."""
     for index, report in enumerate(study.reports):
         place = ("reports", str(index))
@@ -138,7 +138,7 @@ def check_custom_code(study: StudySpec) -> None:
     """Check that the custom figures and tables of a study exist and accept their options. Executes nothing.
 
     Raises:
-        SpecError: One doesn't; the path names it.
+        SpecError: A figure or table doesn't exist or rejects its options. The path names the report.
     """
     for name, part in study.studies.items():
         with within(STUDIES, name):

@@ -1,8 +1,8 @@
 """YAML for specs: the core schema of YAML 1.2, without tags and duplicate keys, with line numbers.
 
 PyYAML implements YAML 1.1, where `1e-3` is a string, `no` is false, and `1:30` is ninety. This loader reads
-a number and two strings, and `1e6` as an integer, which fingerprints depend on. ruamel.yaml would read `1e6`
-as a float, accept tags, and take twice as long.
+them as a number and two strings. It reads `1e6` as an integer, which fingerprints depend on. ruamel.yaml
+would read `1e6` as a float, accept tags, and take twice as long.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Document:
 
         Raises:
             SpecError: The document is invalid, has a tag, a duplicate key, or too many values, or contains
-                itself.
+                itself through an alias.
         """
         self._root: yaml.Node | None = None
         try:
@@ -125,10 +125,10 @@ class Document:
             raise SpecError((), "nested too deeply for a spec") from None
 
     def line(self, path: Sequence[str]) -> int | None:
-        """Return the line of a place, counted from 1, or of the nearest place above it in the document."""
+        """Return the line of a place, counted from 1; if it doesn't exist, of the nearest place above it."""
         node, rest, line = self._root, dotted(path), None
         while node is not None and rest:
-            for name, key, below in _below(node):
+            for name, key, below in _children(node):
                 if f"{rest}.".startswith(f"{name}."):
                     line, node, rest = key.start_mark.line + 1, below, rest[len(name) + 1 :]
                     break
@@ -138,10 +138,10 @@ class Document:
 
 
 def value_of(text: str) -> Any:
-    """Parse a value on one line of a command, without comments, anchors, and document markers.
+    """Parse a value from the command line, where `#` is an ordinary character.
 
     Raises:
-        SpecError: The value isn't valid YAML, or YAML would ignore a part of it.
+        SpecError: The value isn't valid YAML, or YAML would ignore a part of it, such as an anchor.
     """
     value, word = Document(text, _ValueLoader).value, text.strip()
     ignored = (yaml.AnchorToken, yaml.DirectiveToken, yaml.DocumentStartToken, yaml.DocumentEndToken)
@@ -151,18 +151,24 @@ def value_of(text: str) -> Any:
     return value
 
 
-def _below(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
+def _children(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
     """Yield the name of each key below a node, its key node, and its value node."""
     if isinstance(node, yaml.MappingNode):
         yield from ((str(key.value), key, value) for key, value in node.value)
-        # Axes may be a mapping, but errors number them.
+        # Axes may be a mapping, but paths in errors number them.
         yield from ((str(index), key, value) for index, (key, value) in enumerate(node.value))
     elif isinstance(node, yaml.SequenceNode):
         yield from ((str(index), item, item) for index, item in enumerate(node.value))
 
 
 def _check(node: yaml.Node, sizes: dict[int, int], above: set[int]) -> int:
-    """Check a node within other ones, and return the number of its values; `sizes` has earlier results."""
+    """Check a node, and return the number of its values.
+
+    Args:
+        node: The node.
+        sizes: Results for the nodes checked before, by id.
+        above: Ids of the nodes that contain this one.
+    """
     line = node.start_mark.line + 1
     if id(node) in above:
         raise SpecError((), f"line {line}: contains itself through an alias")

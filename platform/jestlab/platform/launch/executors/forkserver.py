@@ -1,13 +1,14 @@
 """Fork jobs from one process that has imported their modules, so that each job starts at once.
 
-`ForkServer` starts the server, which ends with its launcher. The server starts no thread, opens no database,
-and computes nothing, so a fork is as good as a new process. If an import has started a thread, the server
-refuses, and the job starts as a new process.
+`ForkServer` starts the server, which ends when its launcher ends. The server starts no thread, opens no
+database, and computes nothing, so a forked job works like a new process. If an import started a thread, the
+server refuses to fork, and the job starts as a new process.
 
-The launcher sends an order (JSON), the job's log, and one end of a pair of sockets. The server forks a guard,
-and the guard forks the job, which leads a session, sends its process id, and begins once the launcher
-answers: it never begins if the launcher closes its end. When the job ends, its guard sends the exit code.
-Jobs and guards outlive server and launcher.
+To start a job, the launcher sends the server an order (JSON) with two file descriptors: the job's log, and
+one end of a pair of sockets. The server forks a guard, and the guard forks the job. The job starts a session,
+sends its process id through the socket, and waits for the launcher's answer; if the launcher closes its end
+instead, the job exits. When the job ends, its guard sends the exit code. Jobs and guards continue if the
+server or the launcher ends.
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ from jestlab.platform.launch.executors.environment import ONE_THREAD
 from jestlab.platform.processes import JOB_KEY
 
 START_SECONDS = 120.0
-"""How long a server may take to import and fork before it is given up."""
+"""Time limit for the server to import modules and fork; then it is killed."""
 
 CLOSE_SECONDS = 5.0
-"""How long a server may take to end by itself: a frozen one never does."""
+"""Time limit for the server to end by itself; then it is killed, since a suspended one never ends."""
 
 _PACKET_BYTES = 1 << 17
 
 
 class ForkServerError(Exception):
-    """A job was not forked; the message gives the reason."""
+    """A job was not started; the message gives the reason."""
 
 
 class Forked:
-    """A forked job, with those methods of `subprocess.Popen` that are used for other jobs.
+    """A forked job, with the methods of `subprocess.Popen` that the local executor uses.
 
     Attributes:
         pid: Process id.
-        lost: Whether the job's guard is gone, so that the exit code stays unknown.
+        lost: Whether the job's guard ended without sending the exit code, which is then unknown.
     """
 
     def __init__(self, pid: int, guard: socket.socket) -> None:
@@ -63,11 +64,11 @@ class Forked:
         self._receiving = threading.Lock()
 
     def poll(self) -> int | None:
-        """Return the exit code, or minus a signal's number; None while the job runs, or if it is unknown."""
+        """Return the exit code, negative for a signal; None if the job is running or the code is unknown."""
         return self.wait(0)
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait until the job has ended or its guard is gone; return what `poll` returns."""
+        """Wait up to `timeout` seconds until the job or its guard has ended; return the same as `poll`."""
         if self._receiving.acquire(timeout=-1 if timeout is None else timeout):
             with contextlib.suppress(BlockingIOError, TimeoutError):
                 if self._code is None and not self.lost:
@@ -80,14 +81,14 @@ class Forked:
 
 
 class ForkServer:
-    """Launcher's side: starts a server and sends it jobs."""
+    """The launcher's side of a fork server: starts the server and sends it jobs."""
 
     def __init__(self, environment: Mapping[str, str], log: Path) -> None:
-        """Start the server; it imports nothing heavy yet.
+        """Start the server. It imports the modules of jobs when it receives the first one.
 
         Args:
-            environment: Environment of the server and its jobs, in which NumPy uses one thread.
-            log: Log for the server's own errors: that of the first job.
+            environment: Environment of the server and its jobs; `ONE_THREAD` is added.
+            log: File to which the server's output is appended: the log of the first job.
 
         Raises:
             ForkServerError: The server can't be started.
@@ -115,7 +116,7 @@ class ForkServer:
         return self._process.pid
 
     def halt(self) -> None:
-        """Wake a thread that waits for a fork; its job never begins."""
+        """Interrupt a `start` that waits for a fork: it raises ForkServerError, and its job never begins."""
         with contextlib.suppress(OSError):  # already closed
             self._starting.shutdown(socket.SHUT_RDWR)
 
@@ -129,12 +130,13 @@ class ForkServer:
             self._process.wait()
 
     def start(self, job: Job, may_begin: Callable[[], bool] = lambda: True) -> Forked:
-        """Fork a job; return when it leads a session, writes to its log, and may begin.
+        """Fork a job, and let it begin once it has its own session and writes to its log.
 
-        A job never begins if `may_begin` returns False after the fork, or this process ends before that.
+        If `may_begin` returns False after the fork, or this process ends before that, the forked job exits
+        without having begun.
 
         Raises:
-            ForkServerError: The job was not forked, or never begins.
+            ForkServerError: The job didn't begin.
         """
         order = {
             "imports": list(job.imports),
@@ -148,7 +150,8 @@ class ForkServer:
             with theirs, job.log.open("ab") as log:
                 descriptors = [theirs.fileno(), log.fileno()]
                 socket.send_fds(self._channel, [json.dumps(order).encode()], descriptors)
-            answer = _receive(ours)
+            # Check also before waiting: `halt` may have been called before `_starting` was set.
+            answer = _receive(ours) if may_begin() else {}
             if "pid" in answer and may_begin():
                 _send(ours, go=True)
                 return Forked(answer["pid"], ours)
@@ -166,7 +169,7 @@ def _pair() -> tuple[socket.socket, socket.socket]:
 
 
 def _receive(channel: socket.socket) -> dict[str, Any]:
-    """Return a packet's content; empty if the other side is gone."""
+    """Return the content of a packet; an empty dict if the other side has closed its end."""
     with contextlib.suppress(ConnectionError):
         if packet := channel.recv(_PACKET_BYTES):
             content: dict[str, Any] = json.loads(packet)
@@ -175,7 +178,7 @@ def _receive(channel: socket.socket) -> dict[str, Any]:
 
 
 def _send(channel: socket.socket, **content: object) -> None:
-    with contextlib.suppress(OSError):  # the other side is gone
+    with contextlib.suppress(OSError):  # the other side has closed its end
         channel.send(json.dumps(content).encode())
 
 
@@ -183,10 +186,10 @@ def _send(channel: socket.socket, **content: object) -> None:
 
 
 def _serve(channel: socket.socket) -> list[str] | None:
-    """Fork jobs until the launcher is gone.
+    """Fork jobs until the launcher closes the channel.
 
     Returns:
-        In a forked job, its arguments; None in the server at its end, and in a job that never begins.
+        In a forked job, its arguments, or None if it must not begin. In the server, None.
     """
     while True:
         packet, descriptors, *_ = socket.recv_fds(channel, _PACKET_BYTES, 2)
@@ -196,7 +199,7 @@ def _serve(channel: socket.socket) -> list[str] | None:
         with socket.socket(fileno=descriptors[0]) as launcher:
             try:
                 _import(order["imports"])
-            except Exception as error:  # the job reports an import's error better when it runs
+            except Exception as error:  # a new process reports the error of the import in its log
                 _send(launcher, refused=f"the fork server failed: {type(error).__name__}: {error}")
             else:
                 signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system removes guards that have ended
@@ -210,14 +213,14 @@ def _serve(channel: socket.socket) -> list[str] | None:
 def _import(modules: list[str]) -> None:
     for module in modules:
         importlib.import_module(module)
-    if (threads := psutil.Process().num_threads()) > 1:  # a fork would lack them, but not the locks they hold
+    if (threads := psutil.Process().num_threads()) > 1:  # a fork copies their locks, but not the threads
         raise RuntimeError(f"{threads} threads run after its imports")
     gc.collect()
-    gc.freeze()  # or each job's collector would write to, and so copy, every imported page
+    gc.freeze()  # otherwise each job's garbage collector would write to, and so copy, all imported pages
 
 
 def _fork_guarded(launcher: socket.socket) -> None:
-    """Fork, and return in the child; this process sends the child's exit code and ends."""
+    """Fork, and return in the child. The parent is its guard: it sends the child's exit code, and ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if pid := os.fork():
         _send(launcher, code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
@@ -225,13 +228,13 @@ def _fork_guarded(launcher: socket.socket) -> None:
 
 
 def _begin(order: Mapping[str, Any], log: int, launcher: socket.socket) -> list[str] | None:
-    """Make this process like a new one; return the job's arguments once the launcher lets it begin."""
+    """Prepare this process like a new one, and return the job's arguments; None if it must not begin."""
     os.setsid()
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
     os.environ.update(order["environment"])
-    # Undo what imports have set up. Python's own random numbers and OpenSSL's differ in each fork.
+    # Undo effects of imports. Python and OpenSSL reseed their random numbers in each fork by themselves.
     logging.getLogger().handlers.clear()
     if "numpy.random" in sys.modules:
         import numpy as np
@@ -243,10 +246,10 @@ def _begin(order: Mapping[str, Any], log: int, launcher: socket.socket) -> list[
 
 
 def main() -> int:
-    """Serve the launcher at the other end of the socket whose descriptor is the argument."""
-    from jestlab.platform import worker  # so that jobs need not import it
+    """Serve the launcher at the other end of a socket; the first argument is the socket's descriptor."""
+    from jestlab.platform import worker  # before forks, so that jobs don't have to import it
 
-    # A launcher in the background ignores SIGINT (`nohup … &`); jobs must not inherit that.
+    # A launcher in the background (`nohup … &`) ignores SIGINT, which children inherit; jobs must handle it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
     if arguments is None:

@@ -1,7 +1,7 @@
 """The JobSet of a job on Kubernetes: the manifest, and the status from the JobSet, its pods, and Kueue.
 
-A JobSet has one Job, whose pods are the hosts of one run, such as those of a TPU slice. The first pod that
-fails ends them all. The cluster restarts none of them: the launcher starts another attempt, and counts it.
+A JobSet has one Job with a pod for each host of the run, such as the hosts of a TPU slice. If a pod fails,
+the JobSet fails and all of its pods end. The cluster restarts none: the launcher starts another attempt.
 
 References:
     The JobSet API, jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2; TPU slices on GKE,
@@ -28,26 +28,26 @@ from jestlab.platform.store.address import STORE
 JOBSETS = ("jobset.x-k8s.io", "v1alpha2", "jobsets")
 """Group, version, and plural of JobSets."""
 WORKLOADS = ("kueue.x-k8s.io", "v1beta2", "workloads")
-"""Group, version, and plural of Kueue's Workloads since Kueue 0.15."""
+"""Group, version, and plural of Workloads, since Kueue 0.15."""
 
 MANAGED = "app.kubernetes.io/managed-by=jestlab"
-"""Selects all of jestlab's objects."""
+"""Label selector of all of jestlab's objects."""
 NAME_LABEL = "app.kubernetes.io/name"
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 WORKLOAD_LABEL = "kueue.x-k8s.io/job-uid"
-"""Label of a Workload: the uid of its JobSet."""
+"""Label of a Workload with the uid of its JobSet."""
 
 _HOSTS = "host"
 JOB_SUFFIX = f"-{_HOSTS}-0"
-"""Follows a JobSet's name in the name of its one Job: its replicated job, and a number."""
+"""Suffix after a JobSet's name in its Job's name: the name of the replicated job, and the Job's index."""
 
 GRACE_SECONDS = 120
-"""Time between SIGTERM and SIGKILL. Preempted machines leave less, about 30 s."""
+"""Time between SIGTERM and SIGKILL. Preemption of a machine leaves less time, about 30 s."""
 
 KEPT_SECONDS = 7 * 24 * 3600
-"""How long a JobSet that is over, and its logs, are kept."""
+"""How long the cluster keeps a JobSet that has ended, with its logs."""
 
 _COORDINATOR_PORT = 8476
 _PREEMPTED_REASON = "FailJobSetFailurePolicyAction"
@@ -60,10 +60,10 @@ Object = Mapping[str, Any]
 
 
 def jobset(job: Job, resources: Resources, settings: KubernetesSettings) -> dict[str, Any]:
-    """Create the JobSet of a job.
+    """Return the JobSet of a job. Resources that limit its time end it early, so that it can save.
 
-    `resources` has an image, `settings` a `store_secret` and a `root`. If the job's time is limited, its
-    hosts are asked to stop early, so that they can save.
+    `resources` must have an image; `settings` must have a `store_secret` and, unless the lab is in a bucket,
+    a `root`.
 
     Raises:
         ExecutorError: The manifest would contain a password.
@@ -73,7 +73,7 @@ def jobset(job: Job, resources: Resources, settings: KubernetesSettings) -> dict
     labels = ours | key_labels(job.name, job.key)
     annotations = {"jestlab/title": one_line(job.title)}
     if isinstance(machines, Slice) and machines.hosts > 1:
-        # A slice of several hosts is one node pool: all pods of the job in it, and none of another job.
+        # A slice of several hosts is a node pool. Run all pods of the job in one pool, without other jobs.
         annotations["alpha.jobset.sigs.k8s.io/exclusive-topology"] = "cloud.google.com/gke-nodepool"
     disrupted = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     hosts = _present(
@@ -85,7 +85,7 @@ def jobset(job: Job, resources: Resources, settings: KubernetesSettings) -> dict
         template={"metadata": {"labels": labels}, "spec": _pod(job, resources, settings)},
         activeDeadlineSeconds=seconds and max(seconds - GRACE_SECONDS, seconds // 2),
     )
-    # The JobSet's reason then tells preemption from failure even after its pods are gone.
+    # So the JobSet's reason distinguishes preemption from failure even after its pods are deleted.
     reasons = ["PodFailurePolicy"] if seconds is None else ["PodFailurePolicy", "DeadlineExceeded"]
     preempted = {"name": "preempted", "action": "FailJobSet", "onJobFailureReasons": reasons}
     job_template = {"metadata": {"labels": labels}, "spec": hosts}
@@ -99,7 +99,7 @@ def jobset(job: Job, resources: Resources, settings: KubernetesSettings) -> dict
             "annotations": annotations,
         },
         "spec": _present(
-            suspend=True if queue else None,  # until Kueue admits it, even if Kueue's webhook is down
+            suspend=True if queue else None,  # until Kueue admits it; its webhook may not suspend it
             ttlSecondsAfterFinished=KEPT_SECONDS,
             network={"enableDNSHostnames": True, "publishNotReadyAddresses": True},
             failurePolicy={"maxRestarts": 0, "rules": [preempted]},
@@ -145,12 +145,12 @@ def _pod(job: Job, resources: Resources, settings: KubernetesSettings) -> dict[s
     return _present(
         restartPolicy="Never",
         terminationGracePeriodSeconds=GRACE_SECONDS,
-        automountServiceAccountToken=False,  # runs call Google Cloud, not the cluster
+        automountServiceAccountToken=False,  # runs don't call the cluster's API
         nodeSelector=selector,
         tolerations=tolerations,
         affinity=affinity,
         serviceAccountName=settings.service_account or None,
-        # The container's user is not root; this group may write to the volume.
+        # The container's user isn't root, but its group can write to the volume.
         securityContext={"fsGroup": 1000} if claim else None,
         volumes=[{"name": "lab", "persistentVolumeClaim": {"claimName": claim}}] if claim else None,
         containers=[container],
@@ -163,13 +163,13 @@ def _present(**parts: Any) -> dict[str, Any]:
 
 def _variables(job: Job, resources: Resources, settings: KubernetesSettings) -> list[dict[str, Any]]:
     machines = resources.machines
-    # Without chips the CPUs compute: only those that the pod requests, instead of all CPUs of its node.
+    # Without chips, the run computes on CPUs: use only those that the pod requests, not all of its node.
     values = {} if machines.chips else threads_environment(resources.threads)
     values |= public_variables(job)
     secret, _, key = (settings.store_secret or "").partition("/")
     references: dict[str, Any] = {STORE: {"secretKeyRef": {"name": secret, "key": key}}}
     if machines.hosts > 1:
-        # Pods are named JOBSET-REPLICATEDJOB-JOB-POD, below a service with the JobSet's name.
+        # The DNS name of a pod is JOBSET-REPLICATEDJOB-JOB-POD.JOBSET, since the service is named JOBSET.
         values["JAX_COORDINATOR_ADDRESS"] = f"{job.name}{JOB_SUFFIX}-0.{job.name}:{_COORDINATOR_PORT}"
         values["JAX_NUM_PROCESSES"] = str(machines.hosts)
         index = f"metadata.annotations['{INDEX_LABEL}']"
@@ -187,12 +187,12 @@ def key_labels(name: str, key: JobKey) -> dict[str, str]:
 
 
 def has_labels(item: Object, labels: Mapping[str, str]) -> bool:
-    """Whether an object has all of these labels."""
+    """Return whether an object has all of these labels."""
     return labels.items() <= _labels(item).items()
 
 
 def _label(text: str) -> str:
-    """Return a text as the value of a label: at most 63 characters, invalid ones replaced by `-`."""
+    """Convert a text to the value of a label: at most 63 characters, with `-` for invalid ones."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63].strip("-_.")
 
 
@@ -200,7 +200,10 @@ def _label(text: str) -> str:
 
 
 def status(jobset: Object, pods: Sequence[Object]) -> JobStatus:
-    """Return the status of a JobSet's job. Of its pods, the first is enough, unless the JobSet has failed."""
+    """Return the status of a JobSet's job. `pods` are all of its pods, or only that of its first host.
+
+    The first host's pod is enough unless the JobSet has failed.
+    """
     conditions = _conditions(jobset)
     first = next((pod for pod in pods if _labels(pod).get(INDEX_LABEL) == "0"), None)
     phase = None if first is None else first.get("status", {}).get("phase")
@@ -211,23 +214,23 @@ def status(jobset: Object, pods: Sequence[Object]) -> JobStatus:
     if jobset["metadata"].get("deletionTimestamp"):
         return JobStatus(JobState.RUNNING, "stopping")
     if jobset.get("spec", {}).get("suspend"):
-        if phase == "Running":  # it may still save
+        if phase == "Running":  # the pod may still be saving
             return JobStatus(JobState.RUNNING, "stopping: requeued by Kueue")
-        # Created suspended, with generation 1: a later generation was resumed and suspended again.
+        # JobSets are created suspended, with generation 1. A later one was resumed and suspended again.
         requeued = jobset["metadata"].get("generation", 1) > 1
         reason = "" if is_in_queue(jobset) else "suspended"
         return JobStatus(JobState.QUEUED, reason, requeued=requeued)
     if first is None:
         return JobStatus(JobState.QUEUED)
     if phase in ("Running", "Succeeded", "Failed") or first["metadata"].get("deletionTimestamp"):
-        # A pod that is deleted before it runs stays on a dead node, so only the worker's silence ends the
-        # attempt; a queued job may stay silent.
+        # A pod that is deleted before it runs stays if its node is dead. The job must not count as queued:
+        # the launcher would wait for it forever, but ends an attempt of a running job without heartbeats.
         return JobStatus(JobState.RUNNING)
     return JobStatus(JobState.QUEUED, explained(_waiting_reason(first)))
 
 
 def status_without_jobset(name: str, key: JobKey, namespace: str, pods: Sequence[Object]) -> JobStatus:
-    """Return the status of a job whose JobSet doesn't exist: its pods may still be stopping."""
+    """Return the status of a job whose JobSet doesn't exist; `pods` of the JobSet may still be stopping."""
     for pod in pods:
         over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
         if has_labels(pod, key_labels(name, key)) and not over:
@@ -236,12 +239,12 @@ def status_without_jobset(name: str, key: JobKey, namespace: str, pods: Sequence
 
 
 def is_in_queue(jobset: Object) -> bool:
-    """Whether a JobSet is suspended until Kueue admits it."""
+    """Return whether a JobSet is suspended until Kueue admits it."""
     return bool(jobset["spec"].get("suspend")) and QUEUE_LABEL in _labels(jobset)
 
 
 def queue_reason(jobset: Object, workloads: Sequence[Object]) -> str:
-    """Return why a JobSet `is_in_queue`, from its Workloads, if they may be listed and Kueue has seen it."""
+    """Return why a JobSet waits in a queue of Kueue; `workloads` are its Workloads, which may be unknown."""
     reason = ""
     for workload in workloads:
         quota = _by_type(workload).get("QuotaReserved", {})
@@ -268,7 +271,7 @@ def _failed(condition: Object, first: Object | None, pods: Sequence[Object]) -> 
             return JobStatus(JobState.PREEMPTED, text, code)
     text = condition_text(condition)
     if condition.get("reason") == _PREEMPTED_REASON:
-        # Either a lost node or the time limit: the JobSet doesn't tell, and its Job may be gone.
+        # The JobSet's condition doesn't distinguish a lost node from the time limit; its Job may be deleted.
         text = f"a node was taken away, or the time limit reached: {text}"
         return JobStatus(JobState.PREEMPTED, text, code)
     return JobStatus(JobState.FAILED, exit_text or explained(text), code)
@@ -283,7 +286,7 @@ def _waiting_reason(pod: Object) -> str:
 
 
 def _container(pod: Object, state: str) -> Object:
-    """Return details of a pod's container in this state; empty in another one."""
+    """Return details of a pod's container in a state; empty if the container is in another state."""
     [container, *_] = pod.get("status", {}).get("containerStatuses") or [{}]
     details: Object = container.get("state", {}).get(state) or {}
     return details
@@ -298,11 +301,11 @@ def _by_type(item: Object) -> dict[str, Object]:
 
 
 def _conditions(item: Object) -> dict[str, Object]:
-    """Return the conditions that are true, by type."""
+    """Return the conditions of an object that are true, by type."""
     return {name: each for name, each in _by_type(item).items() if each.get("status") == "True"}
 
 
 def condition_text(condition: Object) -> str:
-    """Return the reason and the message of a condition or an event on one line."""
+    """Return the reason and the message of a condition or event on one line."""
     parts = (condition.get("reason"), condition.get("message"))
     return one_line(": ".join(part for part in parts if part))

@@ -1,7 +1,7 @@
 """Jobs as JobSets on a Kubernetes cluster.
 
-A handle is `CONTEXT/NAMESPACE/NAME`, with a context of the kubeconfig, so a launcher that is configured for
-another cluster still finds the job.
+A handle is `CONTEXT/NAMESPACE/NAME`, where CONTEXT is a context of the kubeconfig: so a launcher that is
+configured for another cluster can find the job too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from jestlab.platform.spec.resources import Resources
 _IN_CLUSTER = "in-cluster"
 _CONNECT_SECONDS = 5.0
 _PAGE = 500
-_NAMES_IN_A_SELECTOR = 50  # more would make the URL too long; then all of jestlab's objects are listed
+_NAMES_IN_A_SELECTOR = 50  # more would make the URL too long: then list all of jestlab's objects
 _REMEDIES = {
     401: "log in to the cluster again",
     403: "ask for these rights: create, get, list, delete of jobsets; list, deletecollection of pods; "
@@ -53,14 +53,14 @@ _REMEDIES = {
     404: "is JobSet installed in the cluster, and does the namespace exist?",
 }
 _CUSTOM = {"jobsets": JOBSETS, "workloads": WORKLOADS}
-_QUOTA = "exceeded quota"  # in an error of the API server with status 403
+_QUOTA = "exceeded quota"  # part of the API server's error 403 if a quota is exceeded
 
 
 class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
-    """Launches jobs as JobSets and finds them again. The cluster, or Kueue, queues jobs.
+    """Launches jobs as JobSets, which the cluster or Kueue queues.
 
     Attributes:
-        grace_seconds: The pods' grace period, and a minute for their removal.
+        grace_seconds: The pods' grace period, and a minute to remove them.
     """
 
     name = "kubernetes"
@@ -71,7 +71,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         return jobset.jobset(job, resources, self._settings)
 
     def launch(self, job: Job) -> LaunchedJob:
-        """Create the JobSet, or find the one with that name."""
+        """Create a JobSet, or find the existing one with the job's name and key."""
         body = self.render(job)
         call = functools.partial(self._call, f"{job.title} was not launched")
         context, namespace = call(self._context), self._settings.namespace
@@ -80,12 +80,12 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
             if self._custom(JOBSETS, context, "create", namespace, body=body) is None:
                 self._check_own(context, namespace, job)
 
-        # If only the answer was lost, the second attempt finds the JobSet of the first.
+        # If the answer was lost, repeating the call finds the JobSet that the first call created.
         call(create)
         return LaunchedJob(f"{context}/{namespace}/{job.name}", job.key)
 
     def _check_own(self, context: str, namespace: str, job: Job) -> None:
-        """Raise ExecutorError unless the JobSet with the job's name is the job's."""
+        """Raise ExecutorError if the JobSet with a job's name belongs to another job, or is being deleted."""
         existing = self._custom(JOBSETS, context, "get", namespace, name=job.name)
         if existing is not None and not has_labels(existing, key_labels(job.name, job.key)):
             raise ExecutorError(
@@ -96,7 +96,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
             raise ExecutorUnavailable(f"an older JobSet {job.name} in {namespace} is still being deleted")
 
     def _statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Two requests; more for jobs that have just failed, that have no pods, or that are in queues."""
+        """Request JobSets and first pods; also all pods of failed jobs, and reasons of jobs that wait."""
         context, namespace, _ = _split(jobs[0].handle)
         names = {_split(job.handle)[2]: job for job in jobs}
         some = f",{NAME_LABEL} in ({','.join(sorted(names))})" if len(names) <= _NAMES_IN_A_SELECTOR else ""
@@ -117,7 +117,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
                 known[name] = JobStatus(JobState.GONE, reason)
             else:
                 known[name] = jobset.status(sets[name], firsts[name])
-                if known[name].state == JobState.FAILED:  # any host may have been taken away
+                if known[name].state == JobState.FAILED:  # check whether any host was preempted
                     known[name] = jobset.status(sets[name], listed("pods", f"{JOBSET_LABEL}={name}"))
         queued = [sets[name] for name, seen in known.items() if seen.state == JobState.QUEUED]
         suspended = [item for item in queued if is_in_queue(item)]
@@ -132,7 +132,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         }
 
     def _queue_reasons(self, context: str, namespace: str, jobsets: Sequence[Object]) -> dict[str, str]:
-        """Return why JobSets are in Kueue's queues, by their names."""
+        """Return why JobSets wait in Kueue's queues: JobSet's name → reason."""
         workloads: dict[str, list[Object]] = defaultdict(list)
         for workload in self._optional_pages("workloads", context, namespace, WORKLOAD_LABEL):
             workloads[workload["metadata"]["labels"][WORKLOAD_LABEL]].append(workload)
@@ -142,7 +142,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         }
 
     def _rejected_pods(self, context: str, namespace: str) -> dict[str, str]:
-        """Return why the cluster rejects the pods of JobSets, by the JobSets' names."""
+        """Return why the cluster rejects pods of JobSets: JobSet's name → reason."""
         events = self._optional_pages("events", context, namespace, fields="reason=FailedCreate")
         events.sort(key=lambda event: str(event.get("lastTimestamp") or ""))
         jobs = [(event["involvedObject"]["name"], event) for event in events]
@@ -153,7 +153,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         }
 
     def _optional_pages(self, *values: str, **options: str) -> list[Object]:
-        """Return what `_pages` returns; nothing without the right to list."""
+        """Return the same as `_pages`, or an empty list if the API reports an error (a missing right)."""
         try:
             return self._pages(*values, **options)
         except Exception as error:
@@ -162,17 +162,17 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
             return []
 
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
-        """Delete the JobSet and its pods with their logs, after their grace period or immediately."""
+        """Delete the JobSet and its pods with their logs, after the grace period; with `now`, immediately."""
         context, namespace, name = _split(job.handle)
         call = functools.partial(self._call, f"{name} may still be running")
         existing = call(self._custom, JOBSETS, context, "get", namespace, name=name)
         if existing is not None:
             if not has_labels(existing, key_labels(name, job.key)):
-                return  # another attempt's job has the name
+                return  # another attempt's job has this name
             if jobset.status(existing, ()).state.is_over:
                 return  # keep its log
-            # Delete only this JobSet: another may have replaced it meanwhile. All options are in the body,
-            # because the API server then ignores those in the query.
+            # The precondition protects a JobSet that replaced this one meanwhile. All options are in the
+            # body: if there is one, the API server ignores options in the query.
             options = {
                 "propagationPolicy": "Background" if now else "Foreground",
                 "preconditions": {"uid": existing["metadata"]["uid"]},
@@ -183,7 +183,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
             call(lambda: self._core(context, "delete_collection_namespaced_pod", namespace, **pods).data)
 
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
-        """Return the output of the first host."""
+        """Return the output so far of the first host."""
         context, namespace, name = _split(job.handle)
         prefix = f"the log of {name} can't be read"
         selector = f"{self._selector(name, job)},{INDEX_LABEL}=0"
@@ -196,7 +196,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
 
     @staticmethod
     def _selector(name: str, job: LaunchedJob) -> str:
-        """Return the selector of the pods of one attempt's JobSet."""
+        """Return the label selector for the pods of an attempt's JobSet."""
         labels = {JOBSET_LABEL: name, **key_labels(name, job.key)}
         return ",".join(f"{key}={value}" for key, value in labels.items())
 
@@ -218,7 +218,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         """Send one request about JobSets or Workloads: create, list, get, or delete.
 
         Returns:
-            The answer; None if an object to create exists, or one to get or delete does not.
+            The answer; None if the object to create already exists, or the one to get or delete doesn't.
         """
         from kubernetes.client import ApiException, CustomObjectsApi
 
@@ -228,7 +228,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         try:
             return request(**where, _request_timeout=self._timeout, **options)
         except ApiException as error:
-            # Deleting with a precondition that no longer holds is a conflict: that JobSet is gone.
+            # A deletion whose precondition fails is a conflict (409): the JobSet has already been replaced.
             expected = {"create": (409,), "get": (404,), "delete": (404, 409)}
             if error.status not in expected.get(verb, ()):
                 raise
@@ -237,7 +237,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
     def _pages(
         self, kind: str, context: str, namespace: str, selector: str = "", fields: str = ""
     ) -> list[Object]:
-        """Return all `jobsets`, `workloads`, `pods`, or `events` that match, page by page."""
+        """Return all matching objects of a kind: `jobsets`, `workloads`, `pods`, or `events`."""
         items: list[Object] = []
         options = {"label_selector": selector, "field_selector": fields}
         given: dict[str, Any] = {name: value for name, value in options.items() if value} | {"limit": _PAGE}
@@ -253,9 +253,9 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
             given["_continue"] = token
 
     def _core(self, context: str, request: str, *values: str, **options: Any) -> Any:
-        """Send one request about pods or events; return the answer as raw bytes.
+        """Send one request about pods or events; return the response without parsing it.
 
-        The client's models are slow, and reject fields of newer servers.
+        The client's classes for parsing are slow, and reject fields of newer servers.
         """
         from kubernetes.client import CoreV1Api
 
@@ -263,7 +263,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         return getattr(CoreV1Api(self._client(context)), request)(*values, **options)
 
     def _context(self) -> str:
-        """Return where jobs are launched: the configured context, the current one, or this pod's cluster."""
+        """Return the context to launch in: the configured one, the current one, or this pod's cluster."""
         if self._settings.context is not None:
             return self._settings.context
         from kubernetes import config
@@ -275,7 +275,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
         return name
 
     def _client(self, context: str) -> Any:
-        """Return the client of a context, which all threads share."""
+        """Return the client for a context. All threads share it."""
         from kubernetes import client, config
 
         with self._lock:
@@ -302,13 +302,13 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
 
         if isinstance(error, ApiException):
             message = _describe(error)
-            if error.status == 401:  # logins expire after an hour or so
+            if error.status == 401:  # read the login again: it expires after about an hour
                 self._forget_login()
-            if error.status == 403 and _QUOTA in message:  # other jobs may end
+            if error.status == 403 and _QUOTA in message:  # retry: other jobs may end
                 return ExecutorUnavailable(message)
-            if error.status == 403:  # an API server that has just started forbids everything for a moment
+            if error.status == 403:  # an API server that has just started briefly answers 403 to everything
                 return ExecutorError(message, transient=True)
-            if error.status == 410:  # the pages of a list have changed: request it again
+            if error.status == 410:  # the list has expired between two pages: request it again
                 return ExecutorUnavailable(message, transient=True)
             return http_error(error.status or None, message)
         if isinstance(error, ConfigException | YAMLError):
@@ -327,7 +327,7 @@ def _split(handle: str) -> tuple[str, str, str]:
 
 
 def _describe(error: Any) -> str:
-    """Return an API error with its message, and the remedy of common ones."""
+    """Return the message of an API error, with a remedy if the error is common."""
     try:
         message = json.loads(error.body or "{}").get("message", "")
     except (ValueError, AttributeError):

@@ -1,11 +1,11 @@
-"""Jobs as processes on this machine: each leads a session, has a log, and outlives its launcher.
+"""Jobs as processes on this machine. Each has its own session and log, and continues if its launcher ends.
 
-All processes of a job end with its worker. The worker ends them; if it is killed, this executor does; and if
-both are killed, the next launcher does. They are found by their session and by the job's key in their
+When a worker ends, it ends all processes that it started. If it is killed, this executor ends them; if both
+are killed, the next launcher does. The processes are found by their session, and by the job's key in their
 environment.
 
-A job with slow imports is forked from a server that has imported them (see `forkserver`). Any other is a new
-process.
+A job with slow imports is forked from a server that has already imported them (see `forkserver`). Any other
+job is a new process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import psutil
 
 from jestlab.platform import logs
 from jestlab.platform.errors import StoreUnreachable, UserError, sentence
-from jestlab.platform.gpus import VISIBLE, LocalGpus
+from jestlab.platform.gpus import VISIBLE_DEVICES, LocalGpus
 from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch.executors.base import (
@@ -51,12 +51,12 @@ from jestlab.platform.processes import (
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
 
 _EXIT_SECONDS = 5.0
-"""How long the thread that waits for a process may take to notice its end."""
-_LOST_SECONDS = 0.5  # between checks of a forked job whose server is gone
+"""How long to wait for the thread that waits for an ended job to kill the job's remaining processes."""
+_LOST_SECONDS = 0.5  # between checks of a forked job whose guard has ended
 
 
 class LocalExecutor(Executor):
-    """Launches jobs as processes on this machine. A handle is `machine:pid:start:log`: see `processes`."""
+    """Launches jobs as processes on this machine. A handle is `machine:pid:start:log` (see `processes`)."""
 
     name = "local"
     here = True
@@ -65,12 +65,12 @@ class LocalExecutor(Executor):
     def __init__(
         self, lab: Lab, resources: Resources | None = None, on_exit: Callable[[], None] = lambda: None
     ) -> None:
-        """Create an executor; it starts nothing yet.
+        """Create an executor, without starting any process.
 
         Args:
             lab: Lab with the logs and the cache of compiled functions.
-            resources: Resources of each job: threads, memory (no job starts while less is free), and GPUs,
-                which no other job gets.
+            resources: Resources of each job: threads, GPUs that it doesn't share, and memory. While less
+                memory is free, a job starts only if no other job runs.
             on_exit: Called from another thread when a job has ended.
 
         Raises:
@@ -100,18 +100,18 @@ class LocalExecutor(Executor):
         return cls(lab, resources, on_exit)
 
     def launch(self, job: Job) -> LaunchedJob:
-        """Start a job, unless this object has started one for the same attempt."""
+        """Start a job, or return the one that this object started for the same attempt."""
         with self._lock:
             if job.key not in self._children:
                 self._children[job.key] = self._start(job)
             return self._children[job.key].job
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Return the statuses of jobs; UNKNOWN on other machines, and for hidden users."""
+        """Return the status of each job: UNKNOWN if it is on another machine, or its process is hidden."""
         return {job: self._status(job) for job in jobs}
 
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
-        """Send SIGTERM to a job's process group, or kill all its processes and wait until they have ended."""
+        """Send SIGTERM to a job's process group; with `now`, kill its processes and wait for their end."""
         process = Process.parse(job.handle)
         if not process.is_here:
             raise ExecutorError(f"process {process.pid} runs on {process.machine}: stop it there")
@@ -132,20 +132,20 @@ class LocalExecutor(Executor):
             child.over.wait(_EXIT_SECONDS)
 
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
-        """Yield the job's output so far from its log in the lab."""
+        """Yield the content of the job's log in the lab."""
         try:
             yield from logs.blocks(self._lab.inside(job.handle.split(":", 3)[3]))
         except (OSError, UserError) as error:
             raise ExecutorError(f"no log: {sentence(error)}") from error
 
     def halt(self) -> None:
-        """Launch no further jobs, including one that a fork server has not started yet."""
+        """Refuse to launch further jobs, including one that is being forked."""
         self._halted = True
         if (server := self._server) is not None:
             server.halt()
 
     def settle(self, seconds: float) -> None:
-        """Wait until the jobs that this object launched have ended, with all their processes."""
+        """Wait up to `seconds` until the jobs that this object launched and their processes have ended."""
         deadline = time.monotonic() + seconds
         for child in list(self._children.values()):
             child.over.wait(max(deadline - time.monotonic(), 0.0))
@@ -159,7 +159,10 @@ class LocalExecutor(Executor):
                 self._server = None
 
     def room(self) -> int | None:
-        """How many more jobs there are GPUs for; while memory is short, one if no other job runs."""
+        """Return the number of further jobs that the free GPUs and memory allow; None without a limit.
+
+        While less memory is free than a job requests, return at most 1, and 0 if another job runs.
+        """
         room = None if self._gpus is None else self._gpus.room()
         if self._memory_gb is None or psutil.virtual_memory().available / 1e9 >= self._memory_gb:
             return room
@@ -167,15 +170,15 @@ class LocalExecutor(Executor):
         return min(1 if room is None else room, int(alone))
 
     def command(self, job: Job) -> list[str]:
-        """Return the command of a job's process. A custom class may put a prefix before it."""
+        """Return the command of a job's process. A derived class may add a prefix; its jobs aren't forked."""
         return job.command
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that a worker gets in addition to this process's."""
+        """Return the variables of a worker in addition to those of this process."""
         return worker_environment(self._threads, self._lab)
 
     def _child(self, job: LaunchedJob) -> _Child | None:
-        """Return the process of a job that this object has started; None for any other job."""
+        """Return the process of a job if this object started it, otherwise None."""
         child = self._children.get(job.key)
         return child if child is not None and child.job == job else None
 
@@ -197,11 +200,11 @@ class LocalExecutor(Executor):
 
     def _executed(self, job: Job) -> subprocess.Popen[bytes] | Forked:
         """Start a job as a new process."""
-        self._check_not_halted()  # the fork server may have taken a while
+        self._check_not_halted()  # again, because the fork server may have been slow
         taken = {} if self._gpus is None else self._gpus.take()
         if taken is None:
             raise ExecutorUnavailable("all GPUs of this machine are taken")
-        gpus = {VISIBLE: ",".join(taken)} if taken else {}
+        gpus = {VISIBLE_DEVICES: ",".join(taken)} if taken else {}
         variables = {**_inherited(), **self.environment(), **gpus, **job.environment, JOB_KEY: str(job.key)}
         try:
             with job.log.open("ab") as log:
@@ -219,9 +222,9 @@ class LocalExecutor(Executor):
                 os.close(descriptor)
 
     def _forked(self, job: Job) -> Forked | None:
-        """Fork a job from a process with its imports; None if it must be a new process."""
+        """Fork a job from the server; return None if the job must start as a new process."""
         if not job.imports or not self._forks or self._gpus is not None:
-            return None  # a fork would neither inherit the files that hold its GPUs, nor see only these
+            return None  # a fork inherits neither the locks of GPUs nor CUDA_VISIBLE_DEVICES
         try:
             if self._server is None:
                 self._server = ForkServer({**_inherited(), **self.environment()}, job.log)
@@ -252,7 +255,7 @@ class LocalExecutor(Executor):
                 return JobStatus(JobState.UNKNOWN, "on another machine, or owned by another user")
             return JobStatus(JobState.RUNNING if running else JobState.GONE)
         if running is False or child.worker.poll() is not None:
-            child.over.wait(_EXIT_SECONDS)  # its thread ends the remaining processes
+            child.over.wait(_EXIT_SECONDS)  # `_wait` is killing the remaining processes
         if not child.over.is_set():
             return JobStatus(JobState.RUNNING)
         code = child.worker.poll()
@@ -261,12 +264,12 @@ class LocalExecutor(Executor):
 
 @dataclass(eq=False)
 class _Child:
-    """Process of a job that this object has started.
+    """Process of a job that this object started.
 
     Attributes:
         name: Name of the worker's process.
-        over: Set when the worker and all processes that it started have ended.
-        left: Ids of processes that could not be killed.
+        over: Set when the worker has ended and its remaining processes have been killed.
+        left: Ids of processes that were killed but are still running.
     """
 
     job: LaunchedJob
@@ -276,11 +279,11 @@ class _Child:
     left: set[int] = field(default_factory=set)
 
 
-_OF_KERNELS = ("MPLBACKEND", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "JPY_PARENT_PID")
-"""Variables that a notebook's kernel sets for its cells: the figure backend, and colored output."""
+_KERNEL_VARIABLES = ("MPLBACKEND", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "JPY_PARENT_PID")
+"""Variables that a notebook's kernel sets for its cells, such as the figure backend and colored output."""
 
 
 def _inherited() -> dict[str, str]:
     """Return the environment that workers inherit, without a notebook kernel's variables."""
-    left_out = (SERVE_TOKEN, *(_OF_KERNELS if "ipykernel" in sys.modules else ()))
+    left_out = (SERVE_TOKEN, *(_KERNEL_VARIABLES if "ipykernel" in sys.modules else ()))
     return {name: value for name, value in os.environ.items() if name not in left_out}

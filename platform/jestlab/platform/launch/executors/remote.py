@@ -1,6 +1,6 @@
-"""What executors of clusters share: retries, plain reasons, manifests without passwords, and calls of an API.
+"""Helpers for remote executors: retries, explained reasons, manifests without passwords, and API calls.
 
-Anyone with access to the cluster or the project can read manifests, so they must not contain the store's URL
+Anyone with access to the cluster or project can read a job's manifest, so it must not contain the store's URL
 or other passwords.
 """
 
@@ -47,9 +47,9 @@ LAUNCHES_NOTHING = "this executor only finds jobs that were launched before"
 
 
 def retried(act: Callable[[], Result]) -> Result:
-    """Call a function, which must be safe to repeat, again while its error is transient.
+    """Call a function, and repeat the call after transient errors. It must be safe to repeat.
 
-    The pauses are short: a launch or a poll is repeated later anyway, so a call must not hold up others.
+    The pauses are short, so that a failing call doesn't delay other jobs; the launcher repeats it later.
     """
     pause = Intervals.from_environment().api_pause
     retrying = Retrying(
@@ -79,17 +79,17 @@ _MEANINGS = {
     "CANCELLED": "canceled",
     "Evict": "evicted from its node",
 }
-"""Pattern of reasons of Slurm and Kubernetes → meaning and remedy. The first match counts."""
+"""Pattern of a reason that Slurm or Kubernetes gives → its meaning and remedy. The first match counts."""
 
 
 def explained(reason: str) -> str:
-    """Return an engine's reason, followed by its meaning if it is a common one."""
+    """Return a reason of Slurm or Kubernetes, followed by its meaning and remedy if it is a common one."""
     meanings = (text for pattern, text in _MEANINGS.items() if re.search(pattern, reason, re.IGNORECASE))
     return next((f"{reason} ({meaning})" for meaning in meanings), reason)
 
 
 def clean_line(error: object) -> str:
-    """Return an error on one line, without credentials."""
+    """Return the message of an error on one line, without credentials."""
     return one_line(without_secrets(str(error)))
 
 
@@ -97,10 +97,10 @@ def clean_line(error: object) -> str:
 
 
 def arguments_at(root: str | None, job: Job) -> list[str]:
-    """Return a worker's arguments with the lab's root as its container sees it.
+    """Return a worker's arguments with `--root` replaced by the path of the lab in its container.
 
     Args:
-        root: The lab's folder there; None to keep the arguments. Addresses in buckets don't change.
+        root: That path; None to change nothing. A lab in a bucket isn't replaced.
         job: The job, with arguments for this machine.
 
     Raises:
@@ -114,13 +114,13 @@ def arguments_at(root: str | None, job: Job) -> list[str]:
 
 
 def check_arguments(job: Job) -> None:
-    """Raise ExecutorError if a job's argument contains the store's URL or a password."""
+    """Raise ExecutorError if an argument of a job contains the store's URL or a password."""
     for argument in job.arguments:
         _check_public(argument, f"a worker's argument, set {STORE} instead", job)
 
 
 def public_variables(job: Job) -> dict[str, str]:
-    """Return a worker's variables except the store's URL, which comes from a secret.
+    """Return a worker's variables without the store's URL, which the worker gets from a secret.
 
     Raises:
         ExecutorError: Another variable contains that URL, or a password.
@@ -141,10 +141,10 @@ def _check_public(text: str, where: str, job: Job) -> None:
 
 
 class CloudExecutor(Executor, Generic[Section]):
-    """Launches jobs through an API and finds them again. The service queues jobs.
+    """Base class for executors that launch jobs through the API of a service, which queues them.
 
     Attributes:
-        required: Settings without which no job can be launched.
+        required: Names of the settings that are required to launch jobs.
     """
 
     required: tuple[str, ...]
@@ -152,11 +152,11 @@ class CloudExecutor(Executor, Generic[Section]):
     def __init__(
         self, settings: Section, resources: Resources | None = None, *, answer_seconds: float = 30.0
     ) -> None:
-        """Create an executor; it sends no requests yet.
+        """Create an executor, without sending requests.
 
         Args:
             settings: The user's settings for this executor.
-            resources: Resources of each job, with an image; None for an executor that launches nothing.
+            resources: Resources of each job, with an image; None if no jobs will be launched.
             answer_seconds: Timeout of each request.
         """
         self._settings = settings
@@ -171,15 +171,15 @@ class CloudExecutor(Executor, Generic[Section]):
     def create(
         cls, lab: Lab, settings: Settings, resources: Resources | None, _: Callable[[], None]
     ) -> CloudExecutor[Section]:
-        """Create an executor; without resources, it launches nothing.
+        """Create an executor from the settings; with `resources=None`, it can't launch jobs.
 
         Raises:
-            UserError: A setting that jobs need is missing.
+            UserError: A setting that is required to launch jobs is missing.
         """
         section = getattr(settings, cls.name)
         if resources is None:
             return cls(section)
-        # The study's image goes before the user's.
+        # The study's image takes precedence over the user's.
         given = {"image": resources.image or settings.image}
         given |= {f"{cls.name}.{key}": getattr(section, key) for key in cls.required}
         if lab.remote is None:
@@ -189,51 +189,51 @@ class CloudExecutor(Executor, Generic[Section]):
         return cls(section, resources.model_copy(update={"image": given["image"]}))
 
     def halt(self) -> None:
-        """Send no further jobs. Jobs that were sent can still be stopped."""
+        """Refuse to launch further jobs. Launched jobs can still be stopped."""
         self._halted = True
 
     def render(self, job: Job) -> dict[str, Any]:
-        """Return the manifest that `launch` sends."""
+        """Return the manifest that `launch` sends to the API."""
         if self._resources is None or self._halted:
             raise ExecutorError("the launch was stopped" if self._halted else LAUNCHES_NOTHING)
         return self._manifest(job, self._resources)
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
-        """Start several jobs, some at a time."""
+        """Start several jobs, a few concurrently."""
         return each(functools.partial(launched_or_error, self.launch), jobs)
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Return the statuses of jobs, requested place by place."""
+        """Return the status of each job. Jobs with the same handle up to the last slash share requests."""
         statuses: dict[LaunchedJob, JobStatus] = {}
-        places: dict[str, list[LaunchedJob]] = defaultdict(list)
+        groups: dict[str, list[LaunchedJob]] = defaultdict(list)
         for job in jobs:
-            place, _, name = job.handle.rpartition("/")
-            places[place if name else job.handle].append(job)
-        for there in places.values():
+            parent, _, name = job.handle.rpartition("/")
+            groups[parent if name else job.handle].append(job)
+        for group in groups.values():
             try:
-                statuses |= self._statuses(there)
+                statuses |= self._statuses(group)
             except ExecutorError as error:
-                statuses |= dict.fromkeys(there, JobStatus(JobState.UNKNOWN, str(error)))
+                statuses |= dict.fromkeys(group, JobStatus(JobState.UNKNOWN, str(error)))
         return statuses
 
     @abstractmethod
     def _manifest(self, job: Job, resources: Resources) -> dict[str, Any]:
-        """Describe a job in the API's format."""
+        """Return a job's manifest in the API's format."""
 
     @abstractmethod
     def _statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the statuses of jobs whose handles differ only after the last slash.
 
         Raises:
-            ExecutorError: The API doesn't answer, or the handles belong to another executor.
+            ExecutorError: The API doesn't answer, or the handles are those of another executor.
         """
 
     @abstractmethod
     def _translated(self, error: Exception) -> ExecutorError | None:
-        """Translate an error of the API; None for any other error."""
+        """Convert an error of the API to an ExecutorError; return None for any other error."""
 
     def _call(self, prefix: str, function: Callable[..., Result], *values: Any, **options: Any) -> Result:
-        """Call the API with retries; `function` must be safe to repeat. Errors have a prefix."""
+        """Call a function of the API, which must be safe to repeat, with retries; prefix its errors."""
 
         def act() -> Result:
             try:
@@ -251,13 +251,13 @@ class CloudExecutor(Executor, Generic[Section]):
             raise type(error)(f"{prefix}: {error}") from None
 
     def _forget_login(self) -> None:
-        """Read the credentials again for the next call."""
+        """Discard all clients, so that the next call reads the credentials again."""
         with self._lock:
             self._clients.clear()
 
 
 def http_error(status: int | None, message: str) -> ExecutorError:
-    """Translate an HTTP error; None as the status means no answer."""
-    if status is None or status in (401, 408, 429) or status >= 500:  # 401: the login may be renewed
+    """Return the ExecutorError for an HTTP status; a status of None means that there was no answer."""
+    if status is None or status in (401, 408, 429) or status >= 500:  # 401: the user may log in again
         return ExecutorUnavailable(message, transient=True)
     return ExecutorError(message)

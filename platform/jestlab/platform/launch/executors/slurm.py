@@ -1,8 +1,8 @@
-"""Jobs on a Slurm cluster: batch jobs and arrays, launched and found with Slurm's command-line tools.
+"""Jobs on a Slurm cluster: batch jobs and arrays, submitted and queried with Slurm's command-line tools.
 
-A handle is `CLUSTER:ID:BATCH.NUMBER:LOG`: Slurm's id of the job, its task (see `slurm_batch`), and its log in
-the lab, whose folder all machines share. The job's comment contains the batch. An id alone is never trusted:
-Slurm reuses ids, and two clusters have the same ones.
+A handle is `CLUSTER:ID:BATCH.NUMBER:LOG`: Slurm's job id, the task in its batch (see `slurm_batch`), and the
+path of the log in the lab, a folder that all machines share. Slurm reuses ids, and several clusters may have
+a job with the same id. So a job is identified by its batch too, which its comment in Slurm contains.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from jestlab.platform.processes import exit_from_shell
 from jestlab.platform.spec.resources import Resources, SlurmOptions
 
 COMMENT = "jestlab "
-"""Prefix of a job's comment, before the name of its batch."""
+"""Prefix of a job's comment in Slurm; the name of its batch follows."""
 
 _NOT_PASSED_ON = (logs.COPIED, "JESTLAB_ROOT", "JESTLAB_CONFIG", "JESTLAB_STORE", "JESTLAB_STORE_SECRET")
-"""Variables of the launcher that its jobs don't get."""
+"""Variables of the launcher that aren't passed on to its jobs."""
 _NO_SUCH_JOB = "invalid job id|job/step already completing or completed|already finished"
 
 Queue = Mapping[Task, QueueRow]
-"""The user's jobs that Slurm remembers."""
+"""The user's jobs that `squeue` lists, including those that ended recently."""
 
 
 class _OtherAttempt(ExecutorError):
-    """A handle's job has another key."""
+    """The job with a handle has another key, so it belongs to another attempt."""
 
 
 class _Handle(NamedTuple):
-    """Parts of a handle."""
+    """Parts of a handle; `log` is relative to the lab's root."""
 
     cluster: str
     id: str
@@ -72,10 +72,10 @@ class _Handle(NamedTuple):
 
 
 class SlurmExecutor(Executor):
-    """Launches jobs with Slurm and finds them again.
+    """Launches jobs with Slurm.
 
     Attributes:
-        grace_seconds: Longer than Slurm's own wait before it kills.
+        grace_seconds: Longer than Slurm waits before it kills processes (KillWait, 30 s by default).
     """
 
     name = "slurm"
@@ -90,13 +90,13 @@ class SlurmExecutor(Executor):
         *,
         answer_seconds: float = 60.0,
     ) -> None:
-        """Create an executor; it runs no command yet.
+        """Create an executor, without running any command.
 
         Args:
-            lab: Lab in a folder that the nodes see under the same path.
-            resources: Resources of each job; None for an executor that launches nothing.
-            options: Options of the site.
-            answer_seconds: Timeout of each of Slurm's commands.
+            lab: Lab in a folder that all nodes see under the same path.
+            resources: Resources of each job; None if no jobs will be launched.
+            options: Options for the site.
+            answer_seconds: Timeout of each Slurm command.
         """
         self._lab = lab
         self._resources = resources
@@ -109,10 +109,10 @@ class SlurmExecutor(Executor):
     def create(
         cls, lab: Lab, settings: Settings, resources: Resources | None, _: Callable[[], None]
     ) -> SlurmExecutor:
-        """Create an executor; without resources, it launches nothing.
+        """Create an executor from the settings; with `resources=None`, it can't launch jobs.
 
         Raises:
-            UserError: The lab is not in a folder.
+            UserError: The lab is in a bucket, not in a folder.
         """
         if resources is None:
             return cls(lab)
@@ -123,17 +123,17 @@ class SlurmExecutor(Executor):
     # ---- launching
 
     def launch(self, job: Job) -> LaunchedJob:
-        """Submit a job, or find the one with that name."""
+        """Submit a job, or find the existing one with its name."""
         [launched] = self.launch_all([job])
         if isinstance(launched, ExecutorError):
             raise launched
         return launched
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
-        """Submit several jobs as arrays, or find those whose names were launched before."""
+        """Submit several jobs as arrays, except those whose names were submitted before."""
         answers: dict[JobKey, LaunchedJob | ExecutorError] = {}
         try:
-            resources = self._launching()
+            resources = self._required_resources()
             for job in jobs:
                 check_arguments(job)
             answers |= self._launched_before(jobs)
@@ -147,14 +147,14 @@ class SlurmExecutor(Executor):
                 answers.setdefault(job.key, type(error)(f"{job.title} was not launched: {error}"))
         return [answers[job.key] for job in jobs]
 
-    def _launching(self) -> Resources:
-        """Return the resources of each job; raise ExecutorError if this object launches nothing."""
+    def _required_resources(self) -> Resources:
+        """Return the resources of each job; raise ExecutorError if this object can't launch jobs."""
         if self._resources is None:
             raise ExecutorError(LAUNCHES_NOTHING)
         return self._resources
 
     def _launched_before(self, jobs: Sequence[Job]) -> dict[JobKey, LaunchedJob]:
-        """Find jobs that were submitted before, by the batches with their names."""
+        """Find jobs that were submitted before, by their names in the lab, and are queued or have ended."""
         tasks = [(job, task) for job in jobs if (task := self._batches.find(job)) is not None]
         queue = self._queue() if tasks else {}
         launched: dict[JobKey, LaunchedJob] = {}
@@ -166,10 +166,10 @@ class SlurmExecutor(Executor):
         return launched
 
     def _submit(self, jobs: Sequence[Job], resources: Resources) -> dict[JobKey, LaunchedJob]:
-        """Submit jobs together. If the answer is lost, look for them before submitting them again."""
+        """Submit jobs as one batch. If Slurm's answer is lost, look for them before submitting them again."""
         inherited = {**passed_on(), **worker_environment(resources.threads, self._lab)}
         inherited = {name: value for name, value in inherited.items() if name not in _NOT_PASSED_ON}
-        batch = self._batches.write([_uncopied(job, inherited) for job in jobs])
+        batch = self._batches.write([_with_variables(job, inherited) for job in jobs])
         folder = self._batches.folder(batch)
         several = len(jobs) > 1
         name = f"jestlab-{jobs[0].key.store[:6]}-{batch[:8]}" if several else jobs[0].name
@@ -203,27 +203,27 @@ class SlurmExecutor(Executor):
         return LaunchedJob(str(_Handle(self._cluster, id_, task, log)), job.key)
 
     def render(self, job: Job) -> str:
-        """Return a batch script that a user can submit with `sbatch`."""
-        resources = self._launching()
+        """Return a batch script that users can submit with `sbatch`."""
+        resources = self._required_resources()
         folder = self._batches.folder(batch_of([job.key]))
-        job = _uncopied(job, worker_environment(resources.threads, self._lab))
+        job = _with_variables(job, worker_environment(resources.threads, self._lab))
         return script_by_hand(job, folder, self._lab.root, resources, self._options)
 
     # ---- finding
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Return the statuses of jobs. The lab or accounting has those of jobs that Slurm has forgotten."""
+        """Return the status of each job. Jobs that have left the queue are in the lab or in accounting."""
         try:
             queue = self._queue() if jobs else {}
         except ExecutorError as error:
             return dict.fromkeys(jobs, JobStatus(JobState.UNKNOWN, str(error)))
         found = {job: self._status(job, queue) for job in jobs}
         statuses = {job: status for job, status in found.items() if isinstance(status, JobStatus)}
-        forgotten = {job: handle for job, handle in found.items() if isinstance(handle, _Handle)}
-        return statuses | self._accounted(forgotten)
+        unknown = {job: handle for job, handle in found.items() if isinstance(handle, _Handle)}
+        return statuses | self._accounted(unknown)
 
     def _status(self, job: LaunchedJob, queue: Queue) -> JobStatus | _Handle:
-        """Return a job's status, or its handle if neither the queue nor the lab has it."""
+        """Return a job's status from the queue or the lab; if neither has it, return its handle."""
         try:
             handle = self._here(job)
         except _OtherAttempt as error:
@@ -237,29 +237,31 @@ class SlurmExecutor(Executor):
             return slurm_tools.status(row, code)
         return handle if code is None else ended(code)
 
-    def _accounted(self, forgotten: Mapping[LaunchedJob, _Handle]) -> dict[LaunchedJob, JobStatus]:
-        """Return the statuses of jobs that neither the queue nor the lab has, by accounting if there is one.
+    def _accounted(self, unknown: Mapping[LaunchedJob, _Handle]) -> dict[LaunchedJob, JobStatus]:
+        """Return the statuses of jobs that neither the queue nor the lab has, from accounting, if enabled.
 
-        Ids are used again, but a job's folder is its batch's.
+        Since Slurm reuses ids, a job's working directory must be the folder of its batch.
         """
         answer = ""
-        if forgotten and not self._config.get("AccountingStorageType", "none").endswith("none"):
+        if unknown and not self._config.get("AccountingStorageType", "none").endswith("none"):
             try:
                 answer = self._run(
                     "sacct", "--noheader", "--parsable2", "--allocations", "--duplicates",
-                    "--starttime=2000-01-01", f"--jobs={','.join(job.id for job in forgotten.values())}",
+                    "--starttime=2000-01-01", f"--jobs={','.join(job.id for job in unknown.values())}",
                     f"--format={slurm_tools.ACCOUNT_FORMAT}",
                 )  # fmt: skip
             except ExecutorError as error:
-                return dict.fromkeys(forgotten, JobStatus(JobState.UNKNOWN, str(error)))
+                return dict.fromkeys(unknown, JobStatus(JobState.UNKNOWN, str(error)))
         known, gone = slurm_tools.accounts(answer), "Slurm has no record of job {}, nor has the lab"
         return {
             job: known.get((handle.id, handle.task.batch)) or JobStatus(JobState.GONE, gone.format(handle.id))
-            for job, handle in forgotten.items()
+            for job, handle in unknown.items()
         }
 
     def _queue(self, given: str | None = None) -> Queue:
-        """Return the user's jobs that Slurm remembers; of a task that was submitted twice, the last one."""
+        """Run `squeue`, and return the user's jobs by task. If a task has several jobs, prefer the last one
+        that hasn't ended.
+        """
         answer = self._run(
             "squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", "--sort=i",
             f"--format={slurm_tools.QUEUE_FORMAT}", given=given,
@@ -274,11 +276,11 @@ class SlurmExecutor(Executor):
         return queue
 
     def _owned(self, job: LaunchedJob) -> _Handle:
-        """Parse the handle of a job, and check its key.
+        """Parse the handle of a job, and check that its key belongs to the handle's task.
 
         Raises:
-            _OtherAttempt: The key belongs to another attempt.
-            ExecutorUnavailable: The key can't be read.
+            _OtherAttempt: The task belongs to another attempt.
+            ExecutorUnavailable: The keys of the batch can't be read.
             ExecutorError: The handle belongs to another executor.
         """
         try:
@@ -296,7 +298,7 @@ class SlurmExecutor(Executor):
         raise _OtherAttempt(f"job {handle.id} belongs to another attempt")
 
     def _here(self, job: LaunchedJob) -> _Handle:
-        """Do the same as `_owned`; raise ExecutorUnavailable for a job on another cluster."""
+        """Do the same as `_owned`, but raise ExecutorUnavailable if the job is on another cluster."""
         handle = self._owned(job)
         if handle.cluster != self._cluster:
             raise ExecutorUnavailable(f"on cluster {handle.cluster}; this is {self._cluster}")
@@ -305,7 +307,7 @@ class SlurmExecutor(Executor):
     # ---- stopping, logs
 
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
-        """Ask a job's script to stop, which asks the worker; or kill it now."""
+        """Send SIGTERM to a job's script, which forwards it to the worker; with `now`, kill all processes."""
         try:
             handle = self._here(job)
             row = self._queue().get(handle.task)
@@ -314,7 +316,7 @@ class SlurmExecutor(Executor):
             if now:
                 self._scancel("--full", "--signal=KILL", row.id)
             if now or state == JobState.QUEUED:
-                self._scancel(row.id)  # NOTE: not with --state, which cancels all waiting tasks of its array
+                self._scancel(row.id)  # NOTE: --state would cancel all pending tasks of its array
             else:
                 self._scancel("--batch", "--signal=TERM", row.id)
         except _OtherAttempt:
@@ -326,7 +328,7 @@ class SlurmExecutor(Executor):
         self._run("scancel", *words, accept=_NO_SUCH_JOB)
 
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
-        """Yield the job's output so far from its log in the lab, or else Slurm's own output."""
+        """Yield the content of the job's log in the lab; if it doesn't exist, that of Slurm's output file."""
         try:
             handle = self._owned(job)
             log = self._lab.inside(handle.log)
@@ -339,7 +341,7 @@ class SlurmExecutor(Executor):
 
     @functools.cached_property
     def _config(self) -> dict[str, str]:
-        """The cluster's settings, which are read once."""
+        """The cluster's configuration, which is read once."""
         return slurm_tools.config(self._run("scontrol", "show", "config"))
 
     @property
@@ -347,8 +349,8 @@ class SlurmExecutor(Executor):
         return self._config.get("ClusterName", "slurm")
 
 
-def _uncopied(job: Job, environment: Mapping[str, str]) -> Job:
-    """Return a job with more variables, whose worker doesn't copy its output: the script logs it."""
+def _with_variables(job: Job, environment: Mapping[str, str]) -> Job:
+    """Return a job with further variables, whose worker doesn't copy its output: the script logs it."""
     variables = {**environment, **job.environment}
     variables.pop(logs.COPIED, None)
     return dataclasses.replace(job, environment=variables)

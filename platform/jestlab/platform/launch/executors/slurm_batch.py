@@ -1,17 +1,17 @@
 """Batch jobs of Slurm: their options, their script, and their files in the lab.
 
-Jobs that are submitted together, one job or an array, form a batch with a folder `slurm/BATCH` in the lab,
-which only its owner can read:
+Jobs that are submitted together form a batch: a single job, or an array. Each job is a numbered task of its
+batch. A batch has a folder `slurm/BATCH` in the lab, which only its owner can read:
 
     keys           digests of the attempts' keys, one line per task
-    N.sh           environment and arguments of task N with the store's URL; the job removes the file
+    N.sh           environment and arguments of task N, with the store's URL; the job deletes the file
     N.end          exit code of task N, and the id of its job
-    N.out          output of Slurm itself
+    N.out          Slurm's output file of task N
 
-The script runs one process per node. With several nodes `srun` starts them, and variables that JAX reads
-number them. The script passes on requests to stop: SIGTERM, and SIGUSR1 before the time limit. Jobs are not
-requeued: the next attempt at a run is a new job, since the store tells attempts apart, but not two lives of
-one job.
+The script runs one process per node. If there are several nodes, `srun` starts the processes and gives each
+its number in a variable of JAX. The script forwards requests to stop to them: SIGTERM, and SIGUSR1, which
+Slurm sends before the time limit. Slurm doesn't requeue the jobs: a job must not run twice, because the store
+records one attempt per job.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from jestlab.platform.spec.resources import Resources, SlurmOptions
 from jestlab.platform.store.address import STORE
 
 _WAIT_SECONDS = 300
-"""How long the first process may continue after another one has ended: it may be saving."""
+"""How long other processes may continue after one has ended (`srun --wait`): they may be saving."""
 
 _SCRIPT = """\
 #!/bin/bash
@@ -87,10 +87,10 @@ export JAX_NUM_PROCESSES=$SLURM_NNODES
 def sbatch_options(
     name: str, comment: str, folder: Path, count: int, resources: Resources, slurm: SlurmOptions
 ) -> list[str]:
-    """Return the options of `sbatch` for a batch in a folder; more than one job form an array."""
+    """Return the options of `sbatch` for a batch of `count` jobs in a folder; several jobs form an array."""
     memory_mib = resources.memory_gb and max(round(resources.memory_gb * 1e9 / 2**20), 1)
     limit, gpus = resources.time_seconds, resources.gpus or None
-    # A job is asked to stop a tenth of its limit before it ends, within bounds.
+    # Slurm asks a job to stop before its time limit: a tenth of the limit before, between 20 and 120 s.
     warning = 120 if limit is None else min(max(limit // 10, 20), 120)
     values: dict[str, object] = {
         "job-name": name,
@@ -119,15 +119,15 @@ def sbatch_options(
 def script(
     folder: Path, lab: Path, resources: Resources, slurm: SlurmOptions, head: str = "", source: str = _SOURCE
 ) -> str:
-    """Return the script of a batch in a folder, whose jobs have this process's working directory.
+    """Return the script of a batch. Its jobs run in this process's working directory.
 
     Args:
         folder: Folder of the batch.
-        lab: Root of the lab, which is mounted in a container, as is the working directory.
+        lab: Root of the lab. If a container is used, the lab and the working directory are mounted in it.
         resources: Resources of each job.
-        slurm: Options of the site.
-        head: Lines of `#SBATCH`.
-        source: Lines that set the environment, the log, and the arguments.
+        slurm: Options for the site.
+        head: Lines with `#SBATCH` options.
+        source: Lines of the script that set the environment, the log, and the arguments.
     """
     by_srun = resources.nodes > 1 or (slurm.container is not None and slurm.runtime == "pyxis")
     setup = "".join(f"{line}\n" for line in slurm.setup)
@@ -137,7 +137,7 @@ def script(
         "cwd": shlex.quote(str(Path.cwd())),
         "busy": EXIT_BUSY,
         "stopped": EXIT_STOPPED,
-        "term": "USR2" if by_srun else "TERM",  # srun passes SIGUSR2 on, but ends the job at SIGTERM
+        "term": "USR2" if by_srun else "TERM",  # srun forwards SIGUSR2, but ends the job on SIGTERM
         "start": " ".join(_start(lab, resources, slurm, by_srun=by_srun)),
         "source": source,
         "setup": setup + (_ADDRESS if resources.nodes > 1 else ""),
@@ -145,7 +145,7 @@ def script(
 
 
 def script_by_hand(job: Job, folder: Path, lab: Path, resources: Resources, slurm: SlurmOptions) -> str:
-    """Return a complete script that a user can submit with `sbatch`, without the store's URL."""
+    """Return a complete script that users can submit with `sbatch`; it doesn't contain the store's URL."""
     ours = ("--comment=", "--chdir=", "--output=")
     options = sbatch_options(job.name, job.title, folder, 1, resources, slurm)
     options = [option for option in options if not option.startswith(ours)] + ["--output=%x.out"]
@@ -155,7 +155,7 @@ def script_by_hand(job: Job, folder: Path, lab: Path, resources: Resources, slur
 
 
 def _start(lab: Path, resources: Resources, slurm: SlurmOptions, *, by_srun: bool) -> list[str]:
-    """Return the words before a worker's arguments."""
+    """Return the words of the command that starts workers, up to the Python interpreter."""
     cwd, image = shlex.quote(str(Path.cwd())), shlex.quote(slurm.container or "")
     folders = dict.fromkeys(f"{path}:{path}" for path in (lab, Path.cwd()))
     mounts = shlex.quote(",".join([*folders, *slurm.mounts]))
@@ -181,7 +181,7 @@ _NAMES = "names"
 
 
 class Task(NamedTuple):
-    """Place of an attempt: a batch, and the number there."""
+    """Job of an attempt, identified by its batch and its number in the batch."""
 
     batch: str
     number: int
@@ -191,18 +191,18 @@ class Task(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Task:
-        """Parse a task; raise ValueError if the text is invalid."""
+        """Parse `BATCH.NUMBER`; raise ValueError if the text is invalid."""
         batch, number = text.split(".")
         return cls(batch, int(number))
 
 
 def batch_of(keys: Sequence[JobKey]) -> str:
-    """Return the name of the batch of these attempts."""
+    """Return the name of the batch whose tasks have these keys, in order."""
     return hashlib.sha256("\n".join(map(_digest, keys)).encode()).hexdigest()[:32]
 
 
 def _digest(key: JobKey) -> str:
-    """Return the digest of a key: a copy of the lab must not contain tokens."""
+    """Return the digest of a key. The lab contains digests, so that its copies don't contain tokens."""
     return hashlib.sha256(str(key).encode()).hexdigest()
 
 
@@ -210,7 +210,7 @@ class Batches:
     """The batch folders of one lab."""
 
     def __init__(self, lab: Lab) -> None:
-        """Create no folder yet."""
+        """Create the object, without creating folders."""
         self._lab = lab
         self._digests: dict[str, list[str]] = {}
 
@@ -219,7 +219,7 @@ class Batches:
         return self._lab.slurm / batch
 
     def find(self, job: Job) -> Task | None:
-        """Return the task of a job whose name was submitted before; None if it was not."""
+        """Return the task of a job that was submitted before, by the job's name; None if it wasn't."""
         try:
             task = Task.parse((self.folder(_NAMES) / job.name).read_text())
             return task if self.has_key(task, job.key) else None
@@ -227,7 +227,7 @@ class Batches:
             return None
 
     def write(self, jobs: Sequence[Job]) -> str:
-        """Write all files that a batch's jobs read, before it is submitted; return the batch.
+        """Write the files that the jobs of a new batch read, before it is submitted; return the batch's name.
 
         Raises:
             ExecutorUnavailable: The lab can't be written to now.
@@ -249,7 +249,7 @@ class Batches:
         return batch
 
     def has_key(self, task: Task, key: JobKey) -> bool:
-        """Whether a task is the attempt with this key; raise OSError if that can't be read now."""
+        """Return whether a task belongs to the attempt with a key; raise OSError if `keys` can't be read."""
         if batch_of([key]) == task.batch:
             return task.number == 0
         if (digests := self._digests.get(task.batch)) is None:
@@ -258,7 +258,7 @@ class Batches:
         return _digest(key) in digests[task.number : task.number + 1]
 
     def end(self, task: Task) -> tuple[int, str] | None:
-        """Return a shell's exit code and the id of the job; None if it has not ended, or was killed."""
+        """Return a task's exit code, as in a shell, and job id; None if it hasn't ended or was killed."""
         try:
             code, id_ = (self.folder(task.batch) / f"{task.number}.end").read_text().split()
             return int(code), id_
@@ -266,13 +266,13 @@ class Batches:
             return None
 
     def discard(self, batch: str) -> None:
-        """Make jobs that may have been submitted end at once, without having done anything."""
+        """Delete files that the jobs of a batch require: if they were submitted, they end at their start."""
         for file in self.folder(batch).glob("*.sh"):
             file.unlink(missing_ok=True)
 
 
 def _sourced(job: Job, variables: Mapping[str, str]) -> str:
-    """Return the lines that a job's script sources: variables, the log, and the command's arguments."""
+    """Return the lines that a job's script sources: variables, the log, and arguments of Python."""
     lines = [
         f"export {name}={shlex.quote(value)}" for name, value in variables.items() if name.isidentifier()
     ]
@@ -281,7 +281,7 @@ def _sourced(job: Job, variables: Mapping[str, str]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, atomically."""
+    """Atomically write a file that only its owner can read."""
     new = path.with_name(f"{path.name}.new")
     new.touch(0o600)
     new.write_text(text, encoding="utf-8")

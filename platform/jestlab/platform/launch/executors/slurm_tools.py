@@ -1,7 +1,7 @@
-"""Slurm's command-line tools: run them, read their answers and errors, and check a site for `jestlab doctor`.
+"""Slurm's command-line tools: run them, parse their output and errors, and check a site for `jestlab doctor`.
 
-Text formats instead of `--json`: the letters of `squeue -o` and the fields of `sacct` are documented and
-stable. The JSON has changed between versions, and some sites build Slurm without it.
+This module uses text formats instead of `--json`: the fields of `squeue -o` and `sacct` are documented and
+stable, but the JSON has changed between versions, and some sites build Slurm without it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNAVAILABLE = re.compile(
     "unable to contact|connection refused|timed out|no response|communication|transport|slurmdbd"
     "|could not resolve|unable to establish|connection failure|disk quota"
 )
-"""Errors of a controller that is down. Slurm's commands have already retried for `MessageTimeout`."""
+"""Errors if the controller is down. Slurm's commands have already retried for `MessageTimeout`."""
 
 _KEPT_VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ"),
@@ -50,16 +50,16 @@ _SET_BY_OPTIONS = (
 
 
 def run(*command: str, given: str | None = None, accept: str = "", answer_seconds: float = 20.0) -> str:
-    """Run a command, and return its output; repeat it after transient errors.
+    """Run a command and return its output. After a transient error, repeat it if `given` is None.
 
     Args:
         command: Words of the command.
-        given: Standard input; with one, even an empty one, the command is not repeated.
-        accept: Pattern of errors, in lower case, to ignore.
-        answer_seconds: Timeout.
+        given: Standard input; None for none. To run a command only once, give a string, even an empty one.
+        accept: Regular expression for lower-case error messages to ignore.
+        answer_seconds: Timeout of the command.
 
     Raises:
-        ExecutorUnavailable: Slurm does not answer now.
+        ExecutorUnavailable: Slurm doesn't answer now.
         ExecutorError: The command isn't installed, or was rejected.
     """
 
@@ -85,7 +85,7 @@ def run(*command: str, given: str | None = None, accept: str = "", answer_second
 
 
 def _environment() -> dict[str, str]:
-    """Return an environment without the variables of a surrounding job, and without passwords."""
+    """Return the environment of Slurm's commands, without passwords and variables of an enclosing job."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -104,10 +104,10 @@ def _translated(command: str, stderr: str) -> ExecutorError:
     return ExecutorError(f"{command}: {explained(line) or 'failed without an error message'}")
 
 
-# ---- answers
+# ---- output
 
 QUEUE_FORMAT = "%i|%T|%S|%r|%k"
-"""Format of `squeue -o`: id, state, start, reason, comment (which may contain `|`)."""
+"""Format of `squeue -o`: id, state, start, reason, and comment. Only the last may contain `|`."""
 
 
 class QueueRow(NamedTuple):
@@ -120,15 +120,15 @@ class QueueRow(NamedTuple):
     comment: str
 
 
-def rows(answer: str) -> list[QueueRow]:
-    """Parse the output of `squeue` in `QUEUE_FORMAT`, without other lines."""
-    lines = (line.split("|", 4) for line in answer.splitlines())
+def rows(output: str) -> list[QueueRow]:
+    """Parse the output of `squeue` in `QUEUE_FORMAT`; ignore other lines."""
+    lines = (line.split("|", 4) for line in output.splitlines())
     return [QueueRow(*map(str.strip, fields)) for fields in lines if len(fields) == 5]
 
 
-def config(answer: str) -> dict[str, str]:
-    """Parse `scontrol show config`: lines of KEY = VALUE."""
-    pairs = (line.partition("=") for line in answer.splitlines() if "=" in line)
+def config(output: str) -> dict[str, str]:
+    """Parse the output of `scontrol show config`, lines of KEY = VALUE."""
+    pairs = (line.partition("=") for line in output.splitlines() if "=" in line)
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
@@ -137,21 +137,21 @@ _STATES: Mapping[JobState, str] = {
     JobState.RUNNING: "RUNNING COMPLETING SUSPENDED STOPPED SIGNALING STAGE_OUT RESIZING EXPEDITING",
     JobState.SUCCEEDED: "COMPLETED",
     JobState.FAILED: "FAILED OUT_OF_MEMORY",
-    # It ended for a reason outside the run, which continues in another job.
+    # The job ended for a reason outside the run; another attempt continues the run.
     JobState.PREEMPTED: "PREEMPTED NODE_FAIL BOOT_FAIL REVOKED DEADLINE TIMEOUT LAUNCH_FAILED RECONFIG_FAIL "
     "CANCELLED",
 }
 _FAULTS_OF_NODES = ("JobLaunchFailure", "NodeDown", "SystemFailure")
-"""Reasons of FAILED jobs."""
+"""Reasons of FAILED jobs that count as preempted."""
 
 
 def state_of(row: QueueRow) -> JobState:
-    """Return the meaning of a job's state."""
+    """Return the state of a job in the queue."""
     return next((state for state, names in _STATES.items() if row.state in names.split()), JobState.UNKNOWN)
 
 
 def status(row: QueueRow, code: int | None = None) -> JobStatus:
-    """Return the status of a job in the queue; `code` is the exit code of its script, if known."""
+    """Return the status of a job in the queue. `code` is the exit code of its script; None if unknown."""
     state, reason = state_of(row), row.reason.strip("()")
     if state == JobState.QUEUED:
         known = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)", row.start)
@@ -160,7 +160,7 @@ def status(row: QueueRow, code: int | None = None) -> JobStatus:
     if state == JobState.RUNNING:
         return JobStatus(state, row.state if row.state == "SUSPENDED" else "")
     if state == JobState.SUCCEEDED or (code == EXIT_COMPLETED and state.is_over):
-        return ended(EXIT_COMPLETED)  # perhaps it had completed before Slurm ended it
+        return ended(EXIT_COMPLETED)  # the script may have completed just before Slurm ended it
     if row.state != "FAILED":
         return JobStatus(state, explained(row.state), code if state == JobState.FAILED else None)
     if code is not None:
@@ -170,17 +170,17 @@ def status(row: QueueRow, code: int | None = None) -> JobStatus:
 
 
 ACCOUNT_FORMAT = "JobID,State,ExitCode,Reason,WorkDir"
-"""Format of `sacct -o`; only the last one may contain `|`."""
+"""Format of `sacct`; only the last field may contain `|`."""
 
 
-def accounts(answer: str) -> dict[tuple[str, str], JobStatus]:
-    """Parse the output of `sacct`: the statuses of jobs that are over, by id and name of their folder.
+def accounts(output: str) -> dict[tuple[str, str], JobStatus]:
+    """Parse the output of `sacct`: (job id, name of the job's folder) → status, for jobs that have ended.
 
-    NOTE: sacct subtracts 128 from exit codes of 128 and more: for a script that exits with 137 it prints
-    9:0. A script that was killed has 0:9.
+    NOTE: sacct subtracts 128 from exit codes from 128: it prints 9:0 for a script that exits with 137. For a
+    script that was killed by signal 9, it prints 0:9.
     """
     found = {}
-    for line in answer.splitlines():
+    for line in output.splitlines():
         if match := re.fullmatch(r"(.*?)\|(\w+)[^|]*\|(\d{1,5}):(\d{1,5})\|(.*?)\|(.*)", line):
             id_, state, code, number, reason, folder = match.groups()
             own = -int(number) or exit_from_shell(int(code)) or None
@@ -189,24 +189,24 @@ def accounts(answer: str) -> dict[tuple[str, str], JobStatus]:
     return {job: status for job, status in found.items() if status.state.is_over}
 
 
-# ---- checks of a site, which submit nothing
+# ---- checks of a site, which submit no jobs
 
 _COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "srun", "sacct")
 
-Found = tuple[bool | None, str, str]
-"""Whether a check passed (None for a warning), its finding, and the remedy."""
+CheckFinding = tuple[bool | None, str, str]
+"""Result of a check: whether it passed (None for a warning), the finding, and the remedy."""
 
 
 def is_here() -> bool:
-    """Whether this machine belongs to a Slurm cluster: it has the commands and their configuration."""
+    """Return whether this machine belongs to a Slurm cluster: it has Slurm's commands and configuration."""
     configured = "SLURM_CONF" in os.environ or Path("/etc/slurm/slurm.conf").exists()
     return configured and shutil.which("sbatch") is not None
 
 
-def examine(lab: Lab, options: SlurmOptions, run: Callable[..., str] = run) -> Iterator[Found]:
+def examine(lab: Lab, options: SlurmOptions, run: Callable[..., str] = run) -> Iterator[CheckFinding]:
     """Check a site: commands, controller, whether it accepts a minimal job, and the lab's folder.
 
-    `run` runs a command of Slurm and raises UserError.
+    `run` runs a command of Slurm, and raises UserError if it fails.
     """
     if missing := [name for name in _COMMANDS if shutil.which(name) is None]:
         yield False, f"{', '.join(missing)} not found", "launch on a machine of the cluster that has them"

@@ -1,10 +1,10 @@
 """Jobs as CustomJobs of Vertex AI. A handle is the CustomJob's resource name.
 
 References:
-    The CustomJob API, cloud.google.com/vertex-ai/docs/reference/rest/v1/projects.locations.customJobs; TPUs
-    in training, cloud.google.com/vertex-ai/docs/training/configure-compute: one replica is a whole
-    slice, whatever its topology; spot VMs, cloud.google.com/vertex-ai/docs/training/use-spot-vms: none for
-    TPU pods, and a job whose machines are taken away fails with a STOCKOUT error.
+    The CustomJob API: cloud.google.com/vertex-ai/docs/reference/rest/v1/projects.locations.customJobs.
+    TPUs: cloud.google.com/vertex-ai/docs/training/configure-compute. One replica is a whole slice.
+    Spot VMs: cloud.google.com/vertex-ai/docs/training/use-spot-vms. Slices of several hosts have none; a job
+    whose machines are preempted fails with a STOCKOUT error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NAME_LABEL = "jestlab-job"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _CONSOLE = "https://console.cloud.google.com"
 _HANDLE = re.compile(r"(projects/([^/]+)/locations/([^/]+))/customJobs/([^/]+)")
-_MOST_SINGLE_REQUESTS = 8  # for the statuses of more jobs, all of jestlab's CustomJobs are listed
+_MOST_SINGLE_REQUESTS = 8  # above, list all of jestlab's CustomJobs
 _PAGE = 100
 _LOG_PAGE = 1000
 
@@ -65,13 +65,13 @@ _EXIT_CODE = re.compile(r"non-zero status of (\d+)")
 
 
 class VertexExecutor(CloudExecutor[VertexSettings]):
-    """Launches jobs as CustomJobs and finds them again. Vertex AI queues jobs until there is quota.
+    """Launches jobs as CustomJobs, which Vertex AI queues until there is quota.
 
     Attributes:
         grace_seconds: Long, since Vertex AI takes minutes to cancel a job.
-        endpoint: Address of Vertex AI; None for the region's.
+        endpoint: Address of Vertex AI; None for that of the job's region.
         logging_endpoint: Address of Cloud Logging.
-        credentials: Credentials to use; None for Google's default credentials.
+        credentials: Google Cloud credentials; None for the application default credentials.
     """
 
     name = "vertex"
@@ -85,12 +85,12 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
         return custom_job(job, resources, self._settings)
 
     def launch(self, job: Job) -> LaunchedJob:
-        """Create the CustomJob, or find the one with that name."""
+        """Create a CustomJob, or find the existing one with the job's name and key."""
         body = self.render(job)
         parent = f"projects/{self._settings.project}/locations/{self._settings.region}"
 
         def create() -> str:
-            # Vertex AI accepts a name twice. So look before and after: the oldest CustomJob counts.
+            # Names of CustomJobs aren't unique. So list them before and after: keep the oldest one.
             if not (before := self._named(parent, job)):
                 made = self._vertex("POST", f"{parent}/customJobs", json=body)
                 before = self._named(parent, job) or [made]
@@ -102,7 +102,7 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
         return LaunchedJob(self._call(f"{job.title} was not launched", create), job.key)
 
     def _named(self, parent: str, job: Job) -> list[Answer]:
-        """Return the CustomJobs of a job, oldest first, without canceled ones: two may be created at once."""
+        """Return the CustomJobs of a job that aren't canceled, oldest first; launchers may create several."""
         ours = [
             made
             for made in self._list(parent, f'display_name="{job.name}"')
@@ -111,7 +111,7 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
         return sorted(ours, key=lambda made: (made["createTime"], made["name"]))
 
     def _statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Request a few jobs one by one, many jobs as a list."""
+        """Request a few jobs individually, but many jobs as a list."""
         parent, *_ = _parts(jobs[0].handle)
         return self._call("Vertex AI does not answer", self._found, parent, jobs)
 
@@ -128,7 +128,7 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
         return _status_of(job, self._vertex("GET", job.handle, accept=404))
 
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
-        """Cancel the CustomJob. Vertex AI has only one way to cancel, with little time to save."""
+        """Cancel the CustomJob, whether `now` or not: Vertex AI always leaves little time to save."""
         _parts(job.handle)
         prefix = f"{job.handle} may still be running"
         if not self._call(prefix, self._one, job).state.is_over:
@@ -137,13 +137,13 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
     def _cancel(self, handle: str) -> None:
         try:
             self._vertex("POST", f"{handle}:cancel", accept=404)
-        except ExecutorError:  # a CustomJob that is over can't be canceled
+        except ExecutorError:  # a CustomJob that has ended can't be canceled
             made = self._vertex("GET", handle, accept=404)
             if made and not status(made).state.is_over:
                 raise
 
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
-        """Return the output of the first host in Cloud Logging."""
+        """Return the output so far of the first host, from Cloud Logging."""
         _, project, region, number = _parts(job.handle)
         prefix = f"the log of {job.handle} can't be read"
         query = {
@@ -174,12 +174,12 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
         return _items(lambda page: self._vertex("GET", url, params=query | page), "customJobs")
 
     def _vertex(self, method: str, name: str, **options: Any) -> Answer:
-        """Send one request to the region of a resource's name."""
+        """Send one request about a resource to its region, which its name contains."""
         endpoint = self.endpoint or f"https://{name.split('/')[3]}-aiplatform.googleapis.com"
         return self._request(method, f"{endpoint}/v1/{name}", **options)
 
     def _request(self, method: str, url: str, *, accept: int | None = None, **options: Any) -> Answer:
-        """Send one request; return its answer, which is empty with the status `accept`."""
+        """Send one request and return the answer, or an empty dict if its status is `accept`."""
         import google.auth
         from google.auth.transport.requests import AuthorizedSession
         from requests.adapters import HTTPAdapter
@@ -208,7 +208,7 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
         if isinstance(error, GoogleAuthError):
             self._forget_login()
             reason = clean_line(error).rstrip(".")
-            message = f"no credentials of Google Cloud: {reason}: gcloud auth application-default login"
+            message = f"can't authenticate with Google Cloud: {reason}: gcloud auth application-default login"
             # An expired login can be renewed while the launcher waits; missing credentials can't.
             return http_error(401, message) if isinstance(error, RefreshError) else ExecutorError(message)
         return None
@@ -218,9 +218,10 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
 
 
 def custom_job(job: Job, resources: Resources, settings: VertexSettings) -> dict[str, Any]:
-    """Create the CustomJob of a job for the REST API.
+    """Return the CustomJob of a job for the REST API.
 
-    `resources` has a TPU slice and an image, `settings` a `store_secret` and a `root`.
+    `resources` must have a TPU slice and an image; `settings` must have a `store_secret` and, unless the lab
+    is in a bucket, a `root`.
 
     Raises:
         ExecutorError: The manifest would contain a password.
@@ -245,7 +246,7 @@ def custom_job(job: Job, resources: Resources, settings: VertexSettings) -> dict
         pool["nfsMounts"] = [{"server": server, "path": f"/{path}", "mountPoint": "lab"}]
     spec: dict[str, Any] = {
         "workerPoolSpecs": [pool],
-        # The launcher starts and counts further attempts; Vertex AI would start up to three uncounted ones.
+        # The launcher starts and counts further attempts. Vertex AI would restart jobs without counting.
         "scheduling": {"disableRetries": True, "strategy": "SPOT" if resources.spot else "STANDARD"},
     }
     if settings.service_account:
@@ -260,7 +261,7 @@ def custom_job(job: Job, resources: Resources, settings: VertexSettings) -> dict
 
 
 def _label(text: str) -> str:
-    """Return a label in Google Cloud's alphabet: lower-case letters, digits, `-`, and `_`."""
+    """Convert a text to a label of Google Cloud: lower-case letters, digits, `-`, and `_`."""
     return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:63]
 
 
@@ -299,7 +300,7 @@ def _has_key(made: Answer, key: JobKey) -> bool:
 
 
 def _items(request: Callable[[dict[str, str]], Answer], key: str) -> Iterator[Any]:
-    """Yield the items of all pages; `request` requests the page with a `pageToken`, or the first one."""
+    """Yield the items of all pages. `request` takes `{"pageToken": token}`, or `{}` for the first page."""
     token: str | None = ""
     while token is not None:
         page = request({"pageToken": token} if token else {})
@@ -308,13 +309,13 @@ def _items(request: Callable[[dict[str, str]], Answer], key: str) -> Iterator[An
 
 
 def _line(entry: Answer) -> bytes:
-    payload = entry.get("jsonPayload", {})  # a printed line has a textPayload instead
+    payload = entry.get("jsonPayload", {})  # printed lines have a textPayload instead
     text = entry.get("textPayload", payload.get("message", payload))
     return str(text).rstrip("\n").encode() + b"\n"
 
 
 def _parts(handle: str) -> tuple[str, str, str, str]:
-    """Return parent, project, region, and number of a CustomJob."""
+    """Return parent, project, region, and number of a CustomJob from its handle."""
     match = _HANDLE.fullmatch(handle)
     if match is None:
         raise ExecutorError(
