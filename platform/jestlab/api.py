@@ -3,8 +3,8 @@
     from jestlab import api
 
     study = api.load("spirals.yaml", overrides={"seeds": 3})
-    study.plan()                                    # the runs of a launch, and their cost
-    study.launch()                                  # run what isn't completed, and write the reports
+    study.plan()                                    # the runs to launch, and their cost
+    study.launch()                                  # complete all runs, and write the reports
 
     results = study.results()
     results.table(baseline="narrow")                # means over seeds, differences, speed-ups
@@ -13,9 +13,9 @@
 
     api.open_lab("lab").experiments                 # all experiments of a lab
 
-Notebooks show plans, tables, and figures, and scripts print them as text. Errors are `api.Error`, with the
-message that the command would print. Arguments have the names of the flags: `jestlab launch --parallel 2` is
-`study.launch(parallel=2)`.
+Plans, tables, and figures are displayed in notebooks; in scripts, `print` writes them as text. All errors are
+`api.Error`, with the message that the command would print. Arguments have the names of the command's options:
+`jestlab launch --parallel 2` is `study.launch(parallel=2)`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def load(
         spec: A registered study, the path of a .yaml or .py file, or a dict or `ConfigDict` with a `name`.
             Paths in a file are relative to its folder, others to the working directory.
         scale: One of the study's scales; default: the first.
-        overrides: Path in the spec → value; or texts such as "seeds=1", as for `--set`.
+        overrides: Path in the spec → value; or a list of texts such as "seeds=1", as for `--set`.
         root: Folder of the lab, or gs://BUCKET/FOLDER; default: JESTLAB_ROOT, else ./lab.
         store: URL of the results store; default: JESTLAB_STORE, else results.db in the lab.
 
@@ -114,7 +114,7 @@ class LoadedStudy:
     """A validated study.
 
     Attributes:
-        name: Name of the study, also in the store.
+        name: Name of the study, and of its experiment in the store.
         question: Question of the study.
         scale: The scale that was loaded; None if the study has none.
     """
@@ -167,8 +167,8 @@ class LoadedStudy:
     ) -> Outcome:
         """Launch all runs that haven't completed, write the reports, and return when all runs have ended.
 
-        Completed runs are skipped, and interrupted ones resume from their last checkpoint. Runs that are
-        still running are monitored again, for example after a kernel has died.
+        Completed runs are skipped, and interrupted runs resume from their last checkpoint. Runs that are
+        still running, for example after the notebook's kernel died, are followed until they end.
 
             study.launch(parallel=4).check()
             study.launch(on="kubernetes", max_chip_hours=500)
@@ -179,13 +179,14 @@ class LoadedStudy:
             retries: Number of retries of a failed run; default: the study's.
             on: Where to run: "local", "kubernetes", "vertex", "slurm", or a custom executor; default: that of
                 the study, else of your settings, else "local".
-            fail_fast: Stop all runs after the first that has failed for good.
-            keep_going: Continue after the first three runs have failed with the same error.
-            max_chip_hours: Launch nothing if the estimate is higher or unknown.
-            rerun_changed: Repeat runs that used a different version of the code or data.
-            rerun_retracted: Repeat retracted runs.
-            runs: Runs to repeat; default: all of those.
-            replace: Replace the experiment of this name by a different study, or that of another user.
+            fail_fast: Stop all runs after the first run that fails and isn't retried again.
+            keep_going: Continue even if the first three runs fail with the same error.
+            max_chip_hours: Launch nothing if the estimate is higher or unknown; start no run that would
+                exceed it.
+            rerun_changed: Rerun completed runs that used different code, data, or package versions.
+            rerun_retracted: Rerun completed runs that are retracted.
+            runs: Names of the runs to which the two options above apply; default: all.
+            replace: Replace an experiment of the same name that belongs to another study or user.
             reports: Write tables and figures.
             decide: Add seeds in rounds until each claim is decided, can't be decided, or is over budget.
 
@@ -205,8 +206,9 @@ class LoadedStudy:
             listener = display(self.name) if progress else Listener()
             study = self._spec.until_decided() if decide else self._spec
             options = LaunchOptions(
-                on, parallel, retries, fail_fast, keep_going, max_chip_hours,
-                rerun_changed, rerun_retracted, tuple(runs), replace, reports,
+                on=on, parallel=parallel, retries=retries, fail_fast=fail_fast, keep_going=keep_going,
+                max_chip_hours=max_chip_hours, rerun_changed=rerun_changed, rerun_retracted=rerun_retracted,
+                runs=tuple(runs), replace=replace, reports=reports,
             )  # fmt: skip
             launched = session.launch(self._lab, study, options, listener)
         if launched.outcome.interrupted:
@@ -228,7 +230,7 @@ class LoadedStudy:
 
 
 class OpenLab:
-    """A lab: the experiments of one results store."""
+    """A lab, to read the results of all experiments in its store."""
 
     def __init__(self, lab: Lab) -> None:
         """Use `open_lab`."""
@@ -236,7 +238,7 @@ class OpenLab:
 
     @property
     def experiments(self) -> list[str]:
-        """The names of its experiments, in alphabetical order."""
+        """Names of the experiments in the store, in alphabetical order."""
         from jestlab.analysis.frames import experiments
 
         with one_line_errors():
@@ -269,12 +271,12 @@ class OpenLab:
         return read_frame(self._lab, view, where, experiment, columns, order_by, limit)
 
     def query(self, sql: str) -> pd.DataFrame:
-        """Run one SELECT statement on the store.
+        """Run one SELECT statement on the store, and return the rows.
 
             lab.query("SELECT label, AVG(value) FROM v_evaluations WHERE final = 1 GROUP BY label")
 
         Raises:
-            Error: The SQL is invalid, or would write.
+            Error: The SQL is invalid, or isn't read-only.
         """
         from jestlab.analysis import query
 

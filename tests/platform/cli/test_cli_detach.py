@@ -65,7 +65,7 @@ def test_launches_of_different_names_share_neither_lock_nor_log(detached_root, m
     monkeypatch.setattr(detached, "_COMMAND", STARTS)
     lab = Lab(detached_root, "sqlite:///none.db")
     first, second = (detached.start(lab, name, ["retry"]) for name in names)
-    assert (first.code, second.code) == (None, None)
+    assert (first.exit_code, second.exit_code) == (None, None)
     assert first.log != second.log
     with pytest.raises(UserError, match=f"process {second.pid}, log {second.log}"):
         detached.start(lab, names[1], ["retry"])

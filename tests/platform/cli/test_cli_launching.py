@@ -188,7 +188,7 @@ def test_silence_is_measured_by_the_local_clock(monkeypatch):
     heard = [("a", "first"), ("a", "first"), ("b", "first"), ("a", "second")]
     assert [watched.silence(*each) for each in heard] == [0.0, 30.0, 0.0, 0.0]
     monkeypatch.setattr(liveness, "clock", lambda: 50.0)
-    watched.forget()
+    watched.reset()
     assert watched.silence("a", "second") == 0
 
 

@@ -20,7 +20,7 @@ from sqlalchemy import update
 
 import jestlab.platform.cli as cli
 from jestlab.platform.cli import main, studies
-from jestlab.platform.cli.logs import harmless
+from jestlab.platform.cli.logs import without_controls
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import ExperimentRow
@@ -114,7 +114,7 @@ def test_all_text_is_printed_by_one_module():
 def test_a_log_keeps_colors_on_a_terminal_and_everything_in_a_pipe(folder, capfdbinary):
     log = "\x1b[1;31mred\x1b[0m ä 10%\r20%\n\x1b]0;title\x07\x1b[2J\x9b1m end\x1b[".encode()
     for size in (1, 3, 1000):
-        shown = b"".join(harmless(log[i : i + size] for i in range(0, len(log), size))).decode()
+        shown = b"".join(without_controls(log[i : i + size] for i in range(0, len(log), size))).decode()
         assert shown == "\x1b[1;31mred\x1b[0m ä 10%\r20%\n ]0;title  [2J 1m end ["
     path = folder / "lab" / EVIL_RUN.directory / "log.txt"
     path.parent.mkdir(parents=True)

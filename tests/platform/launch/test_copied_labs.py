@@ -36,7 +36,7 @@ def a_job_that_runs(root: Path, study: Plan, machine: Machine) -> LaunchedJob:
     machine.harm("uniform", "freeze", 8)
     frozen: list[int] = []
     machine.on_freeze = lambda: frozen.append(1)
-    job = machine.executor(lab).launch(job_of(lab, "toy", run, key, log, here=True))
+    job = machine.executor(lab).launch(job_of(lab, "toy", run, key, log, is_local=True))
     claims.store_handles(store, {claim.attempt_id: job.handle})
     labs.wait_until(lambda: frozen)
     store.close()

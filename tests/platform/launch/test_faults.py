@@ -139,7 +139,7 @@ def test_a_signal_stops_the_runs_and_the_next_launch_goes_on(root, tmp_path, mac
 def test_with_a_full_disk_one_signal_ends_the_launcher(root, tmp_path, machine, monkeypatch, reads):
     """Its jobs can't write how they end, whether or not the store can still be read."""
     monkeypatch.setattr(Threads, "grace_seconds", 600.0)
-    monkeypatch.setattr(controller, "LAST_SECONDS", 0.0)
+    monkeypatch.setattr(controller, "MAX_STOP_SECONDS", 0.0)
     machine.harm("long", "ignore", 1)
     listener = Signaled(signal.SIGTERM)
 

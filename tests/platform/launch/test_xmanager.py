@@ -52,10 +52,10 @@ def test_work_units_know_and_stop_their_jobs(root):
     from xmanager import xm
     from xmanager.xm_local import registry
 
-    from jestlab.platform.launch.xmanager import Handover
+    from jestlab.platform.launch.xmanager import LaunchedJobExecutor
 
     assert importlib.metadata.version("xmanager") == "0.8.5.post1"  # has the private attributes
-    assert registry.is_registered(Handover)
+    assert registry.is_registered(LaunchedJobExecutor)
     root.mkdir()
 
     async def check() -> None:

@@ -1,6 +1,6 @@
 """`jestlab launch`, `retry`, and `cancel`.
 
-Functions import the launcher themselves: it takes a second, which `--help` doesn't need.
+The launcher is imported inside functions, because the import takes a second: `--help` stays fast.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ def launch_command(
 ) -> None:
     """Run SPEC (a name from `jestlab list`, or a .py or .yaml file) and write its tables and plots.
 
-    Completed runs are skipped, interrupted runs resume from their last checkpoint, and running ones are
-    followed. Ctrl-C stops all runs, each at a checkpoint. Exit code: 0 all runs are completed, 1 not all are,
-    130 interrupted.
+    Completed runs are skipped, interrupted runs resume from their last checkpoint, and runs of other launches
+    are followed. Ctrl-C stops all runs, each at a checkpoint. Exit code: 0 if all runs are completed, 130 if
+    interrupted, otherwise 1.
     """
     from jestlab.platform.launch import session
     from jestlab.platform.launch.options import LaunchOptions
@@ -158,7 +158,7 @@ def cancel_command(context: click.Context, /, name: str, *, lab: Lab, now: bool,
     """Stop the runs of SUBJECT and end all of their processes.
 
     Runs stop at a checkpoint and stay CANCELLED until they are launched again; a running launch doesn't
-    restart them. Exit code: 0 all runs have stopped, 1 something is still running.
+    restart them. Exit code: 0 if all runs have stopped, 1 if any is still running.
     """
     from jestlab.platform.cli import naming
     from jestlab.platform.lab.settings import Settings
@@ -203,16 +203,16 @@ def cancel_command(context: click.Context, /, name: str, *, lab: Lab, now: bool,
 
 
 def _launch_detached(lab: Lab, study: StudySpec, words: Sequence[str]) -> int:
-    """Launch in the background; return 0 once it has started, or its exit code."""
+    """Launch in the background. Return 0 when the launch has started, or the exit code if it ended before."""
     from jestlab.platform.cli import naming
     from jestlab.platform.launch import detached
     from jestlab.platform.whoami import host_name
 
     launched = detached.start(lab, study.name, words)
-    if launched.code is not None:  # refused, or nothing to run
+    if launched.exit_code is not None:  # the launch was refused, or had nothing to run
         output = launched.log.read_text(encoding="utf-8", errors="replace")
-        say(output.rstrip("\n"), err=launched.code != 0)
-        return launched.code
+        say(output.rstrip("\n"), err=launched.exit_code != 0)
+        return launched.exit_code
     name = f"{naming.shell_name(study.name)}{same_lab_options()}"
     say(f"{study.name} is running in the background (process {launched.pid} on {host_name()})")
     say(f"see:  jestlab attach {name}", fit=False)
@@ -222,7 +222,7 @@ def _launch_detached(lab: Lab, study: StudySpec, words: Sequence[str]) -> int:
 
 
 def _show_result(lab: Lab, result: LaunchResult, as_json: bool) -> int:
-    """Print the result of a launch, and return its exit code."""
+    """Print the result of a launch, and return the exit code."""
     from jestlab.platform.cli import outcome
 
     if as_json:
@@ -233,7 +233,7 @@ def _show_result(lab: Lab, result: LaunchResult, as_json: bool) -> int:
 
 
 def _listener(as_json: bool, experiment: str, task: str = "to run") -> Listener:
-    """Return a display of a launch: on standard error if standard output is for a program."""
+    """Return the display of a launch: on standard error if standard output receives JSON."""
     from jestlab.platform.launch import detached
     from jestlab.platform.launch.display import Lines, display
 

@@ -33,8 +33,8 @@ _EPILOG = f"""{RUN_HELP}
 {examples("logs quickstart/joint/1", "logs quickstart/joint/1 -n 20 -f")}"""
 
 _POLL_SECONDS = 0.5
-_FETCH_SECONDS = 10.0  # between downloads from a bucket, to which the worker uploads every minute
-_ENDED_CHECKS = 8  # a run that failed or was stopped may be retried soon
+_FETCH_SECONDS = 10.0  # interval of downloads from a bucket; workers upload once a minute
+_ENDED_CHECKS = 8  # extra checks after a failure or stop, since the run may be retried
 
 
 @click.command(epilog=_EPILOG)
@@ -46,8 +46,8 @@ _ENDED_CHECKS = 8  # a run that failed or was stopped may be retried soon
 def logs_command(name: str, *, lines: int | None, follow: bool, as_json: bool, lab: Lab) -> None:
     """Print the log of a RUN.
 
-    The log is read from the lab's folder, or fetched from where the last attempt ran. It is printed
-    unchanged, except that a terminal only receives colors and progress bars, and no other control sequences.
+    The log is read from the lab, or else from the executor of the last attempt. It is printed unchanged,
+    except that on a terminal, control characters are replaced, other than those of colors and progress bars.
     """
     if follow and as_json:
         raise click.UsageError("--follow and --json: expected only one of them")
@@ -55,14 +55,14 @@ def logs_command(name: str, *, lines: int | None, follow: bool, as_json: bool, l
     named = naming.find_run(store, name)
     run = named.row
     lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
-    path, fetch = _log_of(run.directory, lease, lab)
+    path, fetch = _log_path(run.directory, lease, lab)
     fetch()
     blocks: Iterable[bytes]
     if follow:
-        blocks = _followed(path, lines, store, run.fingerprint, fetch)
+        blocks = _follow(path, lines, store, run.fingerprint, fetch)
     elif path.is_file():
         blocks = logs.blocks(path) if lines is None else [logs.last_lines(path, lines)]
-    elif (text := _of_executor(store, lease, lab)) is not None:
+    elif (text := _executor_log(store, lease, lab)) is not None:
         every = text.splitlines(keepends=True)
         blocks = every if lines is None else every[len(every) - min(lines, len(every)) :]
     elif run.program == ADOPTED:
@@ -76,8 +76,8 @@ def logs_command(name: str, *, lines: int | None, follow: bool, as_json: bool, l
         _print(blocks)
 
 
-def _log_of(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Callable[[], None]]:
-    """Return the path of a run's log on this machine, and the function that fetches it there."""
+def _log_path(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Callable[[], None]]:
+    """Return the path of a run's log on this machine, and a function that downloads it if necessary."""
     path = lab.inside(f"{directory}/{logs.NAME}")
     if lab.remote is None or (lease is not None and lease.executor == "local" and path.exists()):
         return path, lambda: None
@@ -94,36 +94,36 @@ def _log_of(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Callab
     return path, fetch
 
 
-def _of_executor(store: Store, lease: Lease | None, lab: Lab) -> bytes | None:
+def _executor_log(store: Store, lease: Lease | None, lab: Lab) -> bytes | None:
     """Fetch the log of the last attempt from its executor; None if this store didn't launch it."""
     job = None if lease is None else LaunchedJob.of(store.id(), lease)
     if lease is None or job is None:
         return None
-    # Imported here, because they import pydantic, and most logs are files.
+    # Imported only here, because the imports are slow, and most logs are files.
     from jestlab.platform.lab.settings import Settings
     from jestlab.platform.launch import executors
 
     return b"".join(executors.find(lease.executor, Settings.find(), lab).logs(job))
 
 
-def _followed(
+def _follow(
     path: Path, lines: int | None, store: Store, fingerprint: str, fetch: Callable[[], None]
 ) -> Iterator[bytes]:
-    """Yield a log, or its last lines, and what is appended until the run has ended."""
+    """Yield a log, or its last lines, and then all appended text until the run has ended."""
     position = checks = 0
     if lines is not None and path.exists():
         position = path.stat().st_size
         yield logs.last_lines(path, lines)
     has_ended = False
     while not has_ended:
-        # Checked before reading, so that everything written before the end is read.
+        # Check the state before reading the log, so that all text from before the end is read.
         with suppress(StoreUnreachable):
             standing = leases.standings(store, [fingerprint])[fingerprint]
-            if (doubts := liveness.doubts(standing.lease, now())) is not None:
-                say(f"jestlab: {doubts}", err=True)
+            if (warning := liveness.liveness_warning(standing.lease, now())) is not None:
+                say(f"jestlab: {warning}", err=True)
             checks = checks + 1 if standing.state.is_terminal else 0
             is_final = standing.state == RunState.COMPLETED or checks > _ENDED_CHECKS
-            has_ended = is_final or doubts is not None
+            has_ended = is_final or warning is not None
         fetch()
         for block in logs.blocks(path, position) if path.is_file() else ():
             position += len(block)
@@ -141,10 +141,10 @@ _RESET = b"\x1b[0m"
 
 
 def _print(blocks: Iterable[bytes]) -> None:
-    """Print a log: unchanged, or harmless on a terminal."""
+    """Print a log: unchanged, or on a terminal `without_controls`."""
     out, is_terminal = sys.stdout.buffer, sys.stdout.isatty()
     try:
-        for block in harmless(blocks) if is_terminal else blocks:
+        for block in without_controls(blocks) if is_terminal else blocks:
             out.write(block)
             out.flush()
     finally:
@@ -152,14 +152,13 @@ def _print(blocks: Iterable[bytes]) -> None:
             out.write(_RESET)
 
 
-def harmless(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Keep colors and carriage returns of a log, and replace all other control characters by spaces.
+def without_controls(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Replace control characters of a log with spaces, except tabs, line ends, backspaces, and colors.
 
-    A program may print anything, and a terminal lets its output change the title, the screen, and even the
-    clipboard.
+    Otherwise, the output of a program could change the terminal's title, its screen, or even the clipboard.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    held = ""  # possibly the first part of a color sequence
+    held = ""  # end of the last block that may be part of a color sequence
     for block in chain(blocks, [b""]):
         text = held + decoder.decode(block, final=not block)
         incomplete = _INCOMPLETE.search(text) if block else None

@@ -1,4 +1,4 @@
-"""Result of a launch: tables, verdicts, paths, and failed runs."""
+"""Show the result of a launch: tables, verdicts of claims, paths of reports, and failed runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def as_data(result: LaunchResult) -> dict[str, Any]:
         files = result.made.files.get(plan.study.name, [])
         return {
             "experiment": plan.study.name,
-            "counts": _counts(plan, result),
+            "counts": _count_states(plan, result),
             "reports": list(map(str, files)),
         }
 
@@ -55,7 +55,7 @@ def as_data(result: LaunchResult) -> dict[str, Any]:
 
 
 def show_result(lab: Lab, result: LaunchResult) -> None:
-    """Print the reports of a launch, and how to continue if runs are incomplete."""
+    """Print the reports of a launch, and the commands that help if runs are incomplete."""
     plan, outcome, name = result.plan, result.outcome, result.plan.study.name
     files = {study: list(paths) for study, paths in result.made.files.items()}
     written = files.get(name, [])
@@ -63,8 +63,8 @@ def show_result(lab: Lab, result: LaunchResult) -> None:
         rows = [
             (
                 part.study.name,
-                _states(_counts(part, result)),
-                str(_page(files.get(part.study.name, [])) or "–"),
+                _state_counts(_count_states(part, result)),
+                str(_html_page(files.get(part.study.name, [])) or "–"),
             )
             for part in plan.parts
         ]
@@ -73,11 +73,11 @@ def show_result(lab: Lab, result: LaunchResult) -> None:
     if written and not plan.parts:
         _show_tables(lab, plan.study, written)
         say(f"reports: {written[0].parent}")
-    if (page := _page(written)) is not None:
+    if (page := _html_page(written)) is not None:
         say(f"page:    {page}")
     counts = Counter(map(str, outcome.states.values()))
     if counts[RunState.COMPLETED] < len(result.runs):
-        say(_states(counts))
+        say(_state_counts(counts))
     if outcome.interrupted:
         say("interrupted: repeat the command to resume from the last checkpoints")
     failed = next((run for run in result.runs if outcome.states[run.fingerprint] == RunState.FAILED), None)
@@ -98,22 +98,22 @@ def _show_tables(lab: Lab, study: StudySpec, written: Sequence[Path]) -> None:
                 print_or_write(None, f"\n{path.read_text(encoding='utf-8')}\n")
 
 
-def _page(written: Sequence[Path]) -> Path | None:
+def _html_page(written: Sequence[Path]) -> Path | None:
     return next((path for path in written if path.name == "report.html"), None)
 
 
-def _states(counts: Mapping[str, int]) -> Text:
+def _state_counts(counts: Mapping[str, int]) -> Text:
     return Text(", ").join(in_state(f"{count} {name}", name) for name, count in sorted(counts.items()))
 
 
-def _counts(plan: Plan, result: LaunchResult) -> dict[str, int]:
-    """Count the runs of a plan by state, including those that were not launched."""
+def _count_states(plan: Plan, result: LaunchResult) -> dict[str, int]:
+    """Return state → number of runs of a plan, including runs that were not launched."""
     states = (result.outcome.states.get(run.fingerprint, run.state) for run in plan.runs)
     return dict(Counter(str(state) for state in states if state is not None))
 
 
 def _show_claims(written: Sequence[Path], experiment: str, by_study: bool) -> None:
-    """Print the claims in the reports of an experiment."""
+    """Print the table of claims, if it is among the written reports."""
     for path in written:
         if path.name == "claims.json":
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -122,11 +122,11 @@ def _show_claims(written: Sequence[Path], experiment: str, by_study: bool) -> No
 
 
 def claims_table(rows: Sequence[Mapping[str, Any]], by_study: bool) -> TextTable:
-    """Return a table of claims: sign of the verdict, study, statement, and difference.
+    """Return a table of claims: mark of the verdict, study if `by_study`, statement, and difference.
 
     Args:
-        rows: Rows of the claims report, from its JSON file.
-        by_study: Whether to name the study.
+        rows: Rows of the report `claims.json`.
+        by_study: Whether to add a column with the study.
     """
     from jestlab.analysis.tables.claims import MARKS, difference
 

@@ -45,10 +45,10 @@ from jestlab.platform.words import counted
 # ---- columns
 
 
-def _amount(
+def _numeric(
     header: str, read: Callable[[RunStatus], float | None], write: Callable[[float], str], importance: int
 ) -> TextColumn:
-    """Return a column of numbers, empty where unknown."""
+    """Return a column of numbers. Cells are empty where `read` returns None."""
 
     def cell(row: RunStatus) -> str:
         return "" if (value := read(row)) is None else write(value)
@@ -60,31 +60,31 @@ def _steps(row: RunStatus) -> str:
     return "" if row.run.total_steps is None else f"{row.run.step}/{row.run.total_steps}"
 
 
-_RUN = (
+_RUN_COLUMNS = (
     TextColumn("run", lambda row: one_line(row.run.label)),
     TextColumn("seed", lambda row: str(row.run.seed), right=True),
     TextColumn("state", lambda row: in_state(row.run.state)),
     TextColumn("step", _steps, 60, True),
 )
 _ATTEMPTS = TextColumn("attempts", lambda row: str(row.run.attempts), 40, True)
-_PROGRESS = (
-    _amount("loss", lambda row: row.loss, "{:.4g}".format, 55),
-    _amount("examples/s", lambda row: row.rate, "{:,.0f}".format, 45),
-    _amount("ETA", lambda row: row.progress.seconds_left, lambda eta: str(timedelta(seconds=round(eta))), 65),
-    _amount("FLOPs so far", lambda row: row.cost.actual_flops or None, units.flops, 35),
-    _amount("planned", lambda row: row.cost.total_flops or None, units.flops, 20),
+_PROGRESS_COLUMNS = (
+    _numeric("loss", lambda row: row.loss, "{:.4g}".format, 55),
+    _numeric("examples/s", lambda row: row.rate, "{:,.0f}".format, 45),
+    _numeric("ETA", lambda row: row.progress.seconds_left, lambda s: str(timedelta(seconds=round(s))), 65),
+    _numeric("FLOPs so far", lambda row: row.cost.actual_flops or None, units.flops, 35),
+    _numeric("planned", lambda row: row.cost.total_flops or None, units.flops, 20),
 )
 _REASON = TextColumn("reason", lambda row: one_line(row.run.reason or ""), 70)
 
 
-_KINDS: Mapping[str, Callable[[float], str]] = {
+_COST_KINDS: Mapping[str, Callable[[float], str]] = {
     "FLOPs": units.flops, "chip-hours": units.hours, "hours": units.hours, "$": units.dollars,
 }  # fmt: skip
-"""Each kind of cost, and how its amounts are written."""
+"""Kind of cost → function that formats an amount."""
 
 
-def _amounts(cost: Spending) -> Mapping[str, tuple[float | None, float | None]]:
-    """Return the actual and the planned amount of each kind of cost; None if unknown."""
+def _costs_by_kind(cost: Spending) -> Mapping[str, tuple[float | None, float | None]]:
+    """Return the actual and the planned amount for each kind of cost; None if unknown."""
     hours = cost.planned_chip_hours
     return {
         "FLOPs": (cost.actual_flops, cost.total_flops),
@@ -98,27 +98,29 @@ def _cost_columns(kind: str) -> list[TextColumn]:
     """Return the columns of a kind of cost: actual, planned, and drift."""
 
     def drift(row: RunStatus) -> str:
-        actual, planned = _amounts(row.cost)[kind]
+        actual, planned = _costs_by_kind(row.cost)[kind]
         if actual is None or not planned or (actual <= planned and row.run.state != RunState.COMPLETED):
-            return ""  # empty while a run continues within its plan
+            return ""  # empty while a run is active and within its plan
         return f"× {actual / planned:.2f}"
 
     return [
-        _amount(kind, lambda row: _amounts(row.cost)[kind][0], _KINDS[kind], 50),
-        _amount("planned", lambda row: _amounts(row.cost)[kind][1], _KINDS[kind], 20),
+        _numeric(kind, lambda row: _costs_by_kind(row.cost)[kind][0], _COST_KINDS[kind], 50),
+        _numeric("planned", lambda row: _costs_by_kind(row.cost)[kind][1], _COST_KINDS[kind], 20),
         TextColumn("drift", drift, 30, True),
     ]
 
 
 def _totals(rows: Iterable[RunStatus], unknown: float | None = None) -> dict[str, tuple[str, float]]:
-    """Return each kind of cost of which any amount is planned: "1.2 of 3.4 chip-hours", and the ratio.
+    """Return, for each kind of cost with a plan, a text and the ratio of actual to planned cost.
+
+    The text is, for example, "1.2 of 3.4 chip-hours".
 
     Args:
-        rows: Runs, of which each counts once.
-        unknown: Amount of a run whose actual cost is unknown; None to leave the run out.
+        rows: Rows of runs; repeated rows don't count.
+        unknown: Amount to use for a run whose actual cost is unknown; None to omit such runs.
     """
-    costs, totals = [_amounts(row.cost) for row in rows if not row.repeats], {}
-    for kind, write in _KINDS.items():
+    costs, totals = [_costs_by_kind(row.cost) for row in rows if not row.is_repeat], {}
+    for kind, write in _COST_KINDS.items():
         given = [(unknown if cost[kind][0] is None else cost[kind][0], cost[kind][1]) for cost in costs]
         if pairs := [(actual, planned) for actual, planned in given if actual is not None and planned]:
             actual, planned = (sum(side) for side in zip(*pairs, strict=True))
@@ -141,13 +143,13 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
 
     SUBJECT is an experiment, or some of its runs: EXPERIMENT/RUN, or EXPERIMENT/RUN/SEED.
 
-    Below the table are the reasons why runs wait, with the place in the executor's queue if known, and what
-    would let them start.
+    Below the table are the reasons why runs wait, their estimated start if the executor reports one, and
+    possible actions to start them.
 
-    Actual costs are next to planned ones. Drift is actual over planned cost, of completed runs and of runs
-    that exceed their plan. FLOPs count useful work only; chip-hours count all attempts, so work repeated
-    after a failure or a preemption appears as drift. Goodput is the useful share of the machines' time;
-    `jestlab costs --goodput` shows it by run.
+    The table shows actual and planned costs. Drift is actual divided by planned cost, for completed runs and
+    for runs that exceed their plan. FLOPs count useful work only; chip-hours count all attempts, so work
+    repeated after a failure or a preemption appears as drift. Goodput is the useful share of the machines'
+    time; `jestlab costs --goodput` shows it by run.
     """
     if name is None:
         store = Store.open_readonly(lab.store_url)
@@ -162,13 +164,13 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     rows = [row for row in read_status(store, experiment) if (row.run.label, row.run.seed) in wanted]
     tags = tags_of_runs(store, [row.run.fingerprint for row in rows])
     goodputs = by_run(attempt_times(store, experiment))
-    found, labs = changes_of(store, experiment), lab_places(store.engine)
+    changes, lab_paths = changes_of(store, experiment), lab_places(store.engine)
     data = [
         row.as_data()
         | {
-            "lab": None if row.lease is None else labs.get(row.lease.lab or ""),
-            "changed": list(found.changed.get(row.run.fingerprint, ())),
-            "retracted": found.retracted.get(row.run.fingerprint),
+            "lab": None if row.lease is None else lab_paths.get(row.lease.lab or ""),
+            "changed": list(changes.changed.get(row.run.fingerprint, ())),
+            "retracted": changes.retracted.get(row.run.fingerprint),
             "tags": tags.get(row.run.fingerprint, []),
             "goodput": goodputs.get(row.run.fingerprint, Goodput()).as_data(),
         }
@@ -178,10 +180,10 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     goodput = summary(total(goodputs[fingerprint] for fingerprint in known))
     waits = list(wait_lines(rows))
     lines = [
-        *_status_lines([_with_retraction(row, found.retracted) for row in rows], tags),
+        *_status_lines([_with_retraction(row, changes.retracted) for row in rows], tags),
         *([goodput] if goodput else []),
         *(["", *waits] if waits else []),
-        *found.lines(experiment),
+        *changes.lines(experiment),
     ]
     show(as_json, data, lines)
 
@@ -193,14 +195,14 @@ def _with_retraction(row: RunStatus, retracted: Mapping[str, str]) -> RunStatus:
 
 
 def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]]) -> Iterator[Block]:
-    """Yield the table of runs, and one line on the cost of the completed ones."""
-    columns = [*_RUN, _ATTEMPTS, *(column for kind in _totals(rows) for column in _cost_columns(kind))]
+    """Yield the table of runs, and a line with the total cost of completed runs."""
+    columns = [*_RUN_COLUMNS, _ATTEMPTS, *(each for kind in _totals(rows) for each in _cost_columns(kind))]
     if tags:
         columns.append(TextColumn("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
     if any(row.run.reason for row in rows):
         columns.append(_REASON)
     yield table_of(rows, columns)
-    completed = [row for row in rows if row.run.state == RunState.COMPLETED and not row.repeats]
+    completed = [row for row in rows if row.run.state == RunState.COMPLETED and not row.is_repeat]
     if parts := [f"{amounts} (× {ratio:.2f})" for amounts, ratio in _totals(completed).values()]:
         yield ""
         yield f"{counted(len(completed), 'run')} completed, actual of planned cost: {', '.join(parts)}"
@@ -258,12 +260,12 @@ def watch_command(
     context: click.Context, experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab
 ) -> None:
     """Show the progress of EXPERIMENT's runs live: step, loss, speed, time left, FLOPs so far and planned,
-    why runs wait, and the total cost, actual of planned, also in chip-hours and dollars if known.
+    why runs wait, and the total of actual and planned costs, also in chip-hours and dollars if known.
 
     The speed is the average of the attempt, without start-up and compilation if the program reports them.
 
-    Ends when no run is running, and none is waiting or no launcher is alive; Ctrl-C ends only the display.
-    Exit code: 0 all runs are completed or have not ended yet, 1 a run has failed or was stopped.
+    Ends when all runs have ended, or when none is running and no launcher is alive; Ctrl-C ends only the
+    display. Exit code: 1 if any run is FAILED, CANCELLED, PREEMPTED, or SKIPPED; otherwise 0.
     """
     watch = Watch(naming.existing_store(lab), experiment)
     if once or as_json or not sys.stdout.isatty():
@@ -276,7 +278,7 @@ def watch_command(
 
 
 def _watch_live(watch: Watch, every: float) -> list[RunStatus]:
-    """Redraw the table until the launch has ended; return its last rows."""
+    """Redraw the table until the launch has ended; return the last rows."""
     from rich.live import Live
 
     rows: list[RunStatus] = []
@@ -290,7 +292,7 @@ def _watch_live(watch: Watch, every: float) -> list[RunStatus]:
 
 
 def watch_lines(rows: Sequence[RunStatus], height: int | None = None) -> list[Block]:
-    """Return the table of runs and a line on all of them; only active runs if not all fit into the height."""
+    """Return the table of runs, and a line with totals. If not all runs fit the height, show active ones."""
     shown = rows
     if height is not None and len(rows) + 5 > height:
         inactive = {RunState.PENDING, RunState.BLOCKED, RunState.COMPLETED, RunState.SKIPPED}
@@ -298,7 +300,8 @@ def watch_lines(rows: Sequence[RunStatus], height: int | None = None) -> list[Bl
     counts = Counter(row.run.state for row in rows)
     states = ", ".join(f"{counts[state]} {state}" for state in RunState if counts[state])
     spent = [f"{amounts}, {ratio:.0%}" for amounts, ratio in _totals(rows, unknown=0.0).values()]
-    return [table_of(shown, (*_RUN, *_PROGRESS, _REASON)), "", "; ".join([states, *spent])]
+    table = table_of(shown, (*_RUN_COLUMNS, *_PROGRESS_COLUMNS, _REASON))
+    return [table, "", "; ".join([states, *spent])]
 
 
 @click.command(epilog=examples("attach quickstart", "attach quickstart --store postgresql://server/results"))
@@ -309,8 +312,8 @@ def watch_lines(rows: Sequence[RunStatus], height: int | None = None) -> list[Bl
 def attach_command(context: click.Context, experiment: str, *, as_json: bool, lab: Lab) -> None:
     """Follow the launch of EXPERIMENT, wherever it runs: progress, states, and its tables at the end.
 
-    Ctrl-C ends the display; the launch continues. Exit code: 0 all runs are completed, 1 not all are, 130
-    interrupted.
+    Ctrl-C ends the display; the launch continues. Exit code: 0 if all runs are completed, 130 if interrupted,
+    otherwise 1.
     """
     from jestlab.platform import reports
     from jestlab.platform.spec.load import load_stored
@@ -322,7 +325,7 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
             command = f"jestlab attach {naming.shell_name(experiment)}{same_lab_options()}"
             say(f"the launch continues: {command} shows it again, jestlab cancel stops it", err=as_json)
             context.exit(130)
-        counts = Counter(str(row.run.state) for row in rows if not row.repeats)
+        counts = Counter(str(row.run.state) for row in rows if not row.is_repeat)
         is_complete = set(counts) <= {"COMPLETED"}
         if as_json:
             print_json([row.as_data() for row in rows])
@@ -335,30 +338,33 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
 
 
 def _attach(watch: Watch, experiment: str, stream: IO[str]) -> list[RunStatus]:
-    """Show all changes until the launch has ended; return the last status of the runs."""
+    """Display state changes and progress until the launch ends; return the last status of the runs.
+
+    Runs that are completed at the start, and runs that aren't queued yet, aren't displayed.
+    """
     listener = display(experiment, stream)
     rows: list[RunStatus] = []
     shown: dict[str, tuple[RunState, str | None]] = {}
-    completed: set[str] | None = None  # before
+    done_before: set[str] | None = None  # runs that were completed at the first update
     try:
         for update in watch.follow(1.0):
             if isinstance(update, StoreUnreachable):
                 continue
-            rows, unique = update, [row for row in update if not row.repeats]
-            if completed is None:
-                completed = {row.run.fingerprint for row in unique if row.run.state == RunState.COMPLETED}
-                listener.begin(len(unique) - len(completed))
+            rows, unique = update, [row for row in update if not row.is_repeat]
+            if done_before is None:
+                done_before = {row.run.fingerprint for row in unique if row.run.state == RunState.COMPLETED}
+                listener.begin(len(unique) - len(done_before))
             for row in unique:
                 run, is_live = row.run, row.lease is not None and row.lease.is_live
                 is_queued = is_live and run.reason != STARTING
-                if run.fingerprint in completed or (run.state in WAITING and not is_queued):
+                if run.fingerprint in done_before or (run.state in WAITING and not is_queued):
                     continue
                 if shown.get(run.fingerprint) != (run.state, run.reason):
                     shown[run.fingerprint] = (run.state, run.reason)
                     listener.state(run, run.state, run.reason)
             running = [row for row in unique if row.run.state == RunState.RUNNING]
             listener.progress({row.run.fingerprint: row.progress for row in running})
-        if waiting := sum(not row.run.state.is_terminal for row in rows if not row.repeats):
+        if waiting := sum(not row.run.state.is_terminal for row in rows if not row.is_repeat):
             listener.note(f"no launcher is alive: {counted(waiting, 'run')} not launched")
     finally:
         listener.end()

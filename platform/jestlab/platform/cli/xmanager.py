@@ -1,11 +1,11 @@
-"""Launch scripts for `xmanager launch`. A Python spec becomes one with two lines:
+"""Make specs usable as scripts for `xmanager launch`. Add two lines to a Python spec:
 
     from jestlab.platform.cli.xmanager import xmanager_main
     main = xmanager_main(__file__)
 
 Then `xmanager launch study.py -- --scale smoke --root lab` is equivalent to `jestlab launch study.py --scale
-smoke --root lab`. For a YAML spec, write the two lines to a Python file, with the spec's path in place of
-`__file__`.
+smoke --root lab`. For a YAML spec, write the two lines to a separate Python file, and replace `__file__` with
+the path of the spec.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def xmanager_main(spec: str) -> Callable[[Sequence[str]], int]:
     """Create the `main` that `xmanager launch` calls.
 
     Args:
-        spec: Path of the spec file: `__file__`, or the path of a YAML file from the working directory.
+        spec: Path of the spec: `__file__`, or a YAML file relative to the working directory.
 
     Returns:
         A function that launches the spec with the options after `--`, and returns the exit code.
     """
-    if _CLI in sys.modules or _main_module() == _CLI:  # otherwise `jestlab` loads the spec
+    if _CLI in sys.modules or _main_module() == _CLI:  # plain `jestlab` also imports the file, as a spec
         _define_flags()
 
     def main(argv: Sequence[str]) -> int:
@@ -39,7 +39,7 @@ def xmanager_main(spec: str) -> Callable[[Sequence[str]], int]:
 
         from jestlab.platform.cli import main as jestlab
 
-        if not flags.FLAGS["verbosity"].present:  # absl would show every library's notes
+        if not flags.FLAGS["verbosity"].present:  # otherwise absl prints INFO messages of all libraries
             logging.getLogger().setLevel(logging.WARNING)
         options: list[str] = []
         for name, option in _launch_options().items():
@@ -61,13 +61,13 @@ def _main_module() -> str | None:
 
 
 def _define_flags() -> None:
-    """Define the options of `jestlab launch` as absl flags: absl reads the command line first."""
-    import xmanager.xm.utils  # noqa: F401 — defines --xm_launch_script, which the command line adds
+    """Define the options of `jestlab launch` as absl flags, because absl parses the command line first."""
+    import xmanager.xm.utils  # noqa: F401 — defines --xm_launch_script, which `xmanager launch` adds
     from absl import flags
 
     for name, option in _launch_options().items():
         if name in flags.FLAGS:
-            continue  # this file is executed again when the spec is loaded
+            continue  # loading the spec executes the user's file again, which calls this again
         if option.is_flag:
             flags.DEFINE_boolean(name, False, option.help or "")
         else:

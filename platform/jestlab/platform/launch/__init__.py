@@ -1,1 +1,1 @@
-"""Launching: attempts at runs as work units of XManager, on this machine or on pods, needed runs first."""
+"""Launch studies: start attempts at each run through an executor, dependencies first."""

@@ -1,4 +1,4 @@
-"""Claim runs that can start, within the limits on slots and chip-hours, and launch their jobs."""
+"""Claim attempts at runs that can start, within the limits of slots and chip-hours, and launch their jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jestlab.platform import logs, processes, programs
 from jestlab.platform.errors import StoreError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.concurrency import each
+from jestlab.platform.launch.concurrency import map_parallel
 from jestlab.platform.launch.executors.base import (
     ExecutorError,
     ExecutorUnavailable,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # importing XManager takes a second
     from jestlab.platform.launch.xmanager import XManagerExperiment
 
 BATCH = 50
-"""Number of runs that are claimed and launched in one pass of the controller."""
+"""Maximum number of runs that one pass of the controller claims and launches."""
 
 
 def job_of(
@@ -47,18 +47,18 @@ def job_of(
     run: Target,
     key: JobKey,
     log: str,
-    here: bool,
+    is_local: bool,
     options: ControllerOptions | None = None,
     claimed: bool = True,
 ) -> Job:
-    """Describe an attempt at a run of the study `title` as a job.
+    """Return the job for an attempt at a run of the study `title`.
 
-    The log is relative to the lab's root. If the job runs `here`, the executor writes its output to the log.
-    If the attempt isn't `claimed`, the worker claims one when it starts.
+    The log is relative to the lab's root. If `is_local`, the executor writes the output to the log; else the
+    worker does. If the attempt isn't `claimed`, the worker claims one when it starts.
     """
     options = options or ControllerOptions()
     environment = {"JESTLAB_STORE": lab.store_url}
-    if not here:
+    if not is_local:
         environment[logs.COPIED] = "1"
     if options.record != PARTS:
         environment[RECORD] = ",".join(options.record)
@@ -78,7 +78,7 @@ def job_of(
 
 
 class Claimed(NamedTuple):
-    """An attempt that is claimed and has to be launched."""
+    """A claimed attempt, whose job has to be launched."""
 
     run: Target
     log: str  # relative to the lab's root
@@ -90,9 +90,9 @@ class ClaimedBatch(NamedTuple):
 
     Attributes:
         claimed: Attempts to launch.
-        more: Whether further runs can start now, or once the controller has evaluated ended attempts.
-        changed: Fingerprints of the runs that were claimed, or got a new reason for waiting.
-        over_budget: Fingerprint → reason, for runs that would exceed the limit of chip-hours.
+        more: Whether further runs can start at once in another pass, after ended attempts are evaluated.
+        changed: Fingerprints of the runs that were claimed or whose reason for waiting has changed.
+        over_budget: Fingerprint → reason, for each run that would exceed the limit of chip-hours.
     """
 
     claimed: Sequence[Claimed] = ()
@@ -118,12 +118,12 @@ class Claiming:
     ) -> ClaimedBatch:
         """Claim attempts for the free slots, in the order of the plan, at most `BATCH` of them.
 
-        An attempt that was live in this pass keeps its slot until the next pass even if it has ended since:
-        its end has to be evaluated first, because it may be the failure that stops the launch.
+        An attempt that was live at the start of this pass keeps its slot until the next pass, even if it has
+        ended since. The next pass evaluates its end first, because a failure may stop the launch.
 
         Args:
             ready: Runs that can start.
-            ours: Live attempts that this launcher manages, as of this pass.
+            ours: Live attempts that this launcher manages, as read in this pass.
             plan: Fingerprints of all runs of the launch.
         """
         if not ready:
@@ -144,7 +144,7 @@ class Claiming:
         if free and (room := executor.room()) is not None:
             free = min(free, room)
         chosen = fitting[:free][:BATCH]
-        clear = each(self._clear, [run.lease for run, _ in chosen])
+        clear = map_parallel(self._clear, [run.lease for run, _ in chosen])
         chosen = [pair for pair, is_clear in zip(chosen, clear, strict=True) if is_clear]
         if chosen:
             name, lab = launcher.register(), launcher.lab_id
@@ -155,7 +155,7 @@ class Claiming:
         over |= result.over_budget
         changed = set(result.claims)
         with suppress(StoreError):  # claimed attempts have to be launched anyway
-            changed |= self._store_waits(ready, result, limits, over)
+            changed |= self._store_wait_reasons(ready, result, limits, over)
         claimed = [
             Claimed(target, _log(run), result.claims[run.fingerprint])
             for run, target in chosen
@@ -167,11 +167,11 @@ class Claiming:
     def _usage(
         self, limits: ClaimLimits, ours: Collection[Lease], plan: Collection[str]
     ) -> tuple[ClaimLimits, claims.ClaimResult, int]:
-        """Count the used slots of all launchers if slots are limited.
+        """If slots are limited, count the slots that all launchers use.
 
         Returns:
-            The limits without attempts whose worker and launcher are lost, the used slots, and how many of
-            these were freed since the controller last read the store.
+            The limits, with lost attempts in `dead`; the used slots; and how many of them were freed since
+            the controller last read the store, but stay used until its next pass.
         """
         none = claims.ClaimResult({}, [], {})
         if limits.slots is None:
@@ -184,7 +184,7 @@ class Claiming:
         dead = frozenset(
             lease.id for lease in others if _is_dead(signs[lease.id], lease) and lease.fingerprint not in plan
         )
-        # By the same rules as `holding`.
+        # Which ended attempts had used a slot: by the same rules as `claims.holding`.
         here = f"{limits.machine}:" if limits.machine and executor == "local" else ""
         ended = {lease.id for lease in ours} - {lease.id for lease in held}
         freed = sum(
@@ -194,14 +194,14 @@ class Claiming:
         used = none._replace(taken=len(held) - len(dead) + freed, by_others=len(others) - len(dead))
         return replace(limits, dead=dead), used, freed
 
-    def _store_waits(
+    def _store_wait_reasons(
         self,
         ready: Sequence[tuple[Standing, Target]],
         result: claims.ClaimResult,
         limits: ClaimLimits,
         over_budget: Mapping[str, str],
     ) -> Set[str]:
-        """Store why runs wait that can start but were not claimed; return the runs with a new reason."""
+        """Store the reasons why `ready` runs were not claimed; return the runs whose reason has changed."""
         reasons = dict(over_budget)
         if limits.slots is not None and result.taken >= limits.slots:
             others = f", {result.by_others} by another launch" if result.by_others else ""
@@ -215,19 +215,19 @@ class Claiming:
         return new.keys()
 
     def _clear(self, lease: Lease | None) -> bool:
-        """Return whether nothing of a run's last attempt is left: two must not write into one folder."""
+        """Kill processes of a run's last attempt, which use the same folder; return False if any remain."""
         if lease is None or lease.executor == "local":
             return lease is None or self._termination.clear(lease)
-        self._termination.kill(lease)  # a requeued job would start again
+        self._termination.kill(lease)  # otherwise, a requeued job would start again
         return True
 
     # ---- launch
 
     def launch(self, claimed: Sequence[Claimed]) -> bool:
-        """Launch claimed attempts together, and store their handles.
+        """Launch claimed attempts together, and store their handles. End attempts that fail to launch.
 
         Returns:
-            Whether an attempt has ended already because it was not launched.
+            Whether any attempt failed to launch.
         """
         launcher, executor = self._launcher, self._launcher.executor
         self.record.open()
@@ -245,13 +245,14 @@ class Claiming:
         started = [job for job in results if isinstance(job, LaunchedJob)]
         handles: dict[int, str] = {}
         endings: list[leases.Ending] = []
-        for one, job in zip(claimed, results, strict=True):
+        for attempt, job in zip(claimed, results, strict=True):
             if isinstance(job, LaunchedJob):
-                handles[one.claim.attempt_id] = job.handle
+                handles[attempt.claim.attempt_id] = job.handle
                 continue
             state = RunState.PREEMPTED if isinstance(job, ExecutorUnavailable) else RunState.FAILED
             state = state if launcher.stopping is None else RunState.CANCELLED
-            endings.append(leases.Ending(one.run.fingerprint, one.claim.attempt_id, state, str(job)))
+            ending = leases.Ending(attempt.run.fingerprint, attempt.claim.attempt_id, state, str(job))
+            endings.append(ending)
         while True:
             try:
                 if handles:
@@ -259,9 +260,9 @@ class Claiming:
                 if endings:
                     leases.end_all(launcher.store, endings)
                 break
-            except StoreError:  # write later; only the user ends the launch before that
+            except StoreError:  # try again; meanwhile, only the user can end the launch
                 if launcher.stopping is not None:
-                    each(partial(self._termination.stop_job, launcher.options.on), started)
+                    map_parallel(partial(self._termination.stop_job, launcher.options.on), started)
                 if launcher.at_once:
                     break
                 time.sleep(launcher.intervals.poll)
@@ -270,7 +271,7 @@ class Claiming:
 
 
 class XManagerRecord:
-    """An XManager experiment, created when the first run is about to start. Runs don't depend on it."""
+    """Records a launch as an XManager experiment. If this fails, the user is notified, and runs continue."""
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
@@ -280,13 +281,13 @@ class XManagerRecord:
         self._runner = asyncio.Runner()
 
     def open(self) -> None:
-        """Create the experiment at the first call. It takes a second, so only launches of runs do it."""
+        """Create the experiment at the first call. This takes a second, so call it only to launch runs."""
         if not self._is_opened:
             self._is_opened = True
             self._try(self._create)
 
     def add(self, jobs: Sequence[Job], results: Sequence[LaunchedJob | ExecutorError]) -> None:
-        """Add a work unit for each job, after all were launched with these results."""
+        """Add a work unit for each job. `results` are the launched jobs, or the errors of failed launches."""
         if (experiment := self._experiment) is not None and self._is_complete:
             self._try(lambda: experiment.add(self._launcher.executor, jobs, results))
 
@@ -306,14 +307,14 @@ class XManagerRecord:
         try:
             self._runner.run(work())
         except Exception as error:
-            if self._is_complete:  # note it once
-                why = logs.one_line(f"{type(error).__name__}: {error}", 200)
-                self._launcher.listener.note(f"XManager's record of this launch is incomplete: {why}")
+            if self._is_complete:  # report only the first error
+                summary = logs.one_line(f"{type(error).__name__}: {error}", 200)
+                self._launcher.listener.note(f"XManager's record of this launch is incomplete: {summary}")
             self._is_complete = False
 
 
 def _is_dead(signs: Signs, lease: Lease) -> bool:
-    """Return whether an attempt of another study is over and no launcher is left to end it."""
+    """Return whether another launcher's attempt is lost: silent, or over without a launcher to end it."""
     job = signs.job or JobStatus(JobState.UNKNOWN)
     if job.state == JobState.UNKNOWN:
         return signs.silent_seconds > lease.lease_seconds

@@ -14,18 +14,20 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-AT_A_TIME = 16
-"""Number of concurrent requests to an API."""
+MAX_CONCURRENT = 16
+"""Maximum number of concurrent requests to an API."""
 
 
-def run(work: Callable[[], Value], interrupt: Callable[[], None]) -> Value:
-    """Call `work` in a thread; meanwhile, call `interrupt` in this one at each SIGINT and SIGTERM.
+def run_in_thread(work: Callable[[], Value], interrupt: Callable[[], None]) -> Value:
+    """Call `work` in another thread and return its result; call `interrupt` here at each SIGINT or SIGTERM.
 
-    Only the main thread of a process, and thus of a notebook, receives signals.
+    Python handles signals only in the main thread: called in another thread, this function ignores them.
     """
-    calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()  # signal handlers may add to it
+    calls: queue.SimpleQueue[Callable[[], None] | None] = (
+        queue.SimpleQueue()
+    )  # safe to use in signal handlers
     handlers = {}
-    context = contextvars.copy_context()  # a notebook finds the cell of an output by the context
+    context = contextvars.copy_context()  # Jupyter uses it to assign output to a cell
     with ThreadPoolExecutor(1, "launch") as pool:
         try:
             if threading.current_thread() is threading.main_thread():
@@ -41,18 +43,21 @@ def run(work: Callable[[], Value], interrupt: Callable[[], None]) -> Value:
                 signal.signal(number, handler)
 
 
-def start(act: Callable[[Item], Value], items: Iterable[Item]) -> list[Future[Value]]:
-    """Call a function for each item in parallel; don't wait. The function must not use this module."""
+def submit_each(act: Callable[[Item], Value], items: Iterable[Item]) -> list[Future[Value]]:
+    """Start calls of a function for all items in parallel, and don't wait.
+
+    All calls share one pool of threads. `act` must not use this module: it could wait forever for a thread.
+    """
     return [_pool().submit(act, item) for item in items]
 
 
-def each(act: Callable[[Item], Value], items: Iterable[Item]) -> list[Value]:
-    """Call a function for each item in parallel, and return the results in order; raise the first error."""
-    futures = start(act, items)
+def map_parallel(act: Callable[[Item], Value], items: Iterable[Item]) -> list[Value]:
+    """Call a function for all items in parallel; return the results in order, or raise the first error."""
+    futures = submit_each(act, items)
     wait(futures)
     return [future.result() for future in futures]
 
 
-@functools.cache  # starting threads is slower than most requests
+@functools.cache  # starting new threads would be slower than most requests
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="launch")
+    return ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="launch")

@@ -1,7 +1,7 @@
-"""Bring the runs of a plan to their end: in each pass, decide about every run and carry that out.
+"""Run a launch: in repeated passes, decide the next action for every run, and carry out the actions.
 
-The controller keeps no state that matters. The store has the state, the attempt, and the job handle of each
-run, so a launcher can be killed at any time and started again anywhere, and several can run at once.
+All essential state is in the store: the state, last attempt, and job handle of each run. So a launcher can be
+killed at any time and restarted on any machine, and several launchers can work on the same runs at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import concurrency, reconcile
 from jestlab.platform.launch.claiming import Claimed, Claiming
-from jestlab.platform.launch.concurrency import each
+from jestlab.platform.launch.concurrency import map_parallel
 from jestlab.platform.launch.display import EXAMPLES, Listener
 from jestlab.platform.launch.executors import Executors
 from jestlab.platform.launch.liveness import Launcher, Liveness, Termination
@@ -47,11 +47,11 @@ from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 
-LAST_SECONDS = 15.0
-"""How long a stopped launch waits for runs if it can't observe their end, or after a second Ctrl-C."""
+MAX_STOP_SECONDS = 15.0
+"""How long to wait for runs after a second Ctrl-C, or after one if the store is lost or the disk is full."""
 
 SETTLE_SECONDS = 10.0
-"""How long the controller waits at its end for the workers of finished runs to exit."""
+"""At the end of a launch, how long to wait for the workers of finished runs to exit."""
 
 
 def launch(
@@ -65,16 +65,15 @@ def launch(
     listener: Listener | None = None,
     wakeup: threading.Event | None = None,
 ) -> LaunchOutcome:
-    """Bring recorded runs to their final states.
+    """Start recorded runs, and return when each has reached its final state.
 
-    SIGINT and SIGTERM stop all runs that this controller manages; a second signal kills them. Outside the
-    main thread no signal is handled. If the controller dies, its jobs continue, and the next launcher takes
-    them over.
+    In the main thread, SIGINT or SIGTERM stops all runs that this controller manages, and a second signal
+    kills them. If the controller dies, its jobs continue, and the next launcher takes them over.
 
     Args:
         title: Name of the study.
-        runs: The runs, each after its dependencies.
-        wakeup: Set by other threads when a pass is due, for example at the end of a process.
+        runs: The runs, dependencies first. Their rows must exist in the store.
+        wakeup: Event that other threads set to start a pass at once, for example when a process has ended.
 
     Raises:
         UserError: An environment variable for an interval is not a number of seconds.
@@ -84,10 +83,10 @@ def launch(
     waiting = [run for run in runs if states[run.fingerprint] != RunState.COMPLETED]
     if not waiting:
         return LaunchOutcome(states, store.reasons(fingerprints), False, 0)
-    lab.root.mkdir(parents=True, exist_ok=True)  # only here: later its folder may have been moved
+    lab.root.mkdir(parents=True, exist_ok=True)  # don't create it again if the user moves it later
     launcher = Launcher(lab, store, title, executors, options or ControllerOptions(), listener or Listener())
     controller = _Controller(launcher, waiting, wakeup or threading.Event())
-    concurrency.run(controller.run, controller.interrupt)
+    concurrency.run_in_thread(controller.run, controller.interrupt)
     states, reasons = store.states(fingerprints), store.reasons(fingerprints)
     return LaunchOutcome(states, reasons, controller.interrupted, len(waiting), controller.stopped)
 
@@ -96,8 +95,8 @@ class _Controller:
     """One launch.
 
     Attributes:
-        interrupted: Whether the user stopped it.
-        stopped: Why the launch stopped itself; None if it didn't.
+        interrupted: Whether the user stopped the launch.
+        stopped: Why the controller stopped the launch early; None if it didn't.
     """
 
     def __init__(self, launcher: Launcher, runs: Sequence[Target], wakeup: threading.Event) -> None:
@@ -109,7 +108,7 @@ class _Controller:
         self._listener = launcher.listener
         self._runs = {run.fingerprint: run for run in runs}
         self._dependencies = {need for run in runs for need in run.needs.values()}
-        self._others = self._dependencies - self._runs.keys()
+        self._external = self._dependencies - self._runs.keys()
         self._wakeup = wakeup
         intervals = launcher.intervals
         self._rules = RetryRules(self._options.retries, intervals.backoff, intervals.max_backoff)
@@ -118,12 +117,12 @@ class _Controller:
         self._claiming = Claiming(launcher, self._liveness, self._termination)
         self._standings: dict[str, Standing] = {}
         self._read_at = -math.inf  # when all standings were last read
-        self._needed: Mapping[str, Standing] = {}  # other runs, on which these depend
-        self._signs: Mapping[int, Signs] = {}  # of live attempts, by attempt id
-        self._ours: list[Lease] = []  # live attempts of this launcher, as of the last reading
-        self._changed: set[str] = set()  # runs that this launcher has changed since then
+        self._external_standings: Mapping[str, Standing] = {}  # dependencies outside this launch
+        self._signs: Mapping[int, Signs] = {}  # attempt id → signs of life, for live attempts
+        self._own_attempts: list[Lease] = []  # this launcher's live attempts at the last read
+        self._changed: set[str] = set()  # runs that this launcher changed since the last read
         self._final: dict[str, RunState] = {}
-        self._settled: dict[str, Standing] = {}  # runs whose state can't change any more
+        self._settled: dict[str, Standing] = {}  # COMPLETED or FAILED runs that need no further decision
         self._shown: dict[str, tuple[RunState, str | None]] = {}
         self._store_lost = False
         self._disk_full = False
@@ -131,10 +130,10 @@ class _Controller:
         self._is_stuck = False  # nothing more can start within the limit of chip-hours
 
     def run(self) -> None:
-        """Bring all runs to their end."""
+        """Repeat passes until the launch is over."""
         self._listener.begin(len(self._runs))
         try:
-            with self._launcher.beating():
+            with self._launcher.sending_heartbeats():
                 while not self._pass():
                     self._wakeup.wait(self._launcher.intervals.poll)
                     self._wakeup.clear()
@@ -144,11 +143,11 @@ class _Controller:
             self._listener.end()
             self._claiming.record.close()
             if not self._store_lost:
-                with suppress(StoreError):  # other launchers will notice its silence
-                    self._launcher.leave()
+                with suppress(StoreError):  # without heartbeats, it counts as lost anyway
+                    self._launcher.unregister()
 
     def interrupt(self) -> None:
-        """Stop the runs at the first call, kill them at the second; called in another thread than `run`."""
+        """Stop the runs at the first call, kill them at the second. `run` is executing in another thread."""
         self._interrupted_at = time.monotonic()
         if self.interrupted:
             self._launcher.at_once = True
@@ -158,14 +157,14 @@ class _Controller:
             if self._options.launches:
                 self._launcher.executor.halt()
             self._listener.note("stopping the runs; press Ctrl-C again to kill them")
-        # Now, because the next pass may be waiting for the store.
-        concurrency.start(self._termination.stop, self._ours)
+        # Stop them here, because the other thread may be waiting for the store.
+        concurrency.submit_each(self._termination.stop, self._own_attempts)
         self._wakeup.set()
 
     # ---- one pass
 
     def _pass(self) -> bool:
-        """Decide about all runs and carry it out; return whether the launch is over."""
+        """Read all runs, act, and launch jobs; return whether the launch is over."""
         self._check_disk()
         try:
             claimed = self._reconcile()
@@ -174,38 +173,38 @@ class _Controller:
                 self._listener.note(f"{error}: waiting for the store; running jobs continue")
             self._store_lost = True
             self._read_at = -math.inf
-            self._liveness.forget()
-            return self._launcher.at_once or self._gives_up()
+            self._liveness.reset()
+            return self._launcher.at_once or self._should_give_up()
         if self._store_lost:
             self._listener.note("the store can be reached again")
             self._store_lost = False
         if claimed and self._claiming.launch(claimed):
             self._wakeup.set()
         over = self._is_stuck or len(self._final) == len(self._runs)
-        return over or ((self._launcher.at_once or self._disk_full) and self._gives_up())
+        return over or ((self._launcher.at_once or self._disk_full) and self._should_give_up())
 
     def _reconcile(self) -> Sequence[Claimed]:
-        """Read, decide, and act; return the claimed attempts that have to be launched."""
-        standings, ready, acted = self._judge()
-        if acted:  # use the effects, such as a free slot, in the same pass
-            standings, ready, acted = self._judge()
+        """Read the runs, act, and claim runs that can start; return the claimed attempts, to be launched."""
+        standings, ready, changed = self._decide_and_act()
+        if changed:  # an action may have made others possible, such as by freeing a slot
+            standings, ready, changed = self._decide_and_act()
         running = [fingerprint for fingerprint, run in standings.items() if run.state == RunState.RUNNING]
         if running:
             self._listener.progress(self._store.progress(running, ("loss", EXAMPLES)))
         ready = ready if self._launcher.stopping is None else []
-        batch = self._claiming.claim(ready, self._ours, self._runs)
+        batch = self._claiming.claim(ready, self._own_attempts, self._runs)
         self._changed.update(batch.changed)
-        if acted or batch.more:
+        if changed or batch.more:
             self._wakeup.set()
         if not batch.claimed and not any(run.is_live for run in standings.values()):
             self._stop_if_stuck(batch.over_budget)
         return batch.claimed
 
-    def _judge(self) -> tuple[Mapping[str, Standing], list[tuple[Standing, Target]], bool]:
-        """Read all runs, decide about each, and carry that out.
+    def _decide_and_act(self) -> tuple[Mapping[str, Standing], list[tuple[Standing, Target]], bool]:
+        """Read all runs, decide the next action for each, and carry out all actions except starting attempts.
 
         Returns:
-            The runs as they were read, those that can start, and whether any other run was changed.
+            The runs as they were read, the runs that can start, and whether any run or attempt was changed.
         """
         standings = self._read()
         at = now()
@@ -222,7 +221,7 @@ class _Controller:
                 if self._options.launches:
                     ready.append((run, target))
                 else:
-                    action = Done(run.state, run.reason)  # another launch has reopened it
+                    action = Done(run.state, run.reason)  # another launch has reopened the run
             if isinstance(action, Done):
                 self._final[fingerprint] = action.state
                 if action.state == RunState.FAILED and self._options.fail_fast:
@@ -230,17 +229,17 @@ class _Controller:
                 if run.state in (RunState.COMPLETED, RunState.FAILED):
                     self._settled[fingerprint] = run
             actions.append((run, target, action))
-        acted = self._act(actions)
+        changed = self._act(actions)
         for decided in actions:
             self._show(*decided)
         self._stop_if_failures_repeat(standings)
-        return standings, ready, acted
+        return standings, ready, changed
 
     def _read(self) -> Mapping[str, Standing]:
-        """Read the standings of all runs and the signs of life of their attempts.
+        """Read the state of all runs, and the signs of life of their attempts.
 
-        Runs without a live attempt are read once per poll interval, because launchers of thousands of runs
-        wake up many times within it.
+        Runs without a live attempt are read only once per poll interval: launches of thousands of runs make
+        many passes within an interval.
         """
         at, wanted = time.monotonic(), set(self._runs)
         if at - self._read_at < self._launcher.intervals.poll:
@@ -250,14 +249,14 @@ class _Controller:
             self._read_at = at
         self._standings |= leases.standings(self._store, wanted)
         self._changed.clear()
-        self._needed = leases.standings(self._store, self._others) if self._others else {}
+        self._external_standings = leases.standings(self._store, self._external) if self._external else {}
         live = [run.lease for run in self._standings.values() if run.lease is not None and run.is_live]
-        self._ours = [lease for lease in live if lease.launcher == self._launcher.name]
+        self._own_attempts = [lease for lease in live if lease.launcher == self._launcher.name]
         self._signs = self._liveness.check(live)
         return self._standings
 
     def _observe(self, run: Standing, target: Target, at: datetime) -> Observation:
-        """Return everything about a run that its standing doesn't contain."""
+        """Collect the inputs of a decision that aren't in the run's row in the store."""
         signs = self._signs[run.lease.id] if run.lease is not None and run.is_live else Signs()
         return Observation(
             **vars(signs),
@@ -269,10 +268,10 @@ class _Controller:
         )
 
     def _dependency(self, fingerprint: str) -> tuple[str, RunState | None]:
-        """Return the title of a dependency and its final state; None if that is still open."""
+        """Return the title and the state of a dependency; None for a state that may still change."""
         if fingerprint in self._runs:
             return self._title(fingerprint), self._final.get(fingerprint)
-        run = self._needed.get(fingerprint)
+        run = self._external_standings.get(fingerprint)
         is_open = run is None or not run.state.is_terminal or run.state == RunState.PREEMPTED
         return self._title(fingerprint), None if run is None or is_open else run.state
 
@@ -281,9 +280,9 @@ class _Controller:
         return f"run {fingerprint[:8]}" if target is None else title(target)
 
     def _missing_files(self, target: Target) -> str | None:
-        """Return which dependency has no files here because another lab completed it."""
+        """Return a message if the files of a dependency are only in another lab; else None."""
         for fingerprint in target.needs.values():
-            run = self._standings.get(fingerprint) or self._needed.get(fingerprint)
+            run = self._standings.get(fingerprint) or self._external_standings.get(fingerprint)
             if run is None or run.state != RunState.COMPLETED:
                 continue
             place = self._launcher.other_lab(run.lease)
@@ -293,10 +292,10 @@ class _Controller:
         return None
 
     def _act(self, actions: Sequence[tuple[Standing, Target, Action]]) -> bool:
-        """Carry out the actions, with one transaction per kind.
+        """Carry out the actions, with one transaction per kind of action.
 
         Returns:
-            Whether runs have a new state or attempts have a new launcher.
+            Whether a run has a new state, or an attempt has ended or was adopted by this launcher.
         """
         changes = [(run, act.state, act.reason) for run, _, act in actions if isinstance(act, SetState)]
         waits = {
@@ -312,20 +311,22 @@ class _Controller:
             leases.set_reasons(self._store, waits, claimed=True)
         if orphans:
             leases.adopt(self._store, orphans, self._launcher.register())
-        each(self._termination.stop, [act.lease for _, _, act in actions if isinstance(act, StopJob)])
+        map_parallel(self._termination.stop, [act.lease for _, _, act in actions if isinstance(act, StopJob)])
         ended = [act for _, _, act in actions if isinstance(act, EndAttempt)]
-        # An attempt has not ended while any of its processes runs.
-        clear = each(lambda end: end.kill or self._termination.clear(end.lease), ended)
+        # Don't end an attempt while any of its processes is still running.
+        clear = map_parallel(lambda end: end.kill or self._termination.clear(end.lease), ended)
         endings = [self._ending(end) for end, is_clear in zip(ended, clear, strict=True) if is_clear]
         if endings:
             done = {ending.attempt_id for ending in leases.end_all(self._store, endings)}
-            each(self._termination.kill, [end.lease for end in ended if end.kill and end.lease.id in done])
+            map_parallel(
+                self._termination.kill, [end.lease for end in ended if end.kill and end.lease.id in done]
+            )
         return bool(changes or orphans or endings)
 
     def _ending(self, end: EndAttempt) -> leases.Ending:
         lease, reason = end.lease, end.reason
         if end.state == RunState.FAILED:
-            with suppress(UserError):  # the path of the log may lead out of the lab
+            with suppress(UserError):  # the log's path may point outside the lab
                 if summary := logs.summary(self._launcher.lab.inside(lease.log)):
                     reason = f"{reason}: {summary}"
         heartbeat_at = lease.heartbeat_at if end.kill else None
@@ -334,19 +335,20 @@ class _Controller:
     # ---- end of the launch
 
     def _stop(self, reason: str) -> None:
-        """Start no further run, and stop the others."""
+        """Start no further runs; the next pass stops the running ones. Only the first reason is kept."""
         self._launcher.stopping = self._launcher.stopping or reason
 
-    def _gives_up(self) -> bool:
-        """Return whether an interrupted launch has waited long enough for runs that it can't observe."""
-        if not self.interrupted or (self._ours and self._interrupted_at + LAST_SECONDS > time.monotonic()):
+    def _should_give_up(self) -> bool:
+        """Return whether an interrupted launch should end, even if its attempts may still be running."""
+        may_wait = self._interrupted_at + MAX_STOP_SECONDS > time.monotonic()
+        if not self.interrupted or (self._own_attempts and may_wait):
             return False
-        for lease in self._ours:
+        for lease in self._own_attempts:
             self._listener.note(f"attempt {lease.number} may still run: {lease.executor} {lease.handle}")
         return True
 
     def _stop_if_failures_repeat(self, standings: Mapping[str, Standing]) -> None:
-        """Stop a launch whose first runs failed with the same error."""
+        """Stop the launch if at least three runs have failed, all with the same error (`failures.alike`)."""
         options, is_over = self._options, len(self._final) == len(self._runs)
         if is_over or self._launcher.stopping or options.keep_going or not options.launches:
             return
@@ -354,13 +356,13 @@ class _Controller:
         reason = failures.common_reason(self._final, reasons, self._dependencies)
         if reason is not None:
             count = sum(state == RunState.FAILED for state in self._final.values())
-            self._stop(same := f"{count} runs failed with the same error")
-            self.stopped = f"{same}: {reason}"
+            self._stop(summary := f"{count} runs failed with the same error")
+            self.stopped = f"{summary}: {reason}"
             self._listener.note(f"stopped: {self.stopped}; fix the cause and relaunch, or pass --keep-going")
             self._wakeup.set()
 
     def _stop_if_stuck(self, over_budget: Mapping[str, str]) -> None:
-        """Stop a launch in which nothing runs and nothing can start within the limit of chip-hours."""
+        """Stop the launch if no run can start within the limit of chip-hours. Requires that none runs."""
         left = [run for fingerprint, run in self._runs.items() if fingerprint not in self._final]
         if not over_budget or self._launcher.stopping is not None:
             return
@@ -381,7 +383,7 @@ class _Controller:
     # ---- display
 
     def _check_disk(self) -> None:
-        """Report when the disk of the lab becomes full."""
+        """Report that the disk of the lab has become full."""
         was_full, self._disk_full = self._disk_full, is_full(self._launcher.lab.root)
         if self._disk_full and not was_full:
             self._listener.note(
@@ -389,7 +391,7 @@ class _Controller:
             )
 
     def _show(self, run: Standing, target: Target, action: Action) -> None:
-        """Report the state of a run if it is new."""
+        """Report the state and reason of a run after an action, if they differ from the last report."""
         match action:
             case Done(state, reason):
                 shown = (state, reason)
@@ -398,7 +400,10 @@ class _Controller:
             case SetState(RunState.PENDING, reason):
                 shown = (RunState.PENDING, reason)
             case Wait(str(reason)):
-                shown = (RunState.PENDING, reason.partition("\n")[0])  # the place in line changes often
+                shown = (
+                    RunState.PENDING,
+                    reason.partition("\n")[0],
+                )  # without the estimated start, which changes often
             case Wait() if run.state == RunState.RUNNING:
                 is_other = run.lease is not None and run.lease.launcher != self._launcher.name
                 place = self._launcher.other_lab(run.lease)

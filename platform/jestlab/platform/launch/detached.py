@@ -1,8 +1,8 @@
 """Launches in the background, each with a log in the lab.
 
-The command runs again in a new session. The command that starts it waits until the launch has started, so
-that a refusal appears in the terminal. A file lock, which the kernel releases when the process ends, prevents
-two launches of one study at once; the lock file names the process.
+The user's command runs itself again in a new session, and waits until that process has started the launch.
+So if the launch is refused, the error appears in the terminal. A file lock in the lab prevents two background
+launches of one study at once. The kernel releases the lock when the process ends; the file names the process.
 """
 
 from __future__ import annotations
@@ -28,41 +28,43 @@ FOLDER = "launches"
 """Folder of a lab with the logs of background launches."""
 
 DETACHED = "JESTLAB_DETACHED"
-"""Environment variable of a background launch: descriptors of the pipe for its start signal and its lock."""
+"""Environment variable of a background launch: the file descriptors PIPE:LOCK (start signal, lock file)."""
 
 _COMMAND = "from jestlab.platform.cli import main; main()"
 
 
 @dataclass(frozen=True)
 class DetachedLaunch:
-    """A background launch, with its process id and the file with its output."""
+    """A process that was started in the background, and the file with its output."""
 
     pid: int
     log: Path
-    code: int | None  # exit code if it ended before it started to launch; None while it runs
+    exit_code: int | None  # exit code if the process ended before the launch started; else None
 
 
-def start(lab: Lab, study: str, words: Sequence[str]) -> DetachedLaunch:
-    """Launch in a new process; return once it has started to launch, or has ended.
+def start(lab: Lab, study: str, arguments: Sequence[str]) -> DetachedLaunch:
+    """Start a launch in a new process; return when the launch has started or the process has ended.
 
     Args:
         study: Name of the study, or a verb and the full name of its subject.
-        words: The command: all words after `jestlab` except `--detach`. The store's URL, which may contain a
-            password, is passed in the environment.
+        arguments: Command line after `jestlab`, without `--detach`. `--store` is passed in the environment
+            instead, because the URL may contain a password.
 
     Raises:
-        UserError: A background launch of the study is running, or the lab can't be written.
+        UserError: The study is already running in the background, or the lab isn't writable.
     """
     lab.root.mkdir(parents=True, exist_ok=True)
     folder = lab.make_folder(FOLDER)
-    name = re.sub(r"[^-\w.]", "_", study, flags=re.ASCII)[:80]  # different names may become the same
+    name = re.sub(r"[^-\w.]", "_", study, flags=re.ASCII)[
+        :80
+    ]  # the hash below distinguishes names that become equal here
     name = f"{name}-{hashlib.sha256(study.encode()).hexdigest()[:16]}"
     log = folder / f"{now():%Y%m%dT%H%M%S}-{name}.log"
     with (folder / f".{name}.lock").open("a+", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            lock.seek(0)  # empty if it has only just started
+            lock.seek(0)  # the file is empty until the other launch has written its process id
             command = study.rpartition(" ")[2]
             raise UserError(
                 f"{study} is already running{lock.read()}: jestlab attach {command} shows it, "
@@ -72,7 +74,7 @@ def start(lab: Lab, study: str, words: Sequence[str]) -> DetachedLaunch:
         environment = {key: value for key, value in os.environ.items() if key != SERVE_TOKEN}
         with log.open("ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _COMMAND, *_without_store(words)],
+                [sys.executable, "-P", "-c", _COMMAND, *_without_store(arguments)],
                 env=environment | {STORE: lab.store_url, DETACHED: f"{writer}:{lock.fileno()}"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -91,27 +93,27 @@ def start(lab: Lab, study: str, words: Sequence[str]) -> DetachedLaunch:
 
 
 def is_detached() -> bool:
-    """Return whether this process is a background launch that has not started yet."""
+    """Return whether this process is a background launch that hasn't signaled its start yet."""
     return DETACHED in os.environ
 
 
 def signal_start() -> None:
-    """Signal to the command that waits for this process, if any, that the launch has started."""
+    """If this is a background launch, signal its start to the command that waits for it."""
     if not is_detached():
         return
     pipe, lock = map(int, os.environ.pop(DETACHED).split(":"))
-    os.set_inheritable(lock, False)  # jobs may outlive this process and must not hold the lock
+    os.set_inheritable(lock, False)  # jobs may outlive this process, and must not inherit the lock
     with contextlib.suppress(OSError):  # the waiting command has ended
         os.write(pipe, b"1")
     os.close(pipe)
 
 
-def _without_store(words: Sequence[str]) -> list[str]:
-    """Remove the option `--store` from a command."""
-    left, rest = [], iter(words)
-    for word in rest:
-        if word == "--store":
+def _without_store(arguments: Sequence[str]) -> list[str]:
+    """Return a command line without the option `--store`."""
+    left, rest = [], iter(arguments)
+    for argument in rest:
+        if argument == "--store":
             next(rest, None)
-        elif not word.startswith("--store="):
-            left.append(word)
+        elif not argument.startswith("--store="):
+            left.append(argument)
     return left

@@ -1,4 +1,4 @@
-"""Show a launch: progress bars on a terminal, one line per change in a pipe, one output in a notebook."""
+"""Display a launch: progress bars on a terminal, one line per change in a pipe, one output in a notebook."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 EXAMPLES = "examples_seen"
-"""The metric whose growth is a run's speed."""
+"""Name of the metric that counts training examples. Its increase per second is shown as the speed."""
 
-LONGEST = 2_000
+MAX_CHARACTERS = 2_000
 """Maximum number of characters of a message."""
 
-_MAX_RUNS, _MAX_MESSAGES, _UPDATE_SECONDS = 8, 20, 0.5  # in a notebook
-_WIDE = 100  # columns from which loss and rate fit next to label, bar, and time
+_MAX_RUNS, _MAX_MESSAGES, _UPDATE_SECONDS = 8, 20, 0.5  # limits in a notebook
+_MIN_WIDE_COLUMNS = 100  # width in characters from which loss and rate are shown as well
 
 
 class Listener:
-    """Receives all changes during a launch; this one only keeps the messages.
+    """Receives the events of a launch. This base class displays nothing, and only collects the messages.
 
     Attributes:
         notes: The messages so far.
@@ -41,24 +41,24 @@ class Listener:
         self.notes: list[str] = []
 
     def begin(self, count: int) -> None:
-        """Handle the start of a launch or of a further round with a number of runs to complete."""
+        """Handle the start of a launch, or of a further round, with `count` runs to complete."""
 
     def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
-        """Handle a new state of a run, or a new reason of its state. Terminal states are final."""
+        """Handle a new state of a run, or a new reason for its state. Terminal states are final."""
 
     def note(self, message: str) -> None:
         """Handle a message about the launch as a whole."""
-        self.notes.append(one_line(message, LONGEST))
+        self.notes.append(one_line(message, MAX_CHARACTERS))
 
-    def progress(self, found: Mapping[str, RunProgress]) -> None:
-        """Handle the progress of the running runs, by fingerprint; called about once a second."""
+    def progress(self, by_run: Mapping[str, RunProgress]) -> None:
+        """Handle the progress of all running runs: fingerprint → progress. Called about once a second."""
 
     def end(self) -> None:
         """Handle the end of the launch."""
 
 
 def display(experiment: str, stream: IO[str] | None = None, task: str = "to run") -> Listener:
-    """Return a display for the runs of an experiment on a stream, by default in the notebook or on stdout."""
+    """Return a listener that displays a launch of an experiment, by default in the notebook or on stdout."""
     if stream is None and in_notebook():
         return Notebook()
     stream = stream or sys.stdout
@@ -66,7 +66,7 @@ def display(experiment: str, stream: IO[str] | None = None, task: str = "to run"
 
 
 def in_notebook() -> bool:
-    """Return whether this process is a notebook's kernel, without importing IPython."""
+    """Return whether this process is the kernel of a notebook. Doesn't import IPython."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return getattr(shell, "kernel", None) is not None
@@ -76,7 +76,7 @@ class Lines(Listener):
     """Prints one plain line per change of state."""
 
     def __init__(self, experiment: str, stream: IO[str], task: str = "to run") -> None:
-        """Create it for an experiment and a stream; `task` describes what happens to the runs."""
+        """Create a display on a stream. `task` follows the number of runs, as in "3 to run"."""
         super().__init__()
         self._experiment = experiment
         self._stream = stream
@@ -91,7 +91,7 @@ class Lines(Listener):
         self._print(styled(f"{count} {self._task}"))
 
     def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
-        """Print the new state of a run."""
+        """Print the state of a run; a terminal state also counts the run as ended."""
         self._ended += state.is_terminal
         self._print(self._line(run, state, reason))
 
@@ -109,29 +109,29 @@ class Lines(Listener):
             line += f", {time.monotonic() - self._started.pop(run.fingerprint):.0f} s"
         if state.is_terminal:
             line = styled(f"[{self._ended}/{self._total}] ") + line
-        return line + f": {one_line(reason, LONGEST)}" if reason else line
+        return line + f": {one_line(reason, MAX_CHARACTERS)}" if reason else line
 
     def _print(self, line: Text) -> None:
         print(render(line, styles=has_styles(self._stream)), file=self._stream, flush=True)
 
 
 class ProgressBars(Lines):
-    """Prints lines for finished runs and, below them, a bar for each running run and one for all runs."""
+    """Prints a line for each finished run, and below the lines a bar per running run and one for all runs."""
 
     def __init__(self, experiment: str, stream: IO[str]) -> None:
-        """Create it for an experiment and a terminal."""
+        """Create a display on a terminal."""
         super().__init__(experiment, stream)
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}  # fingerprint → bar; "" → bar of all runs
 
     def begin(self, count: int) -> None:
-        """Draw the bar for all runs."""
+        """Start the display with a bar for all runs."""
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
         self._total += count  # of all rounds
         console = Console(file=self._stream)
-        fields = ["done", *(["loss", "rate"] if console.width >= _WIDE else []), "left"]
+        fields = ["done", *(["loss", "rate"] if console.width >= _MIN_WIDE_COLUMNS else []), "left"]
         self._bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -146,11 +146,11 @@ class ProgressBars(Lines):
         self._bars.start()
 
     def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
-        """Add or remove the bar of a run."""
+        """Add a bar if the run is running; else print a line and remove the bar."""
         if self._bars is None:
             return
         if state == RunState.RUNNING:
-            self._line(run, state, reason)  # starts the clock
+            self._line(run, state, reason)  # stores the start time
             self._add(run.fingerprint, one_line(title(run)), done="starting")
             return
         if run.fingerprint in self._tasks:
@@ -158,9 +158,9 @@ class ProgressBars(Lines):
         super().state(run, state, reason)
         self._update_all()
 
-    def progress(self, found: Mapping[str, RunProgress]) -> None:
+    def progress(self, by_run: Mapping[str, RunProgress]) -> None:
         """Update the bars of the running runs."""
-        for fingerprint, progress in found.items():
+        for fingerprint, progress in by_run.items():
             if self._bars is None or fingerprint not in self._tasks or not progress.total_steps:
                 continue
             loss, rate = progress.latest.get("loss"), progress.per_second(EXAMPLES)
@@ -199,10 +199,10 @@ class ProgressBars(Lines):
 
 
 class Notebook(Listener):
-    """Shows the number of ended runs, the progress of active ones, and failures, in one output."""
+    """Shows the number of ended runs, progress of running runs, and failures in one output of a notebook."""
 
     def __init__(self) -> None:
-        """Create a display, which shows nothing until the launch."""
+        """Create a display, which is empty until the launch starts."""
         super().__init__()
         self._output: Any = None
         self._shown_at = 0.0
@@ -213,7 +213,7 @@ class Notebook(Listener):
         self._messages: list[str] = []
 
     def begin(self, count: int) -> None:
-        """Add the runs of a round."""
+        """Add a round's runs to the total."""
         self._total += count
         self._show()
 
@@ -226,7 +226,7 @@ class Notebook(Listener):
         elif state.is_terminal:
             self._ended[state] += 1
             if state != RunState.COMPLETED:
-                because = f": {one_line(reason, LONGEST)}" if reason else ""
+                because = f": {one_line(reason, MAX_CHARACTERS)}" if reason else ""
                 self._messages.append(f"{state}: {name}{because}")
         self._show(_UPDATE_SECONDS)
 
@@ -236,9 +236,9 @@ class Notebook(Listener):
         self._messages.append(self.notes[-1])
         self._show()
 
-    def progress(self, found: Mapping[str, RunProgress]) -> None:
-        """Update the progress of active runs."""
-        self._progress = found
+    def progress(self, by_run: Mapping[str, RunProgress]) -> None:
+        """Update the progress of the running runs."""
+        self._progress = by_run
         self._show(_UPDATE_SECONDS)
 
     def end(self) -> None:
@@ -260,7 +260,7 @@ class Notebook(Listener):
             self._output.update(content, raw=True)
 
     def _content(self) -> dict[str, str]:
-        """Return the output as text and as HTML."""
+        """Return the output by MIME type: as text and as HTML."""
         ended, lines, bar = self._ended.total(), [], ""
         if self._total:
             bad = [f"{count} {state}" for state, count in self._ended.items() if state != RunState.COMPLETED]

@@ -1,6 +1,7 @@
-"""A launcher and its heartbeats, signs of life of attempts and other launchers, and how jobs are stopped.
+"""State of a launch and its heartbeats, signs of life of attempts and launchers, and termination of jobs.
 
-Silence is measured with this process's monotonic clock, because the clocks of other machines may differ.
+The time since a heartbeat is measured with this process's monotonic clock, from when the heartbeat was first
+read: clocks of other machines may differ.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ if TYPE_CHECKING:  # `jestlab status` doesn't need the executors
     from jestlab.platform.spec.resources import ExecutorName
 
 SILENT_SECONDS = 120.0
-"""Age of a heartbeat at which users are warned; the clocks of two machines may differ by a part of it."""
+"""Users are warned about older heartbeats. Shorter differences may come from the clocks of two machines."""
 
 clock = time.monotonic
-"""Measures silence."""
+"""Clock for the time since a heartbeat was first read; tests replace it."""
 
 
 @dataclass
 class Launcher:
-    """The store, executors, and options of one launch, and why the launch stops.
+    """State that the parts of one launch share: store, executors, options, and why the launch stops.
 
     Attributes:
         title: Name of the study.
@@ -56,21 +57,21 @@ class Launcher:
     stopping: str | None = None
 
     def __post_init__(self) -> None:
-        self.name = processes.identity()  # by which others find the launcher
+        self.name = processes.identity()  # unique name: machine and process
         self.store_id = self.store.id()
         self.intervals = Intervals.from_environment()
-        self.at_once = self.options.at_once  # whether jobs are killed without time to save
+        self.at_once = self.options.at_once  # whether to kill jobs instead of giving them time to save
         self._is_registered = False
         self._labs: Mapping[str, str] = {}  # lab id → address
 
     @property
     def executor(self) -> Executor:
-        """Executor of new attempts."""
+        """The executor that launches new attempts."""
         return self.executors(self.options.on)
 
     @functools.cached_property
     def lab_id(self) -> str:
-        """Id of the lab, which the first use registers in the store."""
+        """Id of the lab. The first use registers the lab in the store."""
         uid, address, host = identify(self.lab)
         enter_lab(self.store.engine, uid, address, host)
         return uid
@@ -83,8 +84,8 @@ class Launcher:
         return self.name
 
     @contextmanager
-    def beating(self) -> Iterator[None]:
-        """Context in which another thread sends heartbeats, once the launcher is registered."""
+    def sending_heartbeats(self) -> Iterator[None]:
+        """Context in which a thread sends the launcher's heartbeats to the store, once it is registered."""
         over = threading.Event()
 
         def beat() -> None:
@@ -101,13 +102,13 @@ class Launcher:
             over.set()
             thread.join()
 
-    def leave(self) -> None:
+    def unregister(self) -> None:
         """Remove the launcher from the store if it is registered."""
         if self._is_registered:
             leases.remove_launcher(self.store, self.name)
 
     def other_lab(self, lease: Lease | None) -> str | None:
-        """Return the address of the lab with an attempt's files; None if it is this lab or unknown."""
+        """Return the address of the lab that has an attempt's files; None for this lab or an unknown one."""
         if lease is None or lease.lab in (None, self.lab_id):
             return None
         if lease.lab not in self._labs:
@@ -120,12 +121,12 @@ class Liveness:
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
-        self._seen: dict[Hashable, tuple[object, float]] = {}  # last sign, and since when
+        self._seen: dict[Hashable, tuple[object, float]] = {}  # last sign, and when it was first seen
 
     def check(self, attempts: Iterable[Lease]) -> dict[int, Signs]:
         """Return the signs of life of live attempts by id, with one request to each executor."""
         live = list(attempts)
-        # Launchers are read after attempts: otherwise a new launcher would look lost.
+        # Read launchers after attempts: otherwise the launcher of a new attempt might seem to be missing.
         has_others = any(lease.launcher != self._launcher.name for lease in live)
         heartbeats = leases.heartbeats(self._launcher.store) if has_others else {}
         jobs = self._jobs(live)
@@ -139,18 +140,18 @@ class Liveness:
             for lease in live
         }
 
-    def forget(self) -> None:
-        """Restart the measurement of silence: no heartbeat arrives while the store can't be reached."""
+    def reset(self) -> None:
+        """Restart all measurements of silence: no heartbeats arrive while the store is unreachable."""
         self._seen.clear()
 
     def silence(self, thing: Hashable, sign: object) -> float:
-        """Return the seconds since a thing first showed its current sign, such as its last heartbeat."""
+        """Return the seconds since `sign`, such as the heartbeat of `thing`, was first seen."""
         if thing not in self._seen or self._seen[thing][0] != sign:
             self._seen[thing] = (sign, clock())
         return clock() - self._seen[thing][1]
 
     def _is_orphaned(self, name: str | None, heartbeats: Mapping[str, object]) -> bool:
-        """Return whether a launcher is lost."""
+        """Return whether the launcher with this name is lost: it has left, has ended, or is silent."""
         if name == self._launcher.name:
             return False
         if name is None or name not in heartbeats:
@@ -179,20 +180,22 @@ class Liveness:
 
 
 class Termination:
-    """Stops jobs: first with a request, after the executor's grace period by killing them."""
+    """Stops jobs: asks each to stop, and kills it after the executor's grace period."""
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
-        self._kill_at: dict[LaunchedJob, float] = {}  # end of the grace period of jobs asked to stop
+        self._kill_at: dict[
+            LaunchedJob, float
+        ] = {}  # end of the grace period of each job that was asked to stop
         self._noted: set[LaunchedJob] = set()
 
     def stop(self, lease: Lease) -> None:
-        """Stop the job of an attempt, if this store launched it."""
+        """Call `stop_job` for an attempt, unless it was imported or never launched."""
         if (job := self._job(lease)) is not None:
             self.stop_job(lease.executor, job)
 
     def stop_job(self, executor: ExecutorName, job: LaunchedJob) -> None:
-        """Request a job to stop; kill it once the grace period is over."""
+        """Ask a job to stop at the first call; kill it at a call after its grace period, or if `at_once`."""
         at, is_new = time.monotonic(), job not in self._kill_at
         kill_at = self._kill_at.setdefault(job, at + self._launcher.executors(executor).grace_seconds)
         kill = self._launcher.at_once or at > kill_at
@@ -200,18 +203,18 @@ class Termination:
             self._send(executor, job, now=kill)
 
     def kill(self, lease: Lease) -> bool:
-        """Kill an attempt's job and its remaining processes; return False if some of them still run."""
+        """Kill an attempt's job and all of its processes; return False if some are still running."""
         job = self._job(lease)
         return job is None or self._send(lease.executor, job, now=True)
 
     def clear(self, lease: Lease) -> bool:
-        """Kill the remaining processes of a finished attempt here; return False if some still run."""
+        """Kill a finished attempt's processes on this machine; return False if some are still running."""
         job = self._job(lease)
         is_here = job is not None and lease.executor == "local" and Process.parse(job.handle).is_here
         return not is_here or self.kill(lease)
 
     def _job(self, lease: Lease) -> LaunchedJob | None:
-        # An imported attempt has none, and may name any executor.
+        # None for imported attempts, which may name any executor.
         return LaunchedJob.of(self._launcher.store_id, lease)
 
     def _send(self, executor: ExecutorName, job: LaunchedJob, *, now: bool) -> bool:
@@ -224,22 +227,22 @@ class Termination:
             self._note_once(job, f"can't be stopped: {error}")
         return True
 
-    def _note_once(self, job: LaunchedJob, why: str) -> None:
+    def _note_once(self, job: LaunchedJob, problem: str) -> None:
         if job not in self._noted:
             self._noted.add(job)
-            self._launcher.listener.note(f"attempt {job.key.attempt} {why}")
+            self._launcher.listener.note(f"attempt {job.key.attempt} {problem}")
 
 
-def any_launcher(heartbeats: Mapping[str, datetime], at: datetime) -> bool:
-    """Return whether any launcher in the store is alive, from names and last heartbeats."""
+def any_launcher_alive(heartbeats: Mapping[str, datetime], at: datetime) -> bool:
+    """Return whether any launcher is alive. `heartbeats` are name → last heartbeat in the store."""
     return any(
         (at - heartbeat).total_seconds() <= SILENT_SECONDS and is_running(name) is not False
         for name, heartbeat in heartbeats.items()
     )
 
 
-def doubts(lease: Lease | None, at: datetime) -> str | None:
-    """Return why an attempt that is RUNNING in the store may have stopped; None if nothing indicates it."""
+def liveness_warning(lease: Lease | None, at: datetime) -> str | None:
+    """Return why an attempt that is live in the store may have stopped; None if it seems to be alive."""
     if lease is None or not lease.is_live:
         return None
     if lease.executor == "local" and lease.handle and is_running(lease.handle) is False:

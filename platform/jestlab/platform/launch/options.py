@@ -1,4 +1,4 @@
-"""Options of a launch: those of the user, those of the controller, and polling intervals."""
+"""Options of a launch: the user's options, the controller's options, and polling intervals."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from jestlab.platform.spec.resources import EXECUTORS, ExecutorName
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """Options that a user gives for one launch.
+    """A user's options for one launch.
 
     Attributes:
-        on: Executor; None for the one in the study, else in the settings, else this machine.
+        on: Executor; None for the study's, else the settings', else this machine.
         parallel: Number of concurrent runs; None for the study's.
         retries: Number of further attempts at a run that fails; None for the study's.
-        fail_fast: Stop all runs after the first one that fails for good.
+        fail_fast: Stop all runs after the first run that fails and isn't retried again.
         keep_going: Continue even if the first three runs fail with the same error.
-        max_chip_hours: Refuse to launch if the estimate exceeds this limit or is unknown, and start no run
-            that would exceed it.
+        max_chip_hours: Refuse to launch if the estimated total exceeds this limit or is unknown. During the
+            launch, don't start a run that would exceed the limit.
         rerun_changed: Run completed runs again if they were made with different code, data, or versions.
         rerun_retracted: Run completed runs again if their results are retracted.
-        runs: Names of the runs that the two options above apply to; empty for all.
+        runs: Names of the runs to which `rerun_changed` and `rerun_retracted` apply; empty for all.
         replace: Replace an experiment of the same name that belongs to another study or user.
         reports: Write tables and figures at the end.
     """
@@ -71,11 +71,11 @@ class ControllerOptions(LaunchOptions):
 
     Attributes:
         lease_seconds: Seconds without a heartbeat after which a worker or a launcher counts as lost.
-        retry_exit_codes: Exit codes of commands that are always retried.
-        at_once: Kill runs that have to stop, without time to save.
-        launches: Start runs; if False, only bring live attempts to an end.
-        record: Parts of the code and environment that attempts record.
-        since: Start of the launch: chip-hours of all attempts in the store count from then on; None for now.
+        retry_exit_codes: Exit codes after which a command is always retried.
+        at_once: Kill runs that have to stop, instead of giving them time to save a checkpoint.
+        launches: Start runs; if False, only wait for live attempts or stop them.
+        record: Information about the code and environment that attempts store.
+        since: Time after which chip-hours of all attempts in the store count toward the limit; None for now.
     """
 
     on: ExecutorName = "local"
@@ -93,11 +93,11 @@ class Intervals:
     """Polling and retry intervals in seconds; the variable `JESTLAB_<NAME>_SECONDS` overrides each one.
 
     Attributes:
-        poll: Between two passes over all runs, unless an event wakes the controller.
+        poll: Between two passes over all runs; an event can start a pass earlier.
         heartbeat: Between two heartbeats of the launcher.
-        backoff: Before the first retry of a run; each further wait is four times as long.
+        backoff: Before the first retry of a failed run; each further wait is four times as long.
         max_backoff: Longest wait before a retry.
-        api_pause: Before the first retry of a call of an executor; each further wait is twice as long.
+        api_pause: Before an executor first repeats a failed API call; each further wait is twice as long.
     """
 
     poll: float = 1.0

@@ -12,16 +12,16 @@ from jestlab.platform.store.records import RunState
 
 @dataclass(frozen=True)
 class LaunchOutcome:
-    """How a launch ended."""
+    """Final state of each run of a launch, and why the launch ended."""
 
     states: Mapping[str, RunState]  # fingerprint → state of each run of the plan
-    reasons: Mapping[str, str]  # fingerprint → reason of each run that did not complete
-    interrupted: bool  # whether the user stopped it
-    launched: int  # number of runs that were not completed before
-    stopped: str | None = None  # why the launch stopped itself; None if it didn't
+    reasons: Mapping[str, str]  # fingerprint → reason, for each run that did not complete
+    interrupted: bool  # whether the user stopped the launch
+    launched: int  # number of runs that were incomplete at the start
+    stopped: str | None = None  # why jestlab stopped the launch early; None if it didn't
 
-    def then(self, later: LaunchOutcome) -> LaunchOutcome:
-        """Return this outcome combined with that of a later round of the same launch."""
+    def merged_with(self, later: LaunchOutcome) -> LaunchOutcome:
+        """Return this outcome combined with the outcome of a later round of the same launch."""
         states, reasons = {**self.states, **later.states}, {**self.reasons, **later.reasons}
         return replace(later, states=states, reasons=reasons, launched=self.launched + later.launched)
 
@@ -35,15 +35,17 @@ class LaunchOutcome:
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """A launch that has ended."""
+    """Plan, runs, outcome, and reports of a launch that has ended."""
 
     plan: Plan  # all runs of the study
-    runs: Sequence[PlannedRun]  # runs that the launch had to complete
+    runs: Sequence[PlannedRun]  # runs of this launch: all runs of the study, or the retried ones
     outcome: LaunchOutcome
-    made: reports.Made = field(default_factory=reports.Made)  # reports that are up to date
+    made: reports.Made = field(
+        default_factory=reports.Made
+    )  # updated reports; empty if no reports were requested
 
     @property
     def exit_code(self) -> int:
-        """0 if everything is completed and reported, 130 if interrupted, else 1."""
+        """0 if all runs completed and all reports were written, 130 if interrupted, else 1."""
         failed = self.made.failed or self.plan.waiting or self.outcome.stopped
         return self.outcome.exit_code or int(bool(failed))

@@ -1,6 +1,6 @@
 """Launch a study, from its plan to its reports, for the command line and for notebooks.
 
-This module prints nothing and doesn't exit: a listener receives what happens, and the result is returned.
+This module doesn't print or exit: it reports events to a listener, and returns the result.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from jestlab.platform.store.trust import check_names_available, refuse_untrusted
 from jestlab.platform.words import counted
 
 _NO_STORE = _NO_TOKEN = "0" * 32
-"""Placeholders in rendered manifests, which don't require a store."""
+"""Placeholders in manifests from `--render`, which doesn't require a store."""
 
 _CODE = Path(__file__).parents[1]
-_GIVE_ANOTHER = "give --on slurm, --on kubernetes, or --on vertex"
+_USE_CLUSTER = "give --on slurm, --on kubernetes, or --on vertex"
 
 
 def launch(lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listener) -> LaunchResult:
     """Launch a study and bring its reports up to date.
 
     Raises:
-        UserError: The launch is refused, and nothing was written; or a report cannot be written. If a later
-            round is refused, the launch ends and `LaunchOutcome.stopped` is the reason.
+        UserError: The launch is refused (then nothing was written), or a report can't be written. If only a
+            later round is refused, no error is raised, and `LaunchOutcome.stopped` contains the reason.
     """
     result = _Session(lab, study, options, listener).run()
     if not result.outcome.launched:
@@ -72,7 +72,7 @@ def launch(lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listene
 def retry(
     lab: Lab, experiment: str, fingerprints: Collection[str], options: LaunchOptions, listener: Listener
 ) -> LaunchResult:
-    """Launch those of some runs that failed, and the runs that were skipped because of them."""
+    """Launch the FAILED runs among `fingerprints`, and the runs that were SKIPPED because of them."""
     with _open(lab, create=False) as store:
         refuse_untrusted(store, experiment)
         study = load_stored(experiment, store.spec(experiment))
@@ -94,7 +94,7 @@ def retry(
 
 
 def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> list[Path]:
-    """Write the manifest of the first attempt at each run; nothing is launched.
+    """Write the manifest of each run's first attempt to a folder; return the files. Nothing is launched.
 
     Raises:
         UserError: The executor has no manifests.
@@ -103,7 +103,7 @@ def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> 
 
     plan = plan_study(lab, study, options)
 
-    def recorded() -> set[str]:  # called only if necessary: the store may be out of reach
+    def recorded() -> set[str]:  # called only if necessary, because the store may be unreachable
         with open_readonly(lab) as store:
             return set() if store is None else store.measured()
 
@@ -111,16 +111,16 @@ def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> 
     resources, settings = study.resources, Settings.find()
     place = executors.choose(options.on, resources, settings)
     if runs_here(place):
-        raise UserError(f"local runs have no manifests: {_GIVE_ANOTHER}")
+        raise UserError(f"local runs have no manifests: {_USE_CLUSTER}")
     executor = executors.get(place, resources, settings, lab)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for run in plan.runs:
         key = JobKey(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
         log = f"{run.directory}/{logs.NAME}"
-        job = job_of(lab, study.name, run, key, log, here=False, claimed=False)
+        job = job_of(lab, study.name, run, key, log, is_local=False, claimed=False)
         if (manifest := executor.render(job)) is None:
-            raise UserError(f"the executor {place} has no manifests: {_GIVE_ANOTHER}")
+            raise UserError(f"the executor {place} has no manifests: {_USE_CLUSTER}")
         text, suffix = (manifest, "sbatch") if isinstance(manifest, str) else (dump(manifest), "yaml")
         path = folder / f"{job.name}.{suffix}"
         write_whole(path, text.encode())
@@ -129,10 +129,10 @@ def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> 
 
 
 def plan_study(lab: Lab, study: StudySpec, options: LaunchOptions) -> Plan:
-    """Plan a study for the place where it will run; UserError if it is invalid."""
+    """Plan a study for the executor that its runs will use; UserError if the study is invalid."""
     is_here = runs_here(study.resources.executor(options.on, Settings.find().on))
     timings = Timings()
-    if matches_seconds(study):  # otherwise don't open the store, which `--render` may not reach
+    if matches_seconds(study):  # otherwise don't open the store: `--render` works without it
         with open_readonly(lab) as store:
             timings = Timings.read(store, study)
     return planning.plan(study, placement="local" if is_here else "remote", timings=timings)
@@ -140,14 +140,14 @@ def plan_study(lab: Lab, study: StudySpec, options: LaunchOptions) -> Plan:
 
 @contextmanager
 def _open(lab: Lab, create: bool = True) -> Iterator[Store]:
-    """Open the store of a lab for writing; at the end, a SQLite store is merged into its one file."""
+    """Open the store of a lab for writing; at the end, merge SQLite's write-ahead log into its file."""
     with closing(Store.open(lab.store_url, create)) as store:
         yield store
         store.close_whole()
 
 
 def _report(lab: Lab, result: LaunchResult, listener: Listener) -> LaunchResult:
-    """Bring the reports of a launch up to date, unless the user interrupted it."""
+    """Update the reports after a launch, unless the user interrupted it."""
     if result.outcome.interrupted:
         return result
     with _open(lab) as store:
@@ -156,7 +156,7 @@ def _report(lab: Lab, result: LaunchResult, listener: Listener) -> LaunchResult:
 
 
 class _Session:
-    """One launch of a study: one round, or, with `--decide`, rounds until its claims are decided."""
+    """One launch of a study: one round, or more if claims need more seeds or runs wait for durations."""
 
     def __init__(self, lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listener) -> None:
         self._lab = lab
@@ -165,51 +165,51 @@ class _Session:
         self._listener = listener
         self._since = now()
         self._in_rounds = deciding.has_open_seeds(study)
-        self._whole = plan_study(lab, study, options)  # raises all errors of the study before any write
+        self._full_plan = plan_study(lab, study, options)  # raises the study's errors before writing
 
     def run(self) -> LaunchResult:
-        """Run all rounds."""
-        plan: Plan | None = self._first(self._whole)
+        """Run all rounds, and return the combined result."""
+        plan: Plan | None = self._first_round(self._full_plan)
         assert plan is not None
         result = self._run_round(plan, None)
         try:
-            while (plan := self._next(plan, result.outcome)) is not None:
+            while (plan := self._next_round(plan, result.outcome)) is not None:
                 result = self._run_round(plan, result.outcome)
         except UserError as error:
-            stopped = f"no further round: {error}"  # completed runs are reported anyway
+            stopped = f"no further round: {error}"  # completed runs still get their reports
             self._listener.note(stopped)
             return replace(result, outcome=replace(result.outcome, stopped=stopped))
         return result
 
-    def _first(self, whole: Plan) -> Plan:
-        """Return the runs of the first round and of all rounds that were launched earlier."""
+    def _first_round(self, full_plan: Plan) -> Plan:
+        """Return the plan of the first round, with the runs of all rounds that were launched earlier."""
         if not self._in_rounds:
-            return whole
+            return full_plan
         with open_readonly(self._lab) as store:
-            return deciding.first_round(whole, store)
+            return deciding.first_round(full_plan, store)
 
-    def _next(self, plan: Plan, outcome: LaunchOutcome) -> Plan | None:
+    def _next_round(self, plan: Plan, outcome: LaunchOutcome) -> Plan | None:
         """Return the plan of the next round; None after the last one."""
         incomplete = outcome.exit_code and (self._options.fail_fast or not self._in_rounds)
         if outcome.interrupted or outcome.stopped or incomplete:
             return None
-        if plan.waiting:  # for the duration of runs that have completed now
-            self._whole = plan_study(self._lab, self._study, self._options)
-            longer = self._first(self._whole)
-            if len(longer.waiting) < len(plan.waiting):
-                return longer
+        if plan.waiting:  # for durations of runs, which may be known now
+            self._full_plan = plan_study(self._lab, self._study, self._options)
+            extended = self._first_round(self._full_plan)
+            if len(extended.waiting) < len(plan.waiting):
+                return extended
             for line in waiting_lines(plan):
                 self._listener.note(line)
         if not self._in_rounds:
             return None
         status = deciding.claims_status(self._lab.store_url, self._study.name)
         self._listener.note(str(status))
-        longer = deciding.add_round(self._whole, plan, status.next)
-        new = set(longer.fingerprints) - set(plan.fingerprints) - _stuck(longer, outcome)
-        return longer if new else None
+        extended = deciding.add_round(self._full_plan, plan, status.next)
+        new = set(extended.fingerprints) - set(plan.fingerprints) - _cannot_complete(extended, outcome)
+        return extended if new else None
 
     def _run_round(self, plan: Plan, before: LaunchOutcome | None) -> LaunchResult:
-        """Launch a plan; runs that ended in an earlier round, completed or not, are left unchanged."""
+        """Launch a plan. Omit runs that failed in earlier rounds (`before`), and their dependents."""
         plan, again = self._compare(plan, is_first=before is None)
         launch_recorded = _prepare(
             self._lab, self._study, plan.runs, self._options, self._listener, self._since
@@ -223,19 +223,19 @@ class _Session:
                         f"no longer part of {name}: {counted(len(removed), 'run')} of the last launch; their "
                         f"results stay in the store.{keep}"
                     )
-            launched = plan if before is None else without(plan, _stuck(plan, before))
+            launched = plan if before is None else without(plan, _cannot_complete(plan, before))
             recording.record(store, launched)
             if again:
                 count = len(start_over(store, again))
                 self._listener.note(f"{counted(count, 'run')} to run again: their results are replaced")
             outcome = launch_recorded(store, launched.runs)
-        return LaunchResult(plan, plan.runs, outcome if before is None else before.then(outcome))
+        return LaunchResult(plan, plan.runs, outcome if before is None else before.merged_with(outcome))
 
     def _compare(self, plan: Plan, *, is_first: bool) -> tuple[Plan, list[str]]:
-        """Compare a plan with the store and estimate its cost. Writes nothing.
+        """Compare a plan with the store, estimate its cost, and report the differences. Writes nothing.
 
         Returns:
-            The plan with states and budgets, and the completed runs to run again.
+            The plan with states and budgets, and the fingerprints of completed runs to rerun.
 
         Raises:
             UserError: The round is refused.
@@ -247,7 +247,7 @@ class _Session:
                 plan = plan.with_states(states := store.states(plan.fingerprints))
             if store is not None and is_first:
                 found = changes(store, plan.study, plan.runs)
-                if again := _runs_again(options, plan, found):
+                if again := _runs_to_rerun(options, plan, found):
                     plan = plan.with_states(states | dict.fromkeys(again, RunState.PENDING))
                     found = changes(store, plan.study, plan.runs)
                 notes = [*found.lines(plan.study.name), *deciding.deviations(store, plan)]
@@ -268,8 +268,8 @@ def _is_complete(runs: Sequence[PlannedRun]) -> bool:
     return all(run.state == RunState.COMPLETED for run in runs)
 
 
-def _stuck(plan: Plan, outcome: LaunchOutcome) -> set[str]:
-    """Return the runs of a plan that ended without completing, and all that depend on them."""
+def _cannot_complete(plan: Plan, outcome: LaunchOutcome) -> set[str]:
+    """Return the fingerprints of runs that ended without completing, and of all that depend on them."""
     stuck = {run for run, state in outcome.states.items() if state != RunState.COMPLETED}
     for run in plan.runs:  # dependencies first
         if stuck.intersection(run.needs.values()):
@@ -277,13 +277,13 @@ def _stuck(plan: Plan, outcome: LaunchOutcome) -> set[str]:
     return stuck
 
 
-def _runs_again(options: LaunchOptions, plan: Plan, found: ResultChanges) -> list[str]:
-    """Return the completed runs that have to run again, with all that depend on them.
+def _runs_to_rerun(options: LaunchOptions, plan: Plan, found: ResultChanges) -> list[str]:
+    """Return the fingerprints of the completed runs to rerun: the requested ones and all dependents.
 
     Raises:
         UserError: The plan has no run of a given name.
     """
-    named = {run.fingerprint: _names(run, plan.study.name) for run in plan.runs}
+    named = {run.fingerprint: _names_of(run, plan.study.name) for run in plan.runs}
     names = set().union(*named.values())
     for name in options.runs:
         if name not in names:
@@ -298,15 +298,15 @@ def _runs_again(options: LaunchOptions, plan: Plan, found: ResultChanges) -> lis
     return [fingerprint for fingerprint in with_dependents(wanted, order) if fingerprint in completed]
 
 
-def _names(run: PlannedRun, study: str) -> set[str]:
-    """Return all names of a run: RUN and RUN/SEED, each also after the name of the study and a slash."""
+def _names_of(run: PlannedRun, study: str) -> set[str]:
+    """Return all names of a run: RUN, RUN/SEED, STUDY/RUN, and STUDY/RUN/SEED, also with its labels."""
     names = {name for place in run.places for name in (place.name, place.label)}
     names |= {f"{name}/{run.seed}" for name in names}
     return names | {f"{study}/{name}" for name in names}
 
 
 _Launch = Callable[[Store, Sequence[PlannedRun]], LaunchOutcome]
-"""Brings recorded runs to their final states."""
+"""Function that launches recorded runs, and returns when all have ended."""
 
 
 def _prepare(
@@ -320,10 +320,10 @@ def _prepare(
     """Create the executor for the runs of a study, and return the function that launches them.
 
     Raises:
-        UserError: Its jobs could not reach the store, or a required setting is missing.
+        UserError: The executor's jobs couldn't reach the store, or a required setting is missing.
     """
     if _is_complete(runs):
-        return lambda store, runs: _completed(store, [run.fingerprint for run in runs])
+        return lambda store, runs: _completed_outcome(store, [run.fingerprint for run in runs])
     from jestlab.platform.launch import controller
 
     resources, settings, wakeup = study.resources, Settings.find(), threading.Event()
@@ -340,7 +340,9 @@ def _prepare(
         record=settings.record,
         since=since,
     )
-    others = functools.cache(lambda other: executors.find(other, settings, lab))  # of earlier launches
+    others = functools.cache(
+        lambda other: executors.find(other, settings, lab)
+    )  # for attempts of earlier launches
 
     def launch_recorded(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:
         if not store.has_attempts():
@@ -359,7 +361,7 @@ def _prepare(
     return launch_recorded
 
 
-def _completed(store: Store, fingerprints: Sequence[str]) -> LaunchOutcome:
+def _completed_outcome(store: Store, fingerprints: Sequence[str]) -> LaunchOutcome:
     return LaunchOutcome(store.states(fingerprints), store.reasons(fingerprints), False, 0)
 
 

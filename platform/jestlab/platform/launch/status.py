@@ -1,4 +1,4 @@
-"""Status of the runs of an experiment: the rows that `status`, `watch`, `attach`, and the server show."""
+"""Status of an experiment's runs, as shown by `jestlab status`, `watch`, `attach`, and `serve`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.launch.display import EXAMPLES
-from jestlab.platform.launch.liveness import any_launcher, doubts
+from jestlab.platform.launch.liveness import any_launcher_alive, liveness_warning
 from jestlab.platform.launch.options import Intervals
 from jestlab.platform.launch.reconcile import SLOT, is_plain_wait
 from jestlab.platform.launch.retries import RetryRules
@@ -32,45 +32,45 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.words import counted
 
 LOSS, FLOPS = "loss", "flops_total"
-"""Metrics in the rows."""
+"""Names of the metrics that `read_status` reads, in addition to `EXAMPLES`."""
 
-_QUIET = 4  # updates in which nothing can run, after which a launch counts as ended
-_WAITS_SECONDS = 5.0
-"""How often the runs are read if none has changed."""
+_QUIET_UPDATES = 4  # consecutive updates without active runs after which a launch counts as ended
+_REFRESH_SECONDS = 5.0
+"""Interval at which the runs are read even if none has changed."""
 
 STARTING = "starting"
-"""Reason of a run whose job was launched and has not reported yet."""
+"""Reason of a run whose job was launched, but whose worker has not reported yet."""
 
-_MOST_REASONS = 5
-_MOST_NAMES = 3
+_MAX_REASONS = 5
+_MAX_NAMES = 3
 
 _FREE_SLOT = "the end of another run, or a higher `jestlab launch --parallel`"
 _HIGHER_LIMIT = "a higher `jestlab launch --max-chip-hours`"
 
 
 class WaitStatus(NamedTuple):
-    """Why a run has not started."""
+    """Displayed state of a run, and why it has not started."""
 
-    state: RunState  # state to show: BLOCKED only while the run waits for a dependency
-    reason: str | None  # why it is in this state; may be None
-    place: str = ""  # place in the executor's queue and estimated start; empty if unknown
-    unblock: str = ""  # what would let it start; empty if unknown
+    state: RunState  # displayed state: BLOCKED only while the run waits for a dependency
+    reason: str | None  # reason for the state; None if unknown
+    estimated_start: str = ""  # text from the executor; empty if unknown
+    unblock: str = ""  # event or user action that would let the run start; empty if unknown
 
 
 @dataclass(frozen=True)
 class RunStatus:
     """One run of an experiment."""
 
-    run: RunSummary  # the run with its current state and reason, such as doubts whether it still runs
+    run: RunSummary  # the run with its displayed state and reason, such as a missing heartbeat
     cost: Spending = field(default_factory=Spending)  # cost so far and planned cost
     progress: RunProgress = field(default_factory=lambda: RunProgress(0, None, {}))
-    repeats: bool = False  # whether an earlier row shows the same run under another label
-    wait: WaitStatus | None = None  # why it has not started; None if it has
+    is_repeat: bool = False  # whether an earlier row shows the same run, with another label
+    wait: WaitStatus | None = None  # why the run has not started; None if it has
     lease: Lease | None = None  # last attempt; None before the first
 
     @property
     def loss(self) -> float | None:
-        """Newest training loss; None before the first."""
+        """Latest training loss; None before the first."""
         return self.progress.latest.get(LOSS)
 
     @property
@@ -90,7 +90,11 @@ class RunStatus:
             "reason": run.reason,
             "waits": None
             if wait is None
-            else {"reason": wait.reason, "place": wait.place or None, "unblock": wait.unblock or None},
+            else {
+                "reason": wait.reason,
+                "place": wait.estimated_start or None,
+                "unblock": wait.unblock or None,
+            },
             "step": run.step,
             "total_steps": run.total_steps,
             "loss": self.loss,
@@ -116,7 +120,7 @@ def read_status(store: Store, experiment: str) -> list[RunStatus]:
     titles = {run.fingerprint: f"{run.label}/{run.seed}" for run in reversed(runs)}
     intervals = Intervals.from_environment()
     rules = RetryRules(0, intervals.backoff, intervals.max_backoff)
-    is_launched = any_launcher(leases.heartbeats(store), now())
+    is_launched = any_launcher_alive(leases.heartbeats(store), now())
     rows: list[RunStatus] = []
     seen: set[str] = set()
     for run in runs:
@@ -126,7 +130,7 @@ def read_status(store: Store, experiment: str) -> list[RunStatus]:
             for fingerprint, state in needs.get(run.fingerprint, {}).items()
         ]
         wait = wait_status(standing, dependencies, rules, now(), is_launched=is_launched)
-        reason = doubts(standing.lease, now()) or wait.reason
+        reason = liveness_warning(standing.lease, now()) or wait.reason
         if standing.state == RunState.FAILED:
             reason = failures.reason_of(standing)
         cost = costs.get(run.fingerprint) or Spending()
@@ -137,7 +141,7 @@ def read_status(store: Store, experiment: str) -> list[RunStatus]:
                 replace(run, state=wait.state, reason=None if reason is None else one_line(reason)),
                 cost,
                 report,
-                repeats=run.fingerprint in seen,
+                is_repeat=run.fingerprint in seen,
                 wait=wait if wait.state in WAITING else None,
                 lease=standing.lease,
             )
@@ -149,7 +153,8 @@ def read_status(store: Store, experiment: str) -> list[RunStatus]:
 class Watch:
     """Follows the status of an experiment.
 
-    All runs are read if any has changed, or every 5 seconds, but for at most 1/20 of the time.
+    All runs are read again when one has changed or after 5 seconds. In large experiments, pauses between
+    reads are longer, so that reads take at most 1/20 of the time.
     """
 
     def __init__(self, store: Store, experiment: str) -> None:
@@ -157,36 +162,37 @@ class Watch:
         self._experiment = experiment
         self._snapshot: object = None
         self._rows: list[RunStatus] = []
-        self._read_at = self._seconds = 0.0  # end and duration of the last reading of all runs
+        self._read_at = self._read_seconds = 0.0  # end and duration of the last read
 
     def update(self) -> list[RunStatus]:
-        """Return the status of all runs, in the order of the study. After a failure, it can be called again.
+        """Return the status of all runs, in the order of the study. Can be called again after an error.
 
         Raises:
             UserError: The experiment doesn't exist any more.
         """
         began, snapshot = time.monotonic(), self._store.snapshot(self._experiment)
         idle_seconds = began - self._read_at
-        is_due = snapshot != self._snapshot or idle_seconds >= _WAITS_SECONDS
-        if self._snapshot is None or (is_due and idle_seconds >= 20 * self._seconds):
+        is_due = snapshot != self._snapshot or idle_seconds >= _REFRESH_SECONDS
+        if self._snapshot is None or (is_due and idle_seconds >= 20 * self._read_seconds):
             self._rows = read_status(self._store, self._experiment)
             self._snapshot, self._read_at = snapshot, time.monotonic()
-            self._seconds = self._read_at - began
+            self._read_seconds = self._read_at - began
         return self._rows
 
     def follow(self, pause_seconds: float) -> Iterator[list[RunStatus] | StoreUnreachable]:
-        """Yield the status of all runs until the launch has ended; or the error, if the store is unreachable.
+        """Yield the status of all runs until the launch has ended; if the store is unreachable, the error.
 
-        A launch has ended if all runs are completed, or if repeatedly none is running, and all have ended or
-        no launcher is alive: runs may be retried in a moment.
+        The launch has ended if all runs are completed. It also counts as ended if in several consecutive
+        updates all runs have ended, or none is running and no launcher is alive. One such update isn't
+        enough, because a run that has ended may be retried soon.
         """
         quiet = 0
-        while quiet < _QUIET:
+        while quiet < _QUIET_UPDATES:
             try:
                 rows = self.update()
                 states = {row.run.state for row in rows}
                 may_run = any(not state.is_terminal for state in states) and (
-                    RunState.RUNNING in states or any_launcher(leases.heartbeats(self._store), now())
+                    RunState.RUNNING in states or any_launcher_alive(leases.heartbeats(self._store), now())
                 )
             except StoreUnreachable as error:
                 yield error
@@ -204,20 +210,21 @@ class Watch:
 def wait_status(
     run: Standing, needs: list[tuple[str, RunState]], rules: RetryRules, at: datetime, *, is_launched: bool
 ) -> WaitStatus:
-    """Return the state to show for a run, and why it has not started.
+    """Return the state to display for a run, and why it has not started.
 
-    In the store, a run that was planned as BLOCKED stays BLOCKED until it is claimed.
+    BLOCKED is derived from the dependencies: in the store, a run that was recorded as BLOCKED keeps this
+    state until it is claimed, even if its dependencies have completed.
 
     Args:
         needs: Title and state of each dependency.
         at: Current time, by the clock of the store's rows.
-        is_launched: Whether a launcher is alive that could start it.
+        is_launched: Whether a launcher is alive, which may start the run.
     """
     if run.state not in WAITING or run.stop_reason is not None:
         return WaitStatus(run.state, run.reason)
-    if run.is_live:  # `JobStatus.waits` has up to two lines
-        reason, _, place = (run.reason or STARTING).partition("\n")
-        return WaitStatus(run.state, reason, place)
+    if run.is_live:  # the reason is `JobStatus.waits`, which has up to two lines
+        reason, _, estimated_start = (run.reason or STARTING).partition("\n")
+        return WaitStatus(run.state, reason, estimated_start)
     unfinished = [f"{title}, which is {state}" for title, state in needs if state != RunState.COMPLETED]
     if unfinished:
         others = f", and {len(unfinished) - 1} more" if len(unfinished) > 1 else ""
@@ -236,26 +243,26 @@ def wait_status(
 
 
 def wait_lines(rows: Iterable[RunStatus]) -> Iterator[str]:
-    """Yield why runs wait: per reason, up to three lines, the most frequent reason first.
+    """Yield the reasons why runs wait, the most frequent first, in up to three lines each.
 
-    The lines are the reason with the names of the runs, the place in line of the first one, and what would
-    let them start. Runs that wait for a dependency are left out.
+    The lines are (1) the runs and the reason, (2) the estimated start of the first run, if known, and (3) the
+    event or user action that would let the runs start, if known. Runs that wait for a dependency are omitted.
     """
     groups: dict[tuple[str, str], list[tuple[RunSummary, WaitStatus]]] = {}
     for row in rows:
         if (wait := row.wait) is None or wait.state == RunState.BLOCKED:
             continue
-        if wait.place or wait.unblock:
+        if wait.estimated_start or wait.unblock:
             groups.setdefault((wait.reason or "", wait.unblock), []).append((row.run, wait))
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    for (reason, unblock), waiting in ordered[:_MOST_REASONS]:
+    for (reason, unblock), waiting in ordered[:_MAX_REASONS]:
         runs = {run.fingerprint: f"{run.label}/{run.seed}" for run, _ in reversed(waiting)}
         names = [one_line(name) for name in reversed(runs.values())]
-        more = f", … {len(names)} in all" if len(names) > _MOST_NAMES else ""
-        yield f"{', '.join(names[:_MOST_NAMES])}{more}: {one_line(reason)}"
-        if place := waiting[0][1].place:
-            yield f"  {one_line(place)}"
+        more = f", … {len(names)} in all" if len(names) > _MAX_NAMES else ""
+        yield f"{', '.join(names[:_MAX_NAMES])}{more}: {one_line(reason)}"
+        if estimated_start := waiting[0][1].estimated_start:
+            yield f"  {one_line(estimated_start)}"
         if unblock:
             yield f"  to start: {one_line(unblock)}"
-    if rest := sum(len(waiting) for _, waiting in ordered[_MOST_REASONS:]):
-        yield f"and {counted(rest, 'run')} for {len(ordered) - _MOST_REASONS} other reasons"
+    if rest := sum(len(waiting) for _, waiting in ordered[_MAX_REASONS:]):
+        yield f"and {counted(rest, 'run')} for {len(ordered) - _MAX_REASONS} other reasons"

@@ -1,8 +1,8 @@
-"""Launch through XManager: each study is one of its experiments, each attempt a work unit.
+"""Record launches in XManager: each launch as an experiment, each attempt as a work unit.
 
-XManager's own executors lack features that jestlab needs (see `executors`). The executor class here gives a
-work unit the job that one of jestlab's executors has launched, so that `wait_until_complete`, `get_status`,
-and `stop` of XManager's API work.
+jestlab's executors launch the jobs, because XManager's executors lack required features (see `executors`).
+`LaunchedJobExecutor` attaches a launched job to its work unit, so that XManager's `wait_until_complete`,
+`get_status`, and `stop` work.
 
 Only this module uses private attributes of XManager, whose version is pinned.
 """
@@ -41,8 +41,8 @@ from jestlab.platform.launch.executors.base import (
 
 _STATES = status.LocalWorkUnitStatusEnum
 _POLL_SECONDS = 1.0
-_LOCK_SECONDS = 10.0
-_OVER = {
+_LOCK_TIMEOUT_SECONDS = 10.0
+_END_STATES = {
     JobState.SUCCEEDED: _STATES.COMPLETED,
     JobState.FAILED: _STATES.FAILED,
     JobState.PREEMPTED: _STATES.FAILED,
@@ -51,14 +51,14 @@ _OVER = {
 
 
 class LaunchedHandle(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has no types
-    """A launched job, or the error of its launch, for XManager's work units."""
+    """XManager's handle for a launched job, or for the error if the launch failed."""
 
     def __init__(self, executor: Executor, job: LaunchedJob | ExecutorError) -> None:
         self._executor = executor
         self._job = job
 
     async def wait(self) -> None:
-        """Wait until the job has ended; raise RuntimeError, which XManager expects, if it failed."""
+        """Wait until the job has ended; raise RuntimeError, as XManager expects, if it didn't succeed."""
         while not (status := await asyncio.to_thread(self._status)).state.is_over:
             await asyncio.sleep(_POLL_SECONDS)
         if status.state in (JobState.FAILED, JobState.PREEMPTED):
@@ -67,10 +67,10 @@ class LaunchedHandle(handles.ExecutionHandle):  # type: ignore[misc]  # XManager
     def get_status(self) -> Any:
         """Return the status of the job."""
         seen = self._status()
-        return status.LocalWorkUnitStatus(_OVER.get(seen.state, _STATES.RUNNING), seen.reason)
+        return status.LocalWorkUnitStatus(_END_STATES.get(seen.state, _STATES.RUNNING), seen.reason)
 
     def save_to_storage(self, experiment_id: int, work_unit_id: int) -> None:
-        """Do nothing: the results store records the job."""
+        """Do nothing: jestlab's store records the job."""
 
     def stop(self) -> None:
         """Ask the job to stop."""
@@ -84,8 +84,8 @@ class LaunchedHandle(handles.ExecutionHandle):  # type: ignore[misc]  # XManager
 
 
 @attr.s(auto_attribs=True)
-class Handover(xm.Executor):  # type: ignore[misc]
-    """XManager's executor for jobs that one of jestlab's executors has launched together: see `add`."""
+class LaunchedJobExecutor(xm.Executor):  # type: ignore[misc]
+    """Executor for XManager that launches nothing: it attaches a job that was launched before (see `add`)."""
 
     launched: LaunchedHandle
 
@@ -93,22 +93,22 @@ class Handover(xm.Executor):  # type: ignore[misc]
 
     @classmethod
     async def launch(cls, local_experiment_unit: Any, job_group: xm.JobGroup) -> list[Any]:
-        """Give the work unit its jobs. XManager calls this for one work unit after another."""
+        """Attach the launched jobs to the work unit. XManager calls this for one work unit at a time."""
         for job in job_operators.flatten_jobs(job_group):
-            # As non-local handles: then the experiment neither waits for them when it exits, nor raises
-            # errors again that were already handled.
+            # Handles are added as non-local: then the experiment doesn't wait for the jobs when it exits, and
+            # doesn't raise errors that jestlab has already handled.
             local_experiment_unit._non_local_execution_handles.append(job.executor.launched)
         return []
 
 
-registry.register(Handover, launch=None)
+registry.register(LaunchedJobExecutor, launch=None)
 
 
 class _Config(database.Config):  # type: ignore[misc]
-    """Escapes % in paths, for which Alembic expects a placeholder. URLs contain % for é."""
+    """Escapes "%" in options, such as the %C3%A9 for é in a URL: Alembic would read it as a placeholder."""
 
     def set_main_option(self, name: str, value: str) -> None:
-        """Set an option."""
+        """Set an option to a value, in which "%" is an ordinary character."""
         super().set_main_option(name, value.replace("%", "%%"))
 
 
@@ -116,14 +116,14 @@ database.Config = _Config
 
 
 class XManagerExperiment:
-    """An experiment of XManager, to which attempts are added."""
+    """An XManager experiment, to which attempts are added as work units."""
 
     def __init__(self, folder: Path, title: str) -> None:
         """Create the experiment, with its metadata and log in a new folder of the lab."""
-        folder.mkdir(exist_ok=True)  # without its parent: a lab that was moved away may return there
-        _quiet(folder / "log.txt")
-        # Two launchers must not create the tables at once, nor get the same id, the time in milliseconds.
-        with FileLock(folder / "lock", timeout=_LOCK_SECONDS):
+        folder.mkdir(exist_ok=True)  # without parents: the lab's folder may have been moved
+        _redirect_absl_log(folder / "log.txt")
+        # Two launchers must not create the tables at once, nor use the same id: the time in milliseconds.
+        with FileLock(folder / "lock", timeout=_LOCK_TIMEOUT_SECONDS):
             _use_database(folder)
             self._experiment = xm_local.create_experiment(experiment_title=title)
             while int(self._experiment.experiment_id) >= int(time.time() * 1_000):
@@ -137,32 +137,32 @@ class XManagerExperiment:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints
+        with contextlib.redirect_stdout(io.StringIO()):  # XManager prints a message
             await self._experiment.__aexit__(None, None, None)
 
     async def add(
-        self, executor: Executor, jobs: Sequence[Job], found: Sequence[LaunchedJob | ExecutorError]
+        self, executor: Executor, jobs: Sequence[Job], results: Sequence[LaunchedJob | ExecutorError]
     ) -> None:
-        """Create a work unit for each job that was launched or failed to launch.
+        """Create a work unit for each job. `results` are the launched jobs, or the errors of failed launches.
 
-        The jobs are launched together before, since XManager launches one work unit after another.
+        The caller has launched all jobs together, because XManager launches one work unit at a time.
         """
         added = [
             self._experiment.add(
                 xm.Job(
                     self._executable,
-                    Handover(LaunchedHandle(executor, one)),
+                    LaunchedJobExecutor(LaunchedHandle(executor, result)),
                     name=job.title,
                     args=list(job.arguments),
                 )
             )
-            for job, one in zip(jobs, found, strict=True)
+            for job, result in zip(jobs, results, strict=True)
         ]
         await asyncio.gather(*added)
 
 
 def _use_database(folder: Path) -> None:
-    """Point XManager at a database in the folder, even if this process used another before."""
+    """Make XManager use the database in a folder, even if this process used another one before."""
     config = folder / "database.yaml"
     settings = {"backend": "sqlite", "db_name": str(folder / "experiments.db")}
     unfinished = config.with_suffix(".new")
@@ -177,17 +177,18 @@ def _use_database(folder: Path) -> None:
 
     @event.listens_for(engine, "connect")
     def _write_ahead(connection: Any, _: Any) -> None:
-        # A work unit is a transaction. By SQLite's defaults each waits for the disk several times before its
-        # job starts. If the machine loses power, it is enough that the file isn't corrupt.
-        with contextlib.suppress(sqlite3.OperationalError):  # another launcher is using the file right now
+        # Each work unit is a transaction. With SQLite's defaults, each transaction waits for the disk several
+        # times. These settings are faster: after a power loss, the file isn't corrupt, but may lack the last
+        # work units.
+        with contextlib.suppress(sqlite3.OperationalError):  # another launcher has locked the file
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
 
     engine.dispose()
 
 
-def _quiet(log: Path) -> None:
-    """Send absl's log, to which XManager writes, to a file instead of the terminal."""
+def _redirect_absl_log(log: Path) -> None:
+    """Write absl's log, which XManager uses, to a file instead of the terminal."""
     logger = absl_logging.get_absl_logger()
     logger.propagate = False
     for handler in list(logger.handlers):

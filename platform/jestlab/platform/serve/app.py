@@ -192,7 +192,7 @@ def act(labs: Labs, kind: str, name: str, action: str, form: Form) -> Response:
 def _run_verb(verb: str, lab: Lab, name: str) -> None:
     """Start `jestlab cancel` or `jestlab retry` in a process that outlives the server."""
     started = detached.start(lab, f"{verb} {name}", [verb, name, "--root", lab.address])
-    if started.code:
+    if started.exit_code:
         lines = started.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        last = lines[-1] if lines else f"jestlab {verb} ended with exit code {started.code}"
+        last = lines[-1] if lines else f"jestlab {verb} ended with exit code {started.exit_code}"
         raise UserError(last.removeprefix("jestlab: "))

@@ -67,7 +67,7 @@ def page(labs: Labs, request: Request) -> str:
     """Show an experiment."""
     served, name, query = _served(labs, request), request.path_params["name"], request.query_params
     status = served.status(name)
-    counts = _states(Counter(row.run.state for row in status if not row.repeats))
+    counts = _states(Counter(row.run.state for row in status if not row.is_repeat))
     chosen = _chosen(status, request)
     start = (max(1, whole(query.get("page", "")) or 1) - 1) * PER_PAGE
     part = chosen[start : start + PER_PAGE]
@@ -169,7 +169,7 @@ def _states(counts: Mapping[RunState, int]) -> dict[str, int]:
 
 def _totals(rows: Sequence[RunStatus]) -> str:
     """Write the cost so far, next to the planned cost; empty if both are unknown."""
-    costs = [row.cost for row in rows if not row.repeats]
+    costs = [row.cost for row in rows if not row.is_repeat]
     planned = sum(cost.total_flops or 0.0 for cost in costs)
     spent = sum(cost.actual_flops or 0.0 for cost in costs if cost.total_flops)
     hours = sum(cost.actual_hours or 0.0 for cost in costs)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
-from jestlab.platform.launch.concurrency import AT_A_TIME
+from jestlab.platform.launch.concurrency import MAX_CONCURRENT
 from jestlab.platform.launch.executors import jobset
 from jestlab.platform.launch.executors.base import (
     ExecutorError,
@@ -286,7 +286,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
                 else:
                     config.load_kube_config(context=context, client_configuration=configuration)
                 configuration.retries = False  # `_call` retries
-                configuration.connection_pool_maxsize = AT_A_TIME
+                configuration.connection_pool_maxsize = MAX_CONCURRENT
                 self._clients[context] = client.ApiClient(configuration)
             return self._clients[context]
 

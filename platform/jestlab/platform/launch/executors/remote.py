@@ -21,7 +21,7 @@ from jestlab.platform.dependencies import missing_client
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.launch.concurrency import each
+from jestlab.platform.launch.concurrency import map_parallel
 from jestlab.platform.launch.executors.base import (
     Executor,
     ExecutorError,
@@ -200,7 +200,7 @@ class CloudExecutor(Executor, Generic[Section]):
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
         """Start several jobs, a few concurrently."""
-        return each(functools.partial(launched_or_error, self.launch), jobs)
+        return map_parallel(functools.partial(launched_or_error, self.launch), jobs)
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the status of each job. Jobs with the same handle up to the last slash share requests."""

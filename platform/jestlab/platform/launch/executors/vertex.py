@@ -17,7 +17,7 @@ from typing import Any
 
 from jestlab.platform.lab.secret import STORE_SECRET
 from jestlab.platform.lab.settings import Vertex as VertexSettings
-from jestlab.platform.launch.concurrency import AT_A_TIME
+from jestlab.platform.launch.concurrency import MAX_CONCURRENT
 from jestlab.platform.launch.executors.base import (
     ExecutorError,
     Job,
@@ -188,7 +188,7 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
             if (session := self._clients.get("session")) is None:
                 credentials = self.credentials or google.auth.default(scopes=[_SCOPE])[0]
                 session = self._clients["session"] = AuthorizedSession(credentials)
-                session.mount("https://", HTTPAdapter(pool_maxsize=AT_A_TIME))
+                session.mount("https://", HTTPAdapter(pool_maxsize=MAX_CONCURRENT))
         answer = session.request(method, url, timeout=self._answer_seconds, **options)
         if answer.status_code == accept:
             return {}
