@@ -87,7 +87,7 @@ def adopt_command(kind: str, path: Path, study: str, given: dict[str, Any], as_j
     if len(failed) > _MOST_ERRORS:
         say(f"jestlab: {len(failed) - _MOST_ERRORS} more runs failed: --json lists them", err=True)
     data = {"study": study, "dry_run": options.dry_run, "runs": adopted, "failed": failed}
-    show(as_json, data, _report(adopted, study, options))
+    show(as_json, data, _report_blocks(adopted, study, options))
     if failed:
         raise SystemExit(1)
 
@@ -108,7 +108,7 @@ def _summary(placed: Placed, change: Change | None) -> dict[str, Any]:
     }
 
 
-def _report(adopted: list[dict[str, Any]], study: str, options: AdoptOptions) -> Iterator[Block]:
+def _report_blocks(adopted: list[dict[str, Any]], study: str, options: AdoptOptions) -> Iterator[Block]:
     if not adopted:
         names = f": no name matches {' or '.join(options.only)}" if options.only else ""
         yield f"no runs were adopted{names}"

@@ -188,23 +188,23 @@ def trust_command(experiment: str, *, dry_run: bool, as_json: bool, lab: Lab) ->
         "runs": [{"label": r.label, "program": r.program, "command": _command(r.config)} for r in runs],
         "code": [{"kind": kind, "name": name} for kind, name in trust.named_code(store, experiment)],
     }
-    show(as_json, about, _executed(about))
+    show(as_json, about, _executed_code(about))
 
 
-def _executed(about: dict[str, Any]) -> Iterator[Block]:
+def _executed_code(about: dict[str, Any]) -> Iterator[Block]:
     origin = about["origin"]
-    came = "was launched here"
+    source = "was launched here"
     if origin:
         sha256 = origin["sha256"][:12]
-        came = f"was imported from {origin['archive']} (sha256 {sha256}) at {origin['imported_at']} UTC"
-    yield f"{about['experiment']} {came}; its runs execute:"
-    labels: dict[tuple[str, str], dict[str, None]] = {}
+        source = f"was imported from {origin['archive']} (sha256 {sha256}) at {origin['imported_at']} UTC"
+    yield f"{about['experiment']} {source}; its runs execute:"
+    labels: dict[tuple[str, str], dict[str, None]] = {}  # (program, command) → labels
     for run in about["runs"]:
         code = (one_line(run["program"], _LONG), one_line(run["command"] or "", _LONG))
         labels.setdefault(code, {})[one_line(run["label"], _LONG)] = None
     yield table(("PROGRAM", "COMMAND", "RUNS"), [(*code, few(list(runs))) for code, runs in labels.items()])
     if about["code"]:
-        yield "it also executes this code:"
+        yield "the experiment also executes this code:"
         yield table(("USED AS", "CODE"), [(c["kind"], one_line(c["name"], _LONG)) for c in about["code"]])
     if origin:
         since = origin["trusted_at"]

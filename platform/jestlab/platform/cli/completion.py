@@ -36,7 +36,7 @@ _TABLES = (
 # ---- names
 
 
-def _rows(context: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]:
+def _query(context: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]:
     """Query the lab's SQLite store; return no rows if it is missing, locked, or another database."""
     from jestlab.analysis import guards
 
@@ -53,13 +53,13 @@ def _rows(context: click.Context, query: str, *values: str) -> list[tuple[Any, .
 
 def _experiments(context: click.Context, incomplete: str) -> list[str]:
     query = "SELECT experiment FROM v_experiments ORDER BY updated_at DESC"
-    return [name for (name,) in _rows(context, query)]
+    return [name for (name,) in _query(context, query)]
 
 
 def _runs_of(context: click.Context, experiment: str) -> list[str]:
     """Return the names of an experiment's runs, with seeds if there are several."""
     query = "SELECT DISTINCT label, seed FROM v_runs WHERE experiment = ? ORDER BY position"
-    rows = _rows(context, query, experiment)
+    rows = _query(context, query, experiment)
     several = len({seed for _, seed in rows}) > 1
     return [f"{experiment}/{label}/{seed}" if several else f"{experiment}/{label}" for label, seed in rows]
 
@@ -67,8 +67,8 @@ def _runs_of(context: click.Context, experiment: str) -> list[str]:
 def _runs(context: click.Context, incomplete: str) -> list[str]:
     """Return the names of experiments or, after "EXPERIMENT/", of its runs."""
     experiments = _experiments(context, incomplete)
-    of = next((name for name in experiments if incomplete.startswith(f"{name}/")), None)
-    return [f"{name}/" for name in experiments] if of is None else _runs_of(context, of)
+    typed = next((name for name in experiments if incomplete.startswith(f"{name}/")), None)
+    return [f"{name}/" for name in experiments] if typed is None else _runs_of(context, typed)
 
 
 def _subjects(context: click.Context, incomplete: str) -> list[str]:
@@ -93,10 +93,10 @@ def _specs(context: click.Context, incomplete: str) -> list[str]:
     return names
 
 
-class _Names(click.ParamType[str]):
+class _Name(click.ParamType[str]):
     """A name that the shell completes from the results of a function, or a file name.
 
-    If `or_file`, the shell completes files when no name matches.
+    If `or_file`, the shell completes files when no name matches or nothing has been typed.
     """
 
     name = "name"
@@ -114,13 +114,13 @@ class _Names(click.ParamType[str]):
         return [CompletionItem(name) for name in names]
 
 
-EXPERIMENT, RUN, SPEC, SPEC_RUN = _Names(_experiments), _Names(_runs), _Names(_specs), _Names(_runs_of_spec)
-SUBJECT = _Names(_subjects)
+EXPERIMENT, RUN, SPEC, SPEC_RUN = map(_Name, (_experiments, _runs, _specs, _runs_of_spec))
+SUBJECT = _Name(_subjects)
 """An experiment, or runs of one."""
 
-SCALE = _Names(lambda context, incomplete: ("smoke", "mini", "paper"))
-TABLE = _Names(lambda context, incomplete: [*_experiments(context, incomplete), *_TABLES])
-SOURCE = _Names(_runs, or_file=True)
+SCALE = _Name(lambda context, incomplete: ("smoke", "mini", "paper"))
+TABLE = _Name(lambda context, incomplete: [*_experiments(context, incomplete), *_TABLES])
+SOURCE = _Name(_runs, or_file=True)
 """A run, or the path of a file with weights."""
 
 

@@ -81,7 +81,7 @@ def make_shapes(folder: Path, seed: int, as_json: bool, **given: int | None) -> 
     settings = ShapesWeb(**{name: value for name, value in given.items() if value is not None})
     with counting("Drawing shapes", settings.examples) as advance:
         _build(folder, lambda partial: shapes.make_web(partial, settings, seed, advance))
-    _report(folder, as_json)
+    _print_description(folder, as_json)
 
 
 @make.command("benchmark", epilog=_EPILOG)
@@ -93,7 +93,7 @@ def make_benchmark(folder: Path, as_json: bool, **given: int | None) -> None:
     """Make a benchmark of clean held-out pairs in the new folder DIR, in the format of CLIP_benchmark."""
     settings = ShapesBenchmark(**{name: value for name, value in given.items() if value is not None})
     _build(folder, lambda partial: shapes.make_benchmark(partial, settings))
-    _report(folder, as_json)
+    _print_description(folder, as_json)
 
 
 @data_command.group("fetch", cls=SubcommandGroup, epilog=_EPILOG)
@@ -128,7 +128,7 @@ def fetch_icons(folder: Path, as_json: bool) -> None:
         images = icons.Icons(folder, sets)
         with counting("Drawing icons", len(images)) as advance:
             images.make(advance)
-    _report(folder, as_json)
+    _print_description(folder, as_json)
 
 
 @data_command.command("pack", epilog=_EPILOG)
@@ -180,7 +180,7 @@ def pack(
         say(f"skipped: {damaged}", err=True)
     if (more := len(pairs.damaged) - _MOST_DAMAGED) > 0:
         say(f"skipped: {more:,} more", err=True)
-    _report(folder, as_json)
+    _print_description(folder, as_json)
 
 
 @data_command.command("inspect", epilog=_EPILOG)
@@ -195,7 +195,7 @@ def inspect(folder: Path, expression: str | None, as_json: bool) -> None:
     For shards, show the number of examples, metadata columns, licenses, kinds of noise, damaged examples, and
     some captions.
     """
-    _report(folder, as_json, expression)
+    _print_description(folder, as_json, expression)
 
 
 def _build(folder: Path, build: Callable[[Path], None]) -> None:
@@ -212,7 +212,7 @@ def _check_new(folder: Path) -> None:
         raise UserError(f"{folder} already exists: name a new folder, or remove this one")
 
 
-def _report(folder: Path, as_json: bool, expression: str | None = None) -> None:
+def _print_description(folder: Path, as_json: bool, expression: str | None = None) -> None:
     """Print a description of a folder."""
     summary = _describe(folder, expression)
     show(as_json, summary, _blocks(summary))

@@ -66,28 +66,28 @@ def list_command(as_json: bool, lab: Lab) -> None:
         scales = {scale: load(name, scale) for scale in scales_of(study_module(name), name)}
         study = next(iter(scales.values()))
         about = {"name": study.name, "question": study.question, "paper": study.paper}
-        runs = {scale: len(_planned(at_scale).runs) for scale, at_scale in scales.items()}
+        runs = {scale: len(_plan_for_display(at_scale).runs) for scale, at_scale in scales.items()}
         data.append({**about, "runs": runs, "studies": list(study.studies), "tags": tags.get(name, [])})
     tagged = TextColumn("TAGS", lambda about: ", ".join(about["tags"]), 60)
-    columns = [*_STUDY, tagged] if any(about["tags"] for about in data) else _STUDY
+    columns = [*_STUDY_COLUMNS, tagged] if any(about["tags"] for about in data) else _STUDY_COLUMNS
     show(as_json, data, table_of(data, columns))
 
 
-_STUDY = (
+_STUDY_COLUMNS = (
     TextColumn("STUDY", lambda about: about["name"]),
     TextColumn(
         "RUNS", lambda about: " ".join(f"{scale}:{count}" for scale, count in about["runs"].items()), 40
     ),
     TextColumn("PAPER", lambda about: about["paper"] or "–", 30),
-    TextColumn("QUESTION", lambda about: _union(about["studies"]) + about["question"]),
+    TextColumn("QUESTION", lambda about: _union_prefix(about["studies"]) + about["question"]),
 )
 
 
-def _union(studies: Sequence[str]) -> str:
+def _union_prefix(studies: Sequence[str]) -> str:
     return f"union of {counted(len(studies), 'study')}: " if studies else ""
 
 
-def _planned(study: StudySpec) -> Plan:
+def _plan_for_display(study: StudySpec) -> Plan:
     """Plan a study for display: its data may be missing, and its executor isn't checked."""
     return plan(study, note_absent=True, placement="none")
 
@@ -110,10 +110,10 @@ def show_command(study: StudySpec, as_yaml: bool, as_json: bool) -> None:
 
 
 def _description(study: StudySpec) -> Iterator[Block]:
-    planned, resources = _planned(study), study.resources
+    planned, resources = _plan_for_display(study), study.resources
     if study.studies:
         claims = counted(sum(len(part.claims) for part in study.studies.values()), "claim")
-        yield f"{study.name}: {_union(list(study.studies))}{claims}"
+        yield f"{study.name}: {_union_prefix(list(study.studies))}{claims}"
         parts = study.studies.items()
         yield table(
             ("", "", ""), [(name, part.paper or "–", part.question) for name, part in parts], indent=2
@@ -248,14 +248,14 @@ def costs_command(
             raise click.UsageError("--plot and --goodput: expected only one of them")
         _show_goodput(study.name, lab, as_json)
         return
-    planned = _planned(study)
+    planned = _plan_for_display(study)
     found = cost_breakdown(planned, baseline, scope)
-    paths = [] if folder is None else _draw(study, found, folder)
+    paths = [] if folder is None else _plot_costs(study, found, folder)
     text = [*_breakdown(found), *absent_data(planned), *paths]
-    show(as_json, _as_data(study, found) | {"plots": paths}, text)
+    show(as_json, _breakdown_data(study, found) | {"plots": paths}, text)
 
 
-def _draw(study: StudySpec, found: CostBreakdown, folder: Path) -> list[str]:
+def _plot_costs(study: StudySpec, found: CostBreakdown, folder: Path) -> list[str]:
     """Plot the cost of a step of each method, by each convention; return the paths."""
     from jestlab.analysis.figures import method_costs  # here, because it imports NumPy
 
@@ -325,7 +325,7 @@ def _multiple(value: float) -> str:
     return "–" if value == 0 else f"{value:.3f}" if value >= 0.0005 else "<0.001"
 
 
-def _as_data(study: StudySpec, found: CostBreakdown) -> dict[str, Any]:
+def _breakdown_data(study: StudySpec, found: CostBreakdown) -> dict[str, Any]:
     return {
         "study": study.name,
         "scale": study.scale,
