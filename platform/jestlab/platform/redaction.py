@@ -1,4 +1,4 @@
-"""Replace credentials in text that is shown or stored, and name the parts that need not be recorded."""
+"""Replace credentials in text that is shown or stored; optional parts of provenance."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ PARTS: tuple[Part, ...] = get_args(Part)
 SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTH|PRIVATE|COOKIE|SIGNATURE|SAS", re.IGNORECASE
 )
-"""Matches names of variables and options whose values may be secrets."""
+"""Matches names of variables and options whose values may be secret."""
 
-# Up to the last @ of a word: a password may contain @ or /.
+# The part of a URL up to the last @ of the word, since a password may contain @ or /.
 _IN_URL = re.compile(r"://[^\s\"']*@")
-# The value after a name that contains a hint at a secret.
+# A value after a name that `SECRET_NAME` matches, such as `password=x` or `"token": "x"`.
 _IN_OPTION = re.compile(
     rf"((?:{SECRET_NAME.pattern})[\w.\-]{{0,40}}[ \"']{{0,2}}[=:][ ]?)(\"[^\"]*\"|'[^']*'|[^\s&;,]+)",
     re.IGNORECASE,
@@ -37,5 +37,5 @@ def without_values(text: str, hidden: Iterable[str]) -> str:
 
 
 def without_url_credentials(text: str) -> str:
-    """Replace the part of each URL before its @ by `***`."""
+    """Replace the user and password of each URL by `***`."""
     return _IN_URL.sub("://***@", text)

@@ -1,8 +1,8 @@
-"""Text and tables for people: styles, tables fitted to the terminal, and safe output.
+"""Text and tables for people: styles, tables that fit the terminal, and output without control characters.
 
-Blocks of output are plain strings, rich `Text`, or a `TextTable`. In a pipe they are written whole and
-without styles; on a terminal lines are wrapped, and a table that is too wide loses its least important
-columns.
+Output consists of blocks: strings, rich `Text`, and `TextTable`. In a pipe or a file, blocks are written
+completely and without styles. On a terminal, long lines are wrapped, and tables that are too wide are shown
+without their least important columns.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ STATE_STYLES: Mapping[str, str] = {
     "BLOCKED": "dim",
     "SKIPPED": "dim",
 }
-"""State of a run → its style."""
+"""State of a run → style of its text."""
 
 ESSENTIAL = 100
-"""Importance of columns that are always shown."""
+"""Importance of columns that are never dropped."""
 
 USUAL = 50
 """Importance of most other columns."""
 
 _GAP = "  "
-_READABLE = 24  # width of a text column below which other columns are dropped first
+_READABLE = 24  # before text columns are narrower than this, columns are dropped
 
 
 # ---- terminals
 
 
 def width(stream: IO[str] | None = None) -> int | None:
-    """Return the maximum length of a line: COLUMNS, else the terminal's width; None in pipes and files.
+    """Return the maximum length of a line: COLUMNS, else the terminal's width; None for pipes and files.
 
     Args:
-        stream: Where lines are written; by default standard output.
+        stream: Output stream; by default, standard output.
     """
     given = os.environ.get("COLUMNS", "")
     if re.fullmatch("[1-9][0-9]{0,8}", given):
@@ -70,10 +70,10 @@ def width(stream: IO[str] | None = None) -> int | None:
 
 
 def has_styles(stream: IO[str] | None = None) -> bool:
-    """Return whether a stream shows bold and colors: a terminal, unless NO_COLOR or FORCE_COLOR decides.
+    """Return whether to write styles: only to terminals, unless NO_COLOR or FORCE_COLOR is set.
 
     Args:
-        stream: By default standard output.
+        stream: Output stream; by default, standard output.
     """
     if os.environ.get("NO_COLOR"):
         return False
@@ -88,16 +88,16 @@ _CONTROLS = re.compile(
 
 
 def without_controls(text: str) -> str:
-    """Replace control characters, except line breaks and tabs, and changes of text direction by spaces.
+    """Replace control characters except line feeds and tabs, and marks of text direction, by spaces.
 
     Names and messages may come from untrusted files, and control characters can change a terminal's title,
-    its screen, and the clipboard.
+    its screen, or the clipboard.
     """
     return _CONTROLS.sub(" ", text)
 
 
 def escape_controls(text: str) -> str:
-    """Write control characters of a JSON text as escape sequences."""
+    """Replace control characters in a JSON text by escape sequences."""
     return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -105,12 +105,12 @@ def escape_controls(text: str) -> str:
 
 
 def styled(text: object, style: str = "") -> Text:
-    """Return a text in one style, such as "bold green"."""
+    """Return a text in a style, such as "bold green"."""
     return Text().append(without_controls(str(text)), style or None)
 
 
 def in_state(text: object, state: str | None = None) -> Text:
-    """Return a text in the color of a run's state; by default the text is the state."""
+    """Return a text in the color of a run's state; by default, the text itself is the state."""
     return styled(text, STATE_STYLES.get(state or str(text), ""))
 
 
@@ -119,11 +119,11 @@ class TextTable:
     """A table for people.
 
     Attributes:
-        headers: One for each column; if all are empty, no header line is printed.
-        rows: Cells, as many in each row; each is printed as one line.
-        right: Indices of right-aligned columns. Their cells are never wrapped.
-        importance: Header → importance of its column, `ESSENTIAL` if missing. Where a terminal is too narrow,
-            the column of the lowest importance is dropped first.
+        headers: Header of each column; if all are empty, no header line is printed.
+        rows: Cells of each row, one per column. Line breaks in cells are replaced by spaces.
+        right: Indices of right-aligned columns, whose cells aren't wrapped if other columns can be narrower.
+        importance: Header → importance of its column; by default `ESSENTIAL`. If a line is too short for all
+            columns, the least important ones are dropped first.
         indent: Spaces before each line.
     """
 
@@ -137,7 +137,7 @@ class TextTable:
         """Return the lines of the table, and the headers of dropped columns.
 
         Args:
-            limit: Maximum length of a line; None for any length.
+            limit: Maximum length of a line; None for no maximum.
         """
         headers = [styled(header, "bold") for header in self.headers]
         rows = [headers, *([_cell(cell) for cell in row] for row in self.rows)]
@@ -147,7 +147,7 @@ class TextTable:
         return lines, [header for number, header in enumerate(self.headers) if number not in widths]
 
     def _widths(self, rows: Sequence[Sequence[Text]], room: float) -> dict[int, int]:
-        """Choose the columns to show, and their widths."""
+        """Return the width of each column to show, by its index."""
         columns = [[cell.plain for cell in column] for column in zip(*rows, strict=True)]
         widths = {i: max(map(cell_len, column)) for i, column in enumerate(columns)}
         if _total(widths) <= room:
@@ -167,7 +167,7 @@ class TextTable:
         return widths
 
     def _lines(self, row: Sequence[Text], widths: Mapping[int, int]) -> Iterator[Text]:
-        """Yield the lines of one row; the lines of wrapped cells start at the top."""
+        """Yield the lines of one row, aligned at the top: several if cells are wrapped."""
         columns = [
             [row[i]] if cell_len(row[i].plain) <= size else row[i].wrap(_console(), size, overflow="fold")
             for i, size in widths.items()
@@ -190,12 +190,12 @@ def table(
     importance: Mapping[str, int] | None = None,
     indent: int = 0,
 ) -> TextTable:
-    """Make a `TextTable`; its attributes describe the arguments."""
+    """Make a `TextTable`; its attributes document the arguments."""
     return TextTable(headers, list(rows), frozenset(right), importance or {}, indent)
 
 
 class TextColumn(NamedTuple):
-    """A column of a table of records: its header, the cell of a record, its importance and alignment."""
+    """A column for `table_of`; `cell` returns the cell of a record."""
 
     header: str
     cell: Callable[[Any], str | Text]
@@ -204,7 +204,7 @@ class TextColumn(NamedTuple):
 
 
 def table_of(records: Iterable[Any], columns: Sequence[TextColumn]) -> TextTable:
-    """Make a table with a row for each record."""
+    """Make a table with one row for each record."""
     return table(
         [column.header for column in columns],
         [[column.cell(record) for column in columns] for record in records],
@@ -214,11 +214,11 @@ def table_of(records: Iterable[Any], columns: Sequence[TextColumn]) -> TextTable
 
 
 Block = str | Text | TextTable
-"""A part of a verb's output: lines of prose, a styled line, or a table."""
+"""A part of a command's output: lines of text, a styled line, or a table."""
 
 
 def result_blocks(made: Table) -> Iterator[Block]:
-    """Write a result table for a terminal: the best in bold, then its caption and notes."""
+    """Convert a result table to blocks: the table with the best values in bold, the caption, and notes."""
     headers = [on_one_line(f"{column.group} {column.header}") for column in made.columns]
     rows: list[Sequence[str | Text]] = []
     for section in made.sections:
@@ -240,12 +240,12 @@ def result_blocks(made: Table) -> Iterator[Block]:
 
 
 def render(blocks: Block | Iterable[Block], limit: int | None = None, styles: bool = False) -> str:
-    """Write blocks as text.
+    """Convert blocks to one text.
 
     Args:
-        blocks: One or several.
-        limit: Maximum length of a line; None for any length.
-        styles: Whether to write bold and colors.
+        blocks: One block, or several.
+        limit: Maximum length of a line; None for no maximum.
+        styles: Whether to write styles as escape sequences.
     """
     if isinstance(blocks, str | Text | TextTable):
         blocks = [blocks]
@@ -266,7 +266,7 @@ def _lines(block: Block, limit: int | None) -> Iterator[Text]:
 
 
 def wrap(line: Text, limit: int) -> Iterator[Text]:
-    """Break a line between words; the parts are indented like the line, below a list item's text."""
+    """Break a line between words. Indent further lines like the first, or like the text of a list item."""
     plain = line.plain
     if cell_len(plain) <= limit:
         yield line
@@ -286,11 +286,11 @@ def wrap(line: Text, limit: int) -> Iterator[Text]:
 
 
 _WORD = re.compile(r"((?:`[^`]*`[^\s`]*)|\S+)\s*")
-"""A word, or a command between backticks, which stays on one line."""
+"""Matches a word, or a command in backticks, which isn't broken."""
 
 
 def to_ansi(line: Text) -> str:
-    """Write a line with the escape sequences of its styles."""
+    """Convert a line to a string with escape sequences for its styles."""
     line = line.copy()
     line.plain = without_controls(line.plain)
     return "".join(
@@ -300,7 +300,7 @@ def to_ansi(line: Text) -> str:
 
 
 def markdown(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table in Markdown, its columns aligned."""
+    """Write a table in Markdown with aligned columns."""
     cells = [[printable(cell).replace("|", "\\|") for cell in row] for row in [headers, *rows]]
     sizes = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [

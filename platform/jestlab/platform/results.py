@@ -154,23 +154,23 @@ class Outcome:
         if not self.ok and not bad:
             yield from self.notes[-1:]
         if page and self.page is not None:
-            yield f"page: {near(self.page)}"
+            yield f"page: {relative_if_inside(self.page)}"
 
 
 class Page(PosixPath):
     """The path of an HTML page, which notebooks show as a link."""
 
     def __repr__(self) -> str:
-        return f"Page({str(near(self))!r})"
+        return f"Page({str(relative_if_inside(self))!r})"
 
     def _repr_html_(self) -> str:
-        place = near(self)
+        place = relative_if_inside(self)
         if place.is_absolute():  # a notebook's server doesn't serve files outside its folder
             return escape(str(place))
         return f'<a href="{escape(quote(str(place)))}" target="_blank">{escape(str(place))}</a>'
 
 
-def near(path: Path) -> Path:
+def relative_if_inside(path: Path) -> Path:
     """Return a path relative to the working directory, if it is inside."""
     here = Path.cwd()
     return Path(os.path.relpath(path, here)) if path.is_relative_to(here) else Path(path)

@@ -1,4 +1,4 @@
-"""Names of the user and the machine."""
+"""Names of the current user and machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 
 
 def user_name() -> str:
-    """Return the name of this process's user, or the number if the user has no name."""
+    """Return the name of this process's user, or the user id if the user has no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -22,7 +22,7 @@ def host_name() -> str:
 
 
 def person() -> str:
-    """Return git's `user.name`, or the name of the user."""
+    """Return `user.name` of git, or the user's name if it isn't set."""
     try:
         name = subprocess.run(
             ["git", "config", "user.name"], capture_output=True, timeout=10, stdin=subprocess.DEVNULL

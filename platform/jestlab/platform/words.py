@@ -12,22 +12,22 @@ def counted(count: int, noun: str) -> str:
 
 
 def few(labels: Sequence[str]) -> str:
-    """Write the first two labels and the number of the others."""
+    """Join the first two labels, and append the number of the others: "a, b and 3 more"."""
     return ", ".join(labels[:2]) + (f" and {len(labels) - 2} more" if len(labels) > 2 else "")
 
 
 def listed(text: str) -> list[str]:
-    """Split names at commas."""
+    """Split a text at commas into names, without empty ones."""
     return [name for part in text.split(",") if (name := part.strip())]
 
 
 def printable(text: str) -> str:
-    """Replace control characters by spaces."""
+    """Replace characters that aren't printable by spaces."""
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def on_one_line(text: str) -> str:
-    """Join the lines of a text, with spaces in place of control characters."""
+    """Convert a text to one printable line with single spaces."""
     return " ".join(printable(text).split())

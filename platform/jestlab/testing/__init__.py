@@ -1,7 +1,7 @@
-"""Contract tests for custom code, which jestlab's own code passes.
+"""Contract tests for custom code. jestlab's built-in code passes them too.
 
-Each function checks a piece of code with its keyword options, and raises `AssertionError` with the reason if
-it isn't valid:
+Each function checks a piece of custom code with keyword options, and raises `AssertionError` with the reason
+if the code isn't valid:
 
     from jestlab import testing
     from my_package import clipped
@@ -9,7 +9,7 @@ it isn't valid:
     def test_clipped():
         testing.check_criterion(clipped, floor=0.1)
 
-They work with any test framework. Each module is imported on first use: a figure is checked without JAX.
+The functions work with any test framework. Modules are imported on first use, so figures don't require JAX.
 
 training.py   criteria, rules, losses, evaluations, readers, and towers
 results.py    figures and tables, on a small study with made-up results

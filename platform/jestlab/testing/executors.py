@@ -1,4 +1,4 @@
-"""Contract test for executors: cases that every executor passes, with a harness that controls its jobs."""
+"""Contract test for executors: test cases, and harnesses that control the jobs of an executor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jestlab.platform.spec.resources import Resources
 
 NAME = "jestlab-0a1b2c3d-1"
 _PATIENCE_SECONDS = 30.0
-_LATE_SECONDS = 0.5  # a second job of a name would have started by then
+_LATE_SECONDS = 0.5  # wait before counting jobs: a duplicate would have started by then
 _STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"
 
 
@@ -32,46 +32,47 @@ class Harness(Protocol):
     """Controls the jobs of one executor.
 
     Attributes:
-        remote: Whether other processes can find a job by its handle as well as the one that launched it.
+        remote: Whether jobs run on other machines. Then any process can launch a name again and get its job,
+            and jobs with another key must be left alone.
     """
 
     remote: bool
 
     def executor(self) -> Executor:
-        """Create an executor, as another process would."""
+        """Create an executor object, as another process would."""
 
     def job(self, name: str) -> Job:
-        """Describe a job that the executor can launch."""
+        """Return a job that the executor can launch."""
 
     def count(self) -> int:
-        """Count the jobs that wait or run."""
+        """Count the jobs that are queued or running."""
 
     def run(self, started: LaunchedJob) -> None:
-        """Make a job begin."""
+        """Let a job begin, and wait until it runs."""
 
     def end(self, started: LaunchedJob, code: int) -> None:
-        """Make a job's first process end."""
+        """Make the first process of a job end with an exit code."""
 
     def finish_stop(self) -> None:
-        """Complete the stops that were requested."""
+        """Complete requested stops, if jobs don't stop by themselves."""
 
     def prints(self, started: LaunchedJob, lines: list[str]) -> None:
         """Make a job print lines."""
 
     def close(self) -> None:
-        """Remove everything."""
+        """Remove all jobs and close the executors."""
 
 
 def check_executor(executor: Callable[..., Any], **options: Any) -> None:
     """Check an executor: a class or function that takes `(lab, resources, on_exit, **options)`.
 
-    It launches real jobs, which need access to the temporary folder (see TMPDIR). It must report how jobs
-    end, find jobs by their handles from another process, launch each name once, stop jobs, and return their
-    logs. It must leave jobs of other attempts alone, unless jobs run `here`.
+    The test launches real jobs, which require access to the temporary folder (see TMPDIR). The executor must
+    report how jobs end, find jobs of other processes by their handles, launch one job per name, stop jobs,
+    and return logs. Unless its jobs run `here`, it must not stop or read jobs of other attempts.
     """
     for case in CASES:
         description = (case.__doc__ or case.__name__).strip().rstrip(".")
-        # A bad executor may leave a job that still writes to the folder.
+        # If an executor is faulty, a job may remain that writes to the folder.
         with tempfile.TemporaryDirectory(prefix="jestlab-", ignore_cleanup_errors=True) as folder:
             harness = _LocalHarness(executor, options, Path(folder))
             try:
@@ -84,12 +85,12 @@ def check_executor(executor: Callable[..., Any], **options: Any) -> None:
 
 
 def key_of(name: str) -> JobKey:
-    """Return the key of a job of this name."""
+    """Return a key for the job with a name."""
     return JobKey("5e" * 16, "0a1b2c3d" * 8, 1, hashlib.sha256(name.encode()).hexdigest()[:32])
 
 
 class _LocalHarness:
-    """A harness for any executor that can start a Python module on this machine; its jobs obey files."""
+    """Harness for executors whose jobs can access this machine's files, which control them (see `job`)."""
 
     def __init__(self, factory: Callable[..., Any], options: dict[str, Any], folder: Path) -> None:
         self._factory = factory
@@ -254,7 +255,7 @@ def a_job_that_is_over_does_not_change(harness: Harness) -> None:
 def a_job_of_another_attempt_is_left_alone(harness: Harness) -> None:
     """A job with another key belongs to another attempt: it is gone, and is neither stopped nor read."""
     if not harness.remote:
-        return  # the handle of a local process identifies it
+        return  # a local process is identified by its handle alone
     executor, other = _run(harness)
     harness.prints(other, ["a secret"])
     forged = LaunchedJob(other.handle, other.key._replace(token="0e" * 16))
@@ -281,7 +282,7 @@ CASES: tuple[Callable[[Harness], None], ...] = (
     a_job_that_is_over_does_not_change,
     a_job_of_another_attempt_is_left_alone,
 )
-"""Cases that every executor passes."""
+"""Test cases that every executor must pass."""
 
 
 def _stopped(harness: Harness, *, now: bool) -> None:

@@ -42,7 +42,7 @@ STUDY = StudySpec.parse(
         "claims": [{"statement": "Joint selection learns more", "of": "joint", "above": "uniform"}],
     }
 )
-"""A reference, and two rules at two widths, with three seeds."""
+"""A study of a reference model and of two rules with two widths each, with three seeds."""
 
 _STEPS = (10, 20, 40)
 _GAINS = {"reference": 0.45, "uniform": 0.0, "joint": 0.15}
@@ -52,9 +52,9 @@ _FILE_STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 def check_figure(figure: Callable[..., Any], **options: Any) -> None:
     """Check a figure: `figure(results, **options)` returns a Matplotlib figure or a `Plot`.
 
-    The study has the evaluations shapes/accuracy and wiki/perplexity and the training metric loss. The figure
-    must be the same each time. While no run has completed, it must work or ask for results that are missing
-    then.
+    The results are those of `STUDY`: the evaluations shapes/accuracy and wiki/perplexity, and the training
+    metric loss. The figure must be the same each time. If no run has completed, the function must either work
+    or request results that are missing.
     """
     with tempfile.TemporaryDirectory(prefix="jestlab-") as folder:
         url = write_results(Path(folder))
@@ -77,7 +77,7 @@ def check_figure(figure: Callable[..., Any], **options: Any) -> None:
 def check_table(table: Callable[..., Any], **options: Any) -> None:
     """Check a table: `table(results, **options)` returns a pandas frame or a `Table`.
 
-    The study and the requirements are those of `check_figure`. The index of a frame names its rows.
+    The results and requirements are the same as for `check_figure`. The index of a frame names its rows.
     """
     with tempfile.TemporaryDirectory(prefix="jestlab-") as folder:
         url = write_results(Path(folder))
@@ -97,11 +97,11 @@ def check_table(table: Callable[..., Any], **options: Any) -> None:
 
 
 def write_results(folder: Path, *, complete: bool = True) -> str:
-    """Write made-up results of `STUDY` to a store in a folder, and return its URL.
+    """Write made-up results of `STUDY` to a store in a folder, and return the store's URL.
 
     Args:
-        folder: The folder.
-        complete: Whether the runs have completed; otherwise they are interrupted after two evaluations.
+        folder: The folder, which is created if necessary.
+        complete: Whether the runs complete; otherwise, they are interrupted after two evaluations.
     """
     folder.mkdir(exist_ok=True)
     url = f"sqlite:///{folder / 'results.db'}"
@@ -153,7 +153,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 @contextmanager
 def _failures(prefix: str = "") -> Iterator[None]:
-    """Turn the errors of the user's code into an AssertionError, except for missing results."""
+    """Convert ValueError and `NotYet` to AssertionError, which is raised from them."""
     try:
         yield
     except NotYet as error:

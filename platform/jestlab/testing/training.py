@@ -29,8 +29,8 @@ _BATCH_SIZES = (1, 12, 47, 48)
 def check_criterion(criterion: Callable[..., Any], **options: Any) -> None:
     """Check a selection criterion: an elementwise function of the losses `learner`, `reference`, or both.
 
-    It must keep their shape and dtype, score pairs independently, be finite for losses between 0 and
-    100, and compile.
+    It must keep the shape and dtype of the losses, score pairs independently, be finite for losses from 0 to
+    100, and compile with `jax.jit`.
     """
     bound = functools.partial(criterion, **options)
     with _failures("criterion"):
@@ -58,9 +58,9 @@ def check_criterion(criterion: Callable[..., Any], **options: Any) -> None:
 def check_rule(rule: Callable[..., Any], **options: Any) -> None:
     """Check a selection rule: `rule(key, batch, *, batch_size, gain, ...)` returns b distinct indices.
 
-    A rule that takes `concepts` gets up to four per candidate; one that doesn't take `batch` gets no scores.
-    For each batch size and both losses, it must return that many distinct indices of candidates, and the same
-    ones for the same key. Its `flops`, if any, must be a number.
+    For each batch size b and both losses, the rule must return b distinct indices of candidates, and the same
+    indices for the same key. If it takes `concepts`, it gets up to four per candidate; if it doesn't take
+    `batch`, it gets no scores. Its `flops`, if any, must return a number.
     """
     bound = functools.partial(rule, **options)
     learner, reference = _random_pairs(_CANDIDATES, 16, 0), _random_pairs(_CANDIDATES, 8, 1)
@@ -93,9 +93,9 @@ def check_rule(rule: Callable[..., Any], **options: Any) -> None:
 def check_loss(loss: Callable[..., Any], /, **options: Any) -> None:
     """Check a contrastive loss: a function of the `Embeddings` of a batch that returns float32 [].
 
-    A loss that takes `reference` gets embeddings of a reference model. The loss must be finite, with finite
-    gradients that aren't all zero, independent of the order of the pairs, and lower for matching pairs than
-    for shuffled ones.
+    If it takes `reference`, it gets the embeddings of a reference model. The loss must be finite, independent
+    of the order of the pairs, and lower for matching pairs than for shuffled ones. Its gradients must be
+    finite, and not all zero.
     """
     reference = _random_pairs(32, 8, 3)
     uses_reference = takes_reference(loss)
@@ -129,7 +129,7 @@ def check_loss(loss: Callable[..., Any], /, **options: Any) -> None:
 def check_evaluation(evaluation: Callable[..., Any], **options: Any) -> None:
     """Check an evaluation: `evaluation(model, **options)` returns finite numbers by name.
 
-    It gets an untrained model, and must return the same numbers each time.
+    The function gets an untrained model, and must return the same numbers each time.
     """
     bound = functools.partial(evaluation, **options)
     with _failures("evaluation"):
@@ -140,7 +140,7 @@ def check_evaluation(evaluation: Callable[..., Any], **options: Any) -> None:
 def check_reader(reader: Callable[..., Iterable[Mapping[str, Any]]], **options: Any) -> None:
     """Check a reader of data: a function that yields `image`, `caption`, and metadata.
 
-    Its examples must be valid, and the first thousand must be the same each time.
+    The first thousand examples are read. They must be valid, and the same each time.
     """
     from jestlab.models.data.packing import write_shards
     from jestlab.models.data.shards import ShardIndex
@@ -160,13 +160,14 @@ def check_reader(reader: Callable[..., Iterable[Mapping[str, Any]]], **options: 
 def check_tower(architecture: Callable[..., Any], modality: str = "image", **options: Any) -> None:
     """Check a tower: `architecture(config, **options)` returns a Flax module.
 
-    It must map images float32 [n, h, h, 3], or tokens int32 [n, L], to finite features [n, width] that don't
-    depend on the other examples. Its FLOPs per example must be within a tenth of those that XLA counts.
+    The module must map images float32 [n, h, h, 3], or tokens int32 [n, L], to finite features [n, width];
+    those of an example must not depend on other examples. `architecture.flops` must return the FLOPs of
+    one example; XLA may count from 10% less to 25% more.
 
     Args:
-        architecture: The module's class, or a function that returns a module.
+        architecture: Class of the module, or a function that returns a module.
         modality: "image" or "text".
-        options: Its keyword arguments.
+        options: Keyword arguments of `architecture`.
     """
     for width in (16, 48):
         config: Any = VisionTower(width=width) if modality == "image" else TextTower(width=width)
@@ -193,7 +194,7 @@ def check_tower(architecture: Callable[..., Any], modality: str = "image", **opt
 
 
 def _random_pairs(count: int, width: int, seed: int) -> Embeddings:
-    """Make random pairs on the unit sphere; those with odd indices match."""
+    """Make random pairs of unit vectors; image and text are similar in pairs with odd indices."""
     random = np.random.default_rng(seed)
     image = random.normal(size=(count, width))
     text = np.where(np.arange(count)[:, None] % 2, image, 0) + random.normal(size=(count, width))
@@ -211,7 +212,7 @@ def _random_inputs(config: Any) -> jax.Array:
 
 
 def _untrained_model() -> EvaluatedModel:
-    """Make a model whose embeddings are a fixed random projection of pixels and of bytes."""
+    """Make a model whose embeddings are fixed random projections of pixels and bytes."""
     random = np.random.default_rng(0)
     of_pixels, of_bytes = random.normal(size=(16 * 16 * 3, 32)), random.normal(size=(12, 32))
 
@@ -234,7 +235,7 @@ def _untrained_model() -> EvaluatedModel:
 
 @contextmanager
 def _failures(what: str) -> Iterator[None]:
-    """Turn any exception of the user's code into an AssertionError with its reason."""
+    """Convert any exception of the custom code to an AssertionError with the reason."""
     try:
         yield
     except Exception as error:

@@ -83,7 +83,9 @@ def test_it_waits_for_what_nobody_has_measured(store):
     ]
     assert {run.name for run in found.runs} == {"reference", "uniform", "joint", "longer"}
     assert plan(spec).waiting == found.waiting  # without a store, too
-    with pytest.raises(UserError, match=r"max-chip-hours .* checked: how long uniform_in_time trains"):
+    with pytest.raises(
+        UserError, match=r"max-chip-hours .* checked: the training length of uniform_in_time is unknown"
+    ):
         check_chip_hours(found, 1e9, "local")
 
 
@@ -143,7 +145,7 @@ def test_what_cannot_be_solved_for_is_refused():
     for changes, message in (
         ({"uniform": {"model.vision.depth": 1}}, unknown),
         (as_cache, "both must be runs of train: uniform_in_time and cache are not"),
-        ({"third": {"match": {"flops": "uniform_in_time"}}}, "'uniform_in_time' itself matches"),
+        ({"third": {"match": {"flops": "uniform_in_time"}}}, "'uniform_in_time' has a match itself"),
     ):
         with pytest.raises(UserError, match=message):
             plan(study(RUNS | changes))

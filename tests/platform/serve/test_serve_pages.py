@@ -30,7 +30,7 @@ def test_labs_without_experiments_and_studies_without_results(lab, client):
 
 
 def test_every_page_answers(lab, runs, client, monkeypatch):
-    monkeypatch.setattr(results, "_PAUSE", 0)  # results are made again at once
+    monkeypatch.setattr(results, "_PAUSE_FACTOR", 0)  # results are made again at once
     run, other = runs["joint/0"], runs["uniform/0"]
     asks = client(lab)
     for path in (

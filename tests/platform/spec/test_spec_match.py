@@ -67,8 +67,8 @@ ERRORS = """
 {match: {flops: jest, learner_flops: jest}} => runs.flexi.match: must be one of flops, learner_flops
 {match: jest} => runs.flexi.match: must be a mapping, not 'jest'
 {match: {flops: 3}} => runs.flexi.match.flops: must be a valid string, not 3
-{match: {flops: flexi}} => runs.flexi.match: 'flexi' itself matches
-{match: {flops: matching}} => runs.flexi.match: 'matching' itself matches: name 'jest' instead
+{match: {flops: flexi}} => runs.flexi.match: 'flexi' has a match itself
+{match: {flops: matching}} => runs.flexi.match: 'matching' has a match itself: name 'jest' instead
 {match: {flops: jest}, schedule.examples_seen: 9}
 => runs.flexi.schedule.examples_seen: conflicts with runs.flexi.match, which solves for it: drop one
 {match: {flops: jest}, axis: {grid: {schedule.examples_seen: [640, 1280]}}}

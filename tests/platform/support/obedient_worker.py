@@ -16,7 +16,7 @@ from pathlib import Path
 from numpy import random as numpy_random
 
 from jestlab.platform import worker
-from jestlab.testing.job import obey
+from jestlab.testing.job import run_job
 
 logging.basicConfig(format="set by an import: %(message)s")  # as some packages do
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ready.write_text(json.dumps(seen))
     ready.rename(folder / f"{name}.self")
     (folder / f"{name}.{os.getpid()}.began").touch()
-    return obey(folder, name)
+    return run_job(folder, name)
 
 
 worker.main = main

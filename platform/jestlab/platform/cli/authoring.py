@@ -64,7 +64,7 @@ def keys_command(prefix: str, program: str | None, as_json: bool) -> None:
         return
     found = find(prefix)
     is_single = len({key.path for key in found}) == 1
-    show(as_json, [asdict(key) for key in found], _details(found) if is_single else _list(found))
+    show(as_json, [asdict(key) for key in found], _details(found) if is_single else _overview(found))
 
 
 def _details(keys: Sequence[SpecKey]) -> Iterator[Block]:
@@ -81,7 +81,7 @@ def _details(keys: Sequence[SpecKey]) -> Iterator[Block]:
         yield table(("", ""), [(name, text) for name, text in about.items() if text], indent=2)
 
 
-def _list(keys: Sequence[SpecKey]) -> Iterator[Block]:
+def _overview(keys: Sequence[SpecKey]) -> Iterator[Block]:
     yield table(("KEY", "DEFAULT", "MEANING"), [(key.path, key.default, key.description) for key in keys])
     yield ""
     yield f"{counted(len(keys), 'key')}. For the type and choices of one: jestlab keys KEY"

@@ -41,26 +41,26 @@ def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> 
     one = naming.find_run(store, first)
     if second is None:
         titles = (one.title, "now")
-        about = {"runs": list(titles), **_code(compare_with_now(store, one.fingerprint))}
+        about = {"runs": list(titles), **_differences(compare_with_now(store, one.fingerprint))}
     else:
         other = naming.find_run(store, second)
         titles = (one.title, other.title)
-        about = _data(compare(store, one.fingerprint, other.fingerprint), titles)
+        about = _comparison_data(compare(store, one.fingerprint, other.fingerprint), titles)
     show(as_json, about, _blocks(about, titles))
 
 
-def _data(compared: Comparison, titles: tuple[str, str]) -> dict[str, Any]:
+def _comparison_data(compared: Comparison, titles: tuple[str, str]) -> dict[str, Any]:
     return {
         "runs": [
             {"name": title, "fingerprint": fingerprint, "state": state, "retracted": reason}
             for title, (fingerprint, state, reason) in zip(titles, compared.runs, strict=True)
         ],
-        **_code(compared),
+        **_differences(compared),
         **{name: _numbers(pairs) for name, pairs in compared.numbers.items()},
     }
 
 
-def _code(compared: Comparison) -> dict[str, Any]:
+def _differences(compared: Comparison) -> dict[str, Any]:
     return {"known": compared.known, **compared.differences, "source": compared.source}
 
 

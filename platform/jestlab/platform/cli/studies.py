@@ -257,7 +257,7 @@ def costs_command(
 
 def _plot_costs(study: StudySpec, found: CostBreakdown, folder: Path) -> list[str]:
     """Plot the cost of a step of each method, by each convention; return the paths."""
-    from jestlab.analysis.figures import method_costs  # here, because it imports NumPy
+    from jestlab.analysis.figures import method_costs  # a slow import that only --plot needs
 
     step = found.selecting
     if step is None:
@@ -287,7 +287,7 @@ def _breakdown(found: CostBreakdown) -> Iterator[Block]:
     yield table(columns, rows, range(2, len(columns)), _IMPORTANCE)
     yield ""
     yield (
-        f"EQUAL BUDGET: the number of examples that cost as much as all of {found.baseline}'s, "
+        f"EQUAL BUDGET: the number of examples that cost as much as all examples of {found.baseline}, "
         f"in scope {found.scope}."
     )
     needing = [entry for entry in found.entries if entry.shared_by is not None]
@@ -295,7 +295,7 @@ def _breakdown(found: CostBreakdown) -> Iterator[Block]:
         yield ""
         yield from _references(needing)
     if found.left_out:
-        yield f"Not priced by the example: {', '.join(found.left_out)}."
+        yield f"Without a cost per example: {', '.join(found.left_out)}."
 
 
 def _references(entries: list[LabelCost]) -> Iterator[Block]:

@@ -96,6 +96,7 @@ def _convert(
     as_json: bool,
     lab: Lab,
 ) -> None:
+    """Write weights in another format, and check that their content has not changed."""
     weights = _open(source, lab)
     tokenizer = tokenizer or weights.tokenizer
     pieces = read_tokenizer(tokenizer, weights.model) if tokenizer is not None else None

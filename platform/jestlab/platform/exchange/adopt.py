@@ -27,7 +27,7 @@ from jestlab.platform.exchange.source_run import (
     Score,
     SourceRun,
     number,
-    reported,
+    report_errors,
     whole_number,
 )
 from jestlab.platform.planning.identity import origin_fingerprint
@@ -56,8 +56,8 @@ _EXPORT_TAG_PREFIX = "jestlab."
 
 _INVALID_NAMES = f"points of metrics whose names are empty, longer than {_MOST_NAME_LETTERS}, or invalid text"
 _INVALID_SEEDS = (
-    "seeds other than whole numbers from 0 to 4294967295, or that another run of the label has: "
-    "numbered instead"
+    "seeds other than whole numbers from 0 to 4294967295, and seeds that another run of the label has: "
+    "replaced by free ones"
 )
 
 AtStep = Callable[[int], float | None]
@@ -167,7 +167,7 @@ class Adoption:
     def adopt_all(self, runs: Iterable[SourceRun], report: Report) -> Iterator[tuple[Placed, Change | None]]:
         """Yield each adopted run with its change in the store; report the errors of the other runs."""
         for run in runs:
-            with reported(report, run.name):
+            with report_errors(report, run.name):
                 yield self.adopt(run)
 
     def adopt(self, run: SourceRun) -> tuple[Placed, Change | None]:
@@ -238,6 +238,7 @@ class Adoption:
     # ---- scores
 
     def _scores(self, run: SourceRun) -> Iterator[Score]:
+        """Yield the scores of a run, with the costs that the options define."""
         options = self.options
         examples, flops, seconds = (
             _cost_by_step(run, text) for text in (options.examples, options.flops, options.seconds)

@@ -107,6 +107,7 @@ def decode(table: Table, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decoded(column: Column[Any], value: Any) -> Any:
+    """Check and convert one value. Columns with JSON remain text."""
     place = f"{column.table.name}.{column.name}"
     try:
         match column.type:

@@ -190,6 +190,7 @@ class _Import:
             self.connection.execute(statement, part)
 
     def _take_metrics(self) -> None:
+        """Insert the metrics of new and replaced runs. The ids of metric names differ between stores."""
         theirs = {row["id"]: row["name"] for row in self._rows(_TABLE["metric_name"])}
         ours = dict[str, int]()
         for name in theirs.values():
@@ -260,17 +261,17 @@ class _Import:
             for time in ("created_at", "updated_at"):  # no launch could replace one in the future
                 row[time] = min(row[time], now())
             row["origin"] = self.origin
-            here = known.get(name)
-            if here is None:
+            existing = known.get(name)
+            if existing is None:
                 self.connection.execute(table.insert().values(**row))
-            elif here.origin is not None and here.updated_at < row["updated_at"]:
+            elif existing.origin is not None and existing.updated_at < row["updated_at"]:
                 self.connection.execute(table.update().where(table.c.name == name).values(**row))
                 for members in (_TABLE["member"], _TABLE["registration"]):
                     self.connection.execute(members.delete().where(members.c.experiment == name))
             else:
                 # An archive that was exported from this store has the same spec and time.
-                is_same = (here.updated_at, here.spec) == (row["updated_at"], row["spec"])
-                if here.origin is None and not is_same:
+                is_same = (existing.updated_at, existing.spec) == (row["updated_at"], row["spec"])
+                if existing.origin is None and not is_same:
                     self.summary.kept_experiments.append(name)
                 continue
             self.summary.experiments.append(name)
@@ -313,15 +314,15 @@ def move_files(imported: _Import, staging: Path, lab: Lab) -> None:
     A run's folder is moved in one step, reports are moved file by file.
     """
     for directory in imported.folders.values():
-        there, here = staging / directory, lab.root / directory
-        if here.exists():  # the run is replaced: the old checkpoints don't belong to the new result
-            here.rename(here.with_name(f".{here.name}.{uuid.uuid4().hex}.part"))
-        if there.is_dir():
-            here.parent.mkdir(parents=True, exist_ok=True)
-            there.rename(here)
+        source, target = staging / directory, lab.root / directory
+        if target.exists():  # the run is replaced: the old checkpoints don't belong to the new result
+            target.rename(target.with_name(f".{target.name}.{uuid.uuid4().hex}.part"))
+        if source.is_dir():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source.rename(target)
     for name in imported.summary.experiments:
-        there = staging / "reports" / name
-        for file in sorted(path for path in there.rglob("*") if path.is_file()):
-            here = lab.reports / name / file.relative_to(there)
-            here.parent.mkdir(parents=True, exist_ok=True)
-            file.replace(here)
+        source = staging / "reports" / name
+        for file in sorted(path for path in source.rglob("*") if path.is_file()):
+            target = lab.reports / name / file.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            file.replace(target)

@@ -137,7 +137,9 @@ def _write_mlflow(runs: Iterable[ExportedRun], folder: Path) -> None:
         place = f"{run.experiment}\0{run.label}\0{run.fingerprint}"
         run_id = hashlib.sha256(place.encode()).hexdigest()[:32]
         artifacts, about = f"mlflow-artifacts:/{experiment}", dict[str, Any](experiment_id=experiment)
-        began, ended, now = (int(_seconds(time) * 1000) for time in (run.began, run.ended, datetime.now(UTC)))
+        began, ended, now = (
+            int(_unix_time(time) * 1000) for time in (run.began, run.ended, datetime.now(UTC))
+        )
         if not (folder / experiment).exists():
             times = {"creation_time": now, "last_update_time": now}
             _write_meta(folder / experiment, about | times, name=run.experiment, artifact_location=artifacts)
@@ -190,7 +192,7 @@ def _write_values(folder: Path, values: Mapping[str, str]) -> dict[str, str]:
     """Write each value to the file of its key, and return the changed keys: new → original."""
     folder.mkdir(exist_ok=True)
     changed = {}
-    safe = {key: _safe(key) for key in values}
+    safe = {key: _safe_key(key) for key in values}
     # The deepest first, so that folders exist before files with the same name.
     for key in sorted(values, key=lambda key: (-safe[key].count("/"), safe[key] != key, key)):
         path = _free_name(folder, safe[key])
@@ -201,7 +203,7 @@ def _write_values(folder: Path, values: Mapping[str, str]) -> dict[str, str]:
     return changed
 
 
-def _safe(key: str) -> str:
+def _safe_key(key: str) -> str:
     """Return a key that MLflow accepts, and that doesn't lead out of the folder."""
     parts = _shorten(_UNSAFE_IN_KEYS.sub("_", key), _MOST_KEY_BYTES).split("/")
     path = "/".join(part for part in parts if part not in ("", ".", ".."))
@@ -235,7 +237,7 @@ def _write_tensorboard(runs: Iterable[ExportedRun], folder: Path) -> None:
             if names not in folders:
                 folders[names] = _new_folder(folders[names[:-1]], names[-1])
         place = _new_folder(folders[run.experiment, run.label], str(run.seed))
-        with closing(RecordWriter(str(place / f"events.out.tfevents.{_seconds(run.began):.0f}"))) as file:
+        with closing(RecordWriter(str(place / f"events.out.tfevents.{_unix_time(run.began):.0f}"))) as file:
             for event in _events(run):
                 file.write(event.SerializeToString())
 
@@ -246,7 +248,7 @@ def _events(run: ExportedRun) -> Iterator[Any]:
     from tensorboardX.proto.summary_pb2 import Summary
     from tensorboardX.summary import hparams, text
 
-    began = _seconds(run.began)
+    began = _unix_time(run.began)
     config = {
         key: value if isinstance(value, bool | int | float | str) else str(value)
         for key, value in flat(dict(run.config)).items()
@@ -266,7 +268,7 @@ def _events(run: ExportedRun) -> Iterator[Any]:
     for name, step, value in _points(run.curves()):
         summary = Summary(value=[Summary.Value(tag=name, simple_value=value)])
         yield Event(wall_time=began, step=step, summary=summary)
-    yield Event(wall_time=_seconds(run.ended) or began, summary=end)
+    yield Event(wall_time=_unix_time(run.ended) or began, summary=end)
 
 
 def _new_folder(above: Path, name: str) -> Path:
@@ -279,7 +281,7 @@ def _new_folder(above: Path, name: str) -> Path:
 # ---- times and file names
 
 
-def _seconds(time: datetime | None) -> float:
+def _unix_time(time: datetime | None) -> float:
     return 0.0 if time is None else time.replace(tzinfo=UTC).timestamp()
 
 

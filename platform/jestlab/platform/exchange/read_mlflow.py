@@ -26,7 +26,7 @@ from jestlab.platform.exchange.source_run import (
     State,
     nested,
     raise_error,
-    reported,
+    report_errors,
     utc,
     whole_number,
 )
@@ -66,7 +66,7 @@ def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
     for pattern in ("meta.yaml", "*/meta.yaml", "*/*/meta.yaml", "mlruns/*/*/meta.yaml"):
         for file in _files(path, pattern):
             has_runs = True
-            with reported(report, file.parent):
+            with report_errors(report, file.parent):
                 if (run := _read_folder(file.parent)) is not None:
                     yield run
     if not has_runs:
@@ -160,7 +160,7 @@ def _read_database(path: Path, report: Report) -> Iterator[SourceRun]:
             cursor = connection.execute(_RUNS)
             columns = [column for column, *_ in cursor.description]
             for row in cursor.fetchall():
-                with reported(report, f"{path}, run {row[0]}"):
+                with report_errors(report, f"{path}, run {row[0]}"):
                     yield _read_row(connection, dict(zip(columns, row, strict=True)))
             connection.rollback()
     except OSError as error:
@@ -200,6 +200,7 @@ def _restore_infinity(value: float) -> float:
 def _run(
     meta: Mapping[str, object], log: MetricLog, params: Mapping[str, str], tags: Mapping[str, str]
 ) -> SourceRun:
+    """Create a run from its metadata, metrics, parameters, and tags."""
     times = (meta.get("start_time"), meta.get("end_time"))
     began, ended = (time / 1000 if isinstance(time, int) and 0 < time < 2**53 else None for time in times)
     name, experiment, status = (meta.get(key) for key in ("run_name", "experiment", "status"))

@@ -19,7 +19,7 @@ from jestlab.platform.exchange.source_run import (
     curves,
     nested,
     raise_error,
-    reported,
+    report_errors,
     whole_number,
 )
 from jestlab.platform.words import on_one_line
@@ -64,8 +64,8 @@ def read(
     """Yield the runs in a table.
 
     A table with the column `step` has a row for each step of each run, in any order. A table without it has
-    a row for each run, whose metrics are at step 0. The column `run`, or the given columns together, identify
-    a run. Without them, a table with steps is one run, and the rows of a table without steps are numbered.
+    a row for each run, whose metrics are at step 0. The columns in `run`, by default "run", identify a run.
+    If they are missing, a table with steps is one run, and the rows of a table without steps are numbered.
 
     Other columns are config or metrics. Config columns are those named `config.x.y`, those in `config`, and
     the seed column. If `config` is empty, these are config columns, too: columns that are mostly text or
@@ -125,7 +125,7 @@ def read(
             place = "/".join(quote(part, safe="") for part in key)
             name = ", ".join(f"{column}={part}" for column, part in identity.items())
         origin = f"{table.kind}:{source or path.name}#{place}"
-        with reported(report, path):
+        with report_errors(report, path):
             parts = _read_run(table, rows, identity, step_column, keys, metrics)
             yield SourceRun(origin, name, state="COMPLETED", **parts)
 

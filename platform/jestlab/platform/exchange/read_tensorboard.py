@@ -16,7 +16,7 @@ from jestlab.platform.exchange.source_run import (
     State,
     nested,
     raise_error,
-    reported,
+    report_errors,
     utc,
 )
 
@@ -68,7 +68,7 @@ def read(path: Path, report: Report = raise_error, source: str | None = None) ->
         relative, root = folder.relative_to(path), source or path.resolve().name
         origin = f"tensorboard:{(root / relative).as_posix()}"
         name = relative.as_posix() if relative.parts else root
-        with reported(report, folder):
+        with report_errors(report, folder):
             yield _read_run(origin, name, folders[folder], hparams_files)
 
 

@@ -30,7 +30,7 @@ from jestlab.platform.exchange.source_run import (
     number,
     put,
     raise_error,
-    reported,
+    report_errors,
     utc,
     whole_number,
 )
@@ -59,7 +59,7 @@ def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
     has_runs = False
     for _, files in groupby(logs := _log_files(path), key=lambda file: file.name):
         group, runs = [*files], None
-        with reported(report, group[0]):
+        with report_errors(report, group[0]):
             yield from (runs := _read_runs(group))
         has_runs |= runs != []
     if not has_runs:
@@ -245,6 +245,7 @@ class _RunLog:
             self.summary.pop(".".join(path), None)
 
     def _add_history(self, history: Any) -> None:
+        """Add the metrics of one step. Without an explicit step, it follows the last one."""
         steps = (json.loads(item.value_json) for item in history.item if item.key == "_step")
         step = next(steps, self.step + 1)
         step = history.step.num if history.HasField("step") else whole_number(step)

@@ -96,7 +96,7 @@ def raise_error(error: UserError) -> None:
 
 
 @contextmanager
-def reported(report: Report, place: object) -> Iterator[None]:
+def report_errors(report: Report, place: object) -> Iterator[None]:
     """Catch an error in the block, which reads a run, and report it with the place of the run."""
     try:
         yield

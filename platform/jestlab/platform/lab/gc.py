@@ -94,8 +94,8 @@ def find(lab: Lab, store: Store, older_than: timedelta, datasets: Datasets) -> l
     with store.reading() as connection:
         refers = _References.read(connection, older_than)
     refers.check_lab(lab)
-    runs = [_run(lab, row) for row in refers.unreferenced]
-    return [*runs, *_files(lab, refers, older_than, datasets)]
+    runs = [_run_garbage(lab, row) for row in refers.unreferenced]
+    return [*runs, *_others(lab, refers, older_than, datasets)]
 
 
 def collect(lab: Lab, store: Store, older_than: timedelta, datasets: Datasets) -> list[Garbage]:
@@ -110,14 +110,14 @@ def collect(lab: Lab, store: Store, older_than: timedelta, datasets: Datasets) -
         rows = _delete_rows(connection, lab, older_than)
     deleted = []
     for row in rows:
-        garbage = _run(lab, row)  # this takes a while: a launch may have recorded the run again since
+        garbage = _run_garbage(lab, row)  # this takes a while: a launch may have recorded the run again since
         with store.reading() as connection:
             recorded_again = connection.scalar(select(RunRow.id).where(RunRow.directory == row.directory))
         if recorded_again is None:
             deleted.append(_delete(lab, garbage))
     with store.reading() as connection:
         refers = _References.read(connection, older_than)
-    return deleted + [_delete(lab, garbage) for garbage in _files(lab, refers, older_than, datasets)]
+    return deleted + [_delete(lab, garbage) for garbage in _others(lab, refers, older_than, datasets)]
 
 
 # ---- runs
@@ -125,7 +125,7 @@ def collect(lab: Lab, store: Store, older_than: timedelta, datasets: Datasets) -
 _Row = Row[int, str, str]  # key, fingerprint, and directory of a run
 
 
-def _kept(older_than: timedelta) -> Select[Any]:
+def _kept_runs(older_than: timedelta) -> Select[Any]:
     """Select the keys of the runs that are kept: see the docstring of the module."""
     ended = [state for state in RunState if state.is_terminal]
     tagged = select(TagRow.run_id).where(TagRow.name == KEEP, TagRow.run_id.is_not(None))
@@ -141,9 +141,9 @@ def _kept(older_than: timedelta) -> Select[Any]:
     return select(kept.c.id)
 
 
-def _unreferenced(older_than: timedelta) -> Select[int, str, str]:
+def _unreferenced_runs(older_than: timedelta) -> Select[int, str, str]:
     columns = (RunRow.id, RunRow.fingerprint, RunRow.directory)
-    return select(*columns).where(RunRow.id.not_in(_kept(older_than))).order_by(RunRow.id)
+    return select(*columns).where(RunRow.id.not_in(_kept_runs(older_than))).order_by(RunRow.id)
 
 
 @dataclass(frozen=True)
@@ -157,9 +157,9 @@ class _References:
 
     @classmethod
     def read(cls, connection: Connection, older_than: timedelta) -> _References:
-        kept = select(RunRow.program, RunRow.config).where(RunRow.id.in_(_kept(older_than))).distinct()
+        kept = select(RunRow.program, RunRow.config).where(RunRow.id.in_(_kept_runs(older_than))).distinct()
         return cls(
-            connection.execute(_unreferenced(older_than)).all(),
+            connection.execute(_unreferenced_runs(older_than)).all(),
             {*connection.scalars(select(RunRow.directory))},
             connection.execute(kept).all(),
             connection.scalars(select(AttemptRow.handle).where(AttemptRow.state.in_(LIVE))).all(),
@@ -182,7 +182,7 @@ def _folder(lab: Lab, row: _Row) -> Path:
     return folder
 
 
-def _run(lab: Lab, row: _Row) -> Garbage:
+def _run_garbage(lab: Lab, row: _Row) -> Garbage:
     path = _folder(lab, row)
     size = _size(path) if path.is_dir() and not path.is_symlink() else 0
     return Garbage("run", path, size, "in no experiment, and no dependency of a run", row.fingerprint)
@@ -194,9 +194,9 @@ def _delete_rows(connection: Connection, lab: Lab, older_than: timedelta) -> lis
     The runs are locked first, so that no row can refer to them until the transaction ends. Kept runs aren't
     locked: their workers write rows that refer to them.
     """
-    locked = {*connection.scalars(_unreferenced(older_than).with_for_update(of=RunRow))}
+    locked = {*connection.scalars(_unreferenced_runs(older_than).with_for_update(of=RunRow))}
     # Select again: a run may have been referenced before it was locked.
-    rows = [row for row in connection.execute(_unreferenced(older_than)) if row.id in locked]
+    rows = [row for row in connection.execute(_unreferenced_runs(older_than)) if row.id in locked]
     for row in rows:
         _folder(lab, row)
     deleted = [row.id for row in rows]
@@ -222,7 +222,7 @@ def _check_is_the_only_store(lab: Lab) -> None:
 # ---- files
 
 
-def _files(lab: Lab, refers: _References, older_than: timedelta, datasets: Datasets) -> Iterator[Garbage]:
+def _others(lab: Lab, refers: _References, older_than: timedelta, datasets: Datasets) -> Iterator[Garbage]:
     """Find unreferenced files and folders, other than those of runs in the store."""
     for path in _run_folders(lab):
         if f"runs/{path.name}" not in refers.directories and _is_old(path, older_than):

@@ -81,6 +81,7 @@ class Lab:
 
     @classmethod
     def _in_bucket(cls, remote: str, store_url: str) -> Lab:
+        """Return a lab in a bucket, with a temporary root; UserError unless its store is in PostgreSQL."""
         if remote.startswith(("postgres", "sqlite")):
             raise UserError(f"--root {hidden(remote)} is not a folder: use --store for a database's URL")
         if not store_url or store_url.startswith("sqlite"):

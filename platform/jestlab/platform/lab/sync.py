@@ -212,6 +212,7 @@ class SyncedFolder(LocalFolder):
             return [name for name, is_complete in zip(files, fetched, strict=True) if not is_complete]
 
     def _fetch_file(self, snapshot: str, name: str, digests: list[str]) -> bool:
+        """Make a local file equal to the snapshot's; return False if a part is missing or damaged."""
         path = self._directory / name
         if not path.resolve().is_relative_to(self._directory.resolve()):
             raise UserError(f"{self._bucket.url}/{snapshot}.json: {name!r} is outside the run's folder")

@@ -114,7 +114,7 @@ class Claiming:
     # ---- claim
 
     def claim(
-        self, ready: Sequence[tuple[Standing, Target]], ours: Collection[Lease], plan: Collection[str]
+        self, ready: Sequence[tuple[Standing, Target]], own_attempts: Collection[Lease], plan: Collection[str]
     ) -> ClaimedBatch:
         """Claim attempts for the free slots, in the order of the plan, at most `BATCH` of them.
 
@@ -123,7 +123,7 @@ class Claiming:
 
         Args:
             ready: Runs that can start.
-            ours: Live attempts that this launcher manages, as read in this pass.
+            own_attempts: Live attempts that this launcher manages, as read in this pass.
             plan: Fingerprints of all runs of the launch.
         """
         if not ready:
@@ -135,15 +135,15 @@ class Claiming:
             chip_hours=options.max_chip_hours,
             since=self._since,
         )
-        limits, result, freed = self._usage(limits, ours, plan)
+        limits, result, freed = self._usage(limits, own_attempts, plan)
         fingerprints = [run.fingerprint for run, _ in ready]
         with launcher.store.reading() as connection:
-            over = claims.over_budget(connection, fingerprints, limits, len(fingerprints))
-        fitting = [pair for pair in ready if pair[0].fingerprint not in over]
-        free = len(fitting) if limits.slots is None else max(limits.slots - result.taken, 0)
+            over_budget = claims.over_budget(connection, fingerprints, limits, len(fingerprints))
+        affordable = [pair for pair in ready if pair[0].fingerprint not in over_budget]
+        free = len(affordable) if limits.slots is None else max(limits.slots - result.taken, 0)
         if free and (room := executor.room()) is not None:
             free = min(free, room)
-        chosen = fitting[:free][:BATCH]
+        chosen = affordable[:free][:BATCH]
         clear = map_parallel(self._clear, [run.lease for run, _ in chosen])
         chosen = [pair for pair, is_clear in zip(chosen, clear, strict=True) if is_clear]
         if chosen:
@@ -152,20 +152,20 @@ class Claiming:
             result = claims.claim_all(
                 launcher.store, {run.fingerprint: _log(run) for run, _ in chosen}, terms, limits
             )
-        over |= result.over_budget
+        over_budget |= result.over_budget
         changed = set(result.claims)
         with suppress(StoreError):  # claimed attempts have to be launched anyway
-            changed |= self._store_wait_reasons(ready, result, limits, over)
+            changed |= self._store_wait_reasons(ready, result, limits, over_budget)
         claimed = [
             Claimed(target, _log(run), result.claims[run.fingerprint])
             for run, target in chosen
             if run.fingerprint in result.claims
         ]
-        has_more = claimed and not result.no_slot and min(len(fitting), free) > len(chosen)
-        return ClaimedBatch(claimed, bool(has_more or freed), changed, over)
+        has_more = claimed and not result.no_slot and min(len(affordable), free) > len(chosen)
+        return ClaimedBatch(claimed, bool(has_more or freed), changed, over_budget)
 
     def _usage(
-        self, limits: ClaimLimits, ours: Collection[Lease], plan: Collection[str]
+        self, limits: ClaimLimits, own_attempts: Collection[Lease], plan: Collection[str]
     ) -> tuple[ClaimLimits, claims.ClaimResult, int]:
         """If slots are limited, count the slots that all launchers use.
 
@@ -173,9 +173,9 @@ class Claiming:
             The limits, with lost attempts in `dead`; the used slots; and how many of them were freed since
             the controller last read the store, but stay used until its next pass.
         """
-        none = claims.ClaimResult({}, [], {})
+        no_claims = claims.ClaimResult({}, [], {})
         if limits.slots is None:
-            return limits, none, 0
+            return limits, no_claims, 0
         name, executor = self._launcher.name, self._launcher.options.on
         with self._launcher.store.reading() as connection:
             held = claims.holding(connection, executor, limits.machine)
@@ -185,13 +185,13 @@ class Claiming:
             lease.id for lease in others if _is_dead(signs[lease.id], lease) and lease.fingerprint not in plan
         )
         # Which ended attempts had used a slot: by the same rules as `claims.holding`.
-        here = f"{limits.machine}:" if limits.machine and executor == "local" else ""
-        ended = {lease.id for lease in ours} - {lease.id for lease in held}
+        prefix = f"{limits.machine}:" if limits.machine and executor == "local" else ""
+        ended = {lease.id for lease in own_attempts} - {lease.id for lease in held}
         freed = sum(
-            lease.id in ended and lease.executor == executor and (lease.handle or here).startswith(here)
-            for lease in ours
+            lease.id in ended and lease.executor == executor and (lease.handle or prefix).startswith(prefix)
+            for lease in own_attempts
         )
-        used = none._replace(taken=len(held) - len(dead) + freed, by_others=len(others) - len(dead))
+        used = no_claims._replace(taken=len(held) - len(dead) + freed, by_others=len(others) - len(dead))
         return replace(limits, dead=dead), used, freed
 
     def _store_wait_reasons(

@@ -285,10 +285,10 @@ class _Controller:
             run = self._standings.get(fingerprint) or self._external_standings.get(fingerprint)
             if run is None or run.state != RunState.COMPLETED:
                 continue
-            place = self._launcher.other_lab(run.lease)
-            if place is not None and not (self._launcher.lab.root / run.directory).is_dir():
+            address = self._launcher.other_lab(run.lease)
+            if address is not None and not (self._launcher.lab.root / run.directory).is_dir():
                 copy = f"launch with the --root of that lab, or copy its {run.directory} into this one"
-                return f"depends on {self._title(fingerprint)}, completed in the lab at {place}: {copy}"
+                return f"depends on {self._title(fingerprint)}, completed in the lab at {address}: {copy}"
         return None
 
     def _act(self, actions: Sequence[tuple[Standing, Target, Action]]) -> bool:
@@ -406,8 +406,8 @@ class _Controller:
                 )  # without the estimated start, which changes often
             case Wait() if run.state == RunState.RUNNING:
                 is_other = run.lease is not None and run.lease.launcher != self._launcher.name
-                place = self._launcher.other_lab(run.lease)
-                where = "in another launch" if place is None else f"in the lab at {place}"
+                address = self._launcher.other_lab(run.lease)
+                where = "in another launch" if address is None else f"in the lab at {address}"
                 shown = (RunState.RUNNING, where if is_other else None)
             case _:
                 return

@@ -78,19 +78,19 @@ def retry(
         study = load_stored(experiment, store.spec(experiment))
         plan = plan_study(lab, study, options)
         plan = plan.with_states(store.states(plan.fingerprints))
-        again: dict[str, PlannedRun] = {}
+        reruns: dict[str, PlannedRun] = {}
         for run in plan.runs:  # dependencies first
             failed = run.state == RunState.FAILED and run.fingerprint in fingerprints
-            skipped = run.state == RunState.SKIPPED and any(need in again for need in run.needs.values())
+            skipped = run.state == RunState.SKIPPED and any(need in reruns for need in run.needs.values())
             if failed or skipped:
-                again[run.fingerprint] = run
-        runs = list(again.values())
+                reruns[run.fingerprint] = run
+        runs = list(reruns.values())
         launch_recorded = _prepare(lab, study, runs, options, listener)
-        leases.reopen(store, list(again))
+        leases.reopen(store, list(reruns))
         result = LaunchResult(plan, runs, launch_recorded(store, runs))
-    if not again:
+    if not reruns:
         listener.note("nothing to retry: no run has failed")
-    return _report(lab, result, listener) if again and options.reports else result
+    return _report(lab, result, listener) if reruns and options.reports else result
 
 
 def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> list[Path]:
@@ -210,7 +210,7 @@ class _Session:
 
     def _run_round(self, plan: Plan, before: LaunchOutcome | None) -> LaunchResult:
         """Launch a plan. Omit runs that failed in earlier rounds (`before`), and their dependents."""
-        plan, again = self._compare(plan, is_first=before is None)
+        plan, reruns = self._compare(plan, is_first=before is None)
         launch_recorded = _prepare(
             self._lab, self._study, plan.runs, self._options, self._listener, self._since
         )
@@ -225,8 +225,8 @@ class _Session:
                     )
             launched = plan if before is None else without(plan, _cannot_complete(plan, before))
             recording.record(store, launched)
-            if again:
-                count = len(start_over(store, again))
+            if reruns:
+                count = len(start_over(store, reruns))
                 self._listener.note(f"{counted(count, 'run')} to run again: their results are replaced")
             outcome = launch_recorded(store, launched.runs)
         return LaunchResult(plan, plan.runs, outcome if before is None else before.merged_with(outcome))
@@ -240,28 +240,28 @@ class _Session:
         Raises:
             UserError: The round is refused.
         """
-        options, again, notes = self._options, list[str](), list[str]()
+        options, reruns, notes = self._options, list[str](), list[str]()
         with open_readonly(self._lab) as store:
             check_names(plan, tuple if store is None else store.measured)
             if store is not None:
                 plan = plan.with_states(states := store.states(plan.fingerprints))
             if store is not None and is_first:
-                found = changes(store, plan.study, plan.runs)
-                if again := _runs_to_rerun(options, plan, found):
-                    plan = plan.with_states(states | dict.fromkeys(again, RunState.PENDING))
-                    found = changes(store, plan.study, plan.runs)
-                notes = [*found.lines(plan.study.name), *deciding.deviations(store, plan)]
+                differences = changes(store, plan.study, plan.runs)
+                if reruns := _runs_to_rerun(options, plan, differences):
+                    plan = plan.with_states(states | dict.fromkeys(reruns, RunState.PENDING))
+                    differences = changes(store, plan.study, plan.runs)
+                notes = [*differences.lines(plan.study.name), *deciding.deviations(store, plan)]
             if not _is_complete(plan.runs):
                 place = executors.choose(options.on, plan.study.resources, Settings.find())
                 plan = budgeted(plan, store, place)
                 if options.max_chip_hours is not None:
-                    what = "nothing" if is_first else "no further run"
-                    check_chip_hours(plan, options.max_chip_hours, place, what)
+                    refused = "nothing" if is_first else "no further run"
+                    check_chip_hours(plan, options.max_chip_hours, place, refused)
             if store is not None and is_first and not options.replace:
                 check_names_available(store, plan.by_study)
         for line in notes:
             self._listener.note(line)
-        return plan, again
+        return plan, reruns
 
 
 def _is_complete(runs: Sequence[PlannedRun]) -> bool:
@@ -277,7 +277,7 @@ def _cannot_complete(plan: Plan, outcome: LaunchOutcome) -> set[str]:
     return stuck
 
 
-def _runs_to_rerun(options: LaunchOptions, plan: Plan, found: ResultChanges) -> list[str]:
+def _runs_to_rerun(options: LaunchOptions, plan: Plan, differences: ResultChanges) -> list[str]:
     """Return the fingerprints of the completed runs to rerun: the requested ones and all dependents.
 
     Raises:
@@ -287,10 +287,10 @@ def _runs_to_rerun(options: LaunchOptions, plan: Plan, found: ResultChanges) -> 
     names = set().union(*named.values())
     for name in options.runs:
         if name not in names:
-            shorter = {label for run in plan.runs for label in (run.name, run.label)}
-            raise UserError(f"no run {name!r} in {plan.study.name}: {nearest(name, shorter)}")
-    wanted = {*found.changed, *found.older} if options.rerun_changed else set()
-    wanted |= set(found.retracted) if options.rerun_retracted else set()
+            short_names = {label for run in plan.runs for label in (run.name, run.label)}
+            raise UserError(f"no run {name!r} in {plan.study.name}: {nearest(name, short_names)}")
+    wanted = {*differences.changed, *differences.older} if options.rerun_changed else set()
+    wanted |= set(differences.retracted) if options.rerun_retracted else set()
     if options.runs:
         wanted = {run for run in wanted if named[run] & set(options.runs)}
     completed = {run.fingerprint for run in plan.runs if run.state == RunState.COMPLETED}

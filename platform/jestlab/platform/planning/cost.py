@@ -1,7 +1,7 @@
 """Cost of planned runs: chip-hours and money on TPUs, hours on other machines, and FLOPs by component.
 
 On a TPU slice, hours are FLOPs divided by an assumed share of the slice's peak. On other machines, whose peak
-is unknown, hours are estimated from earlier runs of the same program in the same place.
+is unknown, hours are estimated from earlier runs of the same program on the same executor.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ class BudgetTotal:
     unknown: int
 
 
-def budgeted(plan: Plan, store: Store | None, place: ExecutorName | None) -> Plan:
+def budgeted(plan: Plan, store: Store | None, executor: ExecutorName | None) -> Plan:
     """Add the known budgets of runs to a plan.
 
     Args:
         plan: A plan with prices.
         store: Store with earlier runs; None if there is none. It isn't read for runs on TPUs.
-        place: Executor of the runs; None if unknown. Then only runs on a TPU slice get budgets.
+        executor: Executor of the runs; None if unknown. Then only runs on a TPU slice get budgets.
 
     Raises:
         UserError: The user's settings can't be read.
     """
     resources = plan.study.resources
-    slice_ = None if place == "local" else resources.slice
+    slice_ = None if executor == "local" else resources.slice
     if slice_ is not None:
         return on_tpu(plan, slice_, Settings.find())
-    if place is None:
+    if executor is None:
         return plan
     # The chips of a custom executor are known only when it launches.
-    chips, found = resources.machines.chips if place in CLUSTERS else None, dict[str, Speed]()
+    chips, found = resources.machines.chips if executor in CLUSTERS else None, dict[str, Speed]()
     if store is not None:
         from jestlab.platform.store.spending import speeds  # imports SQLAlchemy
 
-        found = speeds(store, (run.program for run in plan.runs), place, chips)
+        found = speeds(store, (run.program for run in plan.runs), executor, chips)
     return by_earlier_runs(plan, found, chips or 0)
 
 
@@ -89,7 +89,7 @@ def utilization(settings: Settings, chip: str) -> float:
 
 
 def by_earlier_runs(plan: Plan, speeds: Mapping[str, Speed], gpus: int = 0) -> Plan:
-    """Add budgets from the measured speeds of programs in the same place.
+    """Add budgets from the measured speeds of programs on the same executor.
 
     Args:
         plan: A plan with prices.
@@ -153,7 +153,7 @@ def wall_hours(runs: Sequence[PlannedRun], parallel: int | None) -> float:
     return max(over_slots, max(ends.values(), default=0.0))
 
 
-def check_chip_hours(plan: Plan, limit: float, place: ExecutorName, launched: str = "nothing") -> None:
+def check_chip_hours(plan: Plan, limit: float, executor: ExecutorName, launched: str = "nothing") -> None:
     """Check that the estimated chip-hours of the remaining runs don't exceed a limit.
 
     The error ends with "… was launched"; `launched` is the subject of this sentence.
@@ -162,10 +162,10 @@ def check_chip_hours(plan: Plan, limit: float, place: ExecutorName, launched: st
         UserError: The estimate exceeds the limit or is unknown.
     """
     runs = to_do(plan)
-    where = "on this machine" if place == "local" else f"on {place}"
-    where += " with as many chips" if place in CLUSTERS else ""
+    where = "on this machine" if executor == "local" else f"on {executor}"
+    where += " with as many chips" if executor in CLUSTERS else ""
     reasons = [
-        f"how long {one.label} trains is known only when {' and '.join(one.awaits)} have completed"
+        f"the training length of {one.label} is unknown until {' and '.join(one.awaits)} have completed"
         for one in plan.waiting
     ]
     reasons += [
@@ -323,10 +323,12 @@ def _dependencies(plan: Plan, convention: Convention) -> dict[str, list[tuple[fl
         executed[run.fingerprint] = price.executed if price else 0.0
         if price and step:  # runs that train nothing cost the same by all conventions
             executed[run.fingerprint] = step.cost(convention).total("reference_scoring") * price.examples
-        reached = dict.fromkeys(run.needs.values())
+        dependencies = dict.fromkeys(run.needs.values())
         for needed in run.needs.values():
-            reached |= needs[needed]
-        needs[run.fingerprint] = reached
+            dependencies |= needs[needed]
+        needs[run.fingerprint] = dependencies
         if price is None or price.cost.learner > 0:
-            sharers.update(reached.keys())
-    return {run: [(executed[one], sharers[one]) for one in reached] for run, reached in needs.items()}
+            sharers.update(dependencies.keys())
+    return {
+        run: [(executed[one], sharers[one]) for one in dependencies] for run, dependencies in needs.items()
+    }

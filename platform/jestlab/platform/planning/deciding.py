@@ -28,7 +28,7 @@ _MOST_CHANGES = 3  # maximum number of changes in a message
 
 
 def has_open_seeds(study: StudySpec) -> bool:
-    """Return whether the number of seeds of a study, or of a part of it, depends on its claims."""
+    """Return whether a study, or a part of it, adds seeds until its claims are decided."""
     return any(isinstance(each.seeds, Until) for each in (study, *study.studies.values()))
 
 
@@ -117,7 +117,7 @@ def first_seeds(plan: Plan, seeds: Callable[[str], int], others: Collection[str]
 
 
 def without(plan: Plan, fingerprints: Collection[str]) -> Plan:
-    """Return a plan without some runs. Recording it keeps them as members of their studies in the store."""
+    """Return a plan without some runs. They remain members of their studies when this plan is recorded."""
     return _restrict(plan, set(plan.fingerprints).difference(fingerprints), lambda _: sys.maxsize)
 
 

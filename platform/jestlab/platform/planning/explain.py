@@ -46,7 +46,7 @@ class RunReason:
 
 
 def explain(plan: Plan, finished: Iterable[_Run]) -> dict[str, RunReason]:
-    """Explain for each run that a launch starts or resumes why it would run, by its fingerprint.
+    """Explain why each run that a launch starts or resumes would run; return fingerprint → explanation.
 
     Args:
         plan: The plan, with the states of its runs.
@@ -99,7 +99,7 @@ def _identity_fields(run: _Run) -> dict[str, Any] | None:
 
 
 def _value(run: _Run, path: str, fields: Mapping[str, Any]) -> Any:
-    """Return a field's value, from the whole config if the identity omits it because it is the default."""
+    """Return a field's value. Identities omit fields at their default, so also look in the whole config."""
     if path in fields:
         return fields[path]
     config: Tree = run.config

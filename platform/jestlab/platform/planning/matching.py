@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
 
 
-def plain(config: Config) -> dict[str, Any]:
+def stored_form(config: Config) -> dict[str, Any]:
     """Return a resolved config in the form that the store keeps."""
     return config.model_dump(mode="json") if isinstance(config, BaseModel) else config
 
@@ -35,7 +35,7 @@ def examples_within(price: Price | None, budget: Price | None, scope: Scope) -> 
     """Solve for the number of examples, in whole steps, whose cost is closest to that of another run.
 
     Args:
-        price: Price of the run at any training length: the cost of one example doesn't depend on it.
+        price: Price of the run at any training length, on which the cost of one example doesn't depend.
         budget: Price of the other run.
         scope: FLOPs to count.
 
@@ -101,7 +101,9 @@ class Timings:
 
         None if no device has measurements of both.
         """
-        first, second = (self.paces.get(config_key(program, plain(config)), {}) for config in (own, other))
+        first, second = (
+            self.paces.get(config_key(program, stored_form(config)), {}) for config in (own, other)
+        )
         shared = [device for device in first if device in second]
         if not shared:
             return None
@@ -117,9 +119,9 @@ class Timings:
         def text(config: dict[str, Any]) -> str:
             return json.dumps(without(config, [SEED]), sort_keys=True)
 
-        if text(plain(other.config)) not in map(text, self.launched.get(other.label, ())):
+        if text(stored_form(other.config)) not in map(text, self.launched.get(other.label, ())):
             return None
-        key = config_key(run.program, plain(run.config))
+        key = config_key(run.program, stored_form(run.config))
         for config in self.launched.get(run.label, ()):
             if config_key(run.program, config) == key:
                 return length_of(run.program, config)
@@ -148,7 +150,7 @@ def examples_in_time(run: TimedRun, other: TimedRun, timings: Timings) -> int | 
     if (paces := timings.pace(run.program, run.config, other.config)) is None:
         return None
     pace, other_pace = paces
-    examples = length_of(other.program, plain(other.config)) * other_pace / pace
+    examples = length_of(other.program, stored_form(other.config)) * other_pace / pace
     steps = round(examples / run.price.step.batch_size)
     if steps < 1:
         raise UserError(f"{other.label} takes less time than one step of {run.label}")

@@ -1,9 +1,9 @@
 """Estimate the memory of jestlab's own runs, and check that they fit on this machine or on its TPU chips.
 
-The estimate is one rule: each device holds the parameters of all models, three more copies of those that it
-trains (Adam's moments and the gradient), and the activations of its share of the examples. On this machine's
-CPU, a process adds 1 GB. Images, batches that are read ahead, and the savings of approximate passes aren't
-counted.
+The estimate assumes that each device holds the parameters of all models, three more copies of the parameters
+that are trained (Adam's moments and the gradient), and the activations of its share of the examples. On this
+machine's CPU, a process adds 1 GB. Images, batches that are read ahead, and the savings of approximate passes
+aren't counted.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ def _check_scores(spec: Mapping[str, Any], declared: Metrics, goals: Sequence[Go
     Args:
         spec: The study.
         declared: Metrics of the study.
-        goals: Goals of all evaluations, some None. If the spec names no evaluations, the score has their
-            common goal, if there is only one.
+        goals: Goals of all evaluations, or None without one. If the spec names no evaluations, and all goals
+            that aren't None are equal, this is the goal of the score.
     """
 
     def mean(names: Sequence[str], path: Path) -> Metric:

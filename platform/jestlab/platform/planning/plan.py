@@ -23,7 +23,7 @@ from jestlab.platform.planning.matching import (
     config_key,
     examples_in_time,
     examples_within,
-    plain,
+    stored_form,
 )
 from jestlab.platform.programs import Config, DataLookup, Placement, Price, Program
 from jestlab.platform.spec.expand import expand, spec_path
@@ -153,8 +153,8 @@ class Plan:
     Attributes:
         study: The study.
         runs: Each run once, after its dependencies, otherwise in the order of the spec.
-        needed: Names of the runs that others depend on, except to diagnose them. A run with two names counts
-            only under the name that is referred to.
+        needed: Names of the runs that others depend on, except to diagnose them. If a run has two names, only
+            the name that the other runs refer to.
         absent: Missing folders and files in configs → their expected type. The fingerprints of runs that read
             them are based on the paths, and will change once the files exist.
         left_out: Folders of shards that were read → a summary of the files that are in no example.
@@ -245,8 +245,7 @@ class _Planner:
         return self._resolved
 
     def _resolve(self, member: Replicate) -> _Resolved | WaitingMember:
-        """Complete a member's config from its data, solve for its training length, and price and fingerprint
-        it."""
+        """Complete a member's config from the data, solve for `match`, and compute price and fingerprint."""
         variant, program = member.variant, _program(member)
         needed: dict[str, _Resolved] = {}
         for role, index in member.needs.items():
@@ -290,8 +289,8 @@ class _Planner:
             UserError: Neither the study nor the store has a run with its config.
         """
         program, label = _program(member), member.variant.label
-        measured_by = self._labels_by_key.get(config_key(program, plain(member.config)))
-        if measured_by is None and config_key(program, plain(config)) not in self._timings.paces:
+        measured_by = self._labels_by_key.get(config_key(program, stored_form(member.config)))
+        if measured_by is None and config_key(program, stored_form(config)) not in self._timings.paces:
             raise UserError(
                 f"the time per example of {label} is unknown: add a run with the same config and any "
                 "examples_seen, without match"
@@ -305,7 +304,7 @@ class _Planner:
         labels: dict[str, str] = {}
         for member in self._members:
             if member.match is None:
-                key = config_key(_program(member), plain(member.config))
+                key = config_key(_program(member), stored_form(member.config))
                 labels.setdefault(key, member.variant.label)
         return labels
 
@@ -331,7 +330,7 @@ def _with_value(section: Section, path: Sequence[str], value: int) -> Section:
 
 
 def _merged(study: StudySpec, resolved: Sequence[_Resolved | WaitingMember]) -> Plan:
-    """Make the plan of a study. Members with equal fingerprints are one run, under its first name."""
+    """Make the plan of a study. Members with equal fingerprints become one run with the first one's name."""
     runs: dict[str, PlannedRun] = {}
     places: dict[str, dict[str, RunPlace]] = defaultdict(dict)
     needed: set[str] = set()
@@ -350,7 +349,7 @@ def _merged(study: StudySpec, resolved: Sequence[_Resolved | WaitingMember]) -> 
                 point=variant.point,
                 seed=member.seed,
                 program=variant.program.name,
-                config=plain(entry.config),
+                config=stored_form(entry.config),
                 needs=entry.needs,
                 price=entry.price,
                 match=None if variant.match is None else str(variant.match),

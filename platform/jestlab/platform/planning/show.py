@@ -34,14 +34,14 @@ _DROPPED_FIRST = (
 """Columns that narrow terminals leave out, the least important one first."""
 
 
-def text(survey: Survey, every: bool = False) -> str:
-    """Return a plan as plain text; with `every`, each run has a row."""
-    return render([*blocks(survey, every), *survey.remarks])
+def text(survey: Survey, row_per_run: bool = False) -> str:
+    """Return a plan as plain text; with `row_per_run`, each run has a row."""
+    return render([*blocks(survey, row_per_run), *survey.remarks])
 
 
-def blocks(survey: Survey, every: bool = False) -> Iterator[Block]:
-    """Yield a plan as blocks of text for a terminal; with `every`, each run has a row."""
-    columns, rows, right = grid(survey.plan, every)
+def blocks(survey: Survey, row_per_run: bool = False) -> Iterator[Block]:
+    """Yield a plan as blocks of text for a terminal; with `row_per_run`, each run has a row."""
+    columns, rows, right = grid(survey.plan, row_per_run)
     name, question = headline(survey.plan)
     yield styled(name, "bold") + f": {question}"
     yield ""
@@ -214,16 +214,16 @@ Grid = tuple[Sequence[str], list[Sequence[str]], Sequence[int]]
 """Columns, rows of cells, and the indices of right-aligned columns."""
 
 
-def grid(plan: Plan, every: bool = False) -> Grid:
+def grid(plan: Plan, row_per_run: bool = False) -> Grid:
     """Lay out the table of a plan, with columns of costs and budgets only if any is known.
 
     Args:
         plan: A plan with prices.
-        every: Whether each run has a row. Otherwise each label has one; with many labels, each run name, or
-            each part of a union.
+        row_per_run: Whether each run has a row. Otherwise each label has one; with many labels, each run
+            name, or each part of a union.
     """
     amounts = (*(_COSTS if any(run.price for run in plan.runs) else ()), *_budget_headers(plan))
-    if every:
+    if row_per_run:
         columns = ("RUN", "SEED", "ID", "TO DO")
         rows = [((run.label, str(run.seed), run.fingerprint[:8], _state(run)), [run]) for run in plan.runs]
     else:

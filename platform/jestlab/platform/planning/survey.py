@@ -107,8 +107,8 @@ def survey(lab: Lab, study: StudySpec, *, why: bool = False) -> Survey:
     Raises:
         UserError: The study can't be planned, or the store can't be read.
     """
-    place = study.resources.executor(default=Settings.find().on)
-    is_local, reasons, remarks, status = runs_here(place), {}, list[str](), None
+    executor = study.resources.executor(default=Settings.find().on)
+    is_local, reasons, remarks, status = runs_here(executor), {}, list[str](), None
     with open_readonly(lab) as store:
         timings = Timings.read(store, study)
         plan = make_plan(
@@ -121,7 +121,7 @@ def survey(lab: Lab, study: StudySpec, *, why: bool = False) -> Survey:
                 status = deciding.claims_status(lab.store_url, study.name)
         if store is not None:
             plan = plan.with_states(store.states(plan.fingerprints))
-        plan = budgeted(plan, store, place)
+        plan = budgeted(plan, store, executor)
         if why:
             reasons = explain(plan, [] if store is None else store.finished())
         if store is not None:
@@ -131,11 +131,11 @@ def survey(lab: Lab, study: StudySpec, *, why: bool = False) -> Survey:
             remarks += changes(store, study, plan.runs).lines(study.name)
             remarks += deciding.deviations(store, plan)
             remarks += _refusal("a launch is refused: ", check_names_available, store, plan.by_study)
-    if place == "local" and study.resources.gpus:
+    if executor == "local" and study.resources.gpus:
         from jestlab.platform.gpus import LocalGpus
 
         remarks += _refusal("", LocalGpus, study.resources)  # more than this machine has
-    return Survey(plan, is_local, None if is_local else place, reasons, remarks, status)
+    return Survey(plan, is_local, None if is_local else executor, reasons, remarks, status)
 
 
 def _refusal(prefix: str, check: Callable[..., object], *arguments: Any) -> list[str]:

@@ -98,6 +98,7 @@ def bring_up_to_date(lab: Lab, store: Store, study: StudySpec, note: Callable[[s
 
 
 def _bring_one_up_to_date(lab: Lab, store: Store, study: StudySpec) -> Written:
+    """Write the reports of one study if they are out of date, and remove obsolete files."""
     folder = lab.reports / study.name
     if not study.reports and not study.claims and not study.studies:
         remove_stale(folder, ())
@@ -135,9 +136,9 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
     folder = lab.reports / study.name
     written = Written()
     seen: Counter[str] = Counter()
-    reports = _reports(study)
+    reports = _with_claims(study)
     for report in reports:
-        name = _name(report)
+        name = _file_stem(report)
         seen[name] += 1
         name = name if seen[name] == 1 else f"{name}-{seen[name]}"
         code = loader if custom_code(report) else None
@@ -186,7 +187,7 @@ def _shows_published(report: Report) -> bool:
     return report.kind == "published"
 
 
-def _reports(study: StudySpec) -> tuple[Report, ...]:
+def _with_claims(study: StudySpec) -> tuple[Report, ...]:
     """Return the study's reports, with the table of claims first if the study has claims."""
     has_table = any(isinstance(report, TableOptions) and report.name == "claims" for report in study.reports)
     if has_table or not any(each.claims for each in (study, *study.studies.values())):
@@ -194,8 +195,8 @@ def _reports(study: StudySpec) -> tuple[Report, ...]:
     return (TableOptions(kind="table", name="claims"), *study.reports)
 
 
-def _name(report: Report) -> str:
-    """Return the name of a report's files: the kind, or the name of a table."""
+def _file_stem(report: Report) -> str:
+    """Return the name of a report's files, without a suffix: the kind, or the name of a table."""
     from jestlab.analysis.own import stem_of
 
     if (code := custom_code(report)) is not None:

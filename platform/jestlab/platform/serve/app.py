@@ -24,7 +24,7 @@ from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.serve import experiment, run, search
 from jestlab.platform.serve.access import Access
 from jestlab.platform.serve.labs import Labs, Missing
-from jestlab.platform.serve.rendering import address, as_json, assets, rendered
+from jestlab.platform.serve.rendering import address, as_json, assets, render
 from jestlab.platform.store.annotations import (
     Subject,
     accept,
@@ -113,7 +113,7 @@ def _error(request: Request, code: int, text: str, headers: dict[str, str] | Non
     """Return an error: a page for browsers, one line of text for scripts."""
     line = " ".join(text.split())
     if "text/html" in request.headers.get("accept", ""):
-        return HTMLResponse(rendered("error.html.j2", text=line, code=code, here=""), code, headers)
+        return HTMLResponse(render("error.html.j2", text=line, code=code, here=""), code, headers)
     return PlainTextResponse(line, code, headers)
 
 

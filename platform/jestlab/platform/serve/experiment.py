@@ -18,7 +18,7 @@ from jestlab.analysis.thinning import thinned
 from jestlab.platform.errors import UserError
 from jestlab.platform.launch.status import LOSS, RunStatus, wait_lines
 from jestlab.platform.serve.labs import Labs, Missing, Served
-from jestlab.platform.serve.rendering import address, duration, number, rendered, whole
+from jestlab.platform.serve.rendering import address, duration, number, parse_whole, render
 from jestlab.platform.store.annotations import Subject, notes, tags, tags_of_experiments, tags_of_runs
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -49,15 +49,15 @@ SORTS: dict[str, Callable[[RunStatus], Any]] = {
 
 
 def front_page(labs: Labs, request: Request) -> str:
-    """Show all experiments, the last updated first."""
+    """Show all experiments, the last launched first."""
     rows: list[dict[str, Any]] = [
-        {"lab": served.name, "about": row, "counts": _states(row.counts), "tags": marked.get(row.name, [])}
+        {"lab": served.name, "about": row, "counts": _by_state(row.counts), "tags": marked.get(row.name, [])}
         for served in labs
         for marked in [tags_of_experiments(served.store)]
         for row in served.store.experiments()
     ]
     rows.sort(key=lambda row: row["about"].updated_at, reverse=True)
-    return rendered("experiments.html.j2", several=len(labs) > 1, rows=rows, here="experiments")
+    return render("experiments.html.j2", several=len(labs) > 1, rows=rows, here="experiments")
 
 
 # ---- one experiment
@@ -65,16 +65,16 @@ def front_page(labs: Labs, request: Request) -> str:
 
 def page(labs: Labs, request: Request) -> str:
     """Show an experiment."""
-    served, name, query = _served(labs, request), request.path_params["name"], request.query_params
+    served, name, query = _requested_lab(labs, request), request.path_params["name"], request.query_params
     status = served.status(name)
-    counts = _states(Counter(row.run.state for row in status if not row.is_repeat))
-    chosen = _chosen(status, request)
-    start = (max(1, whole(query.get("page", "")) or 1) - 1) * PER_PAGE
+    counts = _by_state(Counter(row.run.state for row in status if not row.is_repeat))
+    chosen = _requested_rows(status, request)
+    start = (max(1, parse_whole(query.get("page", "")) or 1) - 1) * PER_PAGE
     part = chosen[start : start + PER_PAGE]
     marked = tags_of_runs(served.store, [row.run.fingerprint for _, row in part])
     [about] = [row for row in served.store.experiments() if row.name == name]
     subject = Subject(experiment=name)
-    return rendered(
+    return render(
         "experiment.html.j2",
         here="",
         about=about,
@@ -89,7 +89,7 @@ def page(labs: Labs, request: Request) -> str:
         state=query.get("state", ""),
         find=query.get("find", ""),
         counts=counts,
-        totals=_totals(status),
+        totals=_cost_text(status),
         is_over=not any(state in counts for state in _UNFINISHED),
         waits=[*wait_lines(status)],
         notes=notes(served.store, subject),
@@ -102,9 +102,9 @@ def page(labs: Labs, request: Request) -> str:
 
 def losses(labs: Labs, request: Request) -> dict[str, Any]:
     """Return the curves of a metric, of the runs on the page; `left` is the number of runs left out."""
-    served = _served(labs, request)
+    served = _requested_lab(labs, request)
     status = served.status(request.path_params["name"])
-    started = [row for _, row in _chosen(status, request) if row.run.step]
+    started = [row for _, row in _requested_rows(status, request) if row.run.step]
     started.sort(key=lambda row: row.run.state != RunState.RUNNING)
     unique = {row.run.fingerprint: f"{row.run.label}/{row.run.seed}" for row in started}
     names = dict(list(unique.items())[:MOST_CURVES])
@@ -137,7 +137,7 @@ def cells(row: RunStatus, index: int) -> dict[str, Any]:
 
 def results(labs: Labs, request: Request) -> Response:
     """Return the answer, claims, tables, and figures as HTML; status 304 if they haven't changed."""
-    made = _served(labs, request).results.of(request.path_params["name"])
+    made = _requested_lab(labs, request).results.of(request.path_params["name"])
     headers = {"etag": made.etag, "cache-control": "no-cache"}
     if request.headers.get("if-none-match") == made.etag:
         return Response(status_code=304, headers=headers)
@@ -147,7 +147,7 @@ def results(labs: Labs, request: Request) -> Response:
 def figure(labs: Labs, request: Request) -> Response:
     """Return a figure that has no interactive version, as PNG."""
     name, study, wanted = (request.path_params[key] for key in ("name", "study", "figure"))
-    drawn = _served(labs, request).results.still(name, study, wanted.removesuffix(".png"))
+    drawn = _requested_lab(labs, request).results.still(name, study, wanted.removesuffix(".png"))
     if drawn is None:
         raise Missing(f"no figure {wanted!r} in {name}")
     return Response(drawn, media_type="image/png")
@@ -156,18 +156,18 @@ def figure(labs: Labs, request: Request) -> Response:
 def file(labs: Labs, request: Request) -> Response:
     """Return a table or figure of the report as a file."""
     name, wanted = (request.path_params[key] for key in ("name", "file"))
-    made = _served(labs, request).results.file(name, wanted)
+    made = _requested_lab(labs, request).results.file(name, wanted)
     if made is None:
         raise Missing(f"no file {wanted!r} in the report of {name}")
     return Response(made, media_type="application/octet-stream")
 
 
-def _states(counts: Mapping[RunState, int]) -> dict[str, int]:
-    """Return the number of runs in each state that has any."""
+def _by_state(counts: Mapping[RunState, int]) -> dict[str, int]:
+    """Return the number of runs by state, in the order of `RunState`; states without runs are omitted."""
     return {state.value: counts[state] for state in RunState if counts.get(state)}
 
 
-def _totals(rows: Sequence[RunStatus]) -> str:
+def _cost_text(rows: Sequence[RunStatus]) -> str:
     """Write the cost so far, next to the planned cost; empty if both are unknown."""
     costs = [row.cost for row in rows if not row.is_repeat]
     planned = sum(cost.total_flops or 0.0 for cost in costs)
@@ -177,7 +177,7 @@ def _totals(rows: Sequence[RunStatus]) -> str:
     return "; ".join(filter(None, (flops, f"{units.hours(hours)} h" if hours else "")))
 
 
-def _served(labs: Labs, request: Request) -> Served:
+def _requested_lab(labs: Labs, request: Request) -> Served:
     return labs.with_experiment(request.path_params["name"], request.query_params.get("lab"))
 
 
@@ -186,7 +186,7 @@ def _data_address(name: str, request: Request, kind: str) -> str:
     return address("experiment", name, kind, **query)
 
 
-def _chosen(rows: Sequence[RunStatus], request: Request) -> list[tuple[int, RunStatus]]:
+def _requested_rows(rows: Sequence[RunStatus], request: Request) -> list[tuple[int, RunStatus]]:
     """Return the runs that a request asks for, filtered and sorted, with their indices in the study."""
     find, state = request.query_params.get("find", "").lower(), request.query_params.get("state", "")
     chosen = [

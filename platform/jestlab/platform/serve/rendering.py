@@ -47,7 +47,7 @@ def _own(name: str) -> str:
     return files(__package__).joinpath("static", name).read_text(encoding="utf-8")
 
 
-def rendered(template: str, **values: Any) -> str:
+def render(template: str, **values: Any) -> str:
     """Fill in a template."""
     return _environment().get_template(template).render(**values)
 
@@ -93,12 +93,12 @@ def duration(seconds: float | None) -> str:
     return "" if seconds is None else units.duration(seconds / 3600)
 
 
-def whole(text: str) -> int | None:
+def parse_whole(text: str) -> int | None:
     """Parse a whole number of up to 18 digits; None for other texts."""
     return int(text) if text.isdecimal() and len(text) <= 18 else None
 
 
-def plain(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Format a value of a config."""
     if value is None:
         return "default"

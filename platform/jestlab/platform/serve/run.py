@@ -19,7 +19,7 @@ from jestlab.platform.launch.status import LOSS
 from jestlab.platform.planning import compare as comparison
 from jestlab.platform.serve.experiment import cells, curves_of
 from jestlab.platform.serve.labs import Labs, Missing, Served
-from jestlab.platform.serve.rendering import address, number, plain, rendered, whole
+from jestlab.platform.serve.rendering import address, as_text, number, parse_whole, render
 from jestlab.platform.store.annotations import Subject, notes, tags
 from jestlab.platform.store.records import ADOPTED
 from jestlab.platform.store.store import Store
@@ -94,7 +94,7 @@ def page(labs: Labs, request: Request) -> Any:
     experiment = data["places"][0]["experiment"] if data["places"] else None
     record = store.run(fingerprint)
     subject = Subject(fingerprint=fingerprint)
-    return rendered(
+    return render(
         "run.html.j2",
         here="",
         served=served,
@@ -103,7 +103,7 @@ def page(labs: Labs, request: Request) -> Any:
         record=record,
         row=_row(served, experiment, fingerprint) if experiment else None,
         title=_title(data, fingerprint),
-        config=[(key, plain(value)) for key, value in sorted(flat(record.config).items())],
+        config=[(key, as_text(value)) for key, value in sorted(flat(record.config).items())],
         baseline=_baseline(store, experiment, fingerprint) if experiment else None,
         pictures=_recorded_steps(served, fingerprint),
         notes=notes(store, subject),
@@ -117,7 +117,7 @@ def page(labs: Labs, request: Request) -> Any:
 def curves(labs: Labs, request: Request) -> dict[str, Any]:
     """Return the curves of some metrics of a run, thinned for a plot of a given width in pixels."""
     served, fingerprint = _requested_run(labs, request)
-    given = whole(request.query_params.get("width", ""))
+    given = parse_whole(request.query_params.get("width", ""))
     width = 800 if given is None else min(max(given, 50), 4_000)
     names = request.query_params.getlist("metric")[:MOST_CURVES] or [LOSS]
     found = {name: curves_of(served.store, [fingerprint], name, width)[fingerprint] for name in names}
@@ -133,7 +133,7 @@ def log(labs: Labs, request: Request) -> Response:
     path = served.lab.inside(f"{served.store.run(fingerprint).directory}/{logs.NAME}")
     if not path.is_file():  # opening a pipe would wait for a writer
         return PlainTextResponse(_no_log(served, fingerprint))
-    given = whole(request.query_params.get("from", ""))
+    given = parse_whole(request.query_params.get("from", ""))
     with path.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
         start = given if given is not None and given <= size else max(0, size - TAIL_BYTES)
@@ -151,7 +151,7 @@ def batch(labs: Labs, request: Request) -> Response:
     places = _read(served.store, fingerprint, "places")["places"]
     if not places:
         raise Missing(f"run {fingerprint[:8]} belongs to no experiment")
-    if (wanted := whole(request.path_params["step"])) is None:
+    if (wanted := parse_whole(request.path_params["step"])) is None:
         raise Missing(f"no step {request.path_params['step'][:40]!r}")
     [recorded, *_] = served.store.runs(places[0]["experiment"], [fingerprint])
     with one_line_errors():
@@ -180,13 +180,13 @@ def compare(labs: Labs, request: Request) -> Any:
         else:
             record = served.store.run(fingerprint)
             config = flat(record.config) | {"program": record.program}
-            run["config"] = {key: plain(value) for key, value in config.items()}
+            run["config"] = {key: as_text(value) for key, value in config.items()}
             run["scores"] = {each["name"]: each["value"] for each in run["scores"]}
         runs.append(run)
     if "data" in request.query_params:
         return {"series": [{key: run[key] for key in ("run", "name", "x", "y")} for run in runs], "left": 0}
     config_rows = _side_by_side([run["config"] for run in runs])
-    return rendered(
+    return render(
         "compare.html.j2",
         here="",
         runs=runs,
@@ -237,7 +237,7 @@ def _baseline(store: Store, experiment: str, fingerprint: str) -> dict[str, Any]
     return {
         "title": f"{other.label}/{other.seed}",
         "fingerprint": other.fingerprint,
-        "differences": [(key, plain(pair.first), plain(pair.second)) for key, pair in different.items()],
+        "differences": [(key, as_text(pair.first), as_text(pair.second)) for key, pair in different.items()],
     }
 
 

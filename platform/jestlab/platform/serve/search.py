@@ -13,7 +13,7 @@ from jestlab.analysis.published import stored
 from jestlab.analysis.published.cell import order
 from jestlab.platform.errors import StoreUnreachable, UserError, one_line_errors
 from jestlab.platform.serve.labs import Labs
-from jestlab.platform.serve.rendering import rendered
+from jestlab.platform.serve.rendering import render
 from jestlab.platform.store.annotations import saved_queries
 from jestlab.platform.store.views import VIEWS
 from jestlab.platform.words import listed
@@ -51,7 +51,7 @@ def runs(labs: Labs, request: Request) -> str:
         raise
     except UserError as error:
         problem = str(error)
-    return rendered(
+    return render(
         "runs.html.j2", here="runs", where=where, order=sort, columns=", ".join(columns), names=names,
         found=found, more=more, problem=problem, several=len(labs) > 1,
     )  # fmt: skip
@@ -70,7 +70,7 @@ def sql(labs: Labs, request: Request) -> Any:
         except ValueError as error:
             problem = str(error)
         seconds = time.monotonic() - start
-    return rendered(
+    return render(
         "sql.html.j2", here="sql", asked=asked, result=result, problem=problem, seconds=seconds,
         views={name: view.columns for name, view in VIEWS.items()}, labs=labs, served=served,
         saved=saved_queries(served.store), writes=labs.writes,
@@ -84,7 +84,7 @@ def published(labs: Labs, request: Request) -> str:
         groups = itertools.groupby(stored(served.lab.store_url), key=lambda cell: (cell.source, cell.table))
         for (source, name), cells in groups:
             tables.append({"lab": served.name, "source": source, "name": name, **_matrix(list(cells))})
-    return rendered("published.html.j2", here="published", tables=tables, several=len(labs) > 1)
+    return render("published.html.j2", here="published", tables=tables, several=len(labs) > 1)
 
 
 def _matrix(cells: list[Any]) -> dict[str, Any]:

@@ -206,7 +206,7 @@ def _check_size(study: StudySpec) -> None:
     if runs > int(given):
         raise SpecError(
             ("axes",) if study.axes else ("seeds",),
-            f"make {runs:,} runs, more than {int(given):,}: drop values, or allow it by {MAX_RUNS}={runs}",
+            f"make {runs:,} runs, more than {int(given):,}: drop values, or set {MAX_RUNS}={runs}",
         )
 
 
@@ -241,7 +241,7 @@ def _run_errors(study: StudySpec, name: str) -> Iterator[SpecError]:
     elif (extent := program.extent) is None:
         yield SpecError(path, f"{program.name} has no examples_seen to solve for: drop it")
     elif other.match is not None:
-        yield SpecError(path, f"{run.match.run!r} itself matches: name {other.match.run!r} instead")
+        yield SpecError(path, f"{run.match.run!r} has a match itself: name {other.match.run!r} instead")
     else:
         solved = f"conflicts with {dotted(path)}, which solves for it: drop one of them"
         if has(run.overrides, extent):
@@ -287,7 +287,7 @@ def order(nodes: Sequence[Node]) -> list[tuple[int, dict[str, int]]]:
 
     @functools.cache
     def table(name: str, keys: frozenset[str]) -> dict[frozenset[str], dict[str, list[int]]]:
-        """Group the runs with a name by which of a point's keys they have, then by their values on them."""
+        """Group the runs with a name by which of these keys they have, then by the values of those keys."""
         groups: dict[frozenset[str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for index in by_name[name]:
             shared = keys.intersection(nodes[index][2])
@@ -332,7 +332,7 @@ def _ambiguous(point: Point, reference: RunReference, named: Sequence[Node], is_
         return SpecError(reference.path, problem)
     missing = ", ".join(sorted(own - point.keys()))
     some = ", ".join(repr(label) for _, label, _, _ in named[:3]) + (", …" if len(named) > 3 else "")
-    problem = f"put this run on their axis too ({missing}), or name a run without it"
+    problem = f"put this run on the same axis ({missing}), or name a run without that axis"
     return SpecError(reference.path, f"{reference.name!r} is {len(named)} runs ({some}): {problem}")
 
 

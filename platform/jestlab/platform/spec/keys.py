@@ -1,7 +1,7 @@
 """The reference of the keys of specs and configs, and the JSON schema of specs for editors.
 
 Both come from the JSON schemas of the classes that validate specs. The meaning of a key is the description of
-its field, or its entry under `Attributes:` in the docstring.
+its field in the class, or the entry of the field under `Attributes:` in the docstring of the class.
 """
 
 from __future__ import annotations

@@ -80,11 +80,13 @@ def _set(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
     if head == "scale":
         raise SpecError(path, "cannot be set: use --scale")
     if head == "base":
-        written["base"] = _merged({}, written.get("base", {}), keys, value, _fields(study, None), path)
+        written["base"] = _with_config_value(
+            {}, written.get("base", {}), keys, value, _fields(study, None), path
+        )
     elif head == "runs":
         _set_run(study, written, path, value)
     else:
-        written[head] = _replaced(written.get(head), path, value)
+        written[head] = _with_value(written.get(head), path, value)
         if head == "axes" and len(path) > 1 and path[2:3] != (LABELS,):
             _drop_labels(written["axes"][int(path[1])])
 
@@ -133,7 +135,7 @@ def _set_run(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
     name, keys = _split_name(path, study.runs, "run")
     run = written["runs"][name]
     if keys and keys[0] in RUN_KEYS:
-        run[keys[0]] = _replaced(run.get(keys[0]), path[-len(keys) :], value)
+        run[keys[0]] = _with_value(run.get(keys[0]), path[-len(keys) :], value)
         return
     for index, axis in enumerate(study.axes):
         own = next((key for key in axis.keys if f"{dotted(keys)}.".startswith(f"{key}.")), None)
@@ -146,7 +148,7 @@ def _set_run(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
     own_keys = {key: run[key] for key in RUN_KEYS if key in run}
     config = {key: below for key, below in run.items() if key not in own_keys}
     base, fields = study.program_of(name).inherited(study.base, study.program_of()), _fields(study, name)
-    written["runs"][name] = own_keys | _merged(base, config, keys, value, fields, path)
+    written["runs"][name] = own_keys | _with_config_value(base, config, keys, value, fields, path)
 
 
 def _split_name(path: Path, known: Mapping[str, object], what: str) -> tuple[str, Path]:
@@ -160,7 +162,9 @@ def _split_name(path: Path, known: Mapping[str, object], what: str) -> tuple[str
     raise SpecError(path, f"no {what} {path[1]!r}: {nearest(path[1], known)}")
 
 
-def _merged(base: Tree, own: Tree, keys: Sequence[str], value: Any, fields: Field | None, path: Path) -> Tree:
+def _with_config_value(
+    base: Tree, own: Tree, keys: Sequence[str], value: Any, fields: Field | None, path: Path
+) -> Tree:
     """Set a value in a config that is merged over a base; return the changed config, without the base.
 
     The path is checked against the merged config: it must not go through a plain value of the base.
@@ -178,7 +182,7 @@ def _merged(base: Tree, own: Tree, keys: Sequence[str], value: Any, fields: Fiel
     return merge(own, above, fields, place)
 
 
-def _replaced(tree: Any, path: Path, value: Any, depth: int = 1) -> Any:
+def _with_value(tree: Any, path: Path, value: Any, depth: int = 1) -> Any:
     """Return a copy of plain data with a value at `path[depth:]`. Keys of the data may contain dots."""
     rest = path[depth:]
     if not rest:
@@ -190,7 +194,7 @@ def _replaced(tree: Any, path: Path, value: Any, depth: int = 1) -> Any:
     if key not in parts and not isinstance(tree, dict | None):
         count = f"there are {len(parts)}, counted from 0" if isinstance(tree, list) else "it has no parts"
         raise SpecError(path, f"no {dotted(path[: depth + 1])}: {count}")
-    changed = parts | {key: _replaced(parts.get(key), path, value, depth + end)}
+    changed = parts | {key: _with_value(parts.get(key), path, value, depth + end)}
     return [*changed.values()] if isinstance(tree, list) else changed
 
 

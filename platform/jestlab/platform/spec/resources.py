@@ -303,8 +303,8 @@ class Resources(BaseModel):
         retries: Number of further attempts after a run fails. Attempts that end because machines were taken
             away don't count. Errors of the program (a TypeError, a missing file, wrong usage) aren't retried.
         retry_exit_codes: Exit codes of commands that are always retried.
-        lease_seconds: How long a worker may go without a heartbeat before it is considered dead; it sends one
-            every 5 seconds.
+        lease_seconds: Seconds without a heartbeat after which a worker is considered dead. Workers send a
+            heartbeat every 5 seconds.
         tpu: TPU slice of each run, type and topology, as in `v5e-16x16`.
         image: Container image with jestlab, pinned by digest; null for the one in the user's settings.
         spot: Whether to use cheaper machines that may be taken away at any time.

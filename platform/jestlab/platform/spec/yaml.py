@@ -15,7 +15,7 @@ import yaml
 
 from jestlab.platform.errors import SpecError, dotted, shown
 
-LARGEST = 1_000_000
+MAX_VALUES = 1_000_000
 """Maximum number of values in a spec, counting each use of an alias."""
 
 _MOST_DIGITS = 300  # larger numbers are infinite as floats
@@ -190,8 +190,8 @@ def _check(node: yaml.Node, sizes: dict[int, int], above: set[int]) -> int:
     above.add(id(node))
     size = sizes[id(node)] = 1 + sum(_check(child, sizes, above) for child in children)
     above.remove(id(node))
-    if size > LARGEST:
-        raise SpecError((), f"has more than {LARGEST:,} values: too many for a spec")
+    if size > MAX_VALUES:
+        raise SpecError((), f"has more than {MAX_VALUES:,} values: too many for a spec")
     return size
 
 

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from jestlab.platform.errors import UserError
 
 Start = Literal["train", "command"]
-"""The program of the study: jestlab's training, or a custom script."""
+"""Program of a starter study: jestlab's training, or a custom script."""
 
 STARTS: tuple[Start, ...] = get_args(Start)
 
@@ -16,19 +16,19 @@ _HERE = Path(__file__).parent
 
 
 def files(study: Path, program: Start) -> dict[Path, str]:
-    """Return the files of a starter study: path → text, the study first.
+    """Return the files of a starter study: path → text; the first is the study.
 
     Args:
         study: Path of the study's file; its name becomes the name of the study.
         program: The program of the study.
 
     Raises:
-        UserError: The path isn't a YAML file, or the name isn't valid.
+        UserError: The path doesn't end in .yaml or .yml, or the name of the study isn't valid.
     """
     from jestlab.platform.spec.schema import StudySpec
     from jestlab.platform.spec.variants import check_names
     from jestlab.platform.spec.yaml import Document
-    from jestlab.platform.study_registry import study_names  # here, because the help of `init` needs no specs
+    from jestlab.platform.study_registry import study_names  # `init --help` requires no specs
 
     if study.suffix not in (".yaml", ".yml"):
         raise UserError(f"{study}: the study is written in YAML: give a path that ends in .yaml")

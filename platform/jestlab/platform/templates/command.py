@@ -1,6 +1,6 @@
-"""A linear classifier in NumPy, trained by STUDY.yaml: replace it with your training.
+"""A linear classifier in NumPy, which STUDY.yaml trains. Replace it with your own training.
 
-Without jestlab, it prints its reports: python SCRIPT
+To try it without a study, run `python SCRIPT`: it then prints its reports.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 from jestlab.platform import client
 
 STEPS, BATCH = 200, 32
-SCALES = np.geomspace(1.0, 0.05, 20)  # of the features; gradient descent without momentum learns slowly
+SCALES = np.geomspace(1.0, 0.05, 20)  # of the features: so gradient descent without momentum learns slowly
 
 
 def examples(count: int, *seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -59,10 +59,7 @@ class LaunchedJob(NamedTuple):
 
     @classmethod
     def of(cls, store: str, lease: Lease) -> LaunchedJob | None:
-        """Return the job of an attempt; None if its lease has no handle or no token.
-
-        `store` is the id of the store.
-        """
+        """Return the job of an attempt in the store with id `store`; None if the store didn't launch it."""
         if lease.handle is None or lease.token is None:
             return None
         return cls(lease.handle, JobKey(store, lease.fingerprint, lease.number, lease.token))
@@ -168,10 +165,7 @@ class ProcessesRemain(ExecutorError):
 
 
 class ExecutorUnavailable(ExecutorError):
-    """The executor can't be used now, for example because of a timeout, a rate limit, or an expired login.
-
-    The launcher retries the operation later.
-    """
+    """The executor can't be used now (a timeout, rate limit, or expired login). Launchers retry later."""
 
 
 class Executor(Protocol):

@@ -20,10 +20,7 @@ _PASSED_PREFIXES = (
 
 
 def threads_environment(threads: int, xla_flags: str = "") -> dict[str, str]:
-    """Return variables that limit a worker on CPUs to some threads; their number affects rounding.
-
-    `xla_flags` are further flags of XLA.
-    """
+    """Return variables that set the number of CPU threads of a worker, which affects rounding."""
     if threads == 1:
         xla_flags += " --xla_cpu_multi_thread_eigen=false"
     # NPROC is the size of XLA's thread pools.
@@ -31,10 +28,7 @@ def threads_environment(threads: int, xla_flags: str = "") -> dict[str, str]:
 
 
 def worker_environment(threads: int, lab: Lab) -> dict[str, str]:
-    """Return the variables that executors set for a worker.
-
-    This process's values of GLIBC_TUNABLES and of JAX's cache settings take precedence.
-    """
+    """Return the variables that executors set for a worker. Those of this process replace defaults."""
     ours = threads_environment(threads, os.environ.get("XLA_FLAGS", "")) | {"PYTHONUNBUFFERED": "1"}
     defaults = {
         # Large pages: XLA allocates temporary arrays in every step, which causes 44,000 page faults without

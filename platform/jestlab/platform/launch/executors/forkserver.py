@@ -130,10 +130,9 @@ class ForkServer:
             self._process.wait()
 
     def start(self, job: Job, may_begin: Callable[[], bool] = lambda: True) -> Forked:
-        """Fork a job, and let it begin once it has its own session and writes to its log.
+        """Fork a job, and let it start once it leads a session and writes to its log.
 
-        If `may_begin` returns False after the fork, or this process ends before that, the forked job exits
-        without having begun.
+        If `may_begin` returns False, or this process ends first, the forked job exits before it begins.
 
         Raises:
             ForkServerError: The job didn't begin.

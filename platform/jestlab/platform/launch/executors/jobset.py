@@ -200,10 +200,7 @@ def _label(text: str) -> str:
 
 
 def status(jobset: Object, pods: Sequence[Object]) -> JobStatus:
-    """Return the status of a JobSet's job. `pods` are all of its pods, or only that of its first host.
-
-    The first host's pod is enough unless the JobSet has failed.
-    """
+    """Return the status of a JobSet's job. Unless it has failed, the pod of its first host is enough."""
     conditions = _conditions(jobset)
     first = next((pod for pod in pods if _labels(pod).get(INDEX_LABEL) == "0"), None)
     phase = None if first is None else first.get("status", {}).get("phase")

@@ -259,9 +259,7 @@ class SlurmExecutor(Executor):
         }
 
     def _queue(self, given: str | None = None) -> Queue:
-        """Run `squeue`, and return the user's jobs by task. If a task has several jobs, prefer the last one
-        that hasn't ended.
-        """
+        """Run `squeue`, and return the user's jobs by task; of several jobs, the last that hasn't ended."""
         answer = self._run(
             "squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", "--sort=i",
             f"--format={slurm_tools.QUEUE_FORMAT}", given=given,

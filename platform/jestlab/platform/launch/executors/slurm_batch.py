@@ -9,9 +9,8 @@ batch. A batch has a folder `slurm/BATCH` in the lab, which only its owner can r
     N.out          Slurm's output file of task N
 
 The script runs one process per node. If there are several nodes, `srun` starts the processes and gives each
-its number in a variable of JAX. The script forwards requests to stop to them: SIGTERM, and SIGUSR1, which
-Slurm sends before the time limit. Slurm doesn't requeue the jobs: a job must not run twice, because the store
-records one attempt per job.
+its number in a variable of JAX. The script forwards requests to stop: SIGTERM, and SIGUSR1, which Slurm sends
+before the time limit. Slurm must not requeue the jobs, because the store records one attempt per job.
 """
 
 from __future__ import annotations

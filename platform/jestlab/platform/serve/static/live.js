@@ -1,13 +1,13 @@
 // Live pages: request the page again, and replace the elements with `data-live` whose content has changed.
 
-const TICK = 1000; // milliseconds between two requests at least, while the page is visible
+const TICK = 1000; // minimum time between two requests in milliseconds, while the page is visible
 const DUTY = 20; // pause after slow work, as a multiple of its duration
-const MOST_NAMED = 20; // lines in the legend; with more, the pointer shows names
+const MOST_NAMED = 20; // maximum number of lines in the legend; if there are more, the pointer shows their names
 const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f6bd6", "#000000"];
 
 const statusLine = document.getElementById("status");
 
-/** Send a request; null if nothing has changed. */
+/** Send a request; return null if nothing has changed, throw the server's message on an error. */
 async function request(url, headers = {}) {
   const response = await fetch(url, { headers, credentials: "same-origin" });
   if (response.status === 304) return null;
@@ -108,7 +108,7 @@ function followPage(curves) {
     const text = await (await request(location.href)).text();
     const found = new DOMParser().parseFromString(text, "text/html").querySelectorAll("[data-live]");
     const shown = document.querySelectorAll("[data-live]");
-    if (found.length !== shown.length) { // there are other runs or experiments
+    if (found.length !== shown.length) { // the server now has different runs or experiments
       location.reload();
       return false;
     }
@@ -132,7 +132,7 @@ function followResults(place) {
     const response = await request(place.dataset.results, etag ? { "If-None-Match": etag } : {});
     if (response === null) return;
     const text = await response.text();
-    if (document.querySelector("dialog[open]")) return; // a dialog explains a number
+    if (document.querySelector("dialog[open]")) return; // don't replace a number while a dialog explains it
     etag = response.headers.get("etag") ?? "";
     const busy = await inSlices(replaceResults(place, text));
     pauseEnd = performance.now() + DUTY * busy;
@@ -152,7 +152,7 @@ function followLog(place) {
     const bytes = await response.arrayBuffer();
     const atEnd = place.scrollTop + place.clientHeight >= place.scrollHeight - 4;
     if (start !== to) {
-      decoder = new TextDecoder(); // keeps the start of a character for the next part
+      decoder = new TextDecoder(); // keeps the first bytes of a character whose other bytes are in the next part
       place.textContent = start > 0 ? "…\n" : "";
     }
     place.append(decoder.decode(bytes, { stream: true }));

@@ -1,5 +1,5 @@
-// Update the results on a page that is in use. The work is done in slices, between which the browser handles input,
-// and only changed elements are replaced, so that scroll positions, open parts, and selections stay.
+// Update the results on a page that is in use. The work is done in slices, between which the browser handles input.
+// Only changed elements are replaced, so that scroll positions, open parts, and selections stay.
 
 const SLICE = 20; // milliseconds
 const LETTERS = 100_000; // parsed in a slice, in about ten milliseconds
@@ -39,7 +39,7 @@ function* replaceResults(place, text) {
   yield* renewCharts();
 }
 
-/** Make an element equal to another one. */
+/** Make an element of the page equal to a fresh one, and change as little as possible. */
 function* become(old, fresh) {
   if (old.isEqualNode(fresh)) return;
   if (old.nodeName !== fresh.nodeName || old.id !== fresh.id || !PARTS.has(old.nodeName)) {
