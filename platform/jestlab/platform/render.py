@@ -194,7 +194,7 @@ def table(
     return TextTable(headers, list(rows), frozenset(right), importance or {}, indent)
 
 
-class Column(NamedTuple):
+class TextColumn(NamedTuple):
     """A column for `table_of`; `cell` returns the cell of a record."""
 
     header: str
@@ -203,7 +203,7 @@ class Column(NamedTuple):
     right: bool = False
 
 
-def table_of(records: Iterable[Any], columns: Sequence[Column]) -> TextTable:
+def table_of(records: Iterable[Any], columns: Sequence[TextColumn]) -> TextTable:
     """Make a table with one row for each record."""
     return table(
         [column.header for column in columns],

@@ -12,7 +12,7 @@ from rows_support import ROWS
 
 from jestlab.analysis import query
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange import archive_read
+from jestlab.platform.exchange import archive_check
 from jestlab.platform.exchange.archive_write import TABLES
 from jestlab.platform.lab.lab import Lab
 
@@ -28,7 +28,7 @@ def decoded(place: str, value: Any) -> Any:
     row = {
         name: one.isoformat() if hasattr(one, "isoformat") else one for name, one in ROWS[table][0].items()
     }
-    return archive_read.decode(BY_NAME[table], row | {column: value})[column]
+    return archive_check.decode(BY_NAME[table], row | {column: value})[column]
 
 
 INVALID: dict[str, list[Any]] = {
@@ -169,12 +169,12 @@ def test_refuses_truncated_archives_and_other_files(copy, path, archive):
 
 def test_refuses_archives_that_would_fill_the_disk(copy, path, monkeypatch):
     with zipfile.ZipFile(path) as whole, monkeypatch.context() as limits:
-        limits.setattr(archive_read, "MOST_FILES", len(whole.namelist()) - 1)
+        limits.setattr(archive_check, "MOST_FILES", len(whole.namelist()) - 1)
         check_refused(copy, path, "too large")
     add(path, "runs/a/zeros", bytes(20_000_000))
-    monkeypatch.setattr(archive_read, "SMALL_BYTES", 1 << 20)
+    monkeypatch.setattr(archive_check, "SMALL_BYTES", 1 << 20)
     check_refused(copy, path, "too large")
-    monkeypatch.setattr(archive_read, "SMALL_BYTES", 1 << 30)
-    free = SimpleNamespace(free=archive_read.RESERVE_BYTES + 1_000_000)
+    monkeypatch.setattr(archive_check, "SMALL_BYTES", 1 << 30)
+    free = SimpleNamespace(free=archive_check.RESERVE_BYTES + 1_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
     check_refused(copy, path, "too little space on the disk")

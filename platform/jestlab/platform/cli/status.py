@@ -27,7 +27,7 @@ from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.render import (
     Block,
-    Column,
+    TextColumn,
     has_styles,
     in_state,
     render,
@@ -47,13 +47,13 @@ from jestlab.platform.words import counted
 
 def _numeric(
     header: str, read: Callable[[RunStatus], float | None], write: Callable[[float], str], importance: int
-) -> Column:
+) -> TextColumn:
     """Return a column of numbers. Cells are empty where `read` returns None."""
 
     def cell(row: RunStatus) -> str:
         return "" if (value := read(row)) is None else write(value)
 
-    return Column(header, cell, importance, True)
+    return TextColumn(header, cell, importance, True)
 
 
 def _steps(row: RunStatus) -> str:
@@ -61,12 +61,12 @@ def _steps(row: RunStatus) -> str:
 
 
 _RUN_COLUMNS = (
-    Column("run", lambda row: one_line(row.run.label)),
-    Column("seed", lambda row: str(row.run.seed), right=True),
-    Column("state", lambda row: in_state(row.run.state)),
-    Column("step", _steps, 60, True),
+    TextColumn("run", lambda row: one_line(row.run.label)),
+    TextColumn("seed", lambda row: str(row.run.seed), right=True),
+    TextColumn("state", lambda row: in_state(row.run.state)),
+    TextColumn("step", _steps, 60, True),
 )
-_ATTEMPTS = Column("attempts", lambda row: str(row.run.attempts), 40, True)
+_ATTEMPTS = TextColumn("attempts", lambda row: str(row.run.attempts), 40, True)
 _PROGRESS_COLUMNS = (
     _numeric("loss", lambda row: row.loss, "{:.4g}".format, 55),
     _numeric("examples/s", lambda row: row.rate, "{:,.0f}".format, 45),
@@ -74,7 +74,7 @@ _PROGRESS_COLUMNS = (
     _numeric("FLOPs so far", lambda row: row.cost.actual_flops or None, units.flops, 35),
     _numeric("planned", lambda row: row.cost.total_flops or None, units.flops, 20),
 )
-_REASON = Column("reason", lambda row: one_line(row.run.reason or ""), 70)
+_REASON = TextColumn("reason", lambda row: one_line(row.run.reason or ""), 70)
 
 
 _COST_KINDS: Mapping[str, Callable[[float], str]] = {
@@ -94,7 +94,7 @@ def _costs_by_kind(cost: Spending) -> Mapping[str, tuple[float | None, float | N
     }
 
 
-def _cost_columns(kind: str) -> list[Column]:
+def _cost_columns(kind: str) -> list[TextColumn]:
     """Return the columns of a kind of cost: actual, planned, and drift."""
 
     def drift(row: RunStatus) -> str:
@@ -106,7 +106,7 @@ def _cost_columns(kind: str) -> list[Column]:
     return [
         _numeric(kind, lambda row: _costs_by_kind(row.cost)[kind][0], _COST_KINDS[kind], 50),
         _numeric("planned", lambda row: _costs_by_kind(row.cost)[kind][1], _COST_KINDS[kind], 20),
-        Column("drift", drift, 30, True),
+        TextColumn("drift", drift, 30, True),
     ]
 
 
@@ -198,7 +198,7 @@ def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]]) 
     """Yield the table of runs, and a line with the total cost of completed runs."""
     columns = [*_RUN_COLUMNS, _ATTEMPTS, *(each for kind in _totals(rows) for each in _cost_columns(kind))]
     if tags:
-        columns.append(Column("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
+        columns.append(TextColumn("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
     if any(row.run.reason for row in rows):
         columns.append(_REASON)
     yield table_of(rows, columns)
@@ -212,24 +212,24 @@ def _experiments_table(experiments: Sequence[ExperimentSummary], tags: Mapping[s
     if not experiments:
         return "no experiments yet: jestlab launch quickstart"
 
-    def count(state: RunState) -> Column:
+    def count(state: RunState) -> TextColumn:
         def cell(row: ExperimentSummary) -> Text:
             number = row.counts.get(state, 0)
             return in_state(number, state if number else "-")
 
-        return Column(state, cell, right=True)
+        return TextColumn(state, cell, right=True)
 
     columns = [
-        Column("experiment", lambda row: row.name),
-        Column("scale", lambda row: row.scale or "", 40),
-        Column("runs", lambda row: str(sum(row.counts.values())), right=True),
+        TextColumn("experiment", lambda row: row.name),
+        TextColumn("scale", lambda row: row.scale or "", 40),
+        TextColumn("runs", lambda row: str(sum(row.counts.values())), right=True),
         *(count(state) for state in RunState if any(state in row.counts for row in experiments)),
-        Column("launched (UTC)", lambda row: f"{row.updated_at:%Y-%m-%d %H:%M}", 50),
+        TextColumn("launched (UTC)", lambda row: f"{row.updated_at:%Y-%m-%d %H:%M}", 50),
     ]
     if tags:
-        columns.append(Column("tags", lambda row: ", ".join(tags.get(row.name, [])), 60))
+        columns.append(TextColumn("tags", lambda row: ", ".join(tags.get(row.name, [])), 60))
     if any(row.imported_from is not None for row in experiments):
-        columns.append(Column("imported from", lambda row: one_line(row.imported_from or ""), 20))
+        columns.append(TextColumn("imported from", lambda row: one_line(row.imported_from or ""), 20))
     return table_of(experiments, columns)
 
 

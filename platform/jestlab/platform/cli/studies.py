@@ -32,7 +32,7 @@ from jestlab.platform.planning.show import absent_data
 from jestlab.platform.planning.show import as_data as plan_data
 from jestlab.platform.planning.show import blocks as plan_blocks
 from jestlab.platform.planning.survey import survey
-from jestlab.platform.render import Block, Column, table, table_of
+from jestlab.platform.render import Block, TextColumn, table, table_of
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.resources import LOCAL_PARALLEL
 from jestlab.platform.spec.schema import StudySpec
@@ -68,16 +68,18 @@ def list_command(as_json: bool, lab: Lab) -> None:
         about = {"name": study.name, "question": study.question, "paper": study.paper}
         runs = {scale: len(_plan_for_display(at_scale).runs) for scale, at_scale in scales.items()}
         data.append({**about, "runs": runs, "studies": list(study.studies), "tags": tags.get(name, [])})
-    tagged = Column("TAGS", lambda about: ", ".join(about["tags"]), 60)
+    tagged = TextColumn("TAGS", lambda about: ", ".join(about["tags"]), 60)
     columns = [*_STUDY_COLUMNS, tagged] if any(about["tags"] for about in data) else _STUDY_COLUMNS
     show(as_json, data, table_of(data, columns))
 
 
 _STUDY_COLUMNS = (
-    Column("STUDY", lambda about: about["name"]),
-    Column("RUNS", lambda about: " ".join(f"{scale}:{count}" for scale, count in about["runs"].items()), 40),
-    Column("PAPER", lambda about: about["paper"] or "–", 30),
-    Column("QUESTION", lambda about: _union_prefix(about["studies"]) + about["question"]),
+    TextColumn("STUDY", lambda about: about["name"]),
+    TextColumn(
+        "RUNS", lambda about: " ".join(f"{scale}:{count}" for scale, count in about["runs"].items()), 40
+    ),
+    TextColumn("PAPER", lambda about: about["paper"] or "–", 30),
+    TextColumn("QUESTION", lambda about: _union_prefix(about["studies"]) + about["question"]),
 )
 
 
