@@ -8,7 +8,7 @@ belong to no run's identity; they are read from the spec that the store holds, s
 from __future__ import annotations
 
 import json
-from collections import ChainMap, Counter, defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -139,7 +139,11 @@ class Names:
         for label, run in self._labels.items():
             for layer, name in zip(layers, (label, run, self.shown[label], self.run(run)), strict=True):
                 layer.setdefault(name, []).append(label)
-        return dict(ChainMap(*layers))
+        meanings: dict[str, list[str]] = {}
+        for layer in layers:  # in the order of precedence
+            for name, labels in layer.items():
+                meanings.setdefault(name, labels)
+        return meanings
 
     def _place(self, run: str) -> tuple[str, Mapping[str, Any], str]:
         """The study that a run is written in, with what precedes its name in a union."""
