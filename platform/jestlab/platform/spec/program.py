@@ -31,6 +31,10 @@ class FreeKey(NamedTuple):
     meaning: str
 
 
+def _no_problems(config: Mapping[str, Any], roles: Collection[str]) -> Iterable[Problem]:
+    return ()  # a function, not a lambda, so that programs can be pickled
+
+
 @dataclass(frozen=True)
 class ProgramConfig:
     """Description of a program's config.
@@ -51,7 +55,7 @@ class ProgramConfig:
     name: str
     schema: type[BaseModel] | None = None
     free_keys: Mapping[str, FreeKey] = field(default_factory=dict)
-    problems: Callable[[Mapping[str, Any], Collection[str]], Iterable[Problem]] = lambda config, roles: ()
+    problems: Callable[[Mapping[str, Any], Collection[str]], Iterable[Problem]] = _no_problems
     local_paths: tuple[tuple[str, ...], ...] = ()
     identity: Callable[[Any], dict[str, Any]] = dict
     extent: tuple[str, ...] | None = None
