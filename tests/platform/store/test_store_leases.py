@@ -71,11 +71,17 @@ def test_a_lease_is_adopted_once_and_only_from_the_expected_launcher(store):
     lease = live_lease(store)
     assert leases.adopt(store, [lease], second)
     assert not leases.adopt(store, [lease], third)
+    leases.remove_launcher(store, "host:4:0")
+    assert live_lease(store).launcher == second
     leases.remove_launcher(store, second)
     lease = live_lease(store)
     assert lease.launcher is None
     assert leases.adopt(store, [lease], third)
-    assert leases.heartbeats(store).keys() == {"host:1:0", "host:3:0"}
+    before = leases.heartbeats(store)
+    assert before.keys() == {first, third}
+    leases.beat_launcher(store, first)
+    after = leases.heartbeats(store)
+    assert after[first] > before[first] and after[third] == before[third]
 
 
 def test_failures_count_until_the_user_launches_again(store):
@@ -120,6 +126,7 @@ def test_states_are_entered_only_if_the_run_has_not_changed(store):
     assert not leases.change_states(store, [(seen, RunState.CANCELLED, "the launch was stopped")])
     assert standing(store).state == RunState.PREEMPTED
     assert leases.change_states(store, [(standing(store), RunState.CANCELLED, "the launch was stopped")])
+    assert (standing(store).state, standing(store).reason) == (RunState.CANCELLED, "the launch was stopped")
     assert not leases.change_states(store, [(seen, RunState.SKIPPED, "needs what failed")])
 
 
