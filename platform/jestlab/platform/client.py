@@ -50,7 +50,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 PHASES = ("startup", "compilation", "evaluation", "checkpoint")
 _COUNT = f"a whole number from 0 to {2**63 - 1}"
@@ -138,6 +138,14 @@ def _invalid(name: str, value: Any, expected: str) -> ValueError:
     )
 
 
+class Totals(NamedTuple):
+    """Totals of a run at an evaluation; None if unknown."""
+
+    examples_seen: int | None
+    flops_total: float | None
+    seconds: float | None
+
+
 class Reporter:
     """Reporting methods, shared by a script's `run` and a function's `context`.
 
@@ -174,13 +182,12 @@ class Reporter:
         """
         if isinstance(examples_seen, Mapping) and scores is None:
             examples_seen, scores = None, examples_seen
-        self._evaluation(
-            as_count("step", step),
-            as_scores({} if scores is None else scores),
+        totals = Totals(
             None if examples_seen is None else as_count("examples_seen", examples_seen),
             None if flops_total is None else as_amount("flops_total", flops_total),
             None if seconds is None else as_amount("seconds", seconds),
         )
+        self._evaluation(as_count("step", step), as_scores({} if scores is None else scores), totals)
 
     def artifact(self, name: str, path: str | Path) -> None:
         """Report a file or folder inside the lab, preferably in `directory`; record its size and digest."""
@@ -190,19 +197,12 @@ class Reporter:
         """Report the number of completed steps."""
         self._progress(as_count("step", step), as_count("total_steps", total_steps))
 
-    # What subclasses do with valid reports.
+    # Subclasses implement these; their arguments have been checked.
 
     def _log(self, step: int, metrics: dict[str, float]) -> None:
         raise NotImplementedError
 
-    def _evaluation(
-        self,
-        step: int,
-        scores: dict[str, float],
-        examples_seen: int | None = None,
-        flops_total: float | None = None,
-        seconds: float | None = None,
-    ) -> None:
+    def _evaluation(self, step: int, scores: dict[str, float], totals: Totals) -> None:
         raise NotImplementedError
 
     def _artifact(self, name: str, path: Path) -> None:
@@ -260,16 +260,8 @@ class ScriptRun(Reporter):
     def _log(self, step: int, metrics: dict[str, float]) -> None:
         self._send({"type": "log", "step": step, "metrics": metrics})
 
-    def _evaluation(
-        self,
-        step: int,
-        scores: dict[str, float],
-        examples_seen: int | None = None,
-        flops_total: float | None = None,
-        seconds: float | None = None,
-    ) -> None:
-        totals = {"examples_seen": examples_seen, "flops_total": flops_total, "seconds": seconds}
-        known = {name: total for name, total in totals.items() if total is not None}
+    def _evaluation(self, step: int, scores: dict[str, float], totals: Totals) -> None:
+        known = {name: total for name, total in totals._asdict().items() if total is not None}
         self._send({"type": "evaluation", "step": step, **known, "scores": scores})
 
     def _artifact(self, name: str, path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from jestlab.models.training.phases import Phase, PhaseClock
 from jestlab.models.training.tracker import Recorder
-from jestlab.platform.client import Reporter, as_count, as_phase
+from jestlab.platform.client import Reporter, Totals, as_count, as_phase
 
 
 class Interrupted(Exception):
@@ -91,14 +91,8 @@ class RunContext(Reporter):
             self._note_step(step, is_value=True)
         self.recorder.log(step, metrics)
 
-    def _evaluation(
-        self,
-        step: int,
-        scores: dict[str, float],
-        examples_seen: int | None = None,
-        flops_total: float | None = None,
-        seconds: float | None = None,
-    ) -> None:
+    def _evaluation(self, step: int, scores: dict[str, float], totals: Totals) -> None:
+        examples_seen, flops_total, seconds = totals
         if self.check_evaluation is not None:
             check, self.check_evaluation = self.check_evaluation, None
             check(tuple(scores))
