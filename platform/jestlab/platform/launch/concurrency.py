@@ -23,9 +23,8 @@ def run_in_thread(work: Callable[[], Value], interrupt: Callable[[], None]) -> V
 
     Python handles signals only in the main thread: called in another thread, this function ignores them.
     """
-    calls: queue.SimpleQueue[Callable[[], None] | None] = (
-        queue.SimpleQueue()
-    )  # safe to use in signal handlers
+    # A signal handler may interrupt `get` in this thread: unlike a Queue, a SimpleQueue allows `put` then.
+    calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
     handlers = {}
     context = contextvars.copy_context()  # Jupyter uses it to assign output to a cell
     with ThreadPoolExecutor(1, "launch") as pool:

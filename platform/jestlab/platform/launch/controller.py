@@ -348,7 +348,7 @@ class _Controller:
         return True
 
     def _stop_if_failures_repeat(self, standings: Mapping[str, Standing]) -> None:
-        """Stop the launch if at least three runs have failed, all with the same error (`failures.alike`)."""
+        """Stop the launch if at least three runs have failed, all with the same error (`failures.common_reason`)."""
         options, is_over = self._options, len(self._final) == len(self._runs)
         if is_over or self._launcher.stopping or options.keep_going or not options.launches:
             return
@@ -356,7 +356,8 @@ class _Controller:
         reason = failures.common_reason(self._final, reasons, self._dependencies)
         if reason is not None:
             count = sum(state == RunState.FAILED for state in self._final.values())
-            self._stop(summary := f"{count} runs failed with the same error")
+            summary = f"{count} runs failed with the same error"
+            self._stop(summary)
             self.stopped = f"{summary}: {reason}"
             self._listener.note(f"stopped: {self.stopped}; fix the cause and relaunch, or pass --keep-going")
             self._wakeup.set()
@@ -400,10 +401,8 @@ class _Controller:
             case SetState(RunState.PENDING, reason):
                 shown = (RunState.PENDING, reason)
             case Wait(str(reason)):
-                shown = (
-                    RunState.PENDING,
-                    reason.partition("\n")[0],
-                )  # without the estimated start, which changes often
+                without_start = reason.partition("\n")[0]  # the estimated start changes often
+                shown = (RunState.PENDING, without_start)
             case Wait() if run.state == RunState.RUNNING:
                 is_other = run.lease is not None and run.lease.launcher != self._launcher.name
                 address = self._launcher.other_lab(run.lease)

@@ -40,9 +40,7 @@ class LaunchResult:
     plan: Plan  # all runs of the study
     runs: Sequence[PlannedRun]  # runs of this launch: all runs of the study, or the retried ones
     outcome: LaunchOutcome
-    made: reports.Made = field(
-        default_factory=reports.Made
-    )  # updated reports; empty if no reports were requested
+    made: reports.Made = field(default_factory=reports.Made)  # updated reports, if any were requested
 
     @property
     def exit_code(self) -> int:

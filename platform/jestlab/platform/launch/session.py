@@ -340,9 +340,8 @@ def _prepare(
         record=settings.record,
         since=since,
     )
-    others = functools.cache(
-        lambda other: executors.find(other, settings, lab)
-    )  # for attempts of earlier launches
+    # For attempts of earlier launches.
+    others = functools.cache(lambda other: executors.find(other, settings, lab))
 
     def launch_recorded(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:
         if not store.has_attempts():

@@ -304,7 +304,7 @@ def announcement(code: Path, parts: Collection[str], own_code: bool) -> str:
     if "environment" in parts:
         listed.append(f"{len(kept_variables(os.environ))} environment variables without secrets")
     if (checkout := Checkout.of(code)) is not None:
-        changes = " and its uncommitted changes without secrets" if "changes" in parts else ""
+        changes = " with its uncommitted changes, if any, without secrets" if "changes" in parts else ""
         listed.append(f"jestlab's commit {checkout.commit[:8]}{changes}")
     if own_code:
         text = ", with their text without secrets" if "sources" in parts else ""
