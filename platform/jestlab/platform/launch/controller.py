@@ -348,7 +348,7 @@ class _Controller:
         return True
 
     def _stop_if_failures_repeat(self, standings: Mapping[str, Standing]) -> None:
-        """Stop the launch if three or more runs have failed with the same error: see `failures.common_reason`."""
+        """Stop the launch if at least three runs failed with the same error (`failures.common_reason`)."""
         options, is_over = self._options, len(self._final) == len(self._runs)
         if is_over or self._launcher.stopping or options.keep_going or not options.launches:
             return
