@@ -138,9 +138,7 @@ def _iterations(means: pd.DataFrame, colors: dict[str, str]) -> pd.DataFrame:
         of = means[means["name"] == f"learnability/{rule}"].rename(columns={"step": "x"})
         if rule not in ("joint", "gibbs"):
             of = of.assign(x=math.nan)
-        parts.append(
-            of.assign(panel="iterations", line=rule, text=_RULE_NAMES.get(rule, rule), color=color)
-        )
+        parts.append(of.assign(panel="iterations", line=rule, text=_RULE_NAMES.get(rule, rule), color=color))
     return pd.concat(parts).drop(columns="name")
 
 
