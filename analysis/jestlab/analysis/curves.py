@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
 from .efforts import EFFORTS, MEASURED, WORDS, Effort
-from .intervals import HUGE
+from .intervals import HUGE, half_widths
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,10 +35,6 @@ def crossing_words(which: Crossing, metric: Metric) -> str:
     if which == "first":
         return "where the interpolated curve first crosses it"
     return f"where the interpolated curve crosses it to stay {'below' if metric.goal == 'min' else 'above'}"
-
-
-Band = Literal["range", "std"]
-"""What the band around a mean curve spans."""
 
 
 def score_curves(
@@ -218,8 +214,8 @@ class _Places:
         return found
 
 
-def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"], band: Band = "range") -> pd.DataFrame:
-    """Average the curves of each label over its seeds, with a band.
+def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.DataFrame:
+    """Average the curves of each label over its seeds, with the confidence interval of the mean.
 
     Of a label with runs that completed with a finite score only these count, so that a run that died early
     cuts nothing short; of one without, all that have been evaluated. The mean is taken where every curve is
@@ -230,7 +226,6 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"], band: Ba
     Args:
         curves: From `score_curves`.
         effort: The horizontal axis: an effort, or the step.
-        band: "range" from the least to the greatest seed, "std" for the mean ± the sample standard deviation.
 
     Returns:
         One row a label and point, ordered: label, seeds (how many), the effort, mean, low, high (the mean for
@@ -259,8 +254,10 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"], band: Ba
             grid = np.unique(np.concatenate(efforts))
             grid = grid[(grid >= max(x[0] for x in efforts)) & (grid <= min(x[-1] for x in efforts))]
             scores = np.stack([np.interp(grid, x, y) for x, y in zip(efforts, scored, strict=True)])
-        mean, spread = scores.mean(axis=0), scores.std(axis=0, ddof=1) if len(runs) > 1 else 0.0
-        ends = (scores.min(axis=0), scores.max(axis=0)) if band == "range" else (mean - spread, mean + spread)
+        mean, half = scores.mean(axis=0), np.zeros(grid.size)
+        if len(runs) > 1:
+            half = half_widths(scores.std(axis=0, ddof=1), np.full(grid.size, len(runs)))
+        ends = (mean - half, mean + half)
         last = np.full(grid.size, completed.size > 0) & (grid == grid.max(initial=-math.inf))
         values = ([label] * grid.size, [len(runs)] * grid.size, grid, mean, *ends, last)
         for name, value in zip(parts, values, strict=True):

@@ -202,7 +202,7 @@ def draw(kind: str, request: Request) -> Plot:
     if kind not in KINDS and request.own is None and ":" not in kind:
         raise ValueError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
     sheet = _sheet(request)
-    sheet.settings  # noqa: B018 — is its font installed?
+    sheet.families  # noqa: B018 — is its font installed?
     if sheet != request.sheet:
         read = request
         request = replace(read, sheet=sheet, results=lambda: read.frames)
@@ -233,7 +233,7 @@ def all_possible(request: Request) -> list[Plot]:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
         ValueError: If there is no such baseline or metric, or no figure can be made: what the first lacks.
     """
-    request.sheet.settings  # noqa: B018 — is its font installed?
+    request.sheet.families  # noqa: B018 — is its font installed?
     plots: list[Plot] = []
     first: ValueError | None = None
     try:
