@@ -302,7 +302,7 @@ def _levels(frames: Frames, found: pd.DataFrame, baseline: str) -> pd.DataFrame:
 def _styled(frames: Frames, data: pd.DataFrame, lines: dict[str, str], baseline: str) -> pd.DataFrame:
     """Add how each line looks; the baseline's is black."""
     chosen = looks(list(dict.fromkeys(data["line"])), lines.get(baseline, baseline))
-    for column, part in (("colour", "colour"), ("marker", "marker"), ("dash", "line")):
+    for column, part in (("color", "color"), ("marker", "marker"), ("dash", "line")):
         data[column] = data["line"].map({line: getattr(look, part) for line, look in chosen.items()})
     data["text"] = data["line"].map(frames.shown)  # a line may be named by the baseline's label
     return data
