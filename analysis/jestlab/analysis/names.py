@@ -93,14 +93,14 @@ class Names:
             for axis in study.get("axes") or ():
                 if name in axis["runs"]:
                     own |= axis.get("labels") or {}
-            label = ((study.get("runs") or {}).get(name) or {}).get("label")
-            display = label if isinstance(label, str) else name
-            if display and isinstance(label, str):
+            given = ((study.get("runs") or {}).get(name) or {}).get("label")
+            display = given if isinstance(given, str) else name
+            if display and isinstance(given, str):
                 self.named.add(run)
             self.shown[run] = prefix + (display or name)
             short = short_names({key: None for point in labels.values() for key in point})
             for each, point in labels.items():
-                composed = compose(display, point, short, own) if own or isinstance(label, str) else ""
+                composed = compose(display, point, short, own) if own or isinstance(given, str) else ""
                 self.shown[each] = prefix + composed if composed else each
         names = [(each, run, self.shown[each], self.shown[run]) for run in points for each in points[run]]
         self._labels: dict[str, list[str]] = {}  # by each name that refers to them
