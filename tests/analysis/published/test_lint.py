@@ -70,7 +70,7 @@ def test_finds_the_inconsistent_cells_of_the_paper_and_no_others():
 )
 def test_a_printed_number_is_half_a_unit_of_its_last_digit_wide_to_either_side(text, low, high):
     interval = read_printed(text, "count").interval
-    assert (interval.low, interval.high) == (pytest.approx(low), pytest.approx(high))
+    assert [interval.low, interval.high] == pytest.approx([low, high])
     in_percent = read_printed(f"{text} %", "percent").interval
     assert in_percent.low == pytest.approx(low / 100)
 

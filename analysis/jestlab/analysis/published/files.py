@@ -314,4 +314,5 @@ def frame(cells: Iterable[PublishedCell]) -> pd.DataFrame:
 
 def cells_of(frame: pd.DataFrame) -> list[PublishedCell]:
     """Convert a frame from `frame` back to cells."""
-    return [PublishedCell(**row) for row in frame[list(COLUMNS)].to_dict("records")]
+    rows: list[dict[Any, Any]] = frame[list(COLUMNS)].to_dict("records")
+    return [PublishedCell(**row) for row in rows]
