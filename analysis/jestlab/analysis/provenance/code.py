@@ -27,7 +27,7 @@ JESTLAB = "jestlab"
 OWN_PROGRAMS = frozenset({"train", "embed", "score", "diagnose", "weights"})
 """jestlab's own programs: their results depend on jestlab's code."""
 
-_KINDS = {"code": "code", "data": "data", "package": "package versions"}
+_KINDS = {"package": "package versions", JESTLAB: "commits of jestlab"}
 _MAX_FILES = 4  # longer lists are cut
 
 Made = Mapping[str, frozenset[str]]
@@ -138,9 +138,9 @@ def made_with_different(items: Iterable[str]) -> str:
     names: dict[str, list[str]] = {}
     for item in items:
         kind, _, name = item.partition(" ")
-        names.setdefault(kind, []).append(name)
+        names.setdefault(kind, []).extend([name] if name else [])
     parts = [
-        "commits of jestlab" if kind == JESTLAB else f"{_KINDS.get(kind, kind)} ({', '.join(found)})"
+        f"{_KINDS.get(kind, kind)} ({', '.join(found)})" if found else _KINDS.get(kind, kind)
         for kind, found in names.items()
     ]
     return f"made with different {listed(parts)}"

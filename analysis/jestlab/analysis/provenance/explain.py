@@ -104,9 +104,10 @@ class Origins:
         for history in histories:
             self._accepted[history.experiment] = history.accepted
             self._configs |= dict(zip(history.runs["fingerprint"], history.runs["config"], strict=True))
-            for run in history.runs[columns].to_dict("records"):
-                retracted = history.retracted.get(run["fingerprint"])
-                self._runs[run["fingerprint"]] = {**run, "retracted": retracted}
+            runs: list[dict[Any, Any]] = history.runs[columns].to_dict("records")
+            for run in runs:
+                run["retracted"] = history.retracted.get(run["fingerprint"])
+                self._runs[run["fingerprint"]] = run
             for attempt in history.attempt_records:
                 self._attempts.setdefault(attempt["fingerprint"], {})[attempt["number"]] = attempt
 
@@ -152,7 +153,7 @@ class Origins:
         rows = self._rows(table)
         if name not in rows:
             return explanation
-        runs = self._contributions(rows[name], rows.get(baseline) if shown.compares else None, shown)
+        runs = self._contributions(rows[name], rows.get(str(baseline)) if shown.compares else None, shown)
         studies = dict.fromkeys(run["experiment"] for run in runs)
         return replace(
             explanation,
@@ -252,23 +253,26 @@ class Origins:
     ) -> list[dict[str, Any]]:
         """Return `Explanation.runs` of a row, compared with another one."""
 
-        def numbers(row: Mapping[str, Any], names: Iterable[str], place: int) -> dict[str, float | None]:
+        def numbers(row: Mapping[str, Any], place: int, *names: str) -> dict[str, float | None]:
             return {name: row["values"][name][place] for name in names if name in row["values"]}
 
         contributions = []
-        for place, (fingerprint, name) in enumerate(zip(row["runs"], row["names"], strict=True)):
-            experiment, label, seed = name
-            is_compared = other is not None and seed in other["seeds"]
+        for place, (fingerprint, (experiment, label, seed)) in enumerate(
+            zip(row["runs"], row["names"], strict=True)
+        ):
+            against: dict[str, float | None] = {}
+            if other is not None and seed in other["seeds"]:
+                against = numbers(other, other["seeds"].index(seed), *column.inputs)
             contributions.append(
-                {"experiment": experiment, "label": label, "seed": seed}
-                | self._runs[fingerprint]
-                | {"attempts": self._attempts_of(fingerprint)}
-                | {"value": numbers(row, [column.key], place).get(column.key)}
-                | {"inputs": numbers(row, column.inputs, place)}
-                | {
-                    "against": numbers(other, column.inputs, other["seeds"].index(seed))
-                    if is_compared
-                    else {}
+                {
+                    "experiment": experiment,
+                    "label": label,
+                    "seed": seed,
+                    **self._runs[fingerprint],
+                    "attempts": self._attempts_of(fingerprint),
+                    "value": numbers(row, place, column.key).get(column.key),
+                    "inputs": numbers(row, place, *column.inputs),
+                    "against": against,
                 }
             )
         return contributions
