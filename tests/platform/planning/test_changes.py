@@ -54,7 +54,7 @@ def test_code_is_compared_with_what_is_there_now(store, tmp_path):
     accept(store, "ridge", changes_of(store, "ridge").values, "a comment", "Ada")
     assert lines(store, planned) == []
     (tmp_path / "ridge.py").write_text("print(2)\n")
-    assert lines(store, planned) == ["2 of 2 runs were {CHANGED}"]
+    assert lines(store, planned) == [f"2 of 2 runs were {CHANGED}"]
     (tmp_path / "ridge.py").unlink()  # as on a machine that has not got the script: nobody knows
     assert lines(store, planned) == []
 
@@ -117,7 +117,7 @@ def test_accepting_for_a_union_counts_in_its_studies(store, tmp_path):
     union = {"name": "both", "studies": {"part": part}}
     old = {"sources": {"ridge.py": "0" * 64}}
     planned = recorded(store, union, old, old)
-    assert lines(store, planned) == ["2 of 2 runs were {CHANGED}"]
+    assert lines(store, planned) == [f"2 of 2 runs were {CHANGED}"]
     accept(store, "both", changes_of(store, "both").values, "a comment", "Ada")
     assert changes_of(store, "part").lines("part") == lines(store, planned) == []
     assert len(acceptances(store, "part")) == 1
