@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .connection import connect, frame
-from .mixing import JESTLAB, Accepted, Made, differing, made_by, names_of, odd_ones
+from .provenance.code import JESTLAB, Accepted, Made, differing, made_by, names_of, odd_ones
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

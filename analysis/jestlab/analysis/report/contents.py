@@ -20,8 +20,9 @@ from ..figures.selected import Pictures
 from ..frames import Frames
 from ..frames import read as read_frames
 from ..own import Loader, stem_of
-from ..provenance import History, Origins, Recipe, recipe
-from ..provenance import load as load_history
+from ..provenance.explain import Origins
+from ..provenance.history import History, Recipe, recipe
+from ..provenance.history import load as load_history
 from ..sheet import Sheet
 from ..soundness import Soundness
 from ..tables import Shape, finals, speedup_table, summary
