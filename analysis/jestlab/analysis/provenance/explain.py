@@ -10,8 +10,8 @@ from typing import Any
 
 from ..configs import flat
 from ..connection import connect
-from ..mixing import OWN_PROGRAMS, digests_of, unified_diff
 from ..tables.core import Column, Table
+from .code import OWN_PROGRAMS, digests_of, unified_diff
 from .history import History, load, sources_in
 
 _CHANGED = " with uncommitted changes"

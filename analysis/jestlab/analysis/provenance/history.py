@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ..connection import frame
 from ..costs.goodput import QUERY, AttemptTime
 from ..frames import imported_from
-from ..mixing import OWN_PROGRAMS, digests_of, names_of
 from ..names import Shown, names_in
 from ..soundness import retractions
+from .code import OWN_PROGRAMS, digests_of, names_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,8 +20,9 @@ from ..figures.selected import Pictures
 from ..frames import Frames
 from ..frames import read as read_frames
 from ..own import Loader, stem_of
-from ..provenance import History, Origins, Recipe, recipe
-from ..provenance import load as load_history
+from ..provenance.explain import Origins
+from ..provenance.history import History, Recipe, recipe
+from ..provenance.history import load as load_history
 from ..sheet import Sheet
 from ..soundness import Soundness
 from ..tables import Shape, finals, speedup_table, summary
@@ -178,7 +179,7 @@ def gather(
     if frames is not None and compared is not None:
         said, results = _results(frames, compared, scope, gaps)
         figures = _figures(frames, history, compared, scope, gaps)
-        results = [replace(part, table=sound.marked(part.table)) for part in results]
+        results = [replace(part, table=part.table.marked(sound)) for part in results]
         if retracted := {
             part.table.shown.get(row, row): why for part in results for row, why in part.table.struck.items()
         }:

@@ -17,8 +17,9 @@ from ..figures.selected import Pictures
 from ..frames import Frames
 from ..frames import read as read_frames
 from ..own import Loader
-from ..provenance import History, Origins
-from ..provenance import load as load_history
+from ..provenance.explain import Origins
+from ..provenance.history import History
+from ..provenance.history import load as load_history
 from ..tables.claims import MARKS
 from ..units import duration, flops
 from .contents import Requested, claims_part, requested, study_baseline, unfinished
