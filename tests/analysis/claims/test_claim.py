@@ -1,6 +1,7 @@
 """The keys of a spec that make claims: their forms, and invalid values."""
 
 import pytest
+from pydantic import ValidationError
 
 from jestlab.analysis.claims import Claim, Family, Side, Until
 
@@ -68,6 +69,6 @@ def test_claims_share_the_error_unless_they_are_not_adjusted():
     ],
 )  # fmt: skip
 def test_rejects_invalid_values_and_names_the_place(cls, written, place, message):
-    with pytest.raises(ValueError, match=f"(?s){message}") as raised:
+    with pytest.raises(ValidationError, match=f"(?s){message}") as raised:
         cls.model_validate(written)
     assert {".".join(map(str, each["loc"])) for each in raised.value.errors()} == {place}

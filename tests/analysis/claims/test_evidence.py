@@ -17,7 +17,7 @@ from jestlab.analysis.claims.sign_test import Forecast
 
 INF, NAN = math.inf, math.nan
 RELATIONS = ("above", "below", "near")
-FLIPPED = {"above": "below", "below": "above", "near": "near"}
+FLIPPED: dict[str, Any] = {"above": "below", "below": "above", "near": "near"}
 
 # Sixteenths: sums and differences of them are exact.
 numbers = st.integers(-64, 64).map(lambda n: n / 16)

@@ -27,7 +27,7 @@ signs = st.lists(st.booleans(), min_size=1, max_size=LAST)
 def chance(disagree) -> float:
     """Return the p-value of all looks at seeds that agree or disagree."""
     against = itertools.accumulate(map(int, disagree))
-    return min(all_looks(LAST)[n, k] for n, k in enumerate(against, start=1))
+    return min(float(all_looks(LAST)[n, k]) for n, k in enumerate(against, start=1))
 
 
 @pytest.mark.parametrize(
