@@ -82,6 +82,7 @@ def test_a_published_cell_and_its_source():
     table = tables.paper_table("comparison", published.frame(published.paper()))
     origins = Origins([])
     cell = origins.explain(table, "JEST++ L", "Mean Δ").published
+    assert cell is not None
     assert (cell["printed"], cell["source"]) == ("+1.8", "Evans et al. 2024")
     assert "cannot be right" in cell["check"]
     lines = str(origins.explain(table, "CLIP B", "Total"))

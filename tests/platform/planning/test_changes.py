@@ -50,7 +50,7 @@ def test_code_is_compared_with_what_is_there_now(store, tmp_path):
     written = study(tmp_path)
     now = digest_of(tmp_path / "ridge.py")
     planned = recorded(store, written, {"sources": {"ridge.py": now}}, {"sources": {"ridge.py": "0" * 64}})
-    assert lines(store, planned) == ["1 of 2 runs was {CHANGED}"]
+    assert lines(store, planned) == [f"1 of 2 runs was {CHANGED}"]
     accept(store, "ridge", changes_of(store, "ridge").values, "a comment", "Ada")
     assert lines(store, planned) == []
     (tmp_path / "ridge.py").write_text("print(2)\n")
