@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from jestlab.analysis import frames
+from jestlab.analysis.curves import Smoothing
 from jestlab.analysis.figures import Request, draw
-from jestlab.analysis.smoothing import Smoothing
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_the_loss_over_steps(plotted):
     joint = plot.data[plot.data["label"] == "joint"]
     assert list(joint["effort"]) == list(range(1, 9))
     assert list(joint["mean"]) == pytest.approx([4.0 / (1 + 2 * step) + 0.05 for step in range(1, 9)])
-    assert list(joint["high"] - joint["low"]) == pytest.approx([0.1] * 8)
+    assert list(joint["high"] - joint["low"]) == pytest.approx([12.7062 * 0.1] * 8, rel=1e-4)  # t · s · √2
     assert plot.texts.caption.startswith("Shown: loss, less is better. Lines: mean over seeds")
     assert "Dotted: final value of uniform" in plot.texts.caption
     assert not plot.data["log"].any()
@@ -76,7 +76,7 @@ def test_smoothing_is_a_running_mean_of_each_seed(plotted):
     share = plotted(metric=("loss",), over="steps", smooth="25%")
     assert "running mean over 25% of the points" in share.texts.caption
     for wrong in (1, "50.5%", "wide", True):
-        with pytest.raises(ValueError, match="must be a number of recorded points from 2"):
+        with pytest.raises(ValueError, match="number of recorded points from 2"):
             Smoothing.parse(wrong)
 
 

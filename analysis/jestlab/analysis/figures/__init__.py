@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from .. import frames as reading
 from .. import published as publications
 from ..costs import Scope
+from ..curves import Smoothing
 from ..efforts import Over
 from ..frames import Frames
 from ..metrics import Scale
 from ..own import Loader, Results, load
 from ..sheet import PLAIN, Sheet
-from ..smoothing import Smoothing
 from .against import Axis, against, approximation_share, batch_size, filtering_ratio, loss_comparison
 from .composition import composition
 from .learnability import gibbs_comparison, learnability, learnability_matrix

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -106,7 +106,7 @@ def draw_levels(axes: Axes, levels: Iterable[tuple[float, str]]) -> None:
         axes.axhline(level, label=name, **DASHED)
 
 
-def draw_steps(axes: Axes, x: Sequence[float], y: Sequence[float], *, down: bool, **style: Any) -> None:
+def draw_steps(axes: Axes, x: Any, y: Any, *, down: bool, **style: Any) -> None:
     """Draw what is reached from which cost on, as steps across the panel, whose limits are final.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Where = Legend | Literal["above"]
+"""Where names are: next to lines and markers, or in a legend."""
 
 WIDTH = 5.5  # inches: the text width of a paper
 DPI = 200
@@ -73,7 +76,7 @@ def finish(
     texts: Texts,
     sheet: Sheet,
     *,
-    named: Legend = "direct",
+    named: Where = "direct",
     x: str = "",
     y: str = "",
     keys: Sequence[Artist] | None = None,
@@ -94,7 +97,7 @@ def finish(
     """
     axes = figure.axes
     shown = list(_by_label(keys or [handle for each in axes for handle in _labeled(each)]).values())
-    where = (sheet.legend or named) if shown else "none"
+    where: Where = (sheet.legend or named) if shown else "none"
     if where == "direct" and not all(hasattr(handle, "get_xydata") for handle in shown):
         where = named
     page = _Page(figure, texts, sheet, x, y)
@@ -136,7 +139,7 @@ class _Page:
         self.x = figure.text(0.5, 0, x, ha="center", va="bottom")
         self.y = figure.text(EDGE / width, 0.5, y, ha="left", va="center", rotation=90)
 
-    def arrange(self, legend: Any, where: Legend = "none") -> None:
+    def arrange(self, legend: Any, where: Where = "none") -> None:
         """Set the height, move the strips, and lay out the panels in what is left."""
         figure, width = self.figure, self.figure.get_figwidth()
         title, caption, x = (_size(text)[1] for text in (self.title, self.caption, self.x))
@@ -148,7 +151,7 @@ class _Page:
         below += (high if where == "below" else 0.0) + x
         content = max(self.content, high) if where == "right" else self.content
         total = self.sheet.height or above + content + below
-        rows = max(each.get_subplotspec().rowspan.stop for each in figure.axes if each.get_subplotspec())
+        rows = max(spec.rowspan.stop for each in figure.axes if (spec := each.get_subplotspec()))
         if total - above - below < _LOWEST * rows:
             raise ValueError(
                 f"a height of {total:.3g}in leaves no room for the figure: it takes at least "
@@ -317,7 +320,7 @@ def _name(axes: Axes, handle: Any) -> Any:
 
 
 def _spread(axes: Axes, names: Sequence[Any]) -> None:
-    """Move names apart: those of lines up and down, close to the level of their ends; others around points."""
+    """Move names apart: those of lines up and down, near the level of their ends; others around points."""
     of_lines = [name for name in names if _is_beside(name)]
     of_points = [name for name in names if not _is_beside(name)]
     if of_lines:
@@ -378,15 +381,15 @@ def _place(axes: Axes, names: Sequence[Any]) -> None:
             axes.plot(*ends.T, color=name.get_color(), linewidth=0.5, alpha=0.7, zorder=2)
 
 
-def _drawn(axes: Axes) -> np.ndarray:
+def _drawn(axes: Axes) -> Any:
     """Pixels of a panel that are drawn on, a few apart, [n, 2]."""
     lines = [line.get_xydata() for line in axes.get_lines() if line.get_transform() == axes.transData]
-    dots = []
+    dots: list[Any] = []
     for each in axes.collections:
         if hasattr(each, "get_segments"):
             lines += each.get_segments()
         else:
-            dots += list(each.get_offsets())
+            dots += list(np.asarray(each.get_offsets()))
     found = [axes.transData.transform(np.reshape(dots, (-1, 2)))]
     for line in lines:
         pixels = axes.transData.transform(line)
@@ -397,7 +400,7 @@ def _drawn(axes: Axes) -> np.ndarray:
     return pixels[np.isfinite(pixels).all(axis=1)]
 
 
-def _legend(figure: Figure, handles: Sequence[Any], where: Legend) -> Any:
+def _legend(figure: Figure, handles: Sequence[Any], where: Where) -> Any:
     """Create a legend with as many columns as fit."""
     legend = figure.legend(handles=handles, ncols=1, **_LEGEND)
     legend.set_in_layout(False)
@@ -416,7 +419,7 @@ def _wrap_labels(axes: Axes) -> bool:
     frame, dpi, changed = axes.get_window_extent(), axes.figure.dpi, False
     for label, room in ((axes.xaxis.label, frame.width), (axes.yaxis.label, frame.height)):
         old = label.get_text()
-        label.set_text("\n".join(wrapped(old, 1.1 * room / dpi, label.get_fontsize())))
+        label.set_text("\n".join(wrapped(old, 1.1 * room / dpi, float(label.get_fontsize()))))
         changed |= label.get_text() != old
     return changed
 

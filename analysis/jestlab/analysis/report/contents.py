@@ -179,7 +179,7 @@ def gather(
     if frames is not None and compared is not None:
         said, results = _results(frames, compared, scope, gaps)
         figures = _figures(frames, history, compared, scope, gaps)
-        results = [replace(part, table=sound.marked(part.table)) for part in results]
+        results = [replace(part, table=part.table.marked(sound)) for part in results]
         if retracted := {
             part.table.shown.get(row, row): why for part in results for row, why in part.table.struck.items()
         }:

@@ -123,7 +123,7 @@ def table(
             found = _all_finals([results_of(study) for study in studies], baseline, scope, mean, crossing)
             made = paper_table(name, cells if with_published else cells[:0], found)
     made = replace(made, notes=(*made.notes, *_imported(url, made.experiments or list(studies))))
-    return shape.applied(Soundness.read(url, made.experiments).marked(made), seen)
+    return shape.applied(made.marked(Soundness.read(url, made.experiments)), seen)
 
 
 def _imported(url: str, shown: Sequence[str]) -> Iterator[str]:
