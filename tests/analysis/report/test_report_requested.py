@@ -6,7 +6,6 @@ import pytest
 from tests.analysis.report.conftest import Run, finished, make_lab
 
 from jestlab.analysis import frames, provenance, published
-from jestlab.analysis.connection import connect
 from jestlab.analysis.report.contents import gather, requested
 from jestlab.analysis.tables import table
 from jestlab.platform.spec.schema import StudySpec
@@ -34,8 +33,7 @@ def recorded(tmp_path_factory):
 @pytest.fixture(scope="module")
 def asked(recorded):
     """A function that makes given reports, next to those of every page; also the names of what it made."""
-    with connect(recorded) as connection:
-        history = provenance.load(connection, "study")
+    history = provenance.load(recorded, "study")
     assert history is not None
     results = frames.read(recorded, "study")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..connection import connect, frame
+from ..results import Snapshot, opens_store
 from ..written import Path, WrittenError, is_number, no_string, shown
 from ..written import given as given_in
 from .families import Family
@@ -19,8 +19,6 @@ from .measures import SCORE, is_score
 from .stopping import Until
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from ..costs import Scope
 
 Comparison = Literal["above", "below", "better_than", "near"]
@@ -286,22 +284,23 @@ class Study:
         return next((report[option] for report in reports if report.get(option)), None)
 
 
-def studies(connection: Connection) -> dict[str, Study]:
+@opens_store
+def studies(store: Snapshot) -> dict[str, Study]:
     """Read every study of a store, by name in alphabetical order.
 
     Args:
-        connection: To the store, from `connect`.
+        store: The store.
     """
-    rows = frame(connection, _STUDIES).itertuples(index=False)
+    rows = store.select(_STUDIES).itertuples(index=False)
     found = {str(name): Study(json.loads(spec), str(scale or "")) for name, spec, scale in rows}
     return dict(sorted(found.items()))
 
 
-def parts_of(url: str, experiment: str) -> dict[str, dict[str, Any]]:
+@opens_store
+def parts_of(store: Snapshot, experiment: str) -> dict[str, dict[str, Any]]:
     """Read the specs of the studies in a union, which are experiments of the store themselves, by name; empty
     for an ordinary study, or one that the store does not know."""
-    with connect(url) as connection:
-        found = studies(connection).get(experiment)
+    found = store.once(studies).get(experiment)
     return found.parts if found is not None else {}
 
 

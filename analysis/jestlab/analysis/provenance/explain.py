@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..configs import flat
-from ..connection import connect
 from ..mixing import OWN_PROGRAMS, digests_of, unified_diff
+from ..results import Snapshot, opened
 from ..tables.core import Column, Table
 from .history import History, load, sources_in
 
@@ -244,11 +244,11 @@ class Origins:
                 self._attempts.setdefault(row["fingerprint"], {}).setdefault(attempt.number, attempt)
 
     @classmethod
-    def read(cls, url: str, experiments: Sequence[str]) -> Origins:
+    def read(cls, store: str | Snapshot, experiments: Sequence[str]) -> Origins:
         """Read all that explaining cells of these experiments may need.
 
         Args:
-            url: SQLAlchemy URL of the store.
+            store: SQLAlchemy URL of the store, or a snapshot of it.
             experiments: Names of the experiments.
 
         Raises:
@@ -257,10 +257,10 @@ class Origins:
         """
         if not experiments:
             return cls()
-        with connect(url) as connection:
-            histories = [load(connection, experiment) for experiment in experiments]
+        with opened(store) as snapshot:
+            histories = [snapshot.once(load, experiment) for experiment in experiments]
             found = cls(history for history in histories if history is not None)
-            found._texts = sources_in(connection, found._differing())
+            found._texts = sources_in(snapshot.connection, found._differing())
         return found
 
     def _differing(self) -> set[str]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..connection import frame
 from ..costs.goodput import QUERY, AttemptTime
-from ..frames import imported_from
 from ..mixing import OWN_PROGRAMS, digests_of, names_of
 from ..names import Shown, names_in
+from ..results import Snapshot, opens_store
 from ..soundness import retractions
 
 if TYPE_CHECKING:
@@ -95,16 +95,18 @@ class History:
         return str(heard.max())[:19] if len(heard) else ""
 
 
-def load(connection: Connection, experiment: str) -> History | None:
+@opens_store
+def load(store: Snapshot, experiment: str) -> History | None:
     """Read the history of an experiment.
 
     Args:
-        connection: To the store, from `connect`.
+        store: The store.
         experiment: Name of the experiment.
 
     Returns:
         What is known; None if the store does not know the experiment.
     """
+    connection = store.connection
     studies = frame(connection, _STUDY, experiment=experiment)
     if studies.empty:
         return None
@@ -132,7 +134,7 @@ def load(connection: Connection, experiment: str) -> History | None:
         paper=str(study["paper"] or ""),
         scale=str(study["scale"] or ""),
         spec=json.loads(study["spec"]),
-        imported_from=imported_from(connection, experiment),
+        imported_from=store.imported_from(experiment),
         runs=runs,
         attempts=attempts,
         costs=costs.astype(dict.fromkeys(amounts, float)),

@@ -24,7 +24,6 @@ from fractions import Fraction
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from jestlab.analysis.connection import connect
 from jestlab.analysis.published.cell import (
     ACCOUNTINGS,
     CellKey,
@@ -35,6 +34,7 @@ from jestlab.analysis.published.cell import (
     printed_value,
     unit_of,
 )
+from jestlab.analysis.results import Snapshot, opens_store
 from jestlab.analysis.spreadsheets import csv_cell, from_csv_cell
 from jestlab.analysis.units import nearest
 
@@ -278,11 +278,11 @@ _RENAMED = {"table": "table_name", "group": "group_name"}
 """Columns whose names mean something else in SQL."""
 
 
-def read(url: str, source: str | None = None, table: str | None = None) -> pd.DataFrame:
+def read(store: str | Snapshot, source: str | None = None, table: str | None = None) -> pd.DataFrame:
     """Read the published cells of a store as a frame.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         source: Of this source alone.
         table: Of tables of this name alone.
 
@@ -293,16 +293,16 @@ def read(url: str, source: str | None = None, table: str | None = None) -> pd.Da
         FileNotFoundError: The URL names a SQLite file that does not exist.
         ValueError: What is there is no results store.
     """
-    return frame(stored(url, source, table))
+    return frame(stored(store, source, table))
 
 
-def stored(url: str, source: str | None = None, table: str | None = None) -> list[PublishedCell]:
+@opens_store
+def stored(store: Snapshot, source: str | None = None, table: str | None = None) -> list[PublishedCell]:
     """Read the published cells of a store: by source, table and row, in the order of columns."""
     from sqlalchemy import text
 
     names = ", ".join(_RENAMED.get(column, column) for column in COLUMNS)
-    with connect(url) as connection:
-        rows = connection.execute(text(f"SELECT {names} FROM v_published")).fetchall()
+    rows = store.connection.execute(text(f"SELECT {names} FROM v_published")).fetchall()
     cells = []
     for row in rows:
         values = dict(zip(COLUMNS, row, strict=True))
