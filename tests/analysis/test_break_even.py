@@ -3,7 +3,7 @@
 import math
 
 from jestlab.analysis import figures, frames, tables
-from jestlab.analysis.provenance import Origins
+from jestlab.analysis.provenance.explain import Origins
 
 
 def break_even(results, baseline=None):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from jestlab.analysis import frames, published, tables
-from jestlab.analysis.provenance import Origins
+from jestlab.analysis.provenance.explain import Origins
 
 
 @pytest.fixture

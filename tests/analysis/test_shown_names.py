@@ -9,7 +9,8 @@ import pytest
 
 from jestlab.analysis import figures, frames, tables
 from jestlab.analysis.names import Names
-from jestlab.analysis.provenance import Origins, of_table
+from jestlab.analysis.provenance.explain import Origins
+from jestlab.analysis.provenance.pages import of_table
 from jestlab.analysis.report.contents import gather
 
 F = "selection.filtering_ratio"

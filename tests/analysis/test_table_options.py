@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jestlab.analysis import published, tables
-from jestlab.analysis.provenance import Origins
+from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.tables import Shape
 from jestlab.platform.cli import main
 

@@ -1,7 +1,7 @@
-"""Values of config keys of an experiment's runs, by label.
+"""Values of config keys by label.
 
-The store holds configs as they are resolved, defaults filled in. Keys that have no effect on a run stand in
-its config all the same, such as the filtering ratio of uniform sampling: here they have no value.
+The store holds resolved configs, which contain all defaults. Some of their keys have no effect on a run, such
+as the filtering ratio of uniform sampling. `Configs` gives such keys no value.
 """
 
 from __future__ import annotations
@@ -15,108 +15,106 @@ if TYPE_CHECKING:
     from .frames import Frames
 
 BATCH_SIZE = "batch_size"
-"""What the learner trains on in a step: a number that follows from several keys of the config."""
+"""A derived key: the number of examples in a training step, which follows from several keys of the config."""
 
-_ONLY_OF = {"chunks": "joint", "sweeps": "gibbs"}
-"""Keys of selection that only one rule uses, with that rule."""
+_RULES = {"chunks": "joint", "sweeps": "gibbs"}
+"""Key of `selection` that only one rule uses → that rule."""
 
 
 class Configs:
-    """The configs of an experiment's labels; seeds of a label differ in nothing but their seed."""
+    """The configs of an experiment's labels. Seeds of a label differ only in the seed."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
-        self._rows = frames.configs
+        self._rows = frames.configs.drop_duplicates("label").set_index("label", drop=False)
 
     def get(self, label: str, key: str) -> Any:
-        """Get the value of a dotted key for a label; None if it is missing or has no effect."""
+        """Return the value of a dotted key for a label; None if it is missing or has no effect."""
         config = self.by_label[label]
         if key == BATCH_SIZE:
             return _batch_size(config)
         return None if _is_idle(config, key) else lookup(config, key)
 
     def point(self, label: str) -> dict[str, Any]:
-        """Get a label's values on the axes of the study."""
+        """Return a label's values on the axes of the study."""
         return self._points[label]
 
     def run(self, label: str) -> str:
-        """Get the name of the run that a label is a point of."""
+        """Return the name of a label's run."""
         return self._runs[label]
 
     def reference(self, label: str) -> str | None:
-        """Find the label of the reference that a label selects with; None if it needs none.
+        """Return the label of the reference that a label selects with; None if it needs none.
 
-        Through a run that caches its embeddings this is the reference that made them. A name means the run
-        with equal values on all axes that both have.
+        If the label reads cached embeddings, this is the reference that computed them. If a run has several
+        points, its reference is at the point with equal values on all shared axes.
 
         Raises:
-            ValueError: No run of the experiment is meant, or several are.
+            ValueError: No label or several labels match.
         """
-        config, point = self.by_label[label], self.point(label)
-        name = self.get(label, "selection.reference")
-        if name is not None:
-            name = self._called_here(label, "selection.reference") or name
-        while name is not None:
-            found = [
+        needed = self._name_here(label, "selection.reference")
+        found = None
+        while needed is not None:
+            point = self.point(found or label)
+            matches = [
                 other
                 for other, run in self._runs.items()
-                if run == name and all(self.point(other).get(k, v) == v for k, v in point.items())
+                if run == needed and all(self.point(other).get(k, v) == v for k, v in point.items())
             ]
-            if len(found) != 1:
+            if len(matches) != 1:
                 raise ValueError(
-                    f"{label!r} of {self._frames.experiment!r} needs {name!r}, which is "
-                    f"{'no label' if not found else 'several labels'} of the experiment"
+                    f"{label!r} of {self._frames.experiment!r} needs {needed!r}, which is "
+                    f"{'no label' if not matches else 'several labels'} of the experiment"
                 )
-            config, point = self.by_label[found[0]], self.point(found[0])
-            further = config.get("reference")  # of a run that embeds with it
-            if not isinstance(further, str):
-                return found[0]
-            name = self._called_here(found[0], "reference") or further
-        return None
+            found = matches[0]
+            needed = self._name_here(found, "reference")  # of a run that caches embeddings
+        return found
 
-    def _called_here(self, label: str, key: str) -> str | None:
-        """The name of another run as this study's spec says it: in the config of a run that several studies
-        share it is another's. None where the spec says nothing."""
-        runs, base = self._frames.spec.get("runs") or {}, self._frames.spec.get("base") or {}
-        own = runs.get(self.run(label)) or {}
-        for said in (self.point(label).get(key), lookup(own, key), lookup(base, key)):
-            if isinstance(said, str):
-                return said
-        return None
+    def _name_here(self, label: str, key: str) -> str | None:
+        """Return the name of another run as this study's spec writes it.
+
+        The config of a run that several studies share may contain its name in another study.
+        """
+        resolved = self.get(label, key)
+        if not isinstance(resolved, str):
+            return None
+        spec = self._frames.spec
+        run = (spec.get("runs") or {}).get(self.run(label)) or {}
+        written = (
+            self.point(label).get(key),
+            lookup(run, key),
+            lookup(spec.get("base") or {}, key),
+            resolved,
+        )
+        return next(name for name in written if isinstance(name, str))
 
     @cached_property
     def by_label(self) -> dict[str, dict[str, Any]]:
         """Configs of all labels, by label."""
-        return self._parsed("config")
+        return {str(label): json.loads(text) if text else {} for label, text in self._rows["config"].items()}
 
     @cached_property
     def _points(self) -> dict[str, dict[str, Any]]:
-        return self._parsed("point")
+        return {str(label): json.loads(text) if text else {} for label, text in self._rows["point"].items()}
 
     @cached_property
     def _runs(self) -> dict[str, str]:
-        rows = self._rows.drop_duplicates("label")
-        return dict(zip(rows["label"], rows["run"], strict=True))
-
-    def _parsed(self, column: str) -> dict[str, dict[str, Any]]:
-        rows = self._rows.drop_duplicates("label")
-        texts = zip(rows["label"], rows[column], strict=True)
-        return {str(label): json.loads(text) if text else {} for label, text in texts}
+        return {str(label): str(run) for label, run in self._rows["run"].items()}
 
 
-def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Return the values of a config by dotted key; an empty section is a value."""
-    found: dict[str, Any] = {}
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values of a config by dotted key. An empty section is a value."""
+    values: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, dict) and value:
-            found |= flat(value, f"{above}{key}.")
+            values |= flat(value, f"{prefix}{key}.")
         else:
-            found[f"{above}{key}"] = value
-    return found
+            values[f"{prefix}{key}"] = value
+    return values
 
 
 class Parsed(NamedTuple):
-    """A config that was read from its text: for reading alone, since all who ask get the same.
+    """A parsed config. Callers share it and must not change it.
 
     Attributes:
         tree: The config.
@@ -129,40 +127,38 @@ class Parsed(NamedTuple):
 
 @lru_cache(maxsize=16_384)
 def parsed(text: str) -> Parsed:
-    """Parse the JSON text of a config; whoever asks again, as a server does, gets what was parsed before."""
+    """Parse the JSON text of a config, or return a cached result."""
     tree = json.loads(text)
     return Parsed(tree, tuple(flat(tree)))
 
 
 def lookup(config: Any, key: str) -> Any:
-    """Get the value at a dotted key; None if there is none."""
-    found = config
+    """Return the value at a dotted key; None if it is missing."""
     for part in key.split("."):
-        if not isinstance(found, Mapping):
-            return None
-        found = found.get(part)
-    return found
+        config = config.get(part) if isinstance(config, Mapping) else None
+    return config
 
 
 def _is_idle(config: Mapping[str, Any], key: str) -> bool:
-    """Tell whether a key of a training run's config has no effect on it."""
+    """Return whether a key of a training run's config has no effect on the run."""
     section, _, name = key.partition(".")
     rule = lookup(config, "selection.rule")
+    scores = bool(lookup(config, "approximation.score")) and rule != "uniform"
+    if key == "selection.reference" and lookup(config, "selection.criterion") == "hard_learner":
+        return True
     if section == "selection":
-        if name == "reference" and lookup(config, "selection.criterion") == "hard_learner":
-            return True
-        only = _ONLY_OF.get(name)
-        return name != "rule" and bool(rule == "uniform" or (only is not None and rule != only))
+        return name != "rule" and bool(rule == "uniform" or _RULES.get(name, rule) != rule)
     if key == "approximation.score":
         return bool(rule == "uniform")
-    if section == "approximation" and name != "share":
-        scores = bool(lookup(config, "approximation.score")) and rule != "uniform"
-        return not (scores or lookup(config, "approximation.share"))
-    return False
+    return (
+        section == "approximation"
+        and name != "share"
+        and not (scores or lookup(config, "approximation.share"))
+    )
 
 
 def _batch_size(config: Mapping[str, Any]) -> int | None:
-    """Compute b: as given, or what the filtering ratio leaves of a given super-batch."""
+    """Compute b: as given, or from the super-batch size and the filtering ratio."""
     whole = lookup(config, "schedule.super_batch_size")
     if whole is None:
         given = lookup(config, "schedule.batch_size")

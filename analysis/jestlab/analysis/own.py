@@ -238,7 +238,7 @@ class Results:
 
     def colour(self, label: str) -> str:
         """Return the colour of a label, the same in all figures; black for the baseline."""
-        return self.look(label).colour
+        return self.look(label).color
 
     def look(self, label: str) -> Look:
         """Return how a label is drawn: colour, marker and line, as Matplotlib takes them."""

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .connection import connect, frame
-from .mixing import JESTLAB, Accepted, Made, differing, made_by, names_of, odd_ones
+from .provenance.code import JESTLAB, Accepted, Made, differing, made_by, names_of, odd_ones
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-    from .tables.core import Table
 
 MIXED = "‡"
 """Sign of cells that mix."""
@@ -34,6 +32,20 @@ _ATTEMPTS = """
 _SPEC = "SELECT spec FROM v_experiments WHERE experiment = :experiment"
 _ACCEPTED = "SELECT accepted FROM v_acceptances WHERE experiment = :experiment"
 _RETRACTED = "SELECT fingerprint, reason FROM v_retractions WHERE experiment = :experiment"
+
+
+class Marks(NamedTuple):
+    """What speaks against the rows of a table.
+
+    Attributes:
+        struck: Row → why its results are wrong.
+        mixed: Rows whose numbers mix code, versions, or data.
+        notes: The same in sentences.
+    """
+
+    struck: Mapping[str, str]
+    mixed: frozenset[str]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -82,13 +94,13 @@ class Soundness:
                 retracted |= retractions(connection, name)
         return cls(retracted, made, scripts, accepted)
 
-    def marked(self, table: Table) -> Table:
-        """Mark rows of a table whose numbers mix, strike through those that are retracted, and say why."""
-        if table.parts is None:
-            return table
-        of_rows: dict[str, dict[str, None]] = {}
-        for row, run in zip(table.parts["row"], table.parts["fingerprint"], strict=True):
-            of_rows.setdefault(row, {})[run] = None
+    def marks(self, runs_of_rows: Mapping[str, Iterable[str]]) -> Marks:
+        """Find the rows of a table whose numbers mix code, versions, or data, or rest on retracted results.
+
+        Args:
+            runs_of_rows: Row → fingerprints of its runs.
+        """
+        of_rows = {row: dict.fromkeys(runs) for row, runs in runs_of_rows.items()}
         struck: dict[str, str] = {}
         notes: dict[str, None] = {}
         mixed: set[str] = set()
@@ -106,9 +118,7 @@ class Soundness:
             notes[f"{MIXED} {', '.join(rows)}: made by another {names_of([item])} than other rows"] = None
         if theirs := [row for row, runs in of_rows.items() if any(self._is_adopted(run) for run in runs)]:
             notes[f"not run by jestlab, but adopted from another tool: {', '.join(theirs)}"] = None
-        if not notes:
-            return table
-        return replace(table, struck=struck, mixed=frozenset(mixed), notes=(*table.notes, *notes))
+        return Marks(struck, frozenset(mixed), tuple(notes))
 
     def _is_adopted(self, run: str) -> bool:
         return self.scripts.get(run) == ADOPTED

@@ -58,8 +58,8 @@ def test_the_score_of_an_unfinished_reference_is_not_final(read_runs, stored_run
         stored_run("joint", [0.2, 0.4], state="RUNNING", total_steps=9),
     )
     caption = figures.learning_curves(results).texts.caption
-    assert "Final score of the reference (grey dashes if in range): teacher 40.0." in caption
-    assert "Score so far of the reference (grey dashes if in range): reference 50.0." in caption
+    assert "Final score of the reference (gray dashes if in range): teacher 40.0." in caption
+    assert "Score so far of the reference (gray dashes if in range): reference 50.0." in caption
 
 
 def test_pareto_front_is_of_the_competitors(pareto):
@@ -231,7 +231,7 @@ def test_a_failure_leaves_the_old_figure(pareto, saved):
 def test_every_label_has_a_distinct_look():
     found = looks(["uniform", *(f"run {i}" for i in range(30))], "uniform")
     assert len(set(found.values())) == 31
-    assert len({look.colour for look in list(found.values())[:12]}) == 12
+    assert len({look.color for look in list(found.values())[:12]}) == 12
     assert re.fullmatch("#[0-9a-f]{6}", ink("#E69F00"))
 
 

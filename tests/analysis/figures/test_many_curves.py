@@ -38,7 +38,7 @@ def test_each_of_many_curves_is_colored_in_its_own_panel(curves, count):
     titles = [axes._left_title.get_window_extent() for axes in figure.axes]
     assert not any(title.overlaps(box) for title in titles for box in boxes)
     assert not any(a.overlaps(b) for i, a in enumerate(titles) for b in titles[i + 1 :])
-    assert "Blue: one run a panel; black: uniform; grey: the other runs" in plot.texts.caption
+    assert "Blue: one run a panel; black: uniform; gray: the other runs" in plot.texts.caption
     [legend] = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["uniform", "this run", "the other runs"]
 
@@ -64,7 +64,7 @@ def test_highlighted_runs_are_colored_and_the_others_grey(curves):
     assert len(axes.collections) == 3  # bands of these two and of the baseline
     named = {text.get_text() for text in axes.texts}
     assert named == {"uniform", "joint filtering_ratio=0.3", "joint filtering_ratio=0.11"}
-    assert "Grey: 9 other runs." in plot.texts.caption
+    assert "Gray: 9 other runs." in plot.texts.caption
     with pytest.raises(ValueError, match=r"has no run 'jont': it has uniform"):
         curves(3, highlight=("jont",))
 

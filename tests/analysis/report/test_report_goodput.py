@@ -7,7 +7,7 @@ import pytest
 import stores_support as stores
 from tests.analysis.report.conftest import by_class, words
 
-from jestlab.analysis.provenance import load
+from jestlab.analysis.provenance.history import load
 from jestlab.analysis.report.machine_time import machine_time
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store

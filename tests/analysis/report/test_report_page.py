@@ -11,7 +11,7 @@ from tests.analysis.report.conftest import Run, by_class, by_id, check_accessibl
 
 from jestlab.analysis import frames, tables
 from jestlab.analysis.figures import Plot, learning_curves, pareto
-from jestlab.analysis.provenance import Origins
+from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.report import build
 
 pytestmark = pytest.mark.usefixtures("figure_stubs")

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.analysis.report.conftest import Run, finished, make_lab
 
-from jestlab.analysis import frames, provenance, published
+from jestlab.analysis import frames, published
+from jestlab.analysis.provenance.history import load
 from jestlab.analysis.report.contents import gather, requested
 from jestlab.analysis.tables import table
 from jestlab.platform.spec.schema import StudySpec
@@ -33,7 +34,7 @@ def recorded(tmp_path_factory):
 @pytest.fixture(scope="module")
 def asked(recorded):
     """A function that makes given reports, next to those of every page; also the names of what it made."""
-    history = provenance.load(recorded, "study")
+    history = load(recorded, "study")
     assert history is not None
     results = frames.read(recorded, "study")
 

@@ -14,7 +14,7 @@ from tests.analysis.report.conftest import Lab, by_class, by_id, parse_page, stu
 
 from jestlab.analysis import published
 from jestlab.analysis.claims import parts_of
-from jestlab.analysis.provenance import Origins
+from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.report import build
 from jestlab.analysis.report.union import gather_union
 from jestlab.analysis.tables import default_name, table

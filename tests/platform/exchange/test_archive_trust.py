@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from sqlalchemy import select, text
 
 from jestlab.analysis import query, tables
-from jestlab.analysis.provenance import load as history_of
-from jestlab.analysis.provenance import recipe
+from jestlab.analysis.provenance.history import load as history_of
+from jestlab.analysis.provenance.history import recipe
 from jestlab.platform import programs
 from jestlab.platform.cli import cli
 from jestlab.platform.errors import UserError

@@ -1,7 +1,7 @@
 """The figures of an experiment, by name: `draw("pareto", Request(store, experiment)).save(folder)`.
 
 Each figure has a module that turns results into plain data once. `drawing` prints that data with matplotlib;
-`charts` hands it to the page. Colours, markers and words that figures share are in `plot`.
+`charts` hands it to the page. Colors, markers and words that figures share are in `plot`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import published as publications
 from ..costs import Scope
+from ..curves import Smoothing
 from ..efforts import Over
 from ..frames import Frames
 from ..metrics import Scale
 from ..own import Loader, Results, load
 from ..results import Snapshot, opened
 from ..sheet import PLAIN, Sheet
-from ..smoothing import Smoothing
 from .against import Axis, against, approximation_share, batch_size, filtering_ratio, loss_comparison
 from .composition import composition
 from .learnability import gibbs_comparison, learnability, learnability_matrix
@@ -88,7 +88,7 @@ class Request:
         metric: Recorded metrics that curves show instead of the score; the training metric of spikes.
         smooth: Window of a running mean over curves: a number of recorded points, or a share such as "10%".
         scale: Of the vertical axis of curves; None for what the metric declares.
-        highlight: Labels or runs whose curves are coloured; empty for all.
+        highlight: Labels or runs whose curves are colored; empty for all.
         group: Group of rows of the published table, which share one baseline.
         source: Where the published table is published; None for the one with most points.
         score: Evaluations whose mean is the score; None for the study's.

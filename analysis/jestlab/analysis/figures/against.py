@@ -302,7 +302,7 @@ def _levels(frames: Frames, found: pd.DataFrame, baseline: str) -> pd.DataFrame:
 def _styled(frames: Frames, data: pd.DataFrame, lines: dict[str, str], baseline: str) -> pd.DataFrame:
     """Add how each line looks; the baseline's is black."""
     chosen = looks(list(dict.fromkeys(data["line"])), lines.get(baseline, baseline))
-    for column, part in (("colour", "colour"), ("marker", "marker"), ("dash", "line")):
+    for column, part in (("color", "color"), ("marker", "marker"), ("dash", "line")):
         data[column] = data["line"].map({line: getattr(look, part) for line, look in chosen.items()})
     data["text"] = data["line"].map(frames.shown)  # a line may be named by the baseline's label
     return data
@@ -342,18 +342,18 @@ def _line_names(frames: Frames, positions: pd.DataFrame, configs: Configs, axis:
 
     def text(label: str, key: str, value: Any) -> str:
         run = configs.run(label)
-        if (said := frames.names.value(run, key, value)) is not None:
+        if (said := frames.names.value(key, value, [run])) is not None:
             name = frames.names.key(key)
             return f"{name} = {said}" if name else said
         alone = key == axis.by[0] and runs_with[_hashable(value)] == {run}
-        if alone and frames.names.is_named(run):
-            return frames.names.run(run)
+        if alone and run in frames.names.named:
+            return frames.shown[run]
         return _LETTERS.get(key, "") + value_text(value)
 
     def by_keys(label: str) -> str:
         values = {key: value for key in telling if (value := configs.get(label, key)) is not None}
         named = ", ".join(text(label, key, value) for key, value in values.items())
-        return named or frames.names.run(configs.run(label))
+        return named or frames.shown[configs.run(label)]
 
     def by_other_axes(label: str) -> str:
         others = {name: value for name, value in configs.point(label).items() if name not in own}
@@ -381,8 +381,7 @@ def _varying(configs: Configs, labels: Sequence[str], axis: Axis) -> list[str]:
 
 def _named(frames: Frames, runs: Iterable[str], key: str, value: Any) -> str | None:
     """What the axes of any run show for a value of a key; None if they do not say."""
-    said = (frames.names.value(run, key, value) for run in runs)
-    return next((text for text in said if text is not None), None)
+    return frames.names.value(key, value, runs)
 
 
 def _hashable(value: Any) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import units
 from ..sheet import Sheet
 from .plot import Texts
-from .style import GREY, SAVED, points
+from .style import GRAY, SAVED, points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -225,7 +225,7 @@ def canvas(texts: Texts, width: float, height: float, left: float) -> tuple[Figu
     figure = blank(width, total)
     figure.text(left / width, 1 - EDGE / total, "\n".join(title), va="top", size=points(9))
     figure.text(
-        EDGE / width, 0.6 * EDGE / total, "\n".join(caption), va="bottom", size=points(6.5), color=GREY,
+        EDGE / width, 0.6 * EDGE / total, "\n".join(caption), va="bottom", size=points(6.5), color=GRAY,
         linespacing=1.15,
     )  # fmt: skip
     return figure, EDGE + points(_CAPTION_LINE) * len(caption)
@@ -378,6 +378,6 @@ def tick_at_values(axes: Axes, means: pd.DataFrame) -> None:
     axes.margins(x=0.08)
 
 
-def band(axes: Axes, x: Any, low: Any, high: Any, colour: str, alpha: float = 0.16) -> None:
+def band(axes: Axes, x: Any, low: Any, high: Any, color: str, alpha: float = 0.16) -> None:
     """Shade the range around a line."""
-    axes.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0)
+    axes.fill_between(x, low, high, color=color, alpha=alpha, linewidth=0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import units
 from .plot import Plot, Texts, axis_unit, near_references
-from .style import GREY
+from .style import GRAY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,7 +176,7 @@ def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
         "label": str(row["label"]),
         "text": str(row["text"]),
         "role": str(row["role"]),
-        "colour": GREY if reference else str(row["colour"]),
+        "color": GRAY if reference else str(row["color"]),
         "symbol": "circle" if reference else _SYMBOLS[row["marker"]],
         "dash": "dash" if reference else _dash(row["line"]),
     }

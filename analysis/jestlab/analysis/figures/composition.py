@@ -10,7 +10,7 @@ from ..results import Snapshot, opens_store
 from ..units import nearest
 from .drawing_bars import draw_stacked_bars
 from .plot import Plot, Texts, title
-from .style import GREY, PARTS
+from .style import GRAY, PARTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,7 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
 
     Returns:
         The plot, named "composition". Its data: a row a label and value: label, text, component and name (the
-        value), relative (its share, the mean over recorded steps, then over seeds), total, colour, hatch.
+        value), relative (its share, the mean over recorded steps, then over seeds), total, color, hatch.
 
     Raises:
         ValueError: No run has counted what it selected, or not by this column.
@@ -84,13 +84,13 @@ def _bars(frames: Frames, shares: pd.DataFrame) -> pd.DataFrame:
     data = pd.DataFrame(rows, columns=["label", "text", "component", "relative"])
     data["component"] = data["component"].where(data["component"].isin(told), _OTHERS)
     data = data.groupby(["label", "text", "component"], sort=False)["relative"].sum().reset_index()
-    looks = {value: PARTS[place] for place, value in enumerate(told)} | {_OTHERS: (GREY, "")}
+    looks = {value: PARTS[place] for place, value in enumerate(told)} | {_OTHERS: (GRAY, "")}
     order = [*told, _OTHERS]
     data["place"] = data["component"].map({value: place for place, value in enumerate(order)})
     bars = {label: place for place, label in enumerate(dict.fromkeys(data["label"]))}
     data = data.sort_values(["label", "place"], key=lambda of: of.map(bars) if of.name == "label" else of)
     data["name"] = data["component"]
     data["total"] = data.groupby("label")["relative"].transform("sum")
-    data["colour"] = data["component"].map({value: look[0] for value, look in looks.items()})
+    data["color"] = data["component"].map({value: look[0] for value, look in looks.items()})
     data["hatch"] = data["component"].map({value: look[1] for value, look in looks.items()})
     return data.drop(columns="place").reset_index(drop=True)

@@ -32,7 +32,7 @@ from .drawing_bars import bar_names, draw_cost_bars, factor, widest_line
 from .drawing_curves import MOST_TOGETHER
 from .names import Box, End, Key, Naming, name_ends, name_level, name_points, widest
 from .plot import Texts, axis_unit, near_references
-from .style import GREY, ink, points
+from .style import GRAY, ink, points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,9 +67,9 @@ def draw_pareto(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     scale_scores(axes, texts.metric.scale == "log", [*means["low"], *means["high"]])
     for _, path in paths.groupby("label", sort=False):
         axes.plot(
-            path["cost"], path["score"], color=path["colour"].iloc[0], alpha=0.35, linewidth=0.8, zorder=2
+            path["cost"], path["score"], color=path["color"].iloc[0], alpha=0.35, linewidth=0.8, zorder=2
         )
-    _dots(axes, seeds["cost"], seeds["score"], seeds["colour"])
+    _dots(axes, seeds["cost"], seeds["score"], seeds["color"])
     for _, mean in means.iterrows():
         _draw_mean(axes, mean)
     axes.margins(x=0.14, y=0.1)
@@ -129,7 +129,7 @@ def draw_step_panels(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """
     panels = list(data.groupby("panel", sort=False))
     ends = [
-        [End(*end) for end in _of(panel, "end")[["step", "value", "text", "colour", "dash"]].to_numpy()]
+        [End(*end) for end in _of(panel, "end")[["step", "value", "text", "color", "dash"]].to_numpy()]
         for _, panel in panels
     ]
     keys = (end.key for of_panel in ends for end in of_panel)
@@ -156,7 +156,7 @@ def draw_step_panels(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         for kind, line_width, alpha, order in (("raw", 0.7, 0.55, 2), ("smooth", 1.6, 1.0, 3)):
             for _, line in _of(panel, kind).groupby(["line", "label", "seed"], sort=False, dropna=False):
                 axes.plot(
-                    line["step"], line["value"], color=line["colour"].iloc[0], linewidth=line_width,
+                    line["step"], line["value"], color=line["color"].iloc[0], linewidth=line_width,
                     linestyle="-" if kind == "raw" else line["dash"].iloc[0], alpha=alpha, zorder=order,
                 )  # fmt: skip
     fit(all_axes, sheet)
@@ -189,13 +189,13 @@ def draw_scatter_panels(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
         axes.axhline(0, color="black", **_DOTTED)
         axes.axvline(0, color="black", **_DOTTED)
         if means["connected"].any():
-            axes.plot(means["x"], means["y"], color=GREY, linewidth=0.8, zorder=2)
-        bars: dict[str, Any] = {"colors": list(means["colour"]), "linewidth": 0.9, "zorder": 3}
+            axes.plot(means["x"], means["y"], color=GRAY, linewidth=0.8, zorder=2)
+        bars: dict[str, Any] = {"colors": list(means["color"]), "linewidth": 0.9, "zorder": 3}
         axes.vlines(means["x"], means["low"], means["high"], **bars)
         axes.hlines(means["y"], means["x_low"], means["x_high"], **bars)
-        _dots(axes, seeds["x"], seeds["y"], seeds["colour"])
+        _dots(axes, seeds["x"], seeds["y"], seeds["color"])
         for _, mean in means.iterrows():
-            axes.scatter(mean["x"], mean["y"], s=36, marker=mean["marker"], color=mean["colour"], zorder=4)
+            axes.scatter(mean["x"], mean["y"], s=36, marker=mean["marker"], color=mean["color"], zorder=4)
         axes.margins(x=0.16, y=0.14)
         axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
     fit(all_axes, sheet)
@@ -237,7 +237,7 @@ def draw_speedup(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     of = {str(name): panel for name, panel in data.groupby("panel", sort=False)}
     curves, bars, methods = of["curves"], of.get("costs"), of.get("published")
     keys = [
-        Key(_with_factor(curves, curve), curve["colour"], curve["line"])
+        Key(_with_factor(curves, curve), curve["color"], curve["line"])
         for _, curve in _of(curves, "curve").drop_duplicates("label").iterrows()
     ]
     naming = Naming.of_lines(sheet, keys, sheet.width or math.inf, _LEFT, 0.31)
@@ -275,7 +275,7 @@ def draw_speedup(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
 def _keys(rows: pd.DataFrame, line: str | None = None) -> list[Key]:
     """Entries of a legend: a row each, with its line, or only its marker."""
     return [
-        Key(str(row["text"]), row["colour"], "" if line is None else _dash(row[line]), _marker(row))
+        Key(str(row["text"]), row["color"], "" if line is None else _dash(row[line]), _marker(row))
         for _, row in rows.iterrows()
     ]
 
@@ -294,16 +294,16 @@ def _of(data: pd.DataFrame, kind: str) -> pd.DataFrame:
     return data[data["kind"] == kind]
 
 
-def _dots(axes: Axes, x: Any, y: Any, colours: Any) -> None:
+def _dots(axes: Axes, x: Any, y: Any, colors: Any) -> None:
     """One small point a seed."""
-    axes.scatter(x, y, s=6, c=colours, alpha=0.6, linewidths=0, zorder=3)
+    axes.scatter(x, y, s=6, c=colors, alpha=0.6, linewidths=0, zorder=3)
 
 
 def _references(axes: Axes, data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[float, str]]:
-    """Draw a grey line at the score of each reference near the others' scores; return levels and names."""
+    """Draw a gray line at the score of each reference near the others' scores; return levels and names."""
     levels = near_references(data, scores)
     for level, _ in levels:
-        axes.axhline(level, color=GREY, linestyle=(0, (6, 2)), linewidth=0.8, zorder=1)
+        axes.axhline(level, color=GRAY, linestyle=(0, (6, 2)), linewidth=0.8, zorder=1)
     return levels
 
 
@@ -313,15 +313,15 @@ _FILLS = {"front": "full", "ambiguous": "left", "dominated": "full"}  # dominate
 def _draw_mean(axes: Axes, mean: pd.Series[Any]) -> None:
     """A marker, filled by its standing, with bars from the lowest to the highest seed."""
     axes.errorbar(
-        mean["cost"], mean["score"], color=mean["colour"], elinewidth=0.9, capsize=2, zorder=4,
+        mean["cost"], mean["score"], color=mean["color"], elinewidth=0.9, capsize=2, zorder=4,
         yerr=_error(mean["score"], mean["low"], mean["high"]),
         xerr=_error(mean["cost"], mean["cost_low"], mean["cost_high"]),
     )  # fmt: skip
     axes.plot(
         mean["cost"], mean["score"], color="none", marker=mean["marker"], markersize=7, zorder=5,
         fillstyle=_FILLS[mean["standing"]], markerfacecoloralt="white",
-        markerfacecolor="white" if mean["standing"] == "dominated" else mean["colour"],
-        markeredgecolor=mean["colour"], markeredgewidth=1.2,
+        markerfacecolor="white" if mean["standing"] == "dominated" else mean["color"],
+        markeredgecolor=mean["color"], markeredgewidth=1.2,
     )  # fmt: skip
 
 
@@ -341,7 +341,7 @@ def _draw_steps(axes: Axes, steps: pd.DataFrame, texts: Texts, **style: Any) -> 
         corners += [(cost, corners[-1][1]), (cost, score)]
     corners.append((right, corners[-1][1]))
     xs, ys = zip(*corners, strict=True)
-    axes.plot(xs, ys, color=GREY, zorder=2, **style)
+    axes.plot(xs, ys, color=GRAY, zorder=2, **style)
     pixels = axes.transData.transform(corners)
     return [
         Box(min(a[0], b[0]) - 3, min(a[1], b[1]) - 3, max(a[0], b[0]) + 3, max(a[1], b[1]) + 3)
@@ -357,24 +357,24 @@ def _draw_line_panel(axes: Axes, panel: pd.DataFrame) -> list[End]:
     means, seeds, ends = _of(panel, "mean"), _of(panel, "seed"), []
     for _, line in means.groupby("line", sort=False):
         last = line.iloc[-1]
-        colour = last["colour"]
-        axes.plot(line["x"], line["y"], color=colour, linestyle=last["dash"], zorder=2)
+        color = last["color"]
+        axes.plot(line["x"], line["y"], color=color, linestyle=last["dash"], zorder=2)
         bars = line[line["high"] > line["low"]]
-        axes.vlines(bars["x"], bars["low"], bars["high"], colors=colour, linewidth=0.9, zorder=3)
-        faces = ["white" if missing else colour for missing in line["seeds"] < line["planned"]]
+        axes.vlines(bars["x"], bars["low"], bars["high"], colors=color, linewidth=0.9, zorder=3)
+        faces = ["white" if missing else color for missing in line["seeds"] < line["planned"]]
         axes.scatter(
-            line["x"], line["y"], s=24, marker=last["marker"], c=faces, edgecolors=colour, linewidths=1.0,
+            line["x"], line["y"], s=24, marker=last["marker"], c=faces, edgecolors=color, linewidths=1.0,
             zorder=4,
         )  # fmt: skip
-        ends.append(End(last["x"], last["y"], last["text"], ink(colour)))
-    _dots(axes, seeds["x"], seeds["y"], seeds["colour"])
+        ends.append(End(last["x"], last["y"], last["text"], ink(color)))
+    _dots(axes, seeds["x"], seeds["y"], seeds["color"])
     tick_at_values(axes, means)
     right = axes.get_xlim()[1]
     for _, level in _of(panel, "level").iterrows():
-        axes.axhline(level["y"], color=level["colour"], **_DOTTED)
+        axes.axhline(level["y"], color=level["color"], **_DOTTED)
         if level["high"] > level["low"]:
-            axes.axhspan(level["low"], level["high"], color=level["colour"], alpha=0.08, lw=0, zorder=0)
-        ends.append(End(right, level["y"], level["text"], level["colour"]))
+            axes.axhspan(level["low"], level["high"], color=level["color"], alpha=0.08, lw=0, zorder=0)
+        ends.append(End(right, level["y"], level["text"], level["color"]))
     axes.set_xlim(axes.get_xlim()[0], right)
     return ends
 
@@ -386,7 +386,7 @@ def _draw_methods(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="training FLOPs relative to the baseline", ylabel="mean score (%)")
     for _, point in data.iterrows():
         size = 18 if point["kind"] == "published" else 30
-        axes.scatter(point["x"], point["y"], s=size, marker=point["marker"], color=point["colour"], zorder=3)
+        axes.scatter(point["x"], point["y"], s=size, marker=point["marker"], color=point["color"], zorder=3)
     axes.margins(x=0.16, y=0.12)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
 
@@ -406,14 +406,14 @@ def _draw_curves_with_factors(axes: Axes, data: pd.DataFrame, texts: Texts) -> l
     for _, curve in _of(data, "curve").groupby("label", sort=False):
         last = curve.iloc[-1]
         if few:
-            band(axes, curve["x"], curve["low"], curve["high"], last["colour"], alpha=0.14)
-        axes.plot(curve["x"], curve["y"], color=last["colour"], linestyle=last["line"], zorder=3)
+            band(axes, curve["x"], curve["low"], curve["high"], last["color"], alpha=0.14)
+        axes.plot(curve["x"], curve["y"], color=last["color"], linestyle=last["line"], zorder=3)
         if last["role"] == "baseline":
-            axes.axhline(last["y"], color=last["colour"], **_DOTTED)
-        ends.append(End(last["x"], last["y"], _with_factor(data, last), last["colour"]))
+            axes.axhline(last["y"], color=last["color"], **_DOTTED)
+        ends.append(End(last["x"], last["y"], _with_factor(data, last), last["color"]))
     matches = _of(data, "match")
     axes.scatter(
-        matches["x"], matches["y"], s=22, c=matches["colour"], edgecolors="white", linewidths=0.6, zorder=4
+        matches["x"], matches["y"], s=22, c=matches["color"], edgecolors="white", linewidths=0.6, zorder=4
     )
     return ends
 

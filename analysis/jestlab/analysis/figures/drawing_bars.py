@@ -26,7 +26,7 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet, *, totals:
 
     Args:
         data: A row a label and component, with the columns label, text, component, name (of the component),
-            relative, total (of the label), colour and hatch (of the component). Components are put side by
+            relative, total (of the label), color and hatch (of the component). Components are put side by
             side in the order in which they first come.
         texts: The words; `y` is what is measured.
         sheet: Size, font, legend.
@@ -55,9 +55,9 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet, *, totals:
     for name in shown:
         of_component = data[data["component"] == name]
         part = of_component.set_index("label")["relative"]
-        colour, hatch = components.loc[name, ["colour", "hatch"]]
+        color, hatch = components.loc[name, ["color", "hatch"]]
         axes.barh(
-            [positions[label] for label in part.index], part, 0.72, color=colour, hatch=hatch,
+            [positions[label] for label in part.index], part, 0.72, color=color, hatch=hatch,
             left=[starts[label] for label in part.index], label=of_component["name"].iloc[0],
             edgecolor="white", linewidth=0.5,
         )  # fmt: skip
@@ -107,17 +107,17 @@ def draw_cost_bars(axes: Axes, bars: pd.DataFrame) -> None:
     for position, length, (_, bar) in zip(positions, most / scale, bars.iterrows(), strict=True):
         reached = not math.isnan(bar["x"])
         axes.barh(
-            position, length, 0.7, facecolor=bar["colour"] if reached else "white", edgecolor=bar["colour"],
+            position, length, 0.7, facecolor=bar["color"] if reached else "white", edgecolor=bar["color"],
             linewidth=0.8, alpha=0.9 if reached else 1.0, hatch=None if reached else "////",
         )  # fmt: skip
         if bar["high"] > bar["low"]:
             axes.hlines(position, bar["low"] / scale, bar["high"] / scale, colors="black", linewidth=0.9)
             length = max(length, bar["high"] / scale)
         ends.append(length)
-        _write_at_end(axes, factor(bar), length, position, 3, color=ink(bar["colour"]))
+        _write_at_end(axes, factor(bar), length, position, 3, color=ink(bar["color"]))
     _name_bars(axes, positions, bars["text"])
-    for tick, colour in zip(axes.get_yticklabels(), bars["colour"], strict=True):
-        tick.set_color(ink(colour))
+    for tick, color in zip(axes.get_yticklabels(), bars["color"], strict=True):
+        tick.set_color(ink(color))
     axes.set_ylim(-0.6, len(bars) - 0.4)
     axes.set_xlim(0, max(ends))
     axes.locator_params(axis="x", nbins=5)

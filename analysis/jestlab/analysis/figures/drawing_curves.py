@@ -1,7 +1,7 @@
 """Learning curves as they are printed: together, or each in a panel of its own where they are many.
 
 More than seven curves with their bands hide each other. Then each has a panel, in which it alone is
-coloured: the baseline is black and the others are thin and grey, so that all are compared with all.
+colored: the baseline is black and the others are thin and gray, so that all are compared with all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .canvas import (
 )
 from .names import End, Key, Naming, name_ends, wrapped_apart
 from .plot import Texts, axis_unit, near_references
-from .style import ACCENT, GREY, SURVIVORS, label_size, points
+from .style import ACCENT, GRAY, SURVIVORS, label_size, points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +108,7 @@ def _share(sheet: Sheet, columns: int) -> float:
 
 
 def _multiples(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """A panel a curve, with all others in grey."""
+    """A panel a curve, with all others in gray."""
     shown = data[data["role"] != "reference"]
     baseline = shown[shown["role"] == "baseline"]
     curves = [curve for _, curve in shown[shown["role"] != "baseline"].groupby("label", sort=False)]
@@ -177,16 +177,16 @@ def _draw(axes: Axes, data: pd.DataFrame, scale: float) -> float:
             axes.plot(effort, curve["mean"], color=_FAINT, linewidth=0.7, zorder=1)
             continue
         if last["seeds"] > 1:
-            band(axes, effort, curve["low"], curve["high"], last["colour"])
+            band(axes, effort, curve["low"], curve["high"], last["color"])
         axes.plot(
-            effort, curve["mean"], color=last["colour"], linestyle=last["line"], markersize=3.8,
+            effort, curve["mean"], color=last["color"], linestyle=last["line"], markersize=3.8,
             markeredgewidth=0, marker="" if dense else last["marker"], linewidth=1.1 if dense else None,
         )  # fmt: skip
         if last["role"] == "baseline" and last["final"]:
-            axes.axhline(last["mean"], color=last["colour"], **_DOTTED)
+            axes.axhline(last["mean"], color=last["color"], **_DOTTED)
     right = float(axes.get_xlim()[1])
     for level, _ in near_references(data, [*competing["low"], *competing["high"]]):
-        axes.axhline(level, color=GREY, linestyle=(0, (6, 2)), linewidth=0.8, zorder=1)
+        axes.axhline(level, color=GRAY, linestyle=(0, (6, 2)), linewidth=0.8, zorder=1)
     axes.set_xlim(axes.get_xlim()[0], right)
     return right
 
@@ -202,8 +202,8 @@ def _ends(data: pd.DataFrame, scale: float) -> list[End]:
     dense, ends = _is_dense(data), []
     for _, curve in competing[competing["role"] != "other"].groupby("label", sort=False):
         last = curve.iloc[-1]
-        look = (last["colour"], last["line"], "" if dense else last["marker"])
+        look = (last["color"], last["line"], "" if dense else last["marker"])
         ends.append(End(last["effort"] / scale, last["mean"], last["text"], *look))
     for level, text in near_references(data, [*competing["low"], *competing["high"]]):
-        ends.append(End(math.nan, level, text, GREY, (0, (6, 2))))
+        ends.append(End(math.nan, level, text, GRAY, (0, (6, 2))))
     return ends

@@ -16,7 +16,7 @@ from ..sheet import Sheet
 from .canvas import Slot, add_axes, band, figure_of, fit, row
 from .names import End, Key, Naming, name_ends, widest
 from .plot import Plot, Texts
-from .style import GREY, ink, label_size, looks, points, shades
+from .style import GRAY, ink, label_size, looks, points, shades
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,10 +36,10 @@ _HEIGHT, _BARS_HEIGHT = 1.75, 0.9  # of the row of panels and of the bars, inche
 _PANEL_WIDTH = 1.5
 _TICKS, _LABELS, _HEADING = 0.46, 0.42, 0.22  # room left of, below and above axes
 _BAR_LABELS = 0.24  # room below the bars
-_BAR_WIDTH, _BAR_GAP, _BAR_TICKS = 0.07, 0.06, 0.52  # the colour bar: width, distance, its numbers
+_BAR_WIDTH, _BAR_GAP, _BAR_TICKS = 0.07, 0.06, 0.52  # the color bar: width, distance, its numbers
 _NAMES, _GAP = 0.14, 0.1  # room between a panel and its names, and right of them
 _NARROW = 5.0  # inches
-_CLIPPED = 0.02  # share of the pairs that may exceed the colour scale, since a few are outliers
+_CLIPPED = 0.02  # share of the pairs that may exceed the color scale, since a few are outliers
 _DIVERGING = "RdBu_r"
 _BY_RATIO = re.compile(r"learnability/filtering_ratio/([^/]+)/(independent|joint)")
 
@@ -108,9 +108,9 @@ def _data(found: Diagnosis) -> pd.DataFrame:
     means = _means(found.metrics)
     panels = [
         _matrix(found.metrics),
-        _iterations(means, {rule: chosen[rule].colour for rule in _RULES}),
-        _ratios(means, chosen["independent"].colour, chosen["joint"].colour),
-        _selected(means, found, [GREY, chosen["independent"].colour, chosen["joint"].colour]),
+        _iterations(means, {rule: chosen[rule].color for rule in _RULES}),
+        _ratios(means, chosen["independent"].color, chosen["joint"].color),
+        _selected(means, found, [GRAY, chosen["independent"].color, chosen["joint"].color]),
     ]
     return pd.concat([panel for panel in panels if not panel.empty], ignore_index=True)
 
@@ -133,18 +133,16 @@ def _matrix(metrics: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"panel": "matrix", "x": column, "y": row, "value": of["value"]})
 
 
-def _iterations(means: pd.DataFrame, colours: dict[str, str]) -> pd.DataFrame:
+def _iterations(means: pd.DataFrame, colors: dict[str, str]) -> pd.DataFrame:
     """Joint and Gibbs over their draws; the others as levels, since only their result matters."""
     import pandas as pd
 
     parts = []
-    for rule, colour in colours.items():
+    for rule, color in colors.items():
         of = means[means["name"] == f"learnability/{rule}"].rename(columns={"step": "x"})
         if rule not in ("joint", "gibbs"):
             of = of.assign(x=math.nan)
-        parts.append(
-            of.assign(panel="iterations", line=rule, text=_RULE_NAMES.get(rule, rule), colour=colour)
-        )
+        parts.append(of.assign(panel="iterations", line=rule, text=_RULE_NAMES.get(rule, rule), color=color))
     return pd.concat(parts).drop(columns="name")
 
 
@@ -154,7 +152,7 @@ def _ratios(means: pd.DataFrame, independent: str, joint: str) -> pd.DataFrame:
     parts = means["name"].str.extract(f"^{_BY_RATIO.pattern}$")
     of = means.assign(x=parts[0].astype(float), rule=parts[1]).dropna(subset="x")
     numbers = sorted(set(of.loc[of["rule"] == "joint", "step"]))
-    colour = dict(zip(numbers, shades(joint, len(numbers)), strict=True))
+    color = dict(zip(numbers, shades(joint, len(numbers)), strict=True))
     rows: list[dict[str, Any]] = []
     for point in of.sort_values(["rule", "step", "x"]).to_dict("records"):
         alone = point["rule"] == "independent"
@@ -163,23 +161,23 @@ def _ratios(means: pd.DataFrame, independent: str, joint: str) -> pd.DataFrame:
                 "panel": "ratios",
                 "line": "independent" if alone else f"joint {point['step']}",
                 "text": "independent" if alone else f"N = {point['step']}",
-                "colour": independent if alone else colour[point["step"]],
+                "color": independent if alone else color[point["step"]],
                 **{name: point[name] for name in ("x", "value", "spread")},
             }
         )
     return pd.DataFrame(rows)
 
 
-def _selected(means: pd.DataFrame, found: Diagnosis, colours: list[str]) -> pd.DataFrame:
+def _selected(means: pd.DataFrame, found: Diagnosis, colors: list[str]) -> pd.DataFrame:
     """Shares by the first metadata column, the candidates' most frequent values first."""
     import pandas as pd
 
     for column in found.config.get("columns", ()):
         of_rules = []
-        for rule, colour in zip(_BARS, colours, strict=True):
+        for rule, color in zip(_BARS, colors, strict=True):
             prefix = f"selected/{rule}/{column}/"
             of = means[means["name"].str.startswith(prefix)]
-            of_rules.append(of.assign(line=rule, colour=colour, text=of["name"].str[len(prefix) :]))
+            of_rules.append(of.assign(line=rule, color=color, text=of["name"].str[len(prefix) :]))
         candidates = of_rules[0].sort_values("value", ascending=False, kind="stable")
         frequent = [text for text in candidates["text"] if text != "others"][:_MOST_BARS]
         if frequent:
@@ -226,7 +224,7 @@ def draw_panels(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """
     of = dict(list(data.groupby("panel", sort=False)))
     lines = [panel for panel in ("iterations", "ratios") if panel in of]
-    keys = (Key(row["text"], row["colour"]) for panel in lines for _, row in of[panel].iterrows())
+    keys = (Key(row["text"], row["color"]) for panel in lines for _, row in of[panel].iterrows())
     naming = Naming.of_lines(sheet, keys, math.inf, _TICKS, _NAMES + _GAP)
     direct = naming.where == "direct"
     slots = [Slot(_TICKS, _HEIGHT, _BAR_GAP + _BAR_WIDTH + points(_BAR_TICKS))] if "matrix" in of else []
@@ -281,7 +279,7 @@ def draw_panels(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
 
 
 def _draw_matrix(axes: Axes, bar: Axes, matrix: pd.DataFrame, texts: Texts) -> None:
-    """A heat map, red where the learner has something to learn; most of the pairs' range in colours."""
+    """A heat map, red where the learner has something to learn; most of the pairs' range in colors."""
     size = int(matrix["x"].max()) + 1
     scores = matrix.pivot(index="y", columns="x", values="value").to_numpy()
     limit = float(matrix["value"].abs().quantile(1 - _CLIPPED)) or 1.0
@@ -305,20 +303,20 @@ def _draw_iterations(axes: Axes, data: pd.DataFrame, texts: Texts) -> list[End]:
     last = float(data["x"].max())
     ends = []
     for rule, line in data.groupby("line", sort=False):
-        first, colour = line.iloc[0], line["colour"].iloc[0]
+        first, color = line.iloc[0], line["color"].iloc[0]
         end = float(line["value"].iloc[-1])
         if line["x"].isna().all():
-            axes.axhline(end, color=colour, linestyle=(0, (4, 1.5)), linewidth=0.9)
+            axes.axhline(end, color=color, linestyle=(0, (4, 1.5)), linewidth=0.9)
         else:
-            _spread(axes, line, colour)
-            axes.plot(line["x"], line["value"], color=colour, zorder=3)
+            _spread(axes, line, color)
+            axes.plot(line["x"], line["value"], color=color, zorder=3)
             if rule == "joint":  # open: a part of the sub-batch; filled: the whole
-                faces = ["white"] * (len(line) - 1) + [colour]
+                faces = ["white"] * (len(line) - 1) + [color]
                 axes.scatter(
-                    line["x"], line["value"], s=9, c=faces, edgecolors=colour, linewidths=0.8, zorder=4
+                    line["x"], line["value"], s=9, c=faces, edgecolors=color, linewidths=0.8, zorder=4
                 )
-            axes.hlines(end, line["x"].iloc[-1], last, colors=colour, linestyles=":", linewidth=0.9)
-        ends.append(End(last, end, first["text"], colour))
+            axes.hlines(end, line["x"].iloc[-1], last, colors=color, linestyles=":", linewidth=0.9)
+        ends.append(End(last, end, first["text"], color))
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda x, _: units.tick(x))
     axes.xaxis.set_minor_formatter(NullFormatter())
@@ -333,14 +331,14 @@ def _draw_ratios(axes: Axes, data: pd.DataFrame, texts: Texts) -> list[End]:
     ends = []
     lines = list(data.groupby("line", sort=False))
     for name, line in lines:
-        last, colour = line.iloc[-1], line["colour"].iloc[0]
+        last, color = line.iloc[-1], line["color"].iloc[0]
         if name in (lines[0][0], lines[-1][0]):  # all bands would overlap: seeds differ by their learner
-            _spread(axes, line, colour)
+            _spread(axes, line, color)
         axes.plot(
-            line["x"], line["value"], color=colour, marker="D" if name == "independent" else "o",
+            line["x"], line["value"], color=color, marker="D" if name == "independent" else "o",
             markersize=3, markeredgewidth=0,
         )  # fmt: skip
-        ends.append(End(float(last["x"]), float(last["value"]), last["text"], colour))
+        ends.append(End(float(last["x"]), float(last["value"]), last["text"], color))
     axes.set_xticks(sorted(set(data["x"])))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     axes.set_xlabel("filtering ratio f")
@@ -351,12 +349,12 @@ def _draw_bars(axes: Axes, data: pd.DataFrame) -> None:
     rules = list(data.groupby("line", sort=False))
     width = 0.8 / len(rules)
     for place, (_, rule) in enumerate(rules):
-        colour = rule["colour"].iloc[0]
+        color = rule["color"].iloc[0]
         axes.bar(
             rule["x"] + (place - (len(rules) - 1) / 2) * width, 100 * rule["value"], 0.92 * width,
-            color=colour,
+            color=color,
             yerr=100 * rule["spread"] if rule["spread"].any() else None,
-            error_kw={"elinewidth": 0.6, "ecolor": ink(colour)},
+            error_kw={"elinewidth": 0.6, "ecolor": ink(color)},
         )  # fmt: skip
     ticks = rules[0][1].sort_values("x")
     axes.set_xticks(ticks["x"], [text.replace("_", " ") for text in ticks["text"]])
@@ -369,11 +367,11 @@ def _draw_bars(axes: Axes, data: pd.DataFrame) -> None:
         axes.annotate(
             str(name), (1.0, 1.0), xytext=(-2, -1 - points(10) * place), xycoords="axes fraction",
             textcoords="offset points", ha="right", va="top", size=label_size(),
-            color=ink(rule["colour"].iloc[0]), bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+            color=ink(rule["color"].iloc[0]), bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
         )  # fmt: skip
 
 
-def _spread(axes: Axes, line: pd.DataFrame, colour: str) -> None:
+def _spread(axes: Axes, line: pd.DataFrame, color: str) -> None:
     """± the spread, where there is one."""
     if line["spread"].any():
-        band(axes, line["x"], line["value"] - line["spread"], line["value"] + line["spread"], colour)
+        band(axes, line["x"], line["value"] - line["spread"], line["value"] + line["spread"], color)

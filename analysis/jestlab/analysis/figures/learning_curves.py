@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ..costs import Scope
-from ..curves import mean_curves, score_curves
+from ..curves import Smoothing, mean_curves, score_curves
 from ..efforts import WORDS, Effort, Over, cost_of, known
 from ..frames import Frames, NotYet
 from ..metrics import Metric
-from ..smoothing import Smoothing
 from ..tables import finals, speedup_table
 from ..tables.summary import BREAK_EVEN, with_range
 from .drawing import draw_speedup
@@ -54,7 +53,7 @@ def learning_curves(
 ) -> Plot:
     """Plot the mean score, or metrics, over training: a curve a label, with a band over its seeds.
 
-    The baseline's final score is a dotted line; that of a reference, which does not compete, a grey one. More
+    The baseline's final score is a dotted line; that of a reference, which does not compete, a gray one. More
     than seven curves have a panel each, unless some are highlighted.
 
     Args:
@@ -64,7 +63,7 @@ def learning_curves(
         scope: What counts as FLOPs.
         shown: Metrics in place of the score, from `recorded`; several make a panel each.
         smooth: A running mean over every seed's curve.
-        highlight: Labels or runs that are coloured beside the baseline; the others are thin and grey.
+        highlight: Labels or runs that are colored beside the baseline; the others are thin and gray.
         together: Whether even many curves are drawn in one panel.
 
     Returns:
@@ -115,14 +114,14 @@ def learning_curves(
     competing = data.loc[data["role"] != "reference"].drop_duplicates("label")
     if (data["role"] == "other").any():
         others = int((competing["role"] == "other").sum())
-        sentences.append(f"Grey: {others} other run{'' if others == 1 else 's'}.")
+        sentences.append(f"Gray: {others} other run{'' if others == 1 else 's'}.")
     data["alone"] = False
     if len(competing) > MOST_TOGETHER and not (together or highlight or len(measured) > 1):
         alone = _alone(data, metric)
         data["alone"] = data["label"].isin(alone)
         which = f" ({len(alone)} of {len(competing) - 1})" if len(alone) < len(competing) - 1 else ""
         sentences.append(
-            f"Blue: one run a panel{which}; black: {frames.shown[compared]}; grey: the other runs."
+            f"Blue: one run a panel{which}; black: {frames.shown[compared]}; gray: the other runs."
         )
     if len(measured) == 1:
         sentences += about_references(frames, data, metric)
@@ -150,12 +149,12 @@ def _thinned(data: pd.DataFrame) -> pd.DataFrame:
 
 
 def _highlighted(frames: Frames, data: pd.DataFrame, names: Sequence[str], baseline: str) -> pd.DataFrame:
-    """Set the role of those that compete and are not named to "other"; the named get the first colours."""
+    """Set the role of those that compete and are not named to "other"; the named get the first colors."""
     chosen = frames.only(names).labels
     roles = data["role"].where(data["label"].isin(chosen) | (data["role"] != "competitor"), "other")
     bright = looks_of(frames, [label for label in chosen if label != baseline], baseline)
     data = data.assign(role=roles)
-    for part in ("colour", "marker", "line"):
+    for part in ("color", "marker", "line"):
         of = {label: getattr(look, part) for label, look in bright.items()}
         data[part] = [of.get(label, old) for label, old in zip(data["label"], data[part], strict=True)]
     return data

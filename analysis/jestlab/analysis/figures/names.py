@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from ..sheet import Legend, Sheet
 from .canvas import EDGE, WIDTH, figure_of
-from .style import GREY, ink, label_size, points
+from .style import GRAY, ink, label_size, points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,21 +46,21 @@ class End(NamedTuple):
     x: float
     y: float
     text: str
-    colour: str
+    color: str
     line: Any = "-"
     marker: str = ""
 
     @property
     def key(self) -> Key:
         """Its entry in a legend."""
-        return Key(self.text, self.colour, self.line, self.marker)
+        return Key(self.text, self.color, self.line, self.marker)
 
 
 class Key(NamedTuple):
     """An entry of a legend: a name, and the look of what it names; no line for markers alone."""
 
     text: str
-    colour: str
+    color: str
     line: Any = "-"
     marker: str = ""
 
@@ -162,7 +162,7 @@ class Naming:
         width, height = figure.get_size_inches()
         handles = [
             Line2D(
-                [], [], color=key.colour, linestyle=key.line or "none", marker=key.marker or "none",
+                [], [], color=key.color, linestyle=key.line or "none", marker=key.marker or "none",
                 markersize=4.5, markeredgewidth=0, label=key.text,
             )
             for key in self.keys
@@ -252,8 +252,8 @@ def name_ends(axes: Axes, ends: list[End]) -> None:
         axes.annotate(
             end.text, place, textcoords="axes fraction", va="center_baseline", size=label_size(),
             xytext=(1.035, (level - frame.bottom) / (frame.top - frame.bottom)),
-            color=ink(end.colour), annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": end.colour, "linewidth": 0.5,
+            color=ink(end.color), annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": end.color, "linewidth": 0.5,
                         "alpha": 0.6 if math.isfinite(end.y) else 0.0,
                         "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
         )  # fmt: skip
@@ -267,7 +267,7 @@ def name_level(axes: Axes, level: float, text: str) -> list[Box]:
     """
     name = axes.annotate(
         text, (0.01, level), xycoords=("axes fraction", "data"), xytext=(0, 1.5),
-        textcoords="offset points", size=label_size(), color=GREY,
+        textcoords="offset points", size=label_size(), color=GRAY,
     )  # fmt: skip
     frame = _box(axes)
     y = float(axes.transData.transform((0.0, level))[1])
@@ -281,13 +281,13 @@ def name_points(
 
     Args:
         axes: With final limits.
-        means: One row a marker: x, y, the ends low and high of its error bar, text, colour.
+        means: One row a marker: x, y, the ends low and high of its error bar, text, color.
         dots: Small points to keep clear, [n, 2].
         obstacles: What else to keep clear.
     """
     point = axes.figure.dpi / 72  # pixels
     names = [
-        axes.text(0, 0, mean["text"], size=label_size(), color=ink(mean["colour"]), zorder=5)
+        axes.text(0, 0, mean["text"], size=label_size(), color=ink(mean["color"]), zorder=5)
         for _, mean in means.iterrows()
     ]
     pad = 1.5 * point

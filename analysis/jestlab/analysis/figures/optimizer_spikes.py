@@ -71,9 +71,7 @@ def optimizer_spikes(
         line = f"{letter} = {value_text(x)}"
         rows = _rows([run for _, run in of_line.groupby(["label", "seed"])])
         look = chosen[line]
-        parts.append(
-            rows.assign(panel=str(panel), line=line, colour=look.colour, dash=[look.line] * len(rows))
-        )
+        parts.append(rows.assign(panel=str(panel), line=line, color=look.color, dash=[look.line] * len(rows)))
     if not parts:
         raise NotYet(f"no run of experiment {experiment!r} that varies {key} has logged {metric!r}")
     data = pd.concat(parts, ignore_index=True)

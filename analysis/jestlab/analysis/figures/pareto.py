@@ -148,7 +148,7 @@ def _caption(frames: Frames, data: pd.DataFrame, scope: Scope, cost: Effort) -> 
             sentences.append("Without dots and bars: one seed, treated as exact.")
     else:
         sentences.append("One seed each, treated as exact.")
-    sentences.append("Grey steps: Pareto front of the means.")
+    sentences.append("Gray steps: Pareto front of the means.")
     meanings = {
         "front": "filled: on the front",
         "ambiguous": "half filled: on it or dominated (bars overlap)",

@@ -1,4 +1,4 @@
-"""A figure before it is drawn: its data and texts, and how to save it; its colours are in `style`."""
+"""A figure before it is drawn: its data and texts, and how to save it; its colors are in `style`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
         scores: Columns that hold scores.
 
     Returns:
-        The rows with role ("baseline", "competitor", "reference"), text, colour, marker and line.
+        The rows with role ("baseline", "competitor", "reference"), text, color, marker and line.
     """
     data = data.copy()
     apart = set(frames.apart_from(baseline))
@@ -45,7 +45,7 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
     roles = {label: "reference" if label in apart else "competitor" for label in frames.labels}
     data["role"] = data["label"].map(roles | {baseline: "baseline"})
     data["text"] = data["label"].map(texts(frames))
-    for part in ("colour", "marker", "line"):
+    for part in ("color", "marker", "line"):
         data[part] = data["label"].map({label: getattr(look, part) for label, look in chosen.items()})
     data[list(scores)] = data[list(scores)] * scale(frames)
     order = {label: position for position, label in enumerate(frames.labels)}
@@ -102,7 +102,7 @@ def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None =
         )
         if shown:
             # A reference far from the others' scores is not drawn: it would squeeze them.
-            sentences.append(f"{what} of the reference (grey dashes if in range): {shown}.")
+            sentences.append(f"{what} of the reference (gray dashes if in range): {shown}.")
     return sentences
 
 

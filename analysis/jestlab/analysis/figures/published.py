@@ -24,7 +24,7 @@ def published_scores(
     group: str | None = None,
     source: str | None = None,
 ) -> Plot:
-    """Plot the mean score of published methods against their FLOPs: the source's own coloured, others grey.
+    """Plot the mean score of published methods against their FLOPs: the source's own colored, others gray.
 
     One source is shown: published FLOPs are relative to the baseline of their own table, so points of two
     sources have no common axis. The score is the mean over the metrics that all rows of the group have. Runs
@@ -58,14 +58,14 @@ def published_scores(
         point = {"kind": "ours" if method["ours"] else "published", "text": method["method"]}
         point |= {"x": 100 * row[TOTAL], "y": 100 * row[shared].mean(), "examples_seen": row.get(EXAMPLES)}
         look = OURS if method["ours"] else OTHERS
-        found.append(point | {"colour": look.colour, "marker": look.marker})
+        found.append(point | {"color": look.color, "marker": look.marker})
     data = pd.DataFrame(found).dropna(subset=["x", "y"])
     missing = [name for name in shared if frames is not None and name not in frames.evaluated]
     if frames is not None and not missing:
         data = pd.concat([data, _runs(frames, frames.baseline(baseline), shared)], ignore_index=True)
     shown, chosen = rows["source"].iloc[0], rows["group"].iloc[0]
     sentences = [
-        f"As published ({shown}), mean of {', '.join(shared)}; green: that paper's own methods; grey: others."
+        f"As published ({shown}), mean of {', '.join(shared)}; green: that paper's own methods; gray: others."
     ]
     others = [name for name in dict.fromkeys(of_table["source"]) if name != shown]
     if others:
@@ -73,7 +73,7 @@ def published_scores(
     if frames is not None and missing:
         sentences.append(f"No run of this experiment has been evaluated on {', '.join(missing)}.")
     elif frames is not None:
-        sentences.append("Other colours: runs of this experiment, FLOPs relative to its own baseline.")
+        sentences.append("Other colors: runs of this experiment, FLOPs relative to its own baseline.")
     caption = " ".join(sentences)
     words = Texts(
         f"Published methods, group {chosen}",
@@ -129,6 +129,6 @@ def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:
     named = means.index.map(texts(frames))
     points = pd.DataFrame({"kind": "run", "text": named, "x": (100 * means["flops"] / whole).array})
     points["y"], points["examples_seen"] = (100 * means["score"]).array, means["examples_seen"].array
-    points["colour"] = [chosen[label].colour for label in means.index]
+    points["color"] = [chosen[label].color for label in means.index]
     points["marker"] = [chosen[label].marker for label in means.index]
     return points.dropna(subset=["x", "y"])

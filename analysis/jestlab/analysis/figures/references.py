@@ -159,7 +159,7 @@ def _points(pairs: pd.DataFrame, panel: str, texts: dict[str, str], names: Shown
     several = pairs.groupby(["reference", "label"])["seed"].transform("size") > 1
     data = pd.concat([means.assign(kind="mean"), pairs[several].assign(kind="seed")], ignore_index=True)
     chosen = looks(["", *texts], "")  # black is the baseline's, at 0
-    data["colour"] = data["reference"].map({name: chosen[name].colour for name in texts})
+    data["color"] = data["reference"].map({name: chosen[name].color for name in texts})
     data["marker"] = data["reference"].map({name: chosen[name].marker for name in texts})
     learners = means.groupby("reference")["label"].nunique()
     data["text"] = [

@@ -13,7 +13,7 @@ from ..frames import Frames
 from ..sheet import Sheet
 from .canvas import WIDTH, add_axes, canvas
 from .plot import Plot, Texts, title
-from .style import GREY, points
+from .style import GRAY, points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,7 +135,7 @@ def _draw_over_training(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
             axes = add_axes(figure, left + column * each, bottom, each - _BETWEEN, high)
             axes.imshow(_mosaic(list(rows["picture"]), _COLUMNS), interpolation="none", aspect="auto")
             axes.set_axis_off()
-            axes.set_title(f"step {step:,}", size=points(6.5), color=GREY, pad=2)
+            axes.set_title(f"step {step:,}", size=points(6.5), color=GRAY, pad=2)
             if column == 0:
                 name = textwrap.fill(of_label["text"].iloc[0], _LABEL)
                 axes.text(-0.03, 0.5, name, transform=axes.transAxes, ha="right", va="center", size=points(7))

@@ -137,10 +137,10 @@ def _of_an_example(frames: Frames) -> pd.DataFrame:
 
 
 def _looks(data: pd.DataFrame) -> pd.DataFrame:
-    """Name the components of costs, and colour them."""
+    """Name the components of costs, and color them."""
     looks = data["component"].map(COMPONENT_LOOKS)
     return data.assign(
         name=data["component"].map(_COMPONENTS),
-        colour=looks.map(lambda look: look[0]),
+        color=looks.map(lambda look: look[0]),
         hatch=looks.map(lambda look: look[1]),
     )

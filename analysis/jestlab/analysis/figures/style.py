@@ -1,11 +1,11 @@
-"""The style of figures: colours, markers and line styles of curves, colours of costs, matplotlib's settings.
+"""The style of figures: colors, markers and line styles of curves, colors of costs, matplotlib's settings.
 
-To change the colour of a curve, change it here: figures carry their looks in their data, and both drawings
-read them from there. The page lightens colours in dark mode (`ink` in report/page.js).
+To change the color of a curve, change it here: figures carry their looks in their data, and both drawings
+read them from there. The page lightens colors in dark mode (`ink` in report/page.js).
 
-Colours are Okabe and Ito's ("Color Universal Design", 2008), legible in print, in grey and to the
-colour-blind; from the eighth run on Paul Tol's, chosen to differ from these. Twelve runs have colours of
-their own. No two runs of a figure differ by colour alone: each also has its own marker and line style, and
+Colors are Okabe and Ito's ("Color Universal Design", 2008), legible in print, in gray and to the
+color-blind; from the eighth run on Paul Tol's, chosen to differ from these. Twelve runs have colors of
+their own. No two runs of a figure differ by color alone: each also has its own marker and line style, and
 no two of 110 have all three in common.
 """
 
@@ -18,13 +18,13 @@ from typing import Any
 
 from ..sheet import PLAIN_SIZE, Sheet
 
-GREY = "#6e6e6e"  # references, fronts and notes, which do not compete
+GRAY = "#6e6e6e"  # references, fronts and notes, which do not compete
 
 ACCENT = "#0072B2"
 """The one curve that a panel is about."""
 
 _BASELINE = "#000000"
-_COLOURS = (
+_COLORS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195",
     "#882255", "#999933", "#332288", "#8C564B",
 )  # fmt: skip
@@ -49,7 +49,7 @@ COMPONENT_LOOKS = {
     "selection": ("#009E73", "...."),
     "reference_scoring": ("#CC79A7", "xxxx"),
 }
-"""Component of the cost → colour and hatch; hatches tell components apart in grey."""
+"""Component of the cost → color and hatch; hatches tell components apart in gray."""
 
 PARTS = (
     ("#0072B2", ""),
@@ -61,7 +61,7 @@ PARTS = (
     ("#7A5195", "...."),
     ("#999933", "xxxx"),
 )
-"""Parts of a whole in the order of their size → colour and hatch."""
+"""Parts of a whole in the order of their size → color and hatch."""
 
 SAVED: Any = {
     "pdf.fonttype": 42,  # text that can be searched and edited; journals refuse the other kind
@@ -95,14 +95,14 @@ _RC: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Look:
-    """How the curve of one label is drawn: colour, marker and line style, as matplotlib names them."""
+    """How the curve of one label is drawn: color, marker and line style, as matplotlib names them."""
 
-    colour: str
+    color: str
     marker: str
     line: Any
 
 
-OURS, OTHERS = Look(_COLOURS[2], "D", "-"), Look(GREY, "o", "-")
+OURS, OTHERS = Look(_COLORS[2], "D", "-"), Look(GRAY, "o", "-")
 """Published methods: those of the source's own authors, and others."""
 
 
@@ -110,21 +110,21 @@ def looks(labels: Sequence[str], baseline: str) -> dict[str, Look]:
     """Choose a look for each label, the same in every figure of an experiment; the baseline is black."""
     others = [label for label in labels if label != baseline]
     chosen = {
-        label: Look(_COLOURS[i % len(_COLOURS)], _MARKERS[i % len(_MARKERS)], _LINES[i % len(_LINES)])
+        label: Look(_COLORS[i % len(_COLORS)], _MARKERS[i % len(_MARKERS)], _LINES[i % len(_LINES)])
         for i, label in enumerate(others)
     }
     return {baseline: Look(_BASELINE, "o", "-"), **chosen}
 
 
-def ink(colour: str) -> str:
-    """Darken a colour for text, since letters need more contrast than lines."""
-    channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+def ink(color: str) -> str:
+    """Darken a color for text, since letters need more contrast than lines."""
+    channels = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return "#" + "".join(f"{round(0.72 * channel):02x}" for channel in channels)
 
 
-def shades(colour: str, count: int) -> list[str]:
-    """Return `count` shades from light to the colour itself, for lines that have an order."""
-    channels = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+def shades(color: str, count: int) -> list[str]:
+    """Return `count` shades from light to the color itself, for lines that have an order."""
+    channels = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
     whites = [0.6 - 0.6 * i / max(1, count - 1) for i in range(count)]
     return ["#" + "".join(f"{round(c + white * (255 - c)):02x}" for c in channels) for white in whites]
 

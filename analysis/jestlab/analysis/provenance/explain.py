@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..configs import flat
-from ..mixing import OWN_PROGRAMS, digests_of, unified_diff
 from ..results import Snapshot, opened
 from ..tables.core import Column, Table
+from .code import OWN_PROGRAMS, digests_of, unified_diff
 from .history import History, load, sources_in
 
 _CHANGED = " with uncommitted changes"

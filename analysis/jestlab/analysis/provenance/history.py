@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..connection import frame
 from ..costs.goodput import QUERY, AttemptTime
-from ..mixing import OWN_PROGRAMS, digests_of, names_of
 from ..names import Shown, names_in
 from ..results import Snapshot, opens_store
 from ..soundness import retractions
+from .code import OWN_PROGRAMS, digests_of, names_of
 
 if TYPE_CHECKING:
     import pandas as pd

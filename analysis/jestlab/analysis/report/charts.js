@@ -4,7 +4,7 @@ const MOST_BANDS = 8; // more of them would hide the lines
 
 function curveShapes(one, banded) {
   const { label, x, y, low, high } = one;
-  const colour = ink(one.colour);
+  const colour = ink(one.color);
   const shapes = low.length && banded ? [{ kind: "band", label, x, low, high, colour }] : [];
   const texts = x.map((_, i) => [
     shortened(one.text),
@@ -21,7 +21,7 @@ const FILLS = { front: "full", ambiguous: "half" }; // filled: on the front for 
 
 function paretoShapes(one) {
   const { label, symbol, low, high, x_low, x_high } = one;
-  const colour = ink(one.colour);
+  const colour = ink(one.color);
   const name = shortened(one.text);
   const mean = [
     name,
@@ -218,7 +218,7 @@ class Chart {
 /** The line and marker of a series, for its checkbox. */
 function paint(entry, kind) {
   const { swatch, one } = entry;
-  const colour = ink(one.colour);
+  const colour = ink(one.color);
   const look = [kind, colour, one.dash, one.symbol].join();
   if (entry.look === look) return;
   entry.look = look;

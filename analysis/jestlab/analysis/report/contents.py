@@ -18,8 +18,9 @@ from ..figures import Plot, Request, charts, draw, learnability, learning_curves
 from ..figures.selected import Pictures
 from ..frames import Frames, NotYet
 from ..own import Loader, stem_of
-from ..provenance import History, Origins, Recipe, recipe
-from ..provenance import load as load_history
+from ..provenance.explain import Origins
+from ..provenance.history import History, Recipe, recipe
+from ..provenance.history import load as load_history
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from ..soundness import Soundness
@@ -174,7 +175,7 @@ def gather(
     if frames is not None and compared is not None:
         said, results = _results(frames, compared, scope, gaps)
         figures = _figures(frames, history, compared, scope, gaps)
-        results = [replace(part, table=sound.marked(part.table)) for part in results]
+        results = [replace(part, table=part.table.marked(sound)) for part in results]
         if retracted := {
             part.table.shown.get(row, row): why for part in results for row, why in part.table.struck.items()
         }:

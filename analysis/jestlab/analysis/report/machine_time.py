@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import units
 from ..costs.goodput import CAUSES, USEFUL, Cause, Goodput, by_run, percent, total
-from ..provenance import History
+from ..provenance.history import History
 from ..tables.core import MISSING, Column, Table
 from ..tables.show import known
 from .tables import TablePart

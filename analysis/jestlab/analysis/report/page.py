@@ -13,7 +13,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
-from ..provenance import Sources, of_runs, of_table
+from ..provenance.pages import Sources, of_runs, of_table
 from .contents import Contents, StillPart
 from .union import Section, UnionContents
 

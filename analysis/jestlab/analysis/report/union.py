@@ -15,8 +15,9 @@ from ..figures import Plot
 from ..figures.selected import Pictures
 from ..frames import Frames, NotYet
 from ..own import Loader
-from ..provenance import History, Origins
-from ..provenance import load as load_history
+from ..provenance.explain import Origins
+from ..provenance.history import History
+from ..provenance.history import load as load_history
 from ..results import Snapshot, opens_store
 from ..tables.claims import MARKS
 from ..units import duration, flops

@@ -125,7 +125,7 @@ def table(
             found = _all_finals([results_of(study) for study in studies], baseline, scope, mean, crossing)
             made = paper_table(name, cells if with_published else cells[:0], found)
     made = replace(made, notes=(*made.notes, *_imported(store, made.experiments or list(studies))))
-    return shape.applied(Soundness.read(store.connection, made.experiments).marked(made), seen)
+    return shape.applied(made.marked(Soundness.read(store.connection, made.experiments)), seen)
 
 
 def _imported(store: Snapshot, shown: Sequence[str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from jestlab.analysis.mixing import names_of
+from jestlab.analysis.provenance.code import names_of
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, SUBJECT
 from jestlab.platform.cli.options import RUN_HELP, examples, json_option, lab_options

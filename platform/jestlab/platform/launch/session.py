@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from jestlab.analysis.mixing import OWN_PROGRAMS
+from jestlab.analysis.provenance.code import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
 from jestlab.platform import logs, reports
 from jestlab.platform.dependencies import check_client

@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import func, literal_column, select
 
-from jestlab.analysis.mixing import (
+from jestlab.analysis.provenance.code import (
     JESTLAB,
     OWN_PROGRAMS,
     Made,
@@ -51,7 +51,7 @@ _ATTEMPT_COLUMNS = ("number", "state", "started_at", "sources", "inputs", "versi
 class ResultChanges:
     """Results that were made with different code, data, or package versions.
 
-    An item is a file, a package, or jestlab itself; see `jestlab.analysis.mixing`.
+    An item is a file, a package, or jestlab itself; see `jestlab.analysis.provenance.code`.
 
     Attributes:
         changed: Runs whose code or data differ from the current files → the differing items.

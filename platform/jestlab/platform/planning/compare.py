@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from sqlalchemy import func, select
 
 from jestlab.analysis.costs import COMPONENTS
-from jestlab.analysis.mixing import OWN_PROGRAMS, contributing, differing_files, unified_diff
+from jestlab.analysis.provenance.code import OWN_PROGRAMS, contributing, differing_files, unified_diff
 from jestlab.platform import programs
 from jestlab.platform.digests import digest_of
 from jestlab.platform.errors import UserError

@@ -23,7 +23,7 @@ from urllib.parse import unquote
 
 from sqlalchemy import select
 
-from jestlab.analysis.mixing import DECISIVE
+from jestlab.analysis.provenance.code import DECISIVE
 from jestlab.models.processes import launched_with_others
 from jestlab.platform.digests import digest_of
 from jestlab.platform.redaction import PARTS, SECRET_NAME, without_secrets, without_values

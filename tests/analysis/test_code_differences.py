@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from jestlab.analysis import mixing, tables
-from jestlab.analysis.provenance import Origins
+from jestlab.analysis import tables
+from jestlab.analysis.provenance import code as mixing
+from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.report.contents import gather
 
 
