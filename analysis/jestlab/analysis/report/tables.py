@@ -12,8 +12,8 @@ from .. import units
 from ..claims.claim import SCORE
 from ..claims.evidence import Verdict
 from ..claims.verdicts import Judged
+from ..provenance.document import SUFFIX
 from ..provenance.history import History
-from ..provenance.pages import SUFFIX
 from ..tables import show
 from ..tables.claims import MARKS, agree, difference, error, expected, names
 from ..tables.core import MISSING, Column, Record, Table, records
