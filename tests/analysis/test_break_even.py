@@ -57,11 +57,11 @@ def test_the_reference_s_scoring_counts(read_runs, stored_run):
 
 
 def test_is_unknown_where_the_cost_until_the_match_is_unknown(new_store, stored_run):
-    """Joint gets there between an evaluation before anything was spent and the next."""
+    """Joint gets there between an evaluation with unknown FLOPs and the next."""
     store = new_store().add(
         stored_run("uniform", [0.1, 0.2, 0.3, 0.4]), stored_run("joint", [0.3, 0.5, 0.6, 0.6], **NEEDS)
     )
-    store.execute("UPDATE v_evaluations SET flops_total = 0 WHERE label = 'joint' AND step = 1")
+    store.execute("UPDATE v_evaluations SET flops_total = NULL WHERE label = 'joint' AND step = 1")
     results = frames.read(store.url, "study")
     assert break_even(results) == {}
     assert "break-even" not in tables.speedup_table(tables.finals(results)).markdown()

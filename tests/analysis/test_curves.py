@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.analysis import curves, frames
+from jestlab.analysis import curves
 from jestlab.analysis.costs import SCOPES
 
 
@@ -32,9 +32,10 @@ def test_flops_follow_the_scope(results):
         assert list(joint["flops"]) == pytest.approx([fixed + flops * step / 4 for step in (1, 2, 3, 4)])
 
 
-def test_flops_of_a_run_without_a_price_are_unknown(new_store, stored_run):
-    read = frames.read(new_store().add(stored_run("own", [0.2], flops_per_step=(0, 0, 0))).url, "study")
-    assert curves.score_curves(read)["flops"].isna().all()
+def test_flops_of_zero_are_known_and_missing_ones_are_not(read_runs, stored_run):
+    for flops, expected in ((0.0, [0.0]), (math.nan, [math.nan])):
+        read = read_runs(stored_run("own", [0.2], flops_per_step=(flops, 0, 0)))
+        assert curves.score_curves(read)["flops"].tolist() == pytest.approx(expected, nan_ok=True)
     with pytest.raises(ValueError, match="unknown cost scope 'all'"):
         curves.score_curves(read, "all")  # type: ignore[arg-type]
 

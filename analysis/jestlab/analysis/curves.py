@@ -75,9 +75,7 @@ def score_curves(
         flops = flops * (planned_flops(planned, scope) / planned["total_flops"]).reindex(of_run).to_numpy()
     if scope == "reference_training":
         flops = flops + planned["reference_training_share_flops"].reindex(of_run).to_numpy()
-    # Programs that do not count FLOPs report 0. Where others count, a run that ends with 0 cost nothing.
-    is_free = (flops.groupby(curves["fingerprint"]).transform("max") == 0) & bool((flops > 0).any())
-    curves["flops"] = flops.where((flops > 0) | is_free)
+    curves["flops"] = flops
     return curves
 
 

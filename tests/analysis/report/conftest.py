@@ -106,7 +106,7 @@ def _happen(store: Store, made: Any, run: Run) -> None:
     attempt = plans.begun(store, row, spent=SPENT)
     for step, score in enumerate(run.scores, start=1):
         scores = {"shapes/zero_shot": score, "shapes_retrieval/i2t_r1": score}
-        attempt.evaluation(step, 64 * step, run.flops * step, scores)
+        attempt.evaluation(step, 64 * step, run.flops * step if run.flops else None, scores)
         attempt.progress(step, len(run.scores))
     if run.ends == "complete":
         attempt.complete()
