@@ -39,12 +39,12 @@ def test_break_even(new_store, stored_run):
     assert shown == {"uniform": "—", "joint": "5 [4, 5]", "lone": "—", "lost": "∞", "unpriced": "—"}
     assert table.cell("lost", column).mark == "†"
     told = Origins.read(store.url, ["study"]).explain(table, "joint", "break-even")
-    assert [run.value for run in told.runs] == [4, 5]
-    assert [run.inputs for run in told.runs] == [
+    assert [run["value"] for run in told.runs] == [4, 5]
+    assert [run["inputs"] for run in told.runs] == [
         {"making_flops": 24e9, "scored_flops": 4.5e9},
         {"making_flops": 24e9, "scored_flops": 6e9},
     ]
-    assert [run.against["scored_flops"] for run in told.runs] == [12e9, 12e9]
+    assert [run["against"]["scored_flops"] for run in told.runs] == [12e9, 12e9]
 
 
 def test_the_reference_s_scoring_counts(read_runs, stored_run):

@@ -251,12 +251,12 @@ def test_every_cell_shows_its_explanation(shown, study, finals):
             assert told.formula in cell["body"]
             made, ran, *differs = cell["tables"]
             for run in told.runs:
-                assert run.fingerprint[:12] in made
-                for number in (run.value, *run.inputs.values(), *run.against.values()):
+                assert run["fingerprint"][:12] in made
+                for number in (run["value"], *run["inputs"].values(), *run["against"].values()):
                     assert number is None or f"{number:.6g}".replace("-", "−") in made
-                for attempt in run.attempts:
-                    assert attempt.host in ran
-                    assert attempt.state in ran
+                for attempt in run["attempts"]:
+                    assert attempt["host"] in ran
+                    assert attempt["state"] in ran
             for key, (theirs, ours) in (told.differences or {}).items():
                 assert all(part in differs[0] for part in (key, theirs or "—", ours or "—"))
     assert "lost its node" in shown.tab.locator("#table-failures").inner_text()

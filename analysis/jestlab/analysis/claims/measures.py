@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from ..curves import score_curves
 from ..efforts import WORDS, Effort
 from ..metrics import NONE_DECLARED, UNKNOWN, Metric, Metrics
 from ..units import near
+from .claim import AFTER, AT_FLOPS, AT_SECONDS, SCORE, SPIKES, is_score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,15 +22,8 @@ if TYPE_CHECKING:
     from ..costs import Scope
     from ..frames import Frames
 
-SCORE = "score"
-AT_FLOPS = "score_at_flops"
-AT_SECONDS = "score_at_seconds"
 _AT: dict[str, Effort] = {AT_FLOPS: "flops", AT_SECONDS: "seconds"}
-SPIKES = "loss_spikes"
 _LOSS = "loss"
-
-_AFTER = re.compile(r"score_after_(0?\.[0-9]+|1(?:\.0*)?)")
-"""As in "score_after_0.5": when half of the examples have been seen."""
 
 FAR = 6.0
 """Robust standard deviations above the running median of the loss that make a spike."""
@@ -43,11 +36,6 @@ Place = tuple[str, int]
 """A label and a seed."""
 
 _NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment"
-
-
-def is_score(measure: str) -> bool:
-    """Tell whether a measure is the score, at the end or elsewhere."""
-    return measure == SCORE or measure in _AT or _AFTER.fullmatch(measure) is not None
 
 
 @dataclass(frozen=True)
@@ -130,7 +118,7 @@ class Measures:
         """
         if measure in _AT:
             found = self._at_least(_AT[measure], places)
-        elif (after := _AFTER.fullmatch(measure)) is not None:
+        elif (after := AFTER.fullmatch(measure)) is not None:
             found = self._after(float(after[1]))
         elif measure == SCORE or (self.frames is not None and measure in self.frames.evaluated):
             found = self._final(measure)
@@ -159,7 +147,7 @@ class Measures:
             return f"{self.frames.shown[label]} has no evaluation"
         if measure in _AT:
             return f"the learning curves have no {WORDS[_AT[measure]].amount} in common"
-        if _AFTER.fullmatch(measure):
+        if AFTER.fullmatch(measure):
             return f"a learning curve begins later than {measure} asks for, or lacks an evaluation"
         if scored:
             return "an evaluation is missing"

@@ -16,15 +16,14 @@ from ..metrics import Metric, Metrics, lacks_goal
 from ..names import names_in
 from ..soundness import retractions
 from . import evidence
-from .claim import Claim, Comparison, Side, Study, studies
+from .claim import Claim, Comparison, Family, Side, Until
 from .evidence import VERDICTS, Evidence, Verdict
-from .families import Family
 from .hours import Hours
-from .looks import Forecast
 from .measures import Measures, Place
 from .power import Needed
 from .registration import Registration, compare, content_now
-from .stopping import FUTILE, Until
+from .sign_test import Forecast
+from .study import Study, studies
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +35,9 @@ _PLURALS: dict[Verdict, str] = {"holds": "hold", "does not hold": "do not hold"}
 """Verdict → its form for several claims, where that is another one."""
 
 _PARTS = ["experiment", "label", "seed", "fingerprint", "value", "weight", "difference"]
+FUTILE = 0.05
+"""A claim is out of reach if the probability of a decision is below this."""
+
 _MOST_NAMED = 4  # of labels that are missing
 
 _RUNS = """
@@ -64,7 +66,7 @@ class Judging:
 
     def of(self, values: Sequence[float], where: Comparison, within: float) -> Evidence:
         """Judge the differences of a claim, one a seed, in the order of the seeds."""
-        side: evidence.Side = "near" if where == "near" else "below" if where == "below" else "above"
+        side: evidence.Relation = "near" if where == "near" else "below" if where == "below" else "above"
         if self.until is None:
             return evidence.one_look(values, side, within, self.error)
         return evidence.any_look(values, side, within, self.error, self.until.at_most)
@@ -155,8 +157,8 @@ class Judged:
             return 2 * self.evidence.agree > self.seeds
         where = place(claim.comparison, self.metric)
         if where == "near":
-            return abs(difference) <= claim.tolerance
-        return (difference if where == "above" else -difference) > -claim.tolerance
+            return abs(difference) <= (claim.within or 0.0)
+        return (difference if where == "above" else -difference) > -(claim.within or 0.0)
 
     @property
     def is_decided(self) -> bool:
@@ -341,7 +343,7 @@ def judge(
     of, other = (outcomes.get(measure, {}) for measure in claim.measures)
     by_seed = [study.side(claim.of, seed, of) - study.side(claim.other, seed, other) for seed in known]
     metric, unclear = _meaning(claim, measures)
-    found = judging.of(by_seed, place(claim.comparison, metric), claim.tolerance)
+    found = judging.of(by_seed, place(claim.comparison, metric), (claim.within or 0.0))
     if unclear:
         found = replace(found, verdict="undecided", forecast=None)
     if not completed:

@@ -14,7 +14,7 @@ from ..figures.plot import Plot
 from ..figures.selected import Pictures
 from ..files import write_whole
 from ..own import Loader
-from ..provenance.pages import SUFFIX, Sources
+from ..provenance.document import SUFFIX, Sources
 from .contents import Contents, StillPart, gather
 from .page import study_page, union_page
 from .tables import TablePart

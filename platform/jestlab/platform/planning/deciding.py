@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jestlab.analysis.claims import Until
 from jestlab.analysis.claims.hours import Hours
 from jestlab.analysis.claims.registration import Registration, compare, content_of
 from jestlab.analysis.claims.rounds import Round, next_round
-from jestlab.analysis.claims.stopping import Until
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.words import counted

@@ -17,7 +17,7 @@ from jestlab.platform.serve.rendering import address
 from jestlab.platform.store.store import Store
 
 if TYPE_CHECKING:
-    from jestlab.analysis.provenance.pages import Sources
+    from jestlab.analysis.provenance.document import Sources
     from jestlab.analysis.report.contents import Contents, StillPart
     from jestlab.analysis.report.union import UnionContents
 
@@ -111,7 +111,7 @@ class ServedResults:
     def _make(self, name: str) -> _Parts:
         """Gather the contents of an experiment's report, with their HTML."""
         from jestlab.analysis.claims import parts_of
-        from jestlab.analysis.provenance.pages import Sources
+        from jestlab.analysis.provenance.document import Sources
         from jestlab.analysis.report.contents import gather
         from jestlab.analysis.report.page import study_fragment, union_fragment
         from jestlab.analysis.report.union import gather_union
