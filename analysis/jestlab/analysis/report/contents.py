@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ..claims import Study, studies
+from ..claims import studies
 from ..claims.verdicts import Judged
 from ..claims.verdicts import load as load_verdicts
 from ..connection import connect
@@ -170,8 +170,6 @@ def gather(
     assert history is not None
     study = known[experiment]
     scope = study.scope if scope is None else scope
-    if baseline is None and frames is not None:
-        baseline = study_baseline(study, frames)
     compared = None if frames is None else frames.baseline(baseline)
     said = Answer("Nothing has been evaluated yet.")
     results: list[TablePart] = []
@@ -216,19 +214,6 @@ def gather(
         gaps=gaps,
         not_made=extra.gaps,
     )
-
-
-def study_baseline(study: Study, frames: Frames) -> str | None:
-    """Return the label that a study's reports compare with; None if they name none, or one that is missing.
-
-    It may be a run of several points, or one without evaluation: a report that needs it says so itself.
-    """
-    if study.baseline is None:
-        return None
-    try:
-        return frames.label_of(study.baseline)
-    except ValueError:
-        return None
 
 
 def claims_part(judged: list[Judged], experiment: str, by_study: bool = False) -> TablePart | None:

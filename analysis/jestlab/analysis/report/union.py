@@ -22,7 +22,7 @@ from ..provenance.history import History
 from ..provenance.history import load as load_history
 from ..tables.claims import MARKS
 from ..units import duration, flops
-from .contents import Requested, claims_part, requested, study_baseline, unfinished
+from .contents import Requested, claims_part, requested, unfinished
 from .tables import TablePart, cost_breakdown
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _section(
 ) -> Section:
     """A study with all that its spec asks for."""
     name = history.experiment
-    baseline = None if frames is None else frames.baseline(study_baseline(study, frames))
+    baseline = None if frames is None else frames.baseline()
     reports = requested(
         url, history, frames, baseline, study.scope, everything=True, own=own, pictures=pictures
     )
