@@ -46,8 +46,8 @@ def test_shares_are_means_over_steps_and_seeds(store):
         if isinstance(bar, Rectangle)
     }
     # Three bars from the top; emoji come first, as there are most of them in all.
-    assert bars[2, 0.0] == pytest.approx(0.3) and bars[2, 0.3] == pytest.approx(0.7)
-    assert bars[1, 0.0] == pytest.approx(0.6) and bars[0, 0.0] == pytest.approx(0.9)
+    assert bars[0, 0.0] == pytest.approx(0.3) and bars[0, 0.3] == pytest.approx(0.7)
+    assert bars[1, 0.0] == pytest.approx(0.6) and bars[2, 0.0] == pytest.approx(0.9)
     names = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
     assert names == ["emoji", "logo", "flag"]
 

@@ -23,7 +23,7 @@ from ..sheet import PLAIN, Sheet
 from .against import Axis, against, approximation_share, batch_size, filtering_ratio, loss_comparison
 from .composition import composition
 from .learnability import gibbs_comparison, learnability, learnability_matrix
-from .learning_curves import learning_curves, speedup
+from .learning_curves import learning_curves
 from .optimizer_spikes import optimizer_spikes
 from .own import own_plot
 from .pareto import pareto
@@ -32,6 +32,7 @@ from .published import published_scores
 from .recorded import recorded
 from .references import against_reference
 from .selected import Pictures, selected
+from .speedup import speedup
 from .step_costs import method_costs, step_costs
 
 if TYPE_CHECKING:

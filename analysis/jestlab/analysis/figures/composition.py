@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..frames import Frames, NotYet
 from ..results import Snapshot, opens_store
 from ..units import nearest
-from .drawing_bars import draw_stacked_bars
+from .bars import draw_stacked_bars
 from .plot import Plot, Texts, title
 from .style import GRAY, PARTS
 

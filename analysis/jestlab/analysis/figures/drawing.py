@@ -7,31 +7,20 @@ from the same data. All sizes are in inches.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from ..sheet import Sheet
 from .canvas import (
-    EDGE,
-    LOG_FROM,
     Slot,
-    band,
     few_ticks,
     figure_of,
     fit,
     round_ticks,
     row,
-    scale_scores,
-    single,
     tick_at_values,
 )
-from .drawing_bars import bar_names, draw_cost_bars, factor, widest_line
-from .drawing_curves import MOST_TOGETHER
-from .names import Box, End, Key, Naming, name_ends, name_level, name_points, widest
-from .plot import Texts, axis_unit, near_references
+from .names import End, Key, Naming, name_ends, name_points, widest
+from .plot import Texts
 from .style import GRAY, ink, points
 
 if TYPE_CHECKING:
@@ -42,49 +31,6 @@ if TYPE_CHECKING:
 _NAMES, _GAP = 0.14, 0.1  # between a plotting area and the names right of it, and right of these
 _LEFT = 0.55  # room for the ticks and label of a vertical axis
 _DOTTED: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9, "zorder": 1}
-
-
-def draw_pareto(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """Draw points with error bars, their front as steps, and a name beside each marker.
-
-    Args:
-        data: As of `pareto`.
-        texts: The words.
-        sheet: Size, font, legend.
-    """
-    competing = data[data["role"] != "reference"]
-    scale, x_label = axis_unit(texts.x, competing["cost"])
-    costs = ["cost", "cost_low", "cost_high"]
-    competing = competing.assign(**{each: competing[each] / scale for each in costs})
-    means, seeds, paths, attained = (
-        competing[competing["kind"] == kind] for kind in ("mean", "seed", "trajectory", "attained")
-    )
-    seeds = seeds[seeds["label"].isin(means.loc[means["seeds"] > 1, "label"])]  # a single one is its mean
-    named = means.rename(columns={"cost": "x", "score": "y"})
-    naming = Naming.of_points(sheet, _keys(means))
-    axes = single(texts, sheet, x_label, naming.right or 2 * EDGE, naming.foot, naming.height)
-    round_ticks(axes, log=0 < LOG_FROM * means["cost"].min() < means["cost"].max())
-    scale_scores(axes, texts.metric.scale == "log", [*means["low"], *means["high"]])
-    for _, path in paths.groupby("label", sort=False):
-        axes.plot(
-            path["cost"], path["score"], color=path["color"].iloc[0], alpha=0.35, linewidth=0.8, zorder=2
-        )
-    _dots(axes, seeds["cost"], seeds["score"], seeds["color"])
-    for _, mean in means.iterrows():
-        _draw_mean(axes, mean)
-    axes.margins(x=0.14, y=0.1)
-    references = data[(data["role"] == "reference") & (data["kind"] == "mean")]
-    levels = _references(axes, references.rename(columns={"score": "mean"}), [*means["low"], *means["high"]])
-    fit([axes], sheet)
-    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # what follows adapts to the frame, not the reverse
-    obstacles = [box for level, text in levels for box in name_level(axes, level, text)]
-    for _, surface in attained.groupby("at_least") if not attained.empty else ():
-        obstacles += _draw_steps(axes, surface, texts, linestyle=":", linewidth=0.9)
-    obstacles += _draw_steps(axes, means[means["on_front"]], texts, linewidth=1.0)
-    if naming.where == "direct":
-        name_points(axes, named, seeds[["cost", "score"]].to_numpy(), obstacles)
-    naming.draw([axes], 0.45)
-    return figure_of(axes)
 
 
 def draw_line_panels(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
@@ -206,72 +152,6 @@ def draw_scatter_panels(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
     return figure_of(all_axes[0])
 
 
-def draw_published(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """Draw published methods as points with their names.
-
-    Args:
-        data: As of `published_scores`.
-        texts: The words.
-        sheet: Size, font, legend.
-    """
-    naming = Naming.of_points(sheet, _keys(data)) if sheet.legend else Naming("direct", ())
-    slot = Slot(0.62, 4.6, max(0.2, naming.right))
-    axes = row(texts, sheet, [slot], 2.9, below=0.45, foot=naming.foot)[0]
-    few_ticks([axes], sheet)
-    _draw_methods(axes, data)
-    fit([axes], sheet)
-    if naming.where == "direct":
-        _name_methods(axes, data)
-    naming.draw([axes], 0.45)
-    return figure_of(axes)
-
-
-def draw_speedup(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """Draw learning curves, bars of FLOPs, and published methods where there are any.
-
-    Args:
-        data: As of `speedup`.
-        texts: The words.
-        sheet: Size, font, legend.
-    """
-    of = {str(name): panel for name, panel in data.groupby("panel", sort=False)}
-    curves, bars, methods = of["curves"], of.get("costs"), of.get("published")
-    keys = [
-        Key(_with_factor(curves, curve), curve["color"], curve["line"])
-        for _, curve in _of(curves, "curve").drop_duplicates("label").iterrows()
-    ]
-    naming = Naming.of_lines(sheet, keys, sheet.width or math.inf, _LEFT, 0.31)
-    slots = [Slot(_LEFT, 2.4, naming.right if naming.where == "direct" else _GAP)]
-    if bars is not None:
-        factors = max(widest(map(factor, bars.to_dict("records"))), 0.3)
-        bars = bars.assign(text=bar_names(bars["text"], sheet))
-        slots.append(Slot((0.16 + widest_line(bars["text"])) / points(1), 1.9, 0.16 + factors))
-    if methods is not None:
-        slots.append(Slot(_LEFT, 3.0, 0.15))
-    if naming.where == "right":
-        slots[0] = slots[0]._replace(right=naming.right)
-    heights = [2.3]
-    if bars is not None:  # many bars make the figure higher
-        heights.append(0.22 * (len(bars) + 1))
-    if methods is not None:
-        heights.append(2.3)
-    all_axes = row(texts, sheet, slots, heights, foot=naming.foot)
-    few_ticks(all_axes, sheet)
-    first, *others = all_axes
-    ends = _draw_curves_with_factors(first, curves, texts)
-    if bars is not None:
-        draw_cost_bars(others.pop(0), bars)
-    if methods is not None:
-        _draw_methods(others[0], methods)
-    fit(all_axes, sheet)
-    if naming.where == "direct":
-        name_ends(first, ends)
-    if methods is not None:
-        _name_methods(others[0], methods)
-    naming.draw(all_axes if naming.where == "below" else [first], 0.42)
-    return figure_of(first)
-
-
 def _keys(rows: pd.DataFrame, line: str | None = None) -> list[Key]:
     """Entries of a legend: a row each, with its line, or only its marker."""
     return [
@@ -297,56 +177,6 @@ def _of(data: pd.DataFrame, kind: str) -> pd.DataFrame:
 def _dots(axes: Axes, x: Any, y: Any, colors: Any) -> None:
     """One small point a seed."""
     axes.scatter(x, y, s=6, c=colors, alpha=0.6, linewidths=0, zorder=3)
-
-
-def _references(axes: Axes, data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[float, str]]:
-    """Draw a gray line at the score of each reference near the others' scores; return levels and names."""
-    levels = near_references(data, scores)
-    for level, _ in levels:
-        axes.axhline(level, color=GRAY, linestyle=(0, (6, 2)), linewidth=0.8, zorder=1)
-    return levels
-
-
-_FILLS = {"front": "full", "ambiguous": "left", "dominated": "full"}  # dominated: with white
-
-
-def _draw_mean(axes: Axes, mean: pd.Series[Any]) -> None:
-    """A marker, filled by its standing, with bars from the lowest to the highest seed."""
-    axes.errorbar(
-        mean["cost"], mean["score"], color=mean["color"], elinewidth=0.9, capsize=2, zorder=4,
-        yerr=_error(mean["score"], mean["low"], mean["high"]),
-        xerr=_error(mean["cost"], mean["cost_low"], mean["cost_high"]),
-    )  # fmt: skip
-    axes.plot(
-        mean["cost"], mean["score"], color="none", marker=mean["marker"], markersize=7, zorder=5,
-        fillstyle=_FILLS[mean["standing"]], markerfacecoloralt="white",
-        markerfacecolor="white" if mean["standing"] == "dominated" else mean["color"],
-        markeredgecolor=mean["color"], markeredgewidth=1.2,
-    )  # fmt: skip
-
-
-def _error(middle: float, low: float, high: float) -> list[list[float]] | None:
-    return [[middle - low], [high - middle]] if high > low else None
-
-
-def _draw_steps(axes: Axes, steps: pd.DataFrame, texts: Texts, **style: Any) -> list[Box]:
-    """The border of what has been reached, as steps across the frame, upwards or downwards to what is better;
-    returned as boxes to keep clear."""
-    if steps.empty:
-        return []
-    steps = steps.sort_values("cost")
-    right, worst = axes.get_xlim()[1], axes.get_ylim()[texts.metric.goal == "min"]
-    corners = [(steps["cost"].iloc[0], worst)]
-    for cost, score in zip(steps["cost"], steps["score"], strict=True):
-        corners += [(cost, corners[-1][1]), (cost, score)]
-    corners.append((right, corners[-1][1]))
-    xs, ys = zip(*corners, strict=True)
-    axes.plot(xs, ys, color=GRAY, zorder=2, **style)
-    pixels = axes.transData.transform(corners)
-    return [
-        Box(min(a[0], b[0]) - 3, min(a[1], b[1]) - 3, max(a[0], b[0]) + 3, max(a[1], b[1]) + 3)
-        for a, b in pairwise(pixels)
-    ]
 
 
 def _draw_line_panel(axes: Axes, panel: pd.DataFrame) -> list[End]:
@@ -377,48 +207,3 @@ def _draw_line_panel(axes: Axes, panel: pd.DataFrame) -> list[End]:
         ends.append(End(right, level["y"], level["text"], level["color"]))
     axes.set_xlim(axes.get_xlim()[0], right)
     return ends
-
-
-def _draw_methods(axes: Axes, data: pd.DataFrame) -> None:
-    """Published methods; the source's own and the experiment's larger than the others."""
-    round_ticks(axes, log=0 < 4 * data["x"].min() < data["x"].max())
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}%")
-    axes.set(xlabel="training FLOPs relative to the baseline", ylabel="mean score (%)")
-    for _, point in data.iterrows():
-        size = 18 if point["kind"] == "published" else 30
-        axes.scatter(point["x"], point["y"], s=size, marker=point["marker"], color=point["color"], zorder=3)
-    axes.margins(x=0.16, y=0.12)
-    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
-
-
-def _name_methods(axes: Axes, data: pd.DataFrame) -> None:
-    name_points(axes, data.assign(low=data["y"], high=data["y"]), np.empty((0, 2)))
-
-
-def _draw_curves_with_factors(axes: Axes, data: pd.DataFrame, texts: Texts) -> list[End]:
-    """Learning curves, and a dot where each reaches the baseline's final score; the names are returned."""
-    divisor, x_label = axis_unit(texts.x, data["x"])
-    data = data.assign(x=data["x"] / divisor)
-    axes.set(xlabel=x_label, ylabel=texts.y)
-    axes.locator_params(axis="x", nbins=5)
-    round_ticks(axes)
-    ends, few = [], _of(data, "curve")["label"].nunique() <= MOST_TOGETHER
-    for _, curve in _of(data, "curve").groupby("label", sort=False):
-        last = curve.iloc[-1]
-        if few:
-            band(axes, curve["x"], curve["low"], curve["high"], last["color"], alpha=0.14)
-        axes.plot(curve["x"], curve["y"], color=last["color"], linestyle=last["line"], zorder=3)
-        if last["role"] == "baseline":
-            axes.axhline(last["y"], color=last["color"], **_DOTTED)
-        ends.append(End(last["x"], last["y"], _with_factor(data, last), last["color"]))
-    matches = _of(data, "match")
-    axes.scatter(
-        matches["x"], matches["y"], s=22, c=matches["color"], edgecolors="white", linewidths=0.6, zorder=4
-    )
-    return ends
-
-
-def _with_factor(data: pd.DataFrame, curve: pd.Series[Any]) -> str:
-    """A curve's name with its factor, since beside the crossings many factors would overlap."""
-    match = _of(data, "match")[lambda rows: rows["label"] == curve["label"]]
-    return f"{curve['text']}, {match['factor'].iloc[0]:.1f}×" if len(match) else str(curve["text"])

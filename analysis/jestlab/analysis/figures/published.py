@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..curves import score_curves
 from ..frames import Frames, NotYet
 from ..published.cell import EXAMPLES, TOTAL, is_score
-from .drawing import draw_published
+from ..sheet import Sheet
+from .axes import LOG_FROM, scale_axis
+from .panels import finish, panels
 from .plot import Plot, Texts, texts
 from .style import OTHERS, OURS, looks
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _TABLE = "comparison"
 
@@ -81,7 +85,7 @@ def published_scores(
         "training FLOPs (% of the baseline's)",
         "mean score (%)",
     )
-    return Plot("published", data, words, draw_published)
+    return Plot("published", data, words, _draw)
 
 
 class _Rows(NamedTuple):
@@ -132,3 +136,22 @@ def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:
     points["color"] = [chosen[label].color for label in means.index]
     points["marker"] = [chosen[label].marker for label in means.index]
     return points.dropna(subset=["x", "y"])
+
+
+def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
+    figure, [axes] = panels(sheet)
+    draw_methods(axes, data)
+    return finish(figure, texts, sheet)
+
+
+def draw_methods(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw published methods as points; the source's own and the experiment's are larger than the others."""
+    log = data["x"].max() > 0.5 * LOG_FROM * data["x"].min()
+    scale_axis(axes, "x", data["x"], log=log, form=lambda x: f"{x:g}%")
+    axes.set(xlabel="training FLOPs relative to the baseline", ylabel="mean score (%)")
+    for _, point in data.iterrows():
+        axes.plot(
+            point["x"], point["y"], linestyle="none", marker=point["marker"], color=point["color"],
+            markersize=4 if point["kind"] == "published" else 5.5, markeredgewidth=0, label=point["text"],
+        )  # fmt: skip
+    axes.margins(x=0.16, y=0.12)

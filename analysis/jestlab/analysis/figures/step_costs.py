@@ -8,7 +8,7 @@ from .. import units
 from ..configs import Configs
 from ..costs import CONVENTIONS, Convention, Step, paper_step, step_bars
 from ..frames import Frames
-from .drawing_bars import draw_stacked_bars
+from .bars import draw_stacked_bars
 from .plot import Plot, Texts, title
 from .style import COMPONENT_LOOKS
 
