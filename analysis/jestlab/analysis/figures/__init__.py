@@ -20,9 +20,9 @@ from ..metrics import Scale
 from ..own import Loader, Results, load
 from ..sheet import PLAIN, Sheet
 from ..smoothing import Smoothing
-from .against import Axis, against, approximation_share, batch_size, filtering_ratio, loss_comparison
+from .against import PRESETS, Axis, against
 from .composition import composition
-from .learnability import gibbs_comparison, learnability, learnability_matrix
+from .learnability import learnability
 from .learning_curves import learning_curves, speedup
 from .optimizer_spikes import optimizer_spikes
 from .own import own_plot
@@ -47,16 +47,10 @@ __all__ = [
     "against",
     "against_reference",
     "all_possible",
-    "approximation_share",
-    "batch_size",
     "composition",
     "draw",
-    "filtering_ratio",
-    "gibbs_comparison",
     "learnability",
-    "learnability_matrix",
     "learning_curves",
-    "loss_comparison",
     "method_costs",
     "optimizer_spikes",
     "pareto",
@@ -150,10 +144,11 @@ def _curves(request: Request) -> Plot:
 def _against(request: Request) -> Plot:
     if request.x is None:
         raise ValueError("figure 'against' needs a config key to draw against: give x")
-    name = f"against_{request.x.replace('.', '_')}"
-    axis = Axis(request.x, request.by, request.split)
-    x_label = request.frames.names.key(request.x) or request.x
-    return against(request.frames, axis, request.baseline, name=name, x_label=x_label)
+    return against(request.frames, Axis(request.x, request.by, request.split), request.baseline)
+
+
+def _preset(name: str) -> Callable[[Request], Plot]:
+    return lambda request: against(request.frames, PRESETS[name], request.baseline, name)
 
 
 def _speedup(request: Request) -> Plot:
@@ -167,17 +162,12 @@ KINDS: dict[str, Callable[[Request], Plot]] = {
     ),
     "speedup": _speedup,
     "step_costs": lambda r: step_costs(r.frames, r.baseline),
-    "filtering_ratio": lambda r: filtering_ratio(r.frames, r.baseline),
-    "approximation_share": lambda r: approximation_share(r.frames, r.baseline),
-    "batch_size": lambda r: batch_size(r.frames, r.baseline),
-    "loss_comparison": lambda r: loss_comparison(r.frames, r.baseline),
+    **{name: _preset(name) for name in PRESETS},
     "against_reference": lambda r: against_reference(r.frames, r.baseline),
     "optimizer_spikes": lambda r: optimizer_spikes(
         r.url, r.experiment, r.metric[0] if r.metric else "loss", r.x or "optimizer.beta2", r.baseline
     ),
     "learnability": lambda r: learnability(r.url, r.experiment, r.run),
-    "learnability_matrix": lambda r: learnability_matrix(r.url, r.experiment, r.run),
-    "gibbs_comparison": lambda r: gibbs_comparison(r.url, r.experiment, r.run),
     "published": lambda r: published_scores(
         r.published, r.frames if r.experiment else None, r.baseline, r.group, source=r.source
     ),
@@ -187,7 +177,7 @@ KINDS: dict[str, Callable[[Request], Plot]] = {
 }
 """Kind → function that makes the figure."""
 
-_ON_DEMAND = ("learnability_matrix", "gibbs_comparison", "published", "against", "composition", "selected")
+_ON_DEMAND = ("published", "against", "composition", "selected")
 """Kinds that repeat part of another, or need more options to say anything about the experiment."""
 
 
@@ -202,7 +192,7 @@ def draw(kind: str, request: Request) -> Plot:
     if kind not in KINDS and request.own is None and ":" not in kind:
         raise ValueError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
     sheet = _sheet(request)
-    sheet.settings  # noqa: B018 — is its font installed?
+    sheet.families  # noqa: B018 — is its font installed?
     if sheet != request.sheet:
         read = request
         request = replace(read, sheet=sheet, results=lambda: read.frames)
@@ -233,7 +223,7 @@ def all_possible(request: Request) -> list[Plot]:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
         ValueError: If there is no such baseline or metric, or no figure can be made: what the first lacks.
     """
-    request.sheet.settings  # noqa: B018 — is its font installed?
+    request.sheet.families  # noqa: B018 — is its font installed?
     plots: list[Plot] = []
     first: ValueError | None = None
     try:
