@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from jestlab.analysis.claims.looks import most_against
+from jestlab.analysis.claims.sign_test import all_looks, most_against
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,7 @@ def until_decided(values: Floats, error: float) -> Outcome:
         values: Differences, [studies, claims, seeds].
         error: Of each family.
     """
-    allowed = np.array(most_against(error / values.shape[1], LAST)[1 : values.shape[2] + 1])
+    allowed = np.array(most_against(all_looks(LAST), error / values.shape[1])[1 : values.shape[2] + 1])
     against, behind = (np.cumsum(~(sign * values > 0), axis=2) for sign in (1, -1))  # NaN is against both
     return _outcome(against <= allowed, behind <= allowed)
 
@@ -77,7 +77,7 @@ def once(values: Floats, error: float) -> Outcome:
     from scipy.stats import binom
     from scipy.stats import t as student
 
-    n, level = values.shape[2], error / values.shape[1] / 2
+    n, level = values.shape[2], error / values.shape[1]
     allowed = binom.ppf(level, n, 0.5) - (binom.cdf(binom.ppf(level, n, 0.5), n, 0.5) > level)
     finite = np.all(np.isfinite(values), axis=2)
     known = np.where(np.asarray(finite)[:, :, None], values, 0.0)

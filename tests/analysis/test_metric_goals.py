@@ -77,7 +77,7 @@ def test_the_answer_does_not_call_the_worst_run_the_best(read_runs, stored_runs)
     ]
     found = tables.finals(read_runs(*runs, spec={"metrics": {"*": {"goal": "min"}}}), "good")
     said = answer(tables.summary(found).frame, found).sentence
-    assert said.startswith("No run scores below good, which ends at 2.1 ± 0.1: bad ends 3 in score above it")
+    assert said.startswith("No run scores below good, which ends at 2.100 ± 0.100: bad ends 3 in score")
 
 
 def test_an_undeclared_metric_is_not_ranked(read_runs, stored_run):
@@ -179,7 +179,7 @@ def test_the_opposite_sign_and_goal_change_only_signs(pair):
 
 
 def verdict(results: Frames, comparison: str) -> Judged:
-    claim = Claim.parse({"statement": "x", "of": "one", comparison: "base"})
+    claim = Claim.model_validate({"statement": "x", "of": "one", comparison: "base"})
     measures = Measures(results, score_curves(results), results.runs, (), results.declared)
     return judge(claim, "study", "", results.runs, measures)
 

@@ -62,7 +62,7 @@ def test_lengths_and_order_are_checked():
         (lambda: pareto.standing([1], [1, 2], [2], [1]), r"cost_low \(1,\) and cost_high \(2,\)"),
         (lambda: pareto.standing([1], [1], [2], [1]), "low end is above"),
         (lambda: pareto.hypervolume([1], [1], (np.inf, 0)), "must be finite"),
-        (lambda: pareto.attainment([1, 2], [1, 3], [0, 1], 3), "at_least=3: give 1 to 2"),
+        (lambda: pareto.attainment([1, 2], [1, 3], [0, 1], 3), "at_least=3: expected 1 to 2"),
         (lambda: pareto.attainment([1, 2], [1, 3], [0], 1), r"seed \(1,\) and cost \(2,\)"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.analysis.thinning import thinned
+from jestlab.analysis.curves import thinned
 
 curves = st.lists(
     st.tuples(st.integers(0, 50), st.floats(-1e9, 1e9) | st.sampled_from([np.nan, np.inf, -np.inf])),

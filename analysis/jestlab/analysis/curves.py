@@ -1,20 +1,20 @@
-"""Learning curves, and how much sooner a run reaches the baseline's final score.
+"""Learning curves: scores over training, when a run matches the baseline's final score, means, and smoothing.
 
-The score of a run at a step is the mean of the metrics that are averaged (`Frames.averaged`) there, and
-`Frames.score` says whether more or less of it is better. Where one is missing there is no score, since a mean
-over fewer metrics would not compare.
+The score of a run at a step is the mean of its averaged metrics (`Frames.averaged`). Whether more or less of
+it is better is in `Frames.score`. There is no score where one of the metrics is missing.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
 from .efforts import EFFORTS, MEASURED, WORDS, Effort
-from .intervals import HUGE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,18 +27,12 @@ if TYPE_CHECKING:
 Crossing = Literal["first", "lasting"]
 """Which crossing of the baseline's final score counts: see `crossing`."""
 
-CROSSINGS: tuple[Crossing, ...] = get_args(Crossing)
-
 
 def crossing_words(which: Crossing, metric: Metric) -> str:
-    """Say where a crossing is sought, of a score that means this."""
+    """Describe in words which crossing of a score in this metric counts."""
     if which == "first":
         return "where the interpolated curve first crosses it"
     return f"where the interpolated curve crosses it to stay {'below' if metric.goal == 'min' else 'above'}"
-
-
-Band = Literal["range", "std"]
-"""What the band around a mean curve spans."""
 
 
 def score_curves(
@@ -48,49 +42,54 @@ def score_curves(
 
     Args:
         frames: Results of an experiment.
-        scope: What counts as cost. The store records what is in scope "scoring"; what a run computes itself
-            grows with the examples seen, so the scopes of that follow in proportion to the planned parts. The
-            share in a reference's training is there from the start.
-        metrics: Names whose mean the score is; by default those that are averaged.
+        scope: What counts as cost. The store records the FLOPs of scope "scoring". The FLOPs of the other
+            scopes grow in proportion to the planned parts. The share in a reference's training is added in
+            full from the first step.
+        metrics: Names of the metrics to average; by default those of the experiment.
 
     Returns:
-        One row a run and step, in the order of the runs: fingerprint, label, seed, step, examples_seen,
-        flops, seconds, chip_hours (NaN if unknown), score (NaN if a metric is missing, or there is no score),
-        final (bool), and a column for each metric.
+        One row for each run and step, in the order of the runs: fingerprint, label, seed, step,
+        examples_seen, flops, seconds, chip_hours (NaN if unknown), score (NaN if a metric is missing, or
+        there is no score), final (bool), and a column for each metric.
 
     Raises:
         ValueError: For an unknown scope.
     """
+    import numpy as np
+
     check_scope(scope)
     curves = frames.scores.copy()
     averaged = list(frames.averaged if metrics is None else metrics)
-    # The sum of numbers near the largest would overflow.
-    halvings = 64.0 * (curves[averaged].abs() > HUGE).any(axis=1)
-    scores = curves[averaged].mul(0.5**halvings, axis=0).mean(axis=1, skipna=False)
-    curves["score"] = scores * 2.0**halvings if averaged else math.nan
+    curves["score"] = math.nan
+    if averaged:
+        values = curves[averaged]
+        with np.errstate(over="ignore"):  # the sum of huge numbers is infinite where their mean is not
+            mean = values.mean(axis=1, skipna=False)
+        curves["score"] = mean.where(np.isfinite(mean), (values / len(averaged)).sum(axis=1, skipna=False))
 
+    flops = curves.pop("flops_total")
     planned = frames.costs.set_index(["label", "seed"])
-    curves["flops"] = curves.pop("flops_total")
+    of_run = list(zip(curves["label"], curves["seed"], strict=True))
     if scope != "scoring":
-        within = planned_flops(planned, scope)
-        of_run = list(zip(curves["label"], curves["seed"], strict=True))
-        # 0/0, of a program without a price, is NaN: unknown.
-        curves["flops"] *= (within / planned["total_flops"]).reindex(of_run).to_numpy()
+        # All FLOPs that a run without a price reports are training: 0/0 and unknown parts are NaN.
+        ratio = (planned_flops(planned, scope) / planned["total_flops"]).fillna(1.0)
+        flops = flops * ratio.reindex(of_run).to_numpy()
     if scope == "reference_training":
-        curves["flops"] += planned["reference_training_share_flops"].reindex(of_run).to_numpy()
-    flops = curves["flops"]
-    # A program that counts none says 0. In a study where others count, a run of 0 to its end cost nothing.
-    is_free = (flops.groupby(curves["fingerprint"]).transform("max") == 0) & bool((flops > 0).any())
-    curves["flops"] = flops.where((flops > 0) | is_free)
+        shares = planned["reference_training_share_flops"].fillna(0.0)
+        flops = flops + shares.reindex(of_run).to_numpy()
+    curves["flops"] = flops
     return curves
 
 
 class Place(NamedTuple):
-    """A point of a curve: between two of its evaluations, so far on the way from the first to the second."""
+    """A point of a curve on the line between two evaluations: their indices, and the fraction of the way."""
 
     before: int
     after: int
-    way: float
+    fraction: float
+
+
+_PLACE_DTYPE = [("before", int), ("after", int), ("fraction", float)]
 
 
 def crossing(y: Sequence[float], target: float, which: Crossing = "first") -> Place | None:
@@ -99,27 +98,26 @@ def crossing(y: Sequence[float], target: float, which: Crossing = "first") -> Pl
     Args:
         y: Score at each evaluation, [n]; NaN where there is none.
         target: The score to reach.
-        which: "first", from below; or "lasting", after which the curve never falls below the target again:
-            later, and not flattered by noise.
+        which: "first" is the first crossing from below. After the "lasting" one, the curve never falls below
+            the target again: it comes later, and noise does not favor it.
 
     Returns:
-        The place of the crossing; the first point itself if the curve is there already (it is unknown before,
-        so the effort there is an upper bound); None if the target is not reached, or not reached to stay:
-        right-censored, never extrapolated.
+        The place of the crossing. It is the first point if that has reached the target already: the effort
+        there is an upper bound. None if the curve does not reach the target, which is right-censored, or
+        does not stay there; curves are not extrapolated.
     """
-    before: int | None = None
-    found: Place | None = None
+    below: int | None = None
+    place: Place | None = None
     for i, value in enumerate(y):
         if value < target:
-            before, found = i, None
-        elif value >= target and found is None:  # NaN is neither
-            if before is None:
-                found = Place(i, i, 0.0)
-            else:
-                found = Place(before, i, (target - y[before]) / (value - y[before]))
+            below, place = i, None
+        elif value >= target and place is None:  # NaN is neither
+            place = Place(i, i, 0.0)
+            if below is not None:
+                place = Place(below, i, (target - y[below]) / (value - y[below]))
             if which == "first":
-                return found
-    return found
+                return place
+    return place
 
 
 def speedups(
@@ -127,7 +125,7 @@ def speedups(
 ) -> pd.DataFrame:
     """Find when every completed run reaches the final score of the baseline with the same seed.
 
-    The baseline itself is held to the same rule: it may reach its own final score before its end.
+    The same rule applies to the baseline itself, which may reach its final score before its end.
 
     Args:
         curves: From `score_curves`.
@@ -136,159 +134,132 @@ def speedups(
         sign: −1 where less is better, so that a curve reaches the score from above; see `Metric.sign`.
 
     Returns:
-        One row a completed run with a score, whose baseline of the same seed has one, and one a run that
-        diverged, and reaches nothing: fingerprint, label, seed; target (the baseline's final score), reached
-        (bool), bounded (bool: it was there at the first evaluation, so that the effort is at most, and the
-        factor at least, what is given); score_before and score_after (of the two evaluations between which
-        it gets there; NaN where it does not). For each
-        effort, by its name in `efforts.WORDS`: `<effort>_before` and `_after` (at these evaluations),
-        `_to_match` (where it gets there; NaN where it does not, or the effort is unknown), `_spent` (in all:
-        if the target was not reached, it takes more than that) and `fewer_<effort>` (what the baseline takes
-        over what the run takes; infinite where that is nothing).
+        One row for each completed run whose baseline of the same seed has a final score, and which has a
+        score or diverged (then it reaches nothing). Columns: fingerprint, label, seed; target (the
+        baseline's final score), reached (bool), bounded (bool: reached at the first evaluation, so that the
+        effort is an upper bound and the factor a lower bound); score_before and score_after (at the two
+        evaluations around the crossing; NaN without one). For each effort, by its name in `efforts.WORDS`:
+        `<effort>_before` and `_after` (at these evaluations), `_to_match` (at the crossing; NaN without one,
+        or if the effort is unknown), `_spent` (in all; a lower bound if the target was not reached), and
+        `fewer_<effort>` (what the baseline takes over what the run takes; infinite if that is nothing).
     """
     import numpy as np
-    import pandas as pd
 
-    names = ("fingerprint", "label", "seed", "score", "final", "diverged", *EFFORTS)
-    columns = {name: curves[name].to_numpy() for name in names}
-    groups = curves.groupby(["label", "seed"], sort=False).indices.values()
-    points: list[NDArray[np.intp]] = [np.asarray(at) for at in groups]
-    # The last point of a completed run is its final one; the points lie in the order of the steps.
-    has_score = np.isfinite(columns["score"])
-    is_known = columns["final"] & (has_score | columns["diverged"])
-    completed = [at for at in points if is_known[at[-1]]]
+    score, labels, seeds = (curves[name].to_numpy() for name in ("score", "label", "seed"))
+    has_score = np.isfinite(score)
+    is_complete = (curves["final"] & (has_score | curves["diverged"])).to_numpy()
 
-    def reaches(at: NDArray[np.intp], target: float) -> Place | None:
-        """Find where the run at these rows reaches a target; the rows of the place are of all curves."""
-        scores = (sign * columns["score"][at]).tolist()
-        place = crossing(scores, sign * target, which) if has_score[at[-1]] else None
-        return place and Place(int(at[place.before]), int(at[place.after]), place.way)
+    def place_of(run: NDArray[np.intp], target: float) -> Place | None:
+        """Find where a run (its rows of `curves`) reaches a target; the place has rows of `curves`."""
+        place = crossing((sign * score[run]).tolist(), sign * target, which) if has_score[run[-1]] else None
+        return place and Place(run[place.before], run[place.after], place.fraction)
 
-    targets: dict[Any, tuple[float, Place]] = {}
-    for at in completed:
-        if columns["label"][at[-1]] == baseline and has_score[at[-1]]:
-            target = float(columns["score"][at[-1]])
-            ends = reaches(at, target)
-            assert ends is not None  # it ends there
-            targets[columns["seed"][at[-1]]] = (target, ends)
-    compared = [at for at in completed if columns["seed"][at[-1]] in targets]
-    of_baseline = [targets[columns["seed"][at[-1]]] for at in compared]
-    places = [reaches(at, target) for at, (target, _) in zip(compared, of_baseline, strict=True)]
-
-    last = np.array([at[-1] for at in compared], int)
-    found = pd.DataFrame(
-        {name: curves[name].iloc[last].to_numpy() for name in ("fingerprint", "label", "seed")}
-    )
-    found["target"] = np.array([target for target, _ in of_baseline], float)
+    rows_of = curves.groupby(["label", "seed"], sort=False).indices.values()
+    runs = [run for run in map(np.asarray, rows_of) if is_complete[run[-1]]]  # rows are ordered by step
+    baselines = {
+        seeds[run[-1]]: (score[run[-1]], place_of(run, score[run[-1]]))
+        for run in runs
+        if labels[run[-1]] == baseline and has_score[run[-1]]
+    }
+    runs = [run for run in runs if seeds[run[-1]] in baselines]
+    targets = [baselines[seeds[run[-1]]] for run in runs]
+    places = [place_of(run, target) for run, (target, _) in zip(runs, targets, strict=True)]
     reached = np.array([place is not None for place in places], bool)
-    found["reached"] = reached
-    found["bounded"] = np.array([place is not None and place.before == place.after for place in places], bool)
-    nowhere = Place(0, 0, math.nan)  # row 0 stands in where a run does not get there
-    theirs = _Places([place for _, place in of_baseline])
-    its = _Places([place or nowhere for place in places])
+    nowhere = Place(0, 0, math.nan)
+    at = np.array([place or nowhere for place in places], _PLACE_DTYPE)
+    whole = np.array([place for _, place in targets], _PLACE_DTYPE)
+    last = np.array([run[-1] for run in runs], int)
+    table = curves[["fingerprint", "label", "seed"]].iloc[last].reset_index(drop=True)
+    table["target"] = np.array([target for target, _ in targets], float)
+    table["reached"] = reached
+    table["bounded"] = reached & (at["before"] == at["after"])
     for name, column in {"score": "score", **{WORDS[effort].name: effort for effort in EFFORTS}}.items():
-        values = columns[column].astype(float)
-        for end, rows in (("before", its.before), ("after", its.after)):
-            found[f"{name}_{end}"] = np.where(reached, values[rows], math.nan)
+        values = curves[column].to_numpy(float)
+        for end in ("before", "after"):
+            table[f"{name}_{end}"] = np.where(reached, values[at[end]], math.nan)
         if column == "score":
             continue
-        to_match, whole = its.along(values), theirs.along(values)
-        found[f"{name}_to_match"] = to_match
-        found[f"{name}_spent"] = values[last]
+        to_match, spent = _interpolated(values, at), _interpolated(values, whole)
+        table[f"{name}_to_match"] = to_match
+        table[f"{name}_spent"] = values[last]
         with np.errstate(divide="ignore", invalid="ignore"):
-            free = np.where(whole == 0, 1.0, math.inf)  # what takes nothing
-            found[f"fewer_{name}"] = np.where(to_match == 0, free, whole / to_match)
-    return found
+            factor = np.where(spent == 0, 1.0, math.inf)  # if the run takes nothing
+            table[f"fewer_{name}"] = np.where(to_match == 0, factor, spent / to_match)
+    return table
 
 
-class _Places:
-    """Places on curves, as arrays."""
-
-    def __init__(self, places: Sequence[Place]) -> None:
-        import numpy as np
-
-        self.before = np.array([place.before for place in places], int)
-        self.after = np.array([place.after for place in places], int)
-        self._way = np.array([place.way for place in places], float)
-
-    def along(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Interpolate values at all evaluations linearly to each place."""
-        before = values[self.before]
-        found: NDArray[np.float64] = before + (values[self.after] - before) * self._way
-        return found
+def _interpolated(values: NDArray[np.float64], places: NDArray[Any]) -> NDArray[np.float64]:
+    """Interpolate the values of all evaluations linearly at each place."""
+    before = values[places["before"]]
+    interpolated: NDArray[np.float64] = before + (values[places["after"]] - before) * places["fraction"]
+    return interpolated
 
 
-def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"], band: Band = "range") -> pd.DataFrame:
-    """Average the curves of each label over its seeds, with a band.
+def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.DataFrame:
+    """Average the curves of each label over its seeds, with the range of the seeds.
 
-    Of a label with runs that completed with a finite score only these count, so that a run that died early
-    cuts nothing short; of one without, all that have been evaluated. The mean is taken where every curve is
-    known, at each evaluation of any of them, interpolated where seeds were evaluated at different points.
-    Over an effort that is measured, and differs from seed to seed, the means of effort and score are taken at
-    the steps that all were evaluated at, so that the curve ends at the mean of the ends.
+    If some runs of a label completed with a finite score, only these count, so that a failed run does not
+    shorten the curve; otherwise all evaluated runs count. The mean covers the efforts that all curves cover,
+    at each evaluation of any of them, with linear interpolation. If the effort is measured, and so differs
+    between seeds, effort and score are averaged at the steps at which all seeds were evaluated: the curve
+    ends at the mean of the ends.
 
     Args:
         curves: From `score_curves`.
         effort: The horizontal axis: an effort, or the step.
-        band: "range" from the least to the greatest seed, "std" for the mean ± the sample standard deviation.
 
     Returns:
-        One row a label and point, ordered: label, seeds (how many), the effort, mean, low, high (the mean for
-        one seed), final (bool: the last point, of completed runs).
+        One row for each label and point, in order: label, seeds (their number), the effort, mean, low and
+        high (the least and the greatest seed), final (bool: the last point, of completed runs).
     """
     import numpy as np
     import pandas as pd
 
     known = curves.dropna(subset=["score", effort])
-    columns = {name: known[name].to_numpy() for name in {"seed", "step", "score", "final", effort}}
-    parts: dict[str, list[Any]] = {
-        name: [] for name in ("label", "seeds", effort, "mean", "low", "high", "final")
-    }
-    for label, at in known.groupby("label", sort=False).indices.items():
-        seeds, ended = columns["seed"][at], columns["final"][at] & np.isfinite(columns["score"][at])
-        completed = seeds[ended]
-        runs = [at[seeds == seed] for seed in np.unique(completed if completed.size else seeds)]
-        efforts = [columns[effort][run].astype(float) for run in runs]
-        scored = [columns["score"][run] for run in runs]
+    seed, step, score = (known[name].to_numpy() for name in ("seed", "step", "score"))
+    efforts = known[effort].to_numpy(float)
+    is_complete = known["final"].to_numpy(bool) & np.isfinite(score)
+    parts = []
+    for label, rows in known.groupby("label", sort=False).indices.items():
+        completed = seed[rows][is_complete[rows]]
+        counted = np.unique(completed if completed.size else seed[rows])
+        runs = [rows[seed[rows] == one] for one in counted]
         if effort in MEASURED:
-            shared = functools.reduce(np.intersect1d, [columns["step"][run] for run in runs])
-            at_shared = [np.isin(columns["step"][run], shared) for run in runs]
-            grid = np.mean([x[here] for x, here in zip(efforts, at_shared, strict=True)], axis=0)
-            scores = np.stack([y[here] for y, here in zip(scored, at_shared, strict=True)])
+            shared = functools.reduce(np.intersect1d, [step[run] for run in runs])
+            runs = [run[np.isin(step[run], shared)] for run in runs]
+            x = np.mean([efforts[run] for run in runs], axis=0)
+            scores = np.stack([score[run] for run in runs])
         else:
-            grid = np.unique(np.concatenate(efforts))
-            grid = grid[(grid >= max(x[0] for x in efforts)) & (grid <= min(x[-1] for x in efforts))]
-            scores = np.stack([np.interp(grid, x, y) for x, y in zip(efforts, scored, strict=True)])
-        mean, spread = scores.mean(axis=0), scores.std(axis=0, ddof=1) if len(runs) > 1 else 0.0
-        ends = (scores.min(axis=0), scores.max(axis=0)) if band == "range" else (mean - spread, mean + spread)
-        last = np.full(grid.size, completed.size > 0) & (grid == grid.max(initial=-math.inf))
-        values = ([label] * grid.size, [len(runs)] * grid.size, grid, mean, *ends, last)
-        for name, value in zip(parts, values, strict=True):
-            parts[name].append(value)
-    return pd.DataFrame({name: np.concatenate(values) if values else [] for name, values in parts.items()})
-
-
-# ---- how many runs a reference has to serve until it has paid for itself, by what runs have reached
+            x = np.unique(np.concatenate([efforts[run] for run in runs]))
+            start, end = max(efforts[run[0]] for run in runs), min(efforts[run[-1]] for run in runs)
+            x = x[(x >= start) & (x <= end)]
+            scores = np.stack([np.interp(x, efforts[run], score[run]) for run in runs])
+        spread = {"mean": scores.mean(axis=0), "low": scores.min(axis=0), "high": scores.max(axis=0)}
+        part = pd.DataFrame({"label": label, "seeds": len(runs), effort: x, **spread})
+        parts.append(part.assign(final=bool(completed.size) & (x == x.max(initial=-math.inf))))
+    columns = ["label", "seeds", effort, "mean", "low", "high", "final"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
 
 def break_even(
     frames: Frames, baseline: str, metrics: Sequence[str] | None = None, which: Crossing = "first"
 ) -> pd.DataFrame:
-    """Find the break-even of each seed.
+    """Find how many runs must share what a run needs until it has paid for itself, for each seed.
 
-    The FLOPs of making all that a run needs, over what the run saves until it reaches the baseline's final
-    score, its own scoring and its reference's counted (`costs.break_even_runs`).
+    These are the FLOPs of making everything that the run needs, over the FLOPs that the run saves until it
+    reaches the baseline's final score, including its own and its reference's scoring
+    (`costs.break_even_runs`).
 
     Args:
         frames: Results of an experiment.
         baseline: Label to match.
-        metrics: Names whose mean the score is; by default those that are averaged.
+        metrics: Names of the metrics to average; by default those of the experiment.
         which: Which crossing of the baseline's final score counts.
 
     Returns:
-        One row a completed run that is compared and whose FLOPs are known: label, seed, scored_flops (until
-        it gets there, references' scoring counted; NaN where it does not), making_flops (all that it needs)
-        and break_even, NaN for a run that needs nothing, or of which that is not known.
+        One row for each completed run that is compared and whose FLOPs are known: label, seed, scored_flops
+        (until the crossing, with references' scoring; NaN without one), making_flops (of everything that the
+        run needs), and break_even (NaN for a run that needs nothing, or with unknown costs).
     """
     curves = score_curves(frames, "reference_scoring", metrics)
     reached = speedups(curves, baseline, which, frames.ranked.sign)
@@ -296,17 +267,100 @@ def break_even(
     of_baseline = reached[reached["label"] == baseline].set_index("seed")["flops_to_match"].to_dict()
     rows = reached[~reached["label"].isin(frames.apart_from(baseline))]
     rows = rows.dropna(subset="flops_spent").rename(columns={"flops_to_match": "scored_flops"})
-    keys = list(zip(rows["label"], rows["seed"], strict=True))
-    rows["making_flops"] = [0.0 if key[0] == baseline else making.get(key, 0.0) for key in keys]
-    needed, scored = rows["making_flops"], rows["scored_flops"]
-    whole = rows["seed"].map(of_baseline)
-    rows["break_even"] = [_paid(*each) for each in zip(needed, scored, whole, rows["reached"], strict=True)]
+    runs = zip(rows["label"], rows["seed"], strict=True)
+    rows["making_flops"] = [
+        0.0 if label == baseline else making.get((label, seed), 0.0) for label, seed in runs
+    ]
+    flops = zip(rows["making_flops"], rows["scored_flops"], rows["seed"].map(of_baseline), strict=True)
+    rows["break_even"] = [
+        _break_even(*of_run, reached) for of_run, reached in zip(flops, rows["reached"], strict=True)
+    ]
     return rows[["label", "seed", "scored_flops", "making_flops", "break_even"]]
 
 
-def _paid(making: float, scored: float, whole: float, reached: bool) -> float:
-    """Break-even of one seed; NaN if nothing is needed, or the cost until then is unknown."""
-    if not making > 0 or math.isnan(whole) or (reached and math.isnan(scored)):
+def _break_even(making: float, scored: float, baseline: float, reached: bool) -> float:
+    """Return the break-even of one seed; NaN if nothing is needed, or a cost is unknown."""
+    if not making > 0 or math.isnan(baseline) or (reached and math.isnan(scored)):
         return math.nan
-    runs = break_even_runs(making, scored, whole) if reached else None
+    runs = break_even_runs(making, scored, baseline) if reached else None
     return math.inf if runs is None else runs
+
+
+_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%")
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """A running mean over each seed's curve.
+
+    Attributes:
+        window: A number of recorded points from 2, or a share of the points of a curve, at most 0.5.
+    """
+
+    window: float
+
+    @classmethod
+    def parse(cls, text: object) -> Smoothing:
+        """Parse the window in a spec: `5` points, or `10%` of the curve.
+
+        Raises:
+            ValueError: It is neither.
+        """
+        if isinstance(text, str) and text.strip().isdigit():
+            text = int(text)
+        if isinstance(text, int) and not isinstance(text, bool) and text >= 2:
+            return cls(text)
+        percent = _PERCENT.fullmatch(text.strip()) if isinstance(text, str) else None
+        if percent is not None and 0 < float(percent[1]) <= 50:
+            return cls(float(percent[1]) / 100)
+        raise ValueError(
+            f"expected a number of recorded points from 2, such as 5, or a share up to 50%, such as 10%, got "
+            f"{text!r}"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.window} points" if self.window >= 2 else f"{100 * self.window:g}% of the points"
+
+    def __call__(self, curves: pd.DataFrame) -> pd.DataFrame:
+        """Smooth the score of every run. The window is cut off at the ends of a curve."""
+
+        def smooth(values: pd.Series[float]) -> pd.Series[float]:
+            points = int(self.window if self.window >= 2 else max(2, round(self.window * len(values))))
+            smoothed: pd.Series[float] = values.rolling(points, center=True, min_periods=1).mean()
+            return smoothed
+
+        scores = curves.groupby(["label", "seed"], sort=False)["score"].transform(smooth)
+        return curves.assign(score=scores)
+
+
+def thinned(x: NDArray[np.generic], y: NDArray[np.floating], width: int) -> NDArray[np.intp]:
+    """Choose the points of a curve that a plot of a width in pixels needs.
+
+    In each column of pixels, the first, the lowest, the highest, and the last point are kept, and one point
+    that is not a finite number, where the line breaks. A line through these points touches the same pixels
+    as a line through all points (Jugel et al., "M4: A Visualization-Oriented Time Series Data Aggregation",
+    VLDB 2014), so a spike of a single step remains visible.
+
+    Args:
+        x: [n], ascending.
+        y: [n], values.
+        width: Columns of pixels, at least 1.
+
+    Returns:
+        intp [≤ 5 · width], indices of the kept points, ascending; all n if there are no more than 4 · width.
+    """
+    import numpy as np
+
+    if len(x) <= 4 * width:
+        return np.arange(len(x))
+    along = x.astype(np.float64) - float(x[0])
+    columns = np.minimum(along * width / (along[-1] or 1.0), width - 1).astype(np.intp)
+
+    def ends(points: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the first and the last point of each column, of points sorted by column."""
+        _, first, count = np.unique(columns[points], return_index=True, return_counts=True)
+        return points[first], points[first + count - 1]
+
+    finite, broken = np.flatnonzero(np.isfinite(y)), np.flatnonzero(~np.isfinite(y))
+    by_value = finite[np.lexsort((y[finite], columns[finite]))]
+    return np.unique(np.concatenate([*ends(np.arange(len(x))), *ends(by_value), ends(broken)[0]]))

@@ -1,22 +1,20 @@
 """What speaks against results: retractions, and numbers that mix code, package versions or data.
 
-The logic of mixing is `mixing`; here it is applied to what the store's views say, and to tables.
+`provenance.code` compares runs; this module applies it to the store's views and to tables.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .connection import connect, frame
-from .provenance.code import JESTLAB, Accepted, Made, differing, made_by, names_of, odd_ones
+from .provenance.code import JESTLAB, Accepted, Made, differing, made_by, made_with_different, odd_ones
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-    from .tables.core import Table
 
 MIXED = "‡"
 """Sign of cells that mix."""
@@ -34,6 +32,20 @@ _ATTEMPTS = """
 _SPEC = "SELECT spec FROM v_experiments WHERE experiment = :experiment"
 _ACCEPTED = "SELECT accepted FROM v_acceptances WHERE experiment = :experiment"
 _RETRACTED = "SELECT fingerprint, reason FROM v_retractions WHERE experiment = :experiment"
+
+
+class Marks(NamedTuple):
+    """What speaks against the rows of a table.
+
+    Attributes:
+        struck: Row → why its results are wrong.
+        mixed: Rows whose numbers mix code, versions, or data.
+        notes: The same in sentences.
+    """
+
+    struck: Mapping[str, str]
+    mixed: frozenset[str]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -82,13 +94,13 @@ class Soundness:
                 retracted |= retractions(connection, name)
         return cls(retracted, made, scripts, accepted)
 
-    def marked(self, table: Table) -> Table:
-        """Mark rows of a table whose numbers mix, strike through those that are retracted, and say why."""
-        if table.parts is None:
-            return table
-        of_rows: dict[str, dict[str, None]] = {}
-        for row, run in zip(table.parts["row"], table.parts["fingerprint"], strict=True):
-            of_rows.setdefault(row, {})[run] = None
+    def marks(self, runs_of_rows: Mapping[str, Iterable[str]]) -> Marks:
+        """Find the rows of a table whose numbers mix code, versions, or data, or rest on retracted results.
+
+        Args:
+            runs_of_rows: Row → fingerprints of its runs.
+        """
+        of_rows = {row: dict.fromkeys(runs) for row, runs in runs_of_rows.items()}
         struck: dict[str, str] = {}
         notes: dict[str, None] = {}
         mixed: set[str] = set()
@@ -97,18 +109,16 @@ class Soundness:
                 struck[row] = "; ".join(" ".join(reason.split()) for reason in reasons)
                 notes[f"{row} is retracted: {struck[row]}"] = None
             for alike in self._by_script(runs).values():
-                found = differing([self.made[run] for run in alike], self.accepted)
-                for item, values in found.items():
+                if found := differing([self.made[run] for run in alike], self.accepted):
                     mixed.add(row)
-                    notes[f"{MIXED} {row} mixes {len(values)} {_kinds(item)}"] = None
+                    notes[f"{MIXED} {row}: seeds were {made_with_different(found)}"] = None
         for item, rows in self._odd_rows({row: of_rows[row] for row in of_rows if row not in mixed}):
             mixed.update(rows)
-            notes[f"{MIXED} {', '.join(rows)}: made by another {names_of([item])} than other rows"] = None
+            different = made_with_different([item])
+            notes[f"{MIXED} {', '.join(rows)}: {different} than the other rows"] = None
         if theirs := [row for row, runs in of_rows.items() if any(self._is_adopted(run) for run in runs)]:
             notes[f"not run by jestlab, but adopted from another tool: {', '.join(theirs)}"] = None
-        if not notes:
-            return table
-        return replace(table, struck=struck, mixed=frozenset(mixed), notes=(*table.notes, *notes))
+        return Marks(struck, frozenset(mixed), tuple(notes))
 
     def _is_adopted(self, run: str) -> bool:
         return self.scripts.get(run) == ADOPTED
@@ -139,14 +149,6 @@ def retractions(connection: Connection, experiment: str) -> dict[str, str]:
     """Return why results of an experiment are wrong, by fingerprint."""
     rows = frame(connection, _RETRACTED, experiment=experiment)
     return dict(zip(rows["fingerprint"].map(str), rows["reason"].map(str), strict=True))
-
-
-def _kinds(item: str) -> str:
-    """Say what there are several of: "states of ridge.py", "versions of numpy", "commits of jestlab"."""
-    if item == JESTLAB:
-        return "commits of jestlab"
-    what = "versions" if item.startswith("package ") else "states"
-    return f"{what} of {names_of([item])}"
 
 
 def _script(program: str, config: str) -> str:

@@ -1,72 +1,108 @@
-"""Evidence of differences: by one look with Student's t, and by the sign test after every seed."""
+"""Evidence for claims: one look with Student's t, the sign test after every seed, and the power of both."""
 
 import math
-import statistics
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.simulation import DRAWS, LAST, losing, once, simulated, slack, until_decided
 
-from jestlab.analysis.claims.evidence import Side, any_look, decide, one_look
-from jestlab.analysis.claims.looks import Forecast
-from jestlab.analysis.claims.power import needed
+from jestlab.analysis.claims.claim import MOST_SEEDS
+from jestlab.analysis.claims.evidence import any_look, one_look
+from jestlab.analysis.claims.power import Needed, needed, power
+from jestlab.analysis.claims.sign_test import Forecast
 
-SIDES = ("above", "below", "near")
-FLIPPED = {"above": "below", "below": "above", "near": "near"}
+INF, NAN = math.inf, math.nan
+RELATIONS = ("above", "below", "near")
+FLIPPED: dict[str, Any] = {"above": "below", "below": "above", "near": "near"}
 
 # Sixteenths: sums and differences of them are exact.
 numbers = st.integers(-64, 64).map(lambda n: n / 16)
 values = st.lists(numbers, min_size=1, max_size=24)
+with_lost = st.lists(
+    st.one_of(st.integers(-8, 8).map(float), st.sampled_from([INF, -INF, NAN])), min_size=2, max_size=12
+)
 within = st.sampled_from([0.25, 1.0])
 errors = st.sampled_from([0.05, 0.05 / 8])
 
-
-def looked(differences, side, near, error):
-    """Judge by looks after every seed, up to 24."""
-    return any_look(differences, side, near, error, 24)
-
-
+looked = partial(any_look, at_most=LAST)
 JUDGES: tuple[Any, ...] = (one_look, looked)
 
 
-@given(values, st.sampled_from(SIDES), within, errors)
-def test_negated_differences_reverse_the_evidence(differences, side, near, error):
+@given(st.one_of(values, with_lost), st.sampled_from(RELATIONS), within, errors)
+def test_negated_differences_reverse_the_evidence(differences, relation, near, error):
     for judge in JUDGES:
-        one = judge(differences, side, near, error)
-        other = judge([-value for value in differences], FLIPPED[side], near, error)
+        one = judge(differences, relation, near, error)
+        other = judge([-value for value in differences], FLIPPED[relation], near, error)
         assert (one.verdict, one.seeds, one.agree) == (other.verdict, other.seeds, other.agree)
         assert one.chance == pytest.approx(other.chance)
         assert one.forecast == other.forecast
         assert (one.low, one.high) == pytest.approx((-other.high, -other.low), nan_ok=True)
 
 
-@given(values, st.sampled_from(SIDES), within, errors, values)
-def test_decides_once_the_chance_is_small_and_keeps_the_decision(differences, side, near, error, later):
-    found = looked(differences, side, near, error)
-    assert (found.verdict != "undecided") == (found.chance <= error)
-    assert (found.forecast is None) == (found.verdict != "undecided")
+@given(st.one_of(values, with_lost), st.sampled_from(RELATIONS), within, errors, values)
+def test_decides_once_the_chance_is_small_and_keeps_the_decision(differences, relation, near, error, later):
+    """One look and many looks have the same definition of the error."""
+    for judge in JUDGES:
+        found = judge(differences, relation, near, error)
+        assert (found.verdict != "undecided") == (found.chance <= error)
+        assert found.forecast is None or found.verdict == "undecided"
+        if relation != "near" and not math.isnan(found.low):
+            bound = found.low if relation == "above" else -found.high
+            assert (found.verdict == "holds") == (bound > -near)
     if found.verdict != "undecided":
-        assert looked(differences + later, side, near, error) == found
+        assert looked(differences + later, relation, near, error) == found
 
 
-@given(values, st.sampled_from(SIDES), within)
-def test_a_stricter_error_decides_nothing_else_and_nothing_sooner(differences, side, near):
-    loose, strict = (looked(differences, side, near, error) for error in (0.05, 0.05 / 55))
+@given(values, st.sampled_from(RELATIONS), within)
+def test_a_stricter_error_decides_nothing_else_and_nothing_sooner(differences, relation, near):
+    loose, strict = (looked(differences, relation, near, error) for error in (0.05, 0.05 / 55))
     if strict.verdict != "undecided":
         assert strict.verdict == loose.verdict
         assert strict.seeds >= loose.seeds
 
 
-@given(st.lists(numbers, min_size=2, max_size=8).filter(lambda v: len(set(v)) > 1))
-def test_one_look_equals_scipy_s_t_test(differences):
+@given(st.lists(numbers, min_size=2, max_size=8).filter(lambda v: len(set(v)) > 1), within)
+def test_one_look_equals_scipy_s_one_sided_t_tests(differences, near):
     from scipy.stats import ttest_1samp
 
+    def p(side, threshold):
+        return ttest_1samp(differences, threshold, alternative=side).pvalue
+
     found = one_look(differences, "above", 0.0, 0.05)
-    theirs = ttest_1samp(differences, 0.0)
-    assert found.chance == pytest.approx(min(1.0, theirs.pvalue), rel=1e-6, abs=1e-12)
-    bounds = theirs.confidence_interval(0.95)
+    assert found.chance == pytest.approx(min(p("greater", 0.0), p("less", 0.0)), rel=1e-6, abs=1e-12)
+    bounds = ttest_1samp(differences, 0.0).confidence_interval(0.9)  # 5% on each side
     assert (found.low, found.high) == pytest.approx((bounds.low, bounds.high), rel=1e-6, abs=1e-9)
+    holds = max(p("greater", -near), p("less", near))  # two one-sided tests
+    fails = min(1.0, 2 * min(p("greater", near), p("less", -near)))
+    found = one_look(differences, "near", near, 0.05)
+    assert found.chance == pytest.approx(min(holds, fails), rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("differences", "relation", "within", "verdict"),
+    [
+        ([0.5] * 3, "above", 0.0, "holds"),
+        ([0.0] * 3, "above", 0.0, "undecided"),
+        ([-0.5] * 3, "above", 0.0, "does not hold"),
+        ([-0.25] * 3, "above", 0.5, "holds"),  # no worse than
+        ([-0.5] * 3, "below", 0.0, "holds"),
+        ([0.25] * 3, "below", 0.5, "holds"),
+        ([0.75] * 3, "below", 0.5, "does not hold"),
+        ([0.5] * 3, "near", 0.5, "holds"),
+        ([0.75] * 3, "near", 0.5, "does not hold"),
+        ([-0.75] * 3, "near", 0.5, "does not hold"),
+        ([0.0, 2.0, -2.0], "near", 0.5, "undecided"),
+        ([0.1, 0.2, 0.3, 0.05], "above", 0.0, "holds"),  # one-sided p = .030, two-sided .061
+        ([0.1, 0.2, 0.4, 0.0], "above", 0.0, "undecided"),  # one-sided p = .066
+        ([0.1], "above", 0.0, "undecided"),
+    ],
+)
+def test_decides_by_one_look(differences, relation, within, verdict):
+    assert one_look(differences, relation, within, 0.05).verdict == verdict
 
 
 def test_one_of_55_claims_needs_eleven_seeds_that_agree():
@@ -77,20 +113,6 @@ def test_one_of_55_claims_needs_eleven_seeds_that_agree():
     assert (found.low, found.high) == (1.0, 2.0)
     behind = any_look([-1.0] * 11, "above", 0.0, 0.05 / 55, 24)
     assert (behind.verdict, behind.agree) == ("does not hold", 0)
-
-
-def test_the_seeds_that_are_missing_depend_on_the_distance_to_the_nearest_bound():
-    differences = [-0.5, 0.0, 0.5, 1.0, 1.5]
-    std = statistics.stdev(differences)
-    cases: tuple[tuple[Side, float, float], ...] = (
-        ("above", 0.25, 0.75), ("below", 0.25, 0.25), ("near", 0.75, 0.25), ("near", 0.25, 0.25),
-        ("above", -0.75, 0.25), ("below", -0.75, 1.25),
-    )  # fmt: skip
-    for side, within, margin in cases:
-        expected = needed(margin, std, 5, 0.01)
-        assert one_look(differences, side, within, 0.01).forecast == expected, (side, within)
-    negated = [-value for value in differences]
-    assert one_look(negated, "near", 0.75, 0.01).forecast == needed(0.25, std, 5, 0.01)
 
 
 def test_a_difference_of_zero_agrees_with_neither_side():
@@ -111,15 +133,85 @@ def test_without_seeds_a_claim_is_undecided():
         assert (found.verdict, found.seeds, found.chance, found.agree) == ("undecided", 0, 1.0, 0)
     ahead = looked([], "above", 0.0, 0.05).forecast
     assert isinstance(ahead, Forecast)
-    assert (ahead.low, ahead.high) == (5, 13)
-    assert ahead.decided == pytest.approx(0.72, abs=0.005)
-    assert ahead.expected == pytest.approx(12.1, abs=0.1)
+    assert (ahead.decided, ahead.expected) == pytest.approx((0.72, 12.1), abs=0.1)
     assert math.isnan(one_look([1.0], "above", 0.0, 0.05).low)
 
 
-@given(numbers, numbers, within)
-def test_outer_bounds_count_only_where_a_difference_is_not_near(one, other, near):
-    low, high = sorted((one, other))
-    inner = decide("near", low, high, near)
-    wide = decide("near", low, high, near, (-math.inf, math.inf))
-    assert wide == ("holds" if inner == "holds" else "undecided")
+@given(with_lost, st.data(), st.sampled_from(["above", "below"]))
+def test_a_lost_seed_never_makes_a_claim_hold(values, data, relation):
+    """It is the worst difference for the claim, or none."""
+    if all(map(math.isfinite, values)):
+        values[0] = NAN  # so that the other list is also tested by signs
+    at = data.draw(st.integers(0, len(values) - 1))
+    for lost in (NAN, -INF if relation == "above" else INF):
+        for judge in JUDGES:
+            before = judge(values, relation, 0.0, 0.05).verdict
+            after = judge([*values[:at], lost, *values[at + 1 :]], relation, 0.0, 0.05).verdict
+            assert not (after == "holds" and before != "holds")
+
+
+# ---- the number of seeds that one look needs
+
+
+def test_power_is_the_share_of_simulated_studies():
+    from scipy.stats import ttest_1samp
+
+    for effect, n, error in ((1.0, 3, 0.05), (2.0, 3, 0.05), (1.0, 8, 0.05 / 8)):
+        samples = np.random.default_rng(0).normal(effect, 1.0, size=(20_000, n))
+        found = ttest_1samp(samples, 0.0, axis=1, alternative="greater")
+        assert power(effect, n, error) == pytest.approx((found.pvalue <= error).mean(), abs=0.012)
+    assert power(1.0, 1) == 0.0
+    assert power(0.0, 5) == pytest.approx(0.05, abs=1e-6)
+
+
+def test_needed_seeds_increase_with_the_spread():
+    """They are unknown without a spread, and above the limit."""
+    found = [needed(1.0, std, 3, 0.025) for std in (0.5, 1.0, 2.0)]
+    assert found == [Needed(4, 9), Needed(7, 33), Needed(15, 97)]
+    assert needed(1.0, 1.0, 1, 0.05) == Needed(None, None)
+    assert needed(1.0, 0.0, 3, 0.05) == Needed(None, None)
+    assert needed(0.0, 1.0, MOST_SEEDS, 0.05) == Needed(None, None)
+
+
+@pytest.mark.parametrize(
+    ("relation", "within", "margin"),
+    [("above", 0.25, 0.75), ("below", 0.25, 0.25), ("near", 0.75, 0.25), ("near", 0.25, 0.25)],
+)
+def test_the_needed_seeds_depend_on_the_distance_to_the_nearest_bound(relation, within, margin):
+    differences = [-0.5, 0.0, 0.5, 1.0, 1.5]
+    expected = needed(margin, math.sqrt(0.625), 5, 0.01)
+    assert one_look(differences, relation, within, 0.01).forecast == expected
+    negated = [-value for value in differences]
+    assert one_look(negated, FLIPPED[relation], within, 0.01).forecast == expected
+
+
+# ---- error rates of simulated studies that lose seeds
+
+
+@pytest.mark.parametrize("look", [once, until_decided])
+def test_few_studies_are_wrong_if_one_side_loses_its_worst_runs(look):
+    found = simulated(
+        losing(DRAWS["normal"], 0.3, -INF, the_worst=True), look, studies=300, claims=1, seeds=8
+    )
+    assert found.right <= 0.05 + slack(300)
+
+
+@pytest.mark.parametrize("value", [-INF, INF, NAN])
+def test_the_simulation_judges_like_the_product(value):
+    values = losing(DRAWS["normal"], 0.1, value)(np.random.default_rng(5), (40, 1, 12)) + 0.8
+    whole, found = once(values, 0.05), [one_look(list(each), "above", 0.0, 0.05) for (each,) in values]
+    assert whole.right == np.mean([each.verdict == "holds" for each in found]) > 0.1
+    assert whole.decided == np.mean([each.verdict != "undecided" for each in found])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("look", [once, until_decided])
+@pytest.mark.parametrize("value", [-INF, NAN])
+@pytest.mark.parametrize("the_worst", [False, True])
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("seeds", [5, 12])
+def test_the_error_is_kept_however_seeds_are_lost(name, look, value, the_worst, share, seeds):
+    draw = losing(DRAWS[name], share, value, the_worst=the_worst)
+    found = simulated(draw, look, studies=10_000, claims=1, seeds=seeds)
+    assert found.right <= 0.05 + slack(10_000)

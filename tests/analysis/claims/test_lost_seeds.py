@@ -2,15 +2,12 @@
 
 import json
 import math
-from functools import partial
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.simulation import DRAWS, LAST, losing, once, simulated, slack, until_decided
 
-from jestlab.analysis.claims.evidence import any_look, one_look
+from jestlab.analysis.claims.evidence import one_look
 from jestlab.analysis.claims.verdicts import read
 from jestlab.analysis.intervals import moments
 from jestlab.analysis.tables import table
@@ -149,22 +146,6 @@ def test_the_table_says_what_was_lost(new_store, stored_run):
     assert (row["verdict"], row["agree"], row["seeds"]) == ("undecided", 3, 5)
 
 
-numbers = st.one_of(st.integers(-8, 8).map(float), st.sampled_from([INF, -INF, NAN]))
-
-
-@given(st.lists(numbers, min_size=2, max_size=12), st.data(), st.sampled_from(["above", "below"]))
-def test_a_lost_seed_never_makes_a_claim_hold(values, data, side):
-    """It is the worst difference for the claim, or none."""
-    if all(map(math.isfinite, values)):
-        values[0] = NAN  # judged by signs, like what it is compared with
-    at = data.draw(st.integers(0, len(values) - 1))
-    for lost in (NAN, -INF if side == "above" else INF):
-        others = [*values[:at], lost, *values[at + 1 :]]
-        for look in (one_look, partial(any_look, at_most=LAST)):
-            before, after = (look(each, side, within=0.0, error=0.05) for each in (values, others))
-            assert not (after.verdict == "holds" and before.verdict != "holds")
-
-
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=30))
 def test_moments_of_any_values_are_numbers(values):
     mean, std = moments(values)
@@ -175,32 +156,3 @@ def test_moments_of_any_values_are_numbers(values):
             or math.isclose(mean, min(values))
         )
         assert std >= 0 or len(values) == 1
-
-
-@pytest.mark.parametrize("look", [once, until_decided])
-def test_few_studies_are_wrong_where_one_side_loses_its_worst_runs(look):
-    found = simulated(
-        losing(DRAWS["normal"], 0.3, -INF, the_worst=True), look, studies=300, claims=1, seeds=8
-    )
-    assert found.right <= 0.05 + slack(300)
-
-
-@pytest.mark.parametrize("value", [-INF, INF, NAN])
-def test_the_simulation_judges_like_the_product(value):
-    values = losing(DRAWS["normal"], 0.1, value)(np.random.default_rng(5), (40, 1, 12)) + 0.8
-    whole, found = once(values, 0.05), [one_look(list(each), "above", 0.0, 0.05) for (each,) in values]
-    assert whole.right == np.mean([each.verdict == "holds" for each in found]) > 0.1
-    assert whole.decided == np.mean([each.verdict != "undecided" for each in found])
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", DRAWS)
-@pytest.mark.parametrize("look", [once, until_decided])
-@pytest.mark.parametrize("value", [-INF, NAN])
-@pytest.mark.parametrize("the_worst", [False, True])
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
-@pytest.mark.parametrize("seeds", [5, 12])
-def test_the_error_is_kept_however_seeds_are_lost(name, look, value, the_worst, share, seeds):
-    draw = losing(DRAWS[name], share, value, the_worst=the_worst)
-    found = simulated(draw, look, studies=10_000, claims=1, seeds=seeds)
-    assert found.right <= 0.05 + slack(10_000)

@@ -7,27 +7,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.analysis.claims import Claim
+from jestlab.analysis.claims import Claim, Family, Side, Until
 from jestlab.analysis.claims.evidence import any_look
-from jestlab.analysis.claims.families import Family
 from jestlab.analysis.claims.hours import Hours
 from jestlab.analysis.claims.rounds import ahead, next_round
-from jestlab.analysis.claims.stopping import Until
 from jestlab.analysis.claims.verdicts import Judged, Judging
 from jestlab.analysis.metrics import Metric
+
+
+def until_hours(limit):
+    """Return the rule of a study with a budget."""
+    return Until.model_validate({"until": "decided", "budget": limit and {"hours": limit}})
 
 
 def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False, near=None):
     """Return a claim with its verdict: that the differences are above 0, or near it."""
     import pandas as pd
 
-    until = until or Until()
+    until = until or until_hours(None)
+    claim = Claim(statement=f"{of} > {above}", of=Side(of=of), above=Side(of=above))
     judging = Judging(Family(), claims, until)
     found = any_look(
         differences, "above" if near is None else "near", near or 0.0, judging.error, until.at_most
     )
     return Judged(
-        "study", "", Claim.parse({"statement": f"{of} > {above}", "of": of, "above": above}), found.verdict,
+        "study", "", claim, found.verdict,
         0.0, math.nan, math.nan, found.seeds, found.seeds, found, judging, "", Metric("max"), pd.DataFrame(),
         (of, above), spent=spent,
     )  # fmt: skip
@@ -88,7 +92,7 @@ def test_clear_claims_are_decided_before_unclear_ones_take_seeds():
 
 
 def test_cheaper_claims_go_on_where_the_budget_is_too_small_for_the_clear_one():
-    until = Until(hours=1.0)
+    until = until_hours(1.0)
     clear = judged([1.0] * 4, above="costly", until=until)
     unclear = judged([1.0, 1.0, -1.0, 1.0, 1.0, 1.0], of="c", until=until)
     found = next_round([clear, unclear], Hours(0.5, {"a": 0.1, "b": 0.1, "c": 0.1, "costly": 1.0}))
@@ -100,7 +104,7 @@ class TestBudget:
     hours = Hours(spent=0.5, of={"a": 0.1, "b": 0.1, "c": 1.0, "d": 0.1})
 
     def claims(self, limit):
-        until = Until(hours=limit)
+        until = until_hours(limit)
         return [
             judged([1.0] * 4, of="c", until=until),
             judged([1.0] * 4, of="a", until=until),
@@ -116,7 +120,7 @@ class TestBudget:
         assert ("study", "c") not in found.seeds
 
     def test_runs_one_more_seed_where_the_whole_way_is_too_expensive(self):
-        each = judged([1.0] * 4, of="a", claims=55, until=Until(hours=1.0))  # seven seeds from a decision
+        each = judged([1.0] * 4, of="a", claims=55, until=until_hours(1.0))  # seven seeds from a decision
         assert next_round([each], Hours(0.1, self.hours.of)).seeds["study", "a"] == 7
         assert next_round([each], Hours(0.75, self.hours.of)).seeds["study", "a"] == 5
         assert next_round([each], Hours(0.85, self.hours.of)).left_out == (each,)

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from jestlab.analysis import frames
+from jestlab.analysis.curves import Smoothing
 from jestlab.analysis.figures import Request, draw
-from jestlab.analysis.smoothing import Smoothing
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +22,7 @@ def plotted(module_store, stored_run):
             )  # fmt: skip
     metrics = {"loss": {"goal": "min", "unit": "nats"}, "*/zero_shot": {"goal": "max", "unit": "percent"}}
     url = module_store.add(*runs, spec={"metrics": metrics}).url
-    results = frames.read(url, "study")
-    return lambda **options: draw("curves", Request(url, "study", results=lambda: results, **options))
+    return lambda **options: draw("curves", Request(url, "study", **options))
 
 
 def test_the_loss_over_steps(plotted):
@@ -76,7 +74,7 @@ def test_smoothing_is_a_running_mean_of_each_seed(plotted):
     share = plotted(metric=("loss",), over="steps", smooth="25%")
     assert "running mean over 25% of the points" in share.texts.caption
     for wrong in (1, "50.5%", "wide", True):
-        with pytest.raises(ValueError, match="must be a number of recorded points from 2"):
+        with pytest.raises(ValueError, match="number of recorded points from 2"):
             Smoothing.parse(wrong)
 
 

@@ -1,11 +1,17 @@
-"""CSV files of published cells: parsing, writing, and errors."""
+"""Published cells: the paper's, in CSV files, and in a store."""
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.analysis import published
-from jestlab.analysis.published.cell import PublishedCell
+from jestlab.analysis.connection import SCHEMA
+from jestlab.analysis.published.cell import PublishedCell, order
 
 HEADER = "source,table,method,quantity,printed,unit"
 LINE = "Doe,small,SigLIP,imagenet/zero_shot,70.3,percent"
@@ -39,13 +45,19 @@ def test_parses_files_of_spreadsheets():
         assert published.parse(text.replace(",", separator).encode("utf-8-sig"), "x.csv") == plain
 
 
-def test_percent_or_share():
-    for printed, unit, value in (
-        ("70.3", "percent", 0.703), ("0.703", "share", 0.703), ("−11.8", "percent", -0.118),
-        ("70.3%", "percent", 0.703), ("+.028", "share", 0.028),
-    ):  # fmt: skip
-        (cell,) = parse(HEADER, f"Doe,small,SigLIP,mean_delta,{printed},{unit}")
-        assert (cell.value, cell.printed, cell.unit) == (value, printed, unit)
+@pytest.mark.parametrize(
+    "printed, unit, value",
+    [
+        ("70.3", "percent", 0.703),
+        ("0.703", "share", 0.703),
+        ("−11.8", "percent", -0.118),
+        ("70.3%", "percent", 0.703),
+        ("+.028", "share", 0.028),
+    ],
+)
+def test_percent_or_share(printed, unit, value):
+    (cell,) = parse(HEADER, f"Doe,small,SigLIP,mean_delta,{printed},{unit}")
+    assert (cell.value, cell.printed, cell.unit) == (value, printed, unit)
 
 
 def but(old: str, new: str) -> str:
@@ -57,57 +69,55 @@ def with_column(name: str, text: str) -> str:
     return f"{HEADER},{name}\n{LINE},{text}"
 
 
-def test_errors_name_the_place_and_the_remedy():
-    for content, message in (
-        ("", "mine.csv, line 1: missing column 'source': add it to the header"),
+TWO_ROWS = f"{HEADER},position,baseline,variant\n{LINE},1,yes,B\n"
+OTHER = LINE.replace("imagenet", "birds")
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("", "mine.csv, line 1: missing column 'source'"),
         (HEADER, "no lines below the header"),
-        (HEADER.replace("method", "methd"), "line 1: no column 'methd': did you mean 'method'?"),
-        (HEADER + ",unit\n" + LINE, "line 1: duplicate column 'unit': keep one"),
-        (f"{HEADER}\n{LINE},more", "line 2: 7 cells under a header of 6: put texts that hold the separator"),
-        (f"{HEADER}\n{LINE}\n\n{LINE}", "line 4, column quantity: .* already in line 2: leave one, or num"),
-        (but("SigLIP", ""), "line 2, column method: empty: a value is required"),
-        (but("small", "summary"), "line 2, column table: 'summary' is reserved for own runs"),
-        (but("percent", ""), "line 2, column unit: '' is not a unit of .*: expected percent or share"),
-        (but("percent", "share"), "column printed: '70.3' in share is above 100 %: use the unit percent"),
+        (HEADER.replace("method", "methd"), "line 1: no column 'methd': did you mean 'method'"),
+        (HEADER + ",unit\n" + LINE, "line 1: duplicate column 'unit'"),
+        (f"{HEADER}\n{LINE},more", "line 2: 7 cells under a header of 6"),
+        (f"{HEADER}\n{LINE}\n\n{LINE}", "line 4, column quantity: .* already in line 2"),
+        (but("SigLIP", ""), "line 2, column method: empty"),
+        (but("small", "summary"), "line 2, column table: 'summary' is reserved"),
+        (but("percent", ""), "line 2, column unit: .*: expected percent or share"),
+        (but("percent", "share"), "column printed: .* above 100 %: use the unit percent"),
         (but("70.3,percent", "70.3%,share"), "column printed: '70.3%' is in percent but its unit is share"),
         (but("70.3", "-70.3"), "column printed: '-70.3' is negative"),
         (but("70.3", "n/a"), "column printed: 'n/a' is not a number"),
         (but("imagenet/zero_shot", "mean_detla"), "column quantity: .* did you mean 'mean_delta'"),
         (but("imagenet/zero_shot", "score"), "unknown quantity 'score': write dataset/metric"),
         (but("imagenet/zero_shot,70.3,percent", "filtered,maybe,"), "printed: 'maybe' is neither yes nor no"),
-        (with_column("value", "0.8"), "line 2, column value: 0.8 is not what is printed: '70.3' in percent"),
+        (with_column("value", "0.8"), "line 2, column value: 0.8 does not round to .*: that is 0.7025 to"),
         (with_column("value", "nan"), "column value: 'nan' is not a number"),
-        (with_column("accounting", "sgd"), "'sgd' is not a known accounting: expected iid, jest, flexi"),
+        (with_column("accounting", "sgd"), "'sgd' is not valid: expected iid, jest, flexi"),
+        (with_column("ours", "maybe"), "column ours: 'maybe' is not valid: expected yes"),
         (with_column("position", "0"), "column position: '0' is not a row number"),
-        (with_column("position", ""), "column position: '' is not a row number: .* in every line or in none"),
+        (with_column("position", ""), "column position: '' is not a row number"),
         (with_column("position", "9" * 5000), "column position: too long: 5,000 characters"),
         (but("Doe", "D" * 2000), "column source: too long: 2,000 characters, expected at most 1,000"),
         (but("Doe", "D" * 200_000), "not valid CSV: field larger than field limit"),
         (but("Doe", '"Doe'), "not valid CSV: unexpected end of data"),
-        (but("Doe", "D\x1b[31moe"), "column source: contains a line break or another unprintable"),
-    ):
-        with pytest.raises(ValueError, match=message) as error:
-            published.parse(content.encode(), "mine.csv")
-        assert str(error.value).startswith("mine.csv") and "\n" not in str(error.value)
-        assert len(str(error.value)) < 400
+        (but("Doe", "D\x1b[31moe"), "column source: .* unprintable character"),
+        (TWO_ROWS + f"{OTHER},1,yes,L", "line 3, column variant: .* 'L' here and 'B' in line 2"),
+        (TWO_ROWS + f"{OTHER},2,yes,B", "line 3, column baseline: small has another baseline in line 2"),
+        (but("Doe", "Hénaff").encode("utf-16"), "line 1: not valid UTF-8"),
+        (but("Doe", "Hénaff").encode("latin-1"), "line 2: not valid UTF-8"),
+    ],
+)
+def test_errors_name_the_place_and_the_remedy(content, message):
+    with pytest.raises(ValueError, match=message) as error:
+        published.parse(content if isinstance(content, bytes) else content.encode(), "mine.csv")
+    assert str(error.value).startswith("mine.csv") and "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
 
 
-def test_rejects_other_encodings():
-    for encoding, line in (("utf-16", 1), ("latin-1", 2)):
-        content = but("Doe", "Hénaff").encode(encoding)
-        with pytest.raises(ValueError, match=f"csv, line {line}: not valid UTF-8: save it as “CSV UTF-8”"):
-            published.parse(content, "mine.csv")
-
-
-def test_cells_of_a_row_are_consistent():
-    header, own = HEADER + ",position,baseline,variant", LINE.replace("imagenet", "birds")
-    two = "line 3, column variant: row 1 of small has 'L' here and 'B' in line 2"
-    with pytest.raises(ValueError, match=two):
-        parse(header, f"{LINE},1,,B", f"{own},1,,L")
-    with pytest.raises(ValueError, match="line 3, column baseline: small has another baseline in line 2"):
-        parse(header, f"{LINE},1,yes,B", f"{own},2,yes,B")
-    other = f"{own.replace('small', 't')},2,yes,B"
-    assert len(parse(header, f"{LINE},1,yes,B", f"{own},1,yes,B", other)) == 3
+def test_each_group_has_a_baseline():
+    assert len(parse(TWO_ROWS + f"{OTHER},1,yes,B", f"{OTHER.replace('small', 't')},2,yes,B")) == 3
 
 
 @given(st.binary(max_size=300))
@@ -116,3 +126,53 @@ def test_any_content_is_parsed_or_an_error_with_the_file_name(content):
         published.parse(content, "mine.csv")
     except ValueError as error:
         assert str(error).startswith("mine.csv")
+
+
+def test_orders_unknown_scores_before_the_mean():
+    known = ["mean", "vqa/accuracy", "imagenet/10_shot", "examples_seen", "aircraft/10_shot", "pets/10_shot"]
+    assert sorted(known, key=order) == [
+        "examples_seen", "imagenet/10_shot", "pets/10_shot", "aircraft/10_shot", "vqa/accuracy", "mean",
+    ]  # fmt: skip
+
+
+# ---- the paper's cells, and those of a store
+
+
+def test_each_group_of_the_paper_has_its_baseline_and_each_row_its_note():
+    cells = published.paper()
+    assert len({(cell.table, cell.group) for cell in cells if cell.baseline}) == 2 + 2 + 1 + 1 + 1
+    assert all(cell.note for cell in cells)
+    assert all("ViT-B/32 at 224 px" in cell.note for cell in cells if cell.table == "laion")
+    readable = {cell.citation_key: cell.citation for cell in cells if cell.citation_key}
+    assert len(readable) == 9 and readable["radford2021learning"] == "Radford et al. 2021"
+    assert all(re.fullmatch(r"\w+ et al\. 20\d\d", citation) for citation in readable.values())
+
+
+def test_the_paper_s_file_is_formatted():
+    file = Path(published.__file__).with_name("evans2024.csv")
+    assert published.render(published.paper()) == file.read_text(encoding="utf-8")
+
+
+def test_reads_the_cells_of_a_store_in_the_order_of_tables(tmp_path):
+    path = tmp_path / "results.db"
+    names = {"table": "table_name", "group": "group_name"}
+    columns = [names.get(column, column) for column in published.COLUMNS]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"CREATE TABLE v_published ({', '.join(columns)})")
+        connection.execute(f"CREATE TABLE alembic_version AS SELECT '{SCHEMA}' AS version_num")
+        rows = [[getattr(cell, column) for column in published.COLUMNS] for cell in published.paper()]
+        connection.executemany(
+            f"INSERT INTO v_published VALUES ({', '.join('?' * len(columns))})", rows[::-1]
+        )
+    frame = published.read(f"sqlite:///{path}")
+    assert tuple(frame.columns) == published.COLUMNS and len(frame) == 233
+    assert sorted(published.cells_of(frame), key=repr) == sorted(published.paper(), key=repr)
+    assert list(dict.fromkeys(frame["table"])) == sorted(set(frame["table"]))
+    silc = frame[(frame["table"] == "comparison") & (frame["method"] == "SILC-S")]
+    assert list(silc["quantity"]) == [
+        "examples_seen", "flops_per_iteration", "flops_total", "mean_delta",
+        "imagenet/10_shot", "imagenet/zero_shot", "coco/i2t_r1", "coco/t2i_r1",
+    ]  # fmt: skip
+    assert frame["baseline"].dtype == bool and frame["value"].dtype == float
+    ours = frame.loc[frame["ours"], ["table", "position"]].drop_duplicates()
+    assert len(ours) == 3 + 7 + 1  # rows that the paper shades: comparison, longer_training, laion

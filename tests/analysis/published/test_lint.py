@@ -1,4 +1,4 @@
-"""Derived cells of published tables, calculated again: inconsistent cells are found, and no others."""
+"""Printed numbers and their intervals; derived cells: inconsistent ones are found, and no others."""
 
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jestlab.analysis import published
 from jestlab.analysis.published import lint
-from jestlab.analysis.published.cell import PublishedCell
+from jestlab.analysis.published.cell import PublishedCell, read_printed
 
 SCORES = ["imagenet/10_shot", "imagenet/zero_shot", "coco/i2t_r1", "coco/t2i_r1"]
 HEADER = "source,table,position,group,method,quantity,printed,unit,baseline,accounting"
@@ -48,8 +48,81 @@ def test_finds_the_inconsistent_cells_of_the_paper_and_no_others():
     ]
     places = [(key.table, key.position) for key in found[2].keys]
     assert places == [("comparison", 13), ("longer_training", 9)]
-    assert found[0].value == pytest.approx(0.009) and found[1].value == pytest.approx(0.00875)
     assert "+1.8 cannot be right" in found[0].message
+
+
+@pytest.mark.parametrize(
+    "text, low, high",
+    [
+        ("70.3", 70.25, 70.35),
+        ("13B", 12.5e9, 13.5e9),
+        ("12.8B", 12.75e9, 12.85e9),
+        ("100", 99.5, 100.5),
+        ("+2.8", 2.75, 2.85),
+        ("−11.8", -11.85, -11.75),
+        ("– 11.8", -11.85, -11.75),
+        (".703", 0.7025, 0.7035),
+        ("12,800", 12799.5, 12800.5),
+        ("600M", 599.5e6, 600.5e6),
+        ("1T", 0.5e12, 1.5e12),
+        ("40k", 39.5e3, 40.5e3),
+    ],
+)
+def test_a_printed_number_is_half_a_unit_of_its_last_digit_wide_to_either_side(text, low, high):
+    interval = read_printed(text, "count").interval
+    assert [interval.low, interval.high] == pytest.approx([low, high])
+    in_percent = read_printed(f"{text} %", "percent").interval
+    assert in_percent.low == pytest.approx(low / 100)
+
+
+@pytest.mark.parametrize(
+    "text",
+    (
+        "", " ", "+", "B", "--1", "1.2.3", "1e5", "nan", "inf", "1,28", "1 000", "٣", "70.3±0.2", "9" * 100,
+        "1_0", "1.",
+    ),
+)  # fmt: skip
+def test_rejects_text_that_is_not_a_printed_number(text):
+    with pytest.raises(ValueError, match="is not a number"):
+        read_printed(text, "share")
+
+
+@given(st.decimals(-10_000, 10_000, allow_nan=False, places=6), st.integers(0, 4), st.sampled_from("+ "))
+def test_a_number_is_in_the_interval_of_its_printed_form(number, places, sign):
+    """Python's own decimal rounding is the oracle."""
+    step = Decimal(1).scaleb(-places)
+    rounded = number.quantize(step, ROUND_HALF_UP)
+    text = f"{rounded:+f}" if sign == "+" else f"{rounded:f}"
+    printed = read_printed(text, "count")
+    slack = 1e-9 * printed.step
+    assert printed.interval.low - slack <= float(number) <= printed.interval.high + slack
+    assert printed.value == float(rounded) and printed.step == float(step)
+    if rounded:
+        assert printed.write(float(number)) == text.replace("-", "−")
+
+
+@pytest.mark.parametrize(
+    "value, like, text",
+    [
+        (0.9, "+1.8", "+0.9"),
+        (-0.5, "+1.8", "−0.5"),
+        (0.001, "+1.8", "0.0"),
+        (32.5, "32", "33"),
+        (12_750_000_000, "12.8B", "12.8B"),
+        (999, "100", "999"),
+    ],
+)
+def test_writes_a_number_in_the_form_of_another(value, like, text):
+    assert read_printed(like, "count").write(value) == text
+
+
+def test_neighbors_touch_and_do_not_overlap():
+    low, high, two_digits, whole, other = (
+        read_printed(text, "percent").interval for text in ("80.4", "80.5", "80.42", "80", "80.6")
+    )
+    assert low.gap(high) == high.gap(low) == 0
+    assert low.gap(two_digits) < 0 and whole.gap(low) < 0
+    assert low.gap(other) > 0
 
 
 def half_up(number: Decimal) -> str:

@@ -78,7 +78,7 @@ def test_claims_in_yaml_in_python_and_printed_are_the_same(tmp_path):
         second,
         third,
     )
-    assert (second.comparison, second.other, third.comparison) == ("near", Side(("reference",)), "above")
+    assert (second.comparison, second.other, third.comparison) == ("near", Side(of="reference"), "above")
     assert loaded.to_dict()["claims"][1] == {
         "statement": "As good as its reference", "of": "joint", "near": "reference", "within": 0.02,
         "measure": "shapes/zero_shot", "unless": "the reference is small",

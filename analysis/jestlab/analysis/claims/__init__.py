@@ -1,31 +1,21 @@
-"""Claims: what a study states, and what its runs say about it.
+"""Claims: statements in a spec that the runs of a study confirm or refute.
 
-`claim` parses a claim; `measures` says what its runs are compared by; `verdicts` judges it by the seeds that
-both sides have; `evidence` decides by one look (Student's t, `power`) or by any number of looks (`looks`);
-`families` share an error; `stopping` and `rounds` say how many seeds are enough.
+`claim` defines the keys of a spec; `study` reads specs from a store; `measures` computes the values that
+claims compare; `verdicts` judges claims seed by seed; `evidence` tests the differences (`sign_test`,
+`power`); `rounds` chooses the next seeds; `registration` compares a study with its registration.
 """
 
-from .claim import (
-    COMPARISONS,
-    MEANINGS,
-    Claim,
-    ClaimError,
-    Comparison,
-    Side,
-    Study,
-    parse_claims,
-    parts_of,
-    studies,
-)
+from .claim import COMPARISONS, Claim, Comparison, Family, Side, Until, parse_claims
+from .study import Study, parts_of, studies
 
 __all__ = [
     "COMPARISONS",
-    "MEANINGS",
     "Claim",
-    "ClaimError",
     "Comparison",
+    "Family",
     "Side",
     "Study",
+    "Until",
     "parse_claims",
     "parts_of",
     "studies",

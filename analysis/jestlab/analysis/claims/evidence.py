@@ -1,48 +1,56 @@
-"""What the differences of a few seeds say about a claim: by one look, or however often one looks.
+"""Decide a claim by the paired differences of its seeds.
 
-A study with a fixed number of seeds is judged by Student's t, of the mean. That takes normal differences and
-one look: who adds seeds because the first did not tell is wrong more often. A study that goes on until its
-claims are decided is judged after every seed by the sign test of `looks`, of the median, which takes neither.
+A study with a fixed number of seeds takes one look: Student's t-test of the mean. It assumes normal
+differences, and adding seeds after the look would inflate the error. A study that adds seeds until its claims
+are decided takes a look after every seed: the sign test of the median in `sign_test`, which assumes neither.
 
-A difference is infinite where a run of one side diverged, and has no mean: then one look takes the sign test
-of all seeds, too. It is NaN where nothing is known of a side, as of a run that failed: such a seed counts
-against "holds" and against "does not hold".
+The error of a claim is the same in both: the maximum probability that "holds" is wrong, and the maximum
+probability that "does not hold" is wrong. Each of these verdicts has a one-sided test at that level.
+
+A difference is infinite if a run of one side diverged. Then one look also uses the sign test. A difference is
+NaN if its value is unknown, for example because a run failed. It counts against both verdicts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import Literal, get_args
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..intervals import half_widths, moments, tail
-from . import looks
+from . import sign_test
 from .power import Needed, needed
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+    Test = Callable[[Floats, float, bool], Any]  # differences, threshold, whether it counts → p-values
 
 Verdict = Literal["holds", "does not hold", "undecided", "not run"]
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
-Side = Literal["above", "below", "near"]
-"""Where a claim says that a difference lies: above −within, below within, or between both."""
+Relation = Literal["above", "below", "near"]
+"""What a claim states about a difference: above −within, below within, or between these."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What differences say about a claim.
+    """The result of testing a claim.
 
     Attributes:
-        verdict: What they decide with at most the error that was asked for.
-        seeds: How many of them were looked at: the first ones, up to the decision.
-        low: Lower bound of the mean, or of the median, that goes with that error; infinite or NaN where there
-            is none yet.
+        verdict: The decision at the given error.
+        seeds: Number of seeds used: the first ones, up to the decision.
+        low: Lower bound of the mean (t-test) or of the median (sign test) at the given error. It is infinite
+            or NaN without enough seeds.
         high: Upper bound.
-        chance: Probability with which evidence so strong for the more likely side would come up (by this
-            look, or ever) if the other side were right: at most the error where a claim is decided.
-        agree: How many of the seeds lie where the claim says.
-        forecast: How a claim that is undecided would go on; None for others.
+        chance: The p-value of the more likely verdict; at most the error if the claim is decided.
+        agree: Number of seeds whose difference agrees with the claim.
+        forecast: The seeds that would decide an undecided claim; None for other verdicts.
     """
 
     verdict: Verdict
@@ -51,184 +59,123 @@ class Evidence:
     high: float
     chance: float
     agree: int
-    forecast: looks.Forecast | Needed | None = None
+    forecast: sign_test.Forecast | Needed | None = None
 
 
-def decide(
-    side: Side,
-    low: float,
-    high: float,
-    within: float = 0.0,
-    outer: tuple[float, float] | None = None,
-) -> Verdict:
-    """Decide by the interval of a difference, from `low` to `high`; undecided if that is NaN.
+def one_look(differences: Sequence[float], relation: Relation, within: float, error: float) -> Evidence:
+    """Test a claim once: by Student's t, or by the sign test if a difference isn't finite.
 
     Args:
-        side: Where a claim says that it lies.
-        low: End of the interval.
-        high: The other end.
-        within: How far on the wrong side is as good, or how near is near.
-        outer: The interval by which a difference is not near; None for the same. One that is near can be
-            missed on both sides, so that each side has half the error.
+        differences: One for each seed.
+        relation: What the claim states.
+        within: The tolerance of the claim.
+        error: Maximum probability that a verdict is wrong.
     """
-    if side == "near":
-        if -within <= low and high <= within:
-            return "holds"
-        low, high = outer or (low, high)
-        return "does not hold" if low > within or high < -within else "undecided"
-    if side == "below":
-        low, high = -high, -low
-    return "holds" if low > -within else "does not hold" if high < -within else "undecided"
+    import numpy as np
 
-
-def one_look(values: Sequence[float], side: Side, within: float, error: float) -> Evidence:
-    """Judge by Student's t, of the mean of the differences; by the sign test where one isn't finite.
-
-    Args:
-        values: Differences, one a seed; see the module.
-        side: Where the claim says that they lie.
-        within: How far on the wrong side is as good, or how near is near.
-        error: Probability with which the verdict may be wrong. Each bound has half of it, so that a claim
-            with an error of 5% is judged by the 95% interval.
-    """
-    n = len(values)
-    agree = sum(_agrees(value, side, within) for value in values)
+    n, values = len(differences), np.array(differences, float)
     if n < 2:
-        return Evidence("undecided", n, math.nan, math.nan, 1.0, agree)
-    mean, std = moments(values)
-    if not math.isfinite(std):
-        most = max((k for k in range(n) if looks.tail(n, k) <= error / 2), default=-1)
-        bounds = looks.bounds(values, most)
-        verdict = decide(side, *bounds, within)
-        return _looked(values, side, within, verdict, bounds, lambda against: 2 * looks.tail(n, against[-1]))
-    half = float(half_widths([std], [n], 1 - error)[0])
-    low, high = mean - half, mean + half
-    verdict = decide(side, low, high, within)
-
-    def above(threshold: float) -> float:
-        """Chance of the evidence that the mean is above a threshold, with both bounds."""
-        return min(1.0, 2 * tail(mean - threshold, std, n))
-
-    def below(threshold: float) -> float:
-        return min(1.0, 2 * tail(threshold - mean, std, n))
-
-    chance = min(1.0, *_chances(side, within, above, below, above, below))
-    ahead = needed(_margin(mean, side, within), std, n, error) if verdict == "undecided" else None
-    return Evidence(verdict, n, low, high, chance, agree, ahead)
+        return Evidence("undecided", n, math.nan, math.nan, 1.0, _agreeing(values, relation, within))
+    mean, std = moments(differences)
+    if math.isfinite(std):
+        half = float(half_widths([std], [n], 1 - 2 * error)[0])
+        test, bounds = _student, (mean - half, mean + half)
+    else:
+        p_values = sign_test.one_look(n)
+        beyond = sign_test.most_against(p_values, error)[n]
+        test = partial(_signs, p_values[n])
+        bounds = sign_test.median_interval(differences, [*[-1] * n, beyond])
+    verdict, chance = _decide(*_chances(test, values, relation, within), error)
+    ahead = None
+    if verdict == "undecided" and math.isfinite(std):
+        shift = mean if relation == "above" else -mean if relation == "below" else -abs(mean)
+        ahead = needed(abs(shift + within), std, n, error)
+    return Evidence(verdict, n, *bounds, chance, _agreeing(values, relation, within), ahead)
 
 
-def any_look(values: Sequence[float], side: Side, within: float, error: float, at_most: int) -> Evidence:
-    """Judge by the sign test that is taken after every seed; what it has decided first stays.
+def any_look(
+    differences: Sequence[float], relation: Relation, within: float, error: float, at_most: int
+) -> Evidence:
+    """Test a claim after every seed; the first decision is final.
 
     Args:
-        values: Differences, one a seed, in the order of the seeds.
-        side: Where the claim says that they lie.
-        within: How far on the wrong side is as good, or how near is near.
-        error: Probability with which the verdict may be wrong, of all looks together.
+        differences: One for each seed, in the order of the seeds.
+        relation: What the claim states.
+        within: The tolerance of the claim.
+        error: Maximum probability that a verdict is wrong at any look.
         at_most: Number of seeds at which the study ends.
     """
+    import numpy as np
 
-    def ever(against: Sequence[int]) -> float:
-        return looks.chance(against, at_most)
+    p_values, values = sign_test.all_looks(at_most), np.array(differences[:at_most], float)
 
-    for n in range(1, min(len(values), at_most) + 1):
-        low, high = looks.interval(values[:n], error, at_most)
-        outer = looks.interval(values[:n], error / 2, at_most) if side == "near" else None
-        verdict = decide(side, low, high, within, outer)
-        if verdict != "undecided":
-            return _looked(values[:n], side, within, verdict, (low, high), ever, 2.0)
-    bounds = looks.interval(values, error, at_most)
-    found = _looked(values, side, within, "undecided", bounds, ever, 2.0)
-    return replace(found, forecast=_forecast(values, side, within, error, at_most))
+    def test(values: Floats, threshold: float, inclusive: bool) -> Floats:
+        against = np.cumsum(~_exceeds(values, threshold, inclusive))
+        return np.minimum.accumulate(p_values[np.arange(1, len(values) + 1), against])
+
+    holds, fails = _chances(test, values, relation, within)
+    decided = np.flatnonzero(np.minimum(holds, fails) <= error)
+    n = int(decided[0]) + 1 if len(decided) else len(values)
+    verdict, chance = _decide(holds[n - 1], fails[n - 1], error) if n else ("undecided", 1.0)
+    bounds = sign_test.median_interval(differences[:n], sign_test.most_against(p_values, error))
+    ahead = _forecast(values, relation, within, error, at_most) if verdict == "undecided" else None
+    return Evidence(verdict, n, *bounds, chance, _agreeing(values[:n], relation, within), ahead)
 
 
-def _looked(
-    values: Sequence[float],
-    side: Side,
-    within: float,
-    verdict: Verdict,
-    bounds: tuple[float, float],
-    chance: Callable[[Sequence[int]], float],
-    outer: float = 1.0,
-) -> Evidence:
-    """Collect what the differences say by their signs, once it is clear what they decide.
+def _chances(test: Test, values: Floats, relation: Relation, within: float) -> tuple[Any, Any]:
+    """Return the p-values of "holds" and of "does not hold".
 
-    Args:
-        values: Differences, of which NaN disagrees with everything.
-        side: Where the claim says that they lie.
-        within: How far on the wrong side is as good, or how near is near.
-        verdict: What they decide.
-        bounds: Of their median.
-        chance: Number of differences that disagree, after each → chance of the evidence.
-        outer: As of `_chances`.
+    A difference that isn't near may be on either side, so the p-value of "not near" is doubled.
     """
+    import numpy as np
 
-    def against(agrees: Callable[[float], bool]) -> float:
-        return chance(list(accumulate(int(not agrees(value)) for value in values)))
-
-    holds, fails = _chances(
-        side,
-        within,
-        lambda threshold: against(lambda value: value > threshold),
-        lambda threshold: against(lambda value: value < threshold),
-        lambda threshold: against(lambda value: value >= threshold),
-        lambda threshold: against(lambda value: value <= threshold),
-        outer,
-    )
-    agree = sum(_agrees(value, side, within) for value in values)
-    return Evidence(verdict, len(values), *bounds, min(1.0, holds, fails), agree)
+    if relation == "near":
+        holds = np.maximum(test(values, -within, True), test(-values, -within, True))
+        return holds, 2 * np.minimum(test(values, within, False), test(-values, within, False))
+    sign = 1 if relation == "above" else -1
+    return test(sign * values, -within, False), test(-sign * values, within, False)
 
 
-def _chances(
-    side: Side,
-    within: float,
-    above: Callable[[float], float],
-    below: Callable[[float], float],
-    at_least: Callable[[float], float],
-    at_most: Callable[[float], float],
-    outer: float = 1.0,
-) -> tuple[float, float]:
-    """Chances of the evidence that a claim holds, and that it does not, if that is wrong.
-
-    Args:
-        side: Where the claim says that the difference lies.
-        within: How far on the wrong side is as good, or how near is near.
-        above: Threshold → chance of the evidence that the difference is above it; and so on.
-        outer: By what the chance that it is not near is multiplied, because either side may be.
-    """
-    if side == "near":
-        near = max(at_least(-within), at_most(within))
-        return near, outer * min(above(within), below(-within))
-    ahead, behind = (above, below) if side == "above" else (below, above)
-    threshold = -within if side == "above" else within
-    return ahead(threshold), behind(threshold)
+def _decide(holds: float, fails: float, error: float) -> tuple[Verdict, float]:
+    """Return the verdict and the smaller p-value."""
+    verdict: Verdict = "holds" if holds <= error else "does not hold" if fails <= error else "undecided"
+    return verdict, min(1.0, float(holds), float(fails))
 
 
-def _agrees(value: float, side: Side, within: float) -> bool:
-    """Whether a difference lies where a claim says."""
-    if side == "near":
-        return abs(value) <= within
-    return value > -within if side == "above" else value < within
+def _student(values: Floats, threshold: float, inclusive: bool) -> float:
+    """Return the p-value of a mean above a threshold, by Student's t."""
+    mean, std = moments(values.tolist())
+    if inclusive and std == 0 and mean == threshold:
+        return 0.0
+    return tail(mean - threshold, std, len(values))
 
 
-def _margin(mean: float, side: Side, within: float) -> float:
-    """How far a mean is from where the verdict would change."""
-    if side == "near":
-        return abs(abs(mean) - within)
-    return abs(mean + within) if side == "above" else abs(mean - within)
+def _signs(p_values: Floats, values: Floats, threshold: float, inclusive: bool) -> float:
+    """Return the p-value of a median above a threshold, by one sign test."""
+    return float(p_values[int((~_exceeds(values, threshold, inclusive)).sum())])
+
+
+def _exceeds(values: Floats, threshold: float, inclusive: bool) -> npt.NDArray[np.bool_]:
+    return values >= threshold if inclusive else values > threshold
+
+
+def _agreeing(values: Floats, relation: Relation, within: float) -> int:
+    """Count the differences that agree with the claim."""
+    if relation == "near":
+        return int((abs(values) <= within).sum())
+    return int((values > -within if relation == "above" else values < within).sum())
 
 
 def _forecast(
-    values: Sequence[float], side: Side, within: float, error: float, at_most: int
-) -> looks.Forecast:
-    """Predict how the sign test of a claim goes on: of a "near" by the side that is harder to exclude."""
+    values: Floats, relation: Relation, within: float, error: float, at_most: int
+) -> sign_test.Forecast:
+    """Predict how the test of an undecided claim continues; of "near", by the more likely verdict."""
     n = len(values)
-    if side != "near":
-        against = n - sum(_agrees(value, side, within) for value in values)
-        return looks.forecast(n, against, error, at_most)
-    above, below = (sum(sign * value > within for value in values) for sign in (1, -1))
-    lost = sum(map(math.isnan, values))
-    near = looks.forecast(n, max(above, below) + lost, error, at_most)
-    far = looks.forecast(n, n - max(above, below), error / 2, at_most)
+    if relation != "near":
+        return sign_test.forecast(n, n - _agreeing(values, relation, within), error, at_most)
+    beyond = max(int((values > within).sum()), int((values < -within).sum()))
+    lost = int((values != values).sum())
+    near = sign_test.forecast(n, beyond + lost, error, at_most)
+    far = sign_test.forecast(n, n - beyond, error / 2, at_most)
     likely = max(near, far, key=lambda each: each.decided)
     return likely._replace(earliest=min(near.earliest, far.earliest))

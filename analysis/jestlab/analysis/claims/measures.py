@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .. import frames as reading
-from ..connection import frame
 from ..curves import score_curves
 from ..efforts import WORDS, Effort
+from ..frames import NotYet
 from ..metrics import NONE_DECLARED, UNKNOWN, Metric, Metrics
+from ..results import Snapshot
 from ..units import near
+from .claim import AFTER, AT_FLOPS, AT_SECONDS, SCORE, SPIKES, is_score
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sqlalchemy import Connection
 
     from ..costs import Scope
     from ..frames import Frames
 
-SCORE = "score"
-AT_FLOPS = "score_at_flops"
-AT_SECONDS = "score_at_seconds"
 _AT: dict[str, Effort] = {AT_FLOPS: "flops", AT_SECONDS: "seconds"}
-SPIKES = "loss_spikes"
 _LOSS = "loss"
-
-_AFTER = re.compile(r"score_after_(0?\.[0-9]+|1(?:\.0*)?)")
-"""As in "score_after_0.5": when half of the examples have been seen."""
 
 FAR = 6.0
 """Robust standard deviations above the running median of the loss that make a spike."""
@@ -43,11 +36,6 @@ Place = tuple[str, int]
 """A label and a seed."""
 
 _NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment"
-
-
-def is_score(measure: str) -> bool:
-    """Tell whether a measure is the score, at the end or elsewhere."""
-    return measure == SCORE or measure in _AT or _AFTER.fullmatch(measure) is not None
 
 
 @dataclass(frozen=True)
@@ -71,34 +59,31 @@ class Measures:
     @classmethod
     def load(
         cls,
-        connection: Connection,
+        store: Snapshot,
         experiment: str,
         measures: Sequence[str],
         scope: Scope = "scoring",
-        frames: Frames | None = None,
         declared: Metrics | None = None,
     ) -> Measures:
         """Read the measurements of an experiment.
 
         Args:
-            connection: To the store, from `connect`.
+            store: The store.
             experiment: Its name.
             measures: Those that will be asked for.
             scope: What counts as FLOPs.
-            frames: Its results, where they have been read already.
             declared: What its metrics mean, where nothing has been evaluated.
         """
-        if frames is None:
-            try:
-                frames = reading.read(connection, experiment)
-            except ValueError:  # nothing of it has been evaluated: training metrics are there all the same
-                frames = None
+        frames: Frames | None = None
+        if experiment in store.experiments:
+            with contextlib.suppress(NotYet):  # training metrics are there all the same
+                frames = store.frames(experiment)
         evaluated = set() if frames is None else set(frames.evaluated)
         asked = {_LOSS if name == SPIKES else name for name in measures if not is_score(name)} - evaluated
-        logged = reading.load_metrics(connection, experiment, sorted(asked)).astype({"value": float})
+        logged = store.metrics(experiment, sorted(asked)).astype({"value": float})
         names: tuple[str, ...] = ()
         if asked - set(logged["name"]):
-            names = tuple(sorted(map(str, frame(connection, _NAMES, experiment=experiment)["name"])))
+            names = tuple(sorted(map(str, store.select(_NAMES, experiment=experiment)["name"])))
         curves = None if frames is None else score_curves(frames, scope)
         meant = (declared or NONE_DECLARED) if frames is None else frames.declared
         return cls(frames, curves, logged, names, meant)
@@ -130,7 +115,7 @@ class Measures:
         """
         if measure in _AT:
             found = self._at_least(_AT[measure], places)
-        elif (after := _AFTER.fullmatch(measure)) is not None:
+        elif (after := AFTER.fullmatch(measure)) is not None:
             found = self._after(float(after[1]))
         elif measure == SCORE or (self.frames is not None and measure in self.frames.evaluated):
             found = self._final(measure)
@@ -159,7 +144,7 @@ class Measures:
             return f"{self.frames.shown[label]} has no evaluation"
         if measure in _AT:
             return f"the learning curves have no {WORDS[_AT[measure]].amount} in common"
-        if _AFTER.fullmatch(measure):
+        if AFTER.fullmatch(measure):
             return f"a learning curve begins later than {measure} asks for, or lacks an evaluation"
         if scored:
             return "an evaluation is missing"

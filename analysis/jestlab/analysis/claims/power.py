@@ -1,4 +1,4 @@
-"""How many seeds Student's t needs: before a launch for an effect of some size, and after some seeds."""
+"""The number of seeds that Student's t-test needs: for an effect size, and given some seeds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bisect import bisect_left
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from .looks import MOST_SEEDS
+from .claim import MOST_SEEDS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,11 +17,11 @@ _GRID = 15  # quantiles of each posterior
 
 
 class Needed(NamedTuple):
-    """How many seeds in all would decide a claim, as far as the seeds so far tell.
+    """The total number of seeds that would decide a claim.
 
     Attributes:
-        even: The number with which it is decided with a probability of ½; None above `MOST_SEEDS`.
-        likely: With a probability of .8.
+        even: For a probability of ½; None if it exceeds `MOST_SEEDS`.
+        likely: For a probability of .8.
     """
 
     even: int | None
@@ -29,12 +29,12 @@ class Needed(NamedTuple):
 
 
 def power(effect: float, n: int, error: float = 0.05) -> float:
-    """Probability with which n seeds decide that an effect is there, on the side where it is.
+    """Return the probability that n seeds show an effect in its direction.
 
     Args:
         effect: Mean of the paired differences over their standard deviation, at least 0.
         n: Number of seeds.
-        error: Of the two-sided interval of Student's t.
+        error: Level of the one-sided test.
     """
     if n < 2:
         return 0.0
@@ -44,18 +44,18 @@ def power(effect: float, n: int, error: float = 0.05) -> float:
 
 
 def needed(margin: float, std: float, n: int, error: float) -> Needed:
-    """Predict how many seeds decide a claim that n seeds did not.
+    """Predict the number of seeds that decide a claim that n seeds did not decide.
 
-    Mean and deviation of all seeds are not those of the first n: both are drawn from their posterior by
+    The true mean and deviation differ from those of n seeds. Both are drawn from their posterior with
     Jeffreys' prior (σ² = (n − 1)·s²/χ², μ = margin + z·σ/√n), and the probability of a decision by one look
-    at N new seeds is averaged over them. The number of seeds that would decide if mean and spread stayed the
-    same is enough in 49 to 91 of 100 cases only.
+    at N new seeds is averaged over them. If the mean and spread so far were taken as true, the predicted
+    number would be enough in only 49 to 91 of 100 cases.
 
     Args:
-        margin: How far the mean is from where the verdict would change, at least 0.
+        margin: Distance of the mean from the threshold of the claim, at least 0.
         std: Standard deviation of the differences (n − 1).
         n: Number of seeds so far.
-        error: Of the two-sided interval.
+        error: Level of each one-sided test.
     """
     import numpy as np
     from scipy.special import chdtri, nctdtr, ndtri
@@ -66,12 +66,10 @@ def needed(margin: float, std: float, n: int, error: float) -> Needed:
     sigma = std * np.sqrt((n - 1) / chdtri(n - 1, quantiles))[:, None]
     mu = margin + ndtri(quantiles)[None, :] * sigma / math.sqrt(n)
     effect = (mu / sigma).ravel()
-    critical = _critical(error)
 
     @cache
     def chance(size: int) -> float:
-        """Probability of a decision, on either side, by one look at so many seeds."""
-        shift, edge = effect * math.sqrt(size), critical[size]
+        shift, edge = effect * math.sqrt(size), _critical(error)[size]
         decided = 1 - nctdtr(size - 1, shift, edge) + nctdtr(size - 1, shift, -edge)
         return float(np.nan_to_num(decided, nan=1.0).mean())
 
@@ -85,9 +83,9 @@ def needed(margin: float, std: float, n: int, error: float) -> Needed:
 
 @cache
 def _critical(error: float) -> npt.NDArray[np.float64]:
-    """Quantile of Student's t of each number of seeds up to `MOST_SEEDS`; NaN below two."""
+    """Return the one-sided quantile of Student's t for each number of seeds up to `MOST_SEEDS`."""
     import numpy as np
     from scipy.special import stdtrit
 
     sizes = np.arange(MOST_SEEDS + 1.0)
-    return np.where(sizes > 1, stdtrit(np.maximum(sizes - 1, 1), 1 - error / 2), np.nan)
+    return np.where(sizes > 1, stdtrit(np.maximum(sizes - 1, 1), 1 - error), np.nan)

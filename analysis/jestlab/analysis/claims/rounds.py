@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .hours import Hours
-from .looks import Forecast
+from .sign_test import Forecast
 from .verdicts import Judged
 
 Label = tuple[str, str]

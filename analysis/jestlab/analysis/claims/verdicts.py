@@ -8,34 +8,35 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..connection import connect, frame
 from ..frames import unknown_experiment
 from ..intervals import half_widths, moments
 from ..lost import DIVERGED, LOST, in_words
 from ..metrics import Metric, Metrics, lacks_goal
 from ..names import names_in
+from ..results import Snapshot, opens_store
 from ..soundness import retractions
 from . import evidence
-from .claim import Claim, Comparison, Side, Study, studies
+from .claim import Claim, Comparison, Family, Side, Until
 from .evidence import VERDICTS, Evidence, Verdict
-from .families import Family
 from .hours import Hours
-from .looks import Forecast
 from .measures import Measures, Place
 from .power import Needed
 from .registration import Registration, compare, content_now
-from .stopping import FUTILE, Until
+from .sign_test import Forecast
+from .study import Study, studies
 
 if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy import Connection
 
-    from ..frames import Frames
 
 _PLURALS: dict[Verdict, str] = {"holds": "hold", "does not hold": "do not hold"}
 """Verdict → its form for several claims, where that is another one."""
 
 _PARTS = ["experiment", "label", "seed", "fingerprint", "value", "weight", "difference"]
+FUTILE = 0.05
+"""A claim is out of reach if the probability of a decision is below this."""
+
 _MOST_NAMED = 4  # of labels that are missing
 
 _RUNS = """
@@ -64,7 +65,7 @@ class Judging:
 
     def of(self, values: Sequence[float], where: Comparison, within: float) -> Evidence:
         """Judge the differences of a claim, one a seed, in the order of the seeds."""
-        side: evidence.Side = "near" if where == "near" else "below" if where == "below" else "above"
+        side: evidence.Relation = "near" if where == "near" else "below" if where == "below" else "above"
         if self.until is None:
             return evidence.one_look(values, side, within, self.error)
         return evidence.any_look(values, side, within, self.error, self.until.at_most)
@@ -155,8 +156,8 @@ class Judged:
             return 2 * self.evidence.agree > self.seeds
         where = place(claim.comparison, self.metric)
         if where == "near":
-            return abs(difference) <= claim.tolerance
-        return (difference if where == "above" else -difference) > -claim.tolerance
+            return abs(difference) <= (claim.within or 0.0)
+        return (difference if where == "above" else -difference) > -(claim.within or 0.0)
 
     @property
     def is_decided(self) -> bool:
@@ -208,47 +209,45 @@ class Judged:
         return "; ".join(filter(None, (leans, ahead)))
 
 
-def read(url: str, experiments: Sequence[str]) -> list[Judged]:
+@opens_store
+def read(store: Snapshot, experiments: Sequence[str]) -> list[Judged]:
     """Judge the claims of experiments; of a union of studies, those of its studies.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         experiments: Their names.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
         ValueError: What is there is no results store, or it does not know one of the experiments.
     """
-    with connect(url) as connection:
-        known = studies(connection)
-        for name in experiments:
-            if name not in known:
-                raise ValueError(unknown_experiment(name, list(known)))
-        return [judged for name in experiments for judged in load(connection, name, known)]
+    known = store.once(studies)
+    for name in experiments:
+        if name not in known:
+            raise ValueError(unknown_experiment(name, list(known)))
+    return [judged for name in experiments for judged in load(store, name)]
 
 
+@opens_store
 def load(
-    connection: Connection,
+    store: Snapshot,
     experiment: str,
-    known: Mapping[str, Study],
-    frames: Frames | None = None,
 ) -> list[Judged]:
-    """Do what `read` does for one experiment, over a connection from `connect`.
+    """Judge the claims of one experiment.
 
     Args:
-        connection: To the store.
+        store: The store.
         experiment: Its name.
-        known: All studies of the store, from `claims.studies`.
-        frames: Its results, where they have been read already.
     """
+    known, connection = store.once(studies), store.connection
     study = known[experiment]
     # A study that was launched by itself since is judged by what it has become.
     parts = {name: known.get(name, Study(spec, study.scale)) for name, spec in study.parts.items()}
     judging = Judging(study.family, sum(len(each.claims) for each in (study, *parts.values())))
     found: list[Judged] = []
     for name, part in parts.items():
-        found += _of_study(connection, name, part, judging)
-    found += _of_study(connection, experiment, study, judging, frames)
+        found += _of_study(store, name, part, judging)
+    found += _of_study(store, experiment, study, judging)
     registered = Registration.load(connection, experiment)
     if registered is not None:
         changes = compare(registered.content, content_now(connection, experiment, study.spec))
@@ -341,7 +340,7 @@ def judge(
     of, other = (outcomes.get(measure, {}) for measure in claim.measures)
     by_seed = [study.side(claim.of, seed, of) - study.side(claim.other, seed, other) for seed in known]
     metric, unclear = _meaning(claim, measures)
-    found = judging.of(by_seed, place(claim.comparison, metric), claim.tolerance)
+    found = judging.of(by_seed, place(claim.comparison, metric), (claim.within or 0.0))
     if unclear:
         found = replace(found, verdict="undecided", forecast=None)
     if not completed:
@@ -417,19 +416,17 @@ def _outcome(metric: Metric, value: float | None) -> float:
     return value if math.isfinite(value) else -math.inf * metric.sign
 
 
-def _of_study(
-    connection: Connection, experiment: str, study: Study, judging: Judging, frames: Frames | None = None
-) -> list[Judged]:
+def _of_study(store: Snapshot, experiment: str, study: Study, judging: Judging) -> list[Judged]:
     claims = study.claims
     if not claims:
         return []
     judging = replace(judging, until=study.until)
-    runs = frame(connection, _RUNS, experiment=experiment)
+    runs = store.select(_RUNS, experiment=experiment)
     runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
-    runs["retracted"] = runs["fingerprint"].map(retractions(connection, experiment))
+    runs["retracted"] = runs["fingerprint"].map(retractions(store.connection, experiment))
     asked = list(dict.fromkeys(measure for claim in claims for measure in claim.measures))
     declared = Metrics.of_spec(study.spec, runs["program"].unique())
-    measures = Measures.load(connection, experiment, asked, study.scope, frames, declared)
+    measures = Measures.load(store, experiment, asked, study.scope, declared)
     return [judge(claim, experiment, study.scale, runs, measures, study.spec, judging) for claim in claims]
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import frames as reading
-from ..connection import connect, frame
 from ..frames import Frames, NotYet
+from ..results import Snapshot, opens_store
 from ..units import nearest
 from .plot import Plot, Texts, title
 from .step_costs import draw_shares
@@ -19,11 +18,12 @@ _CANDIDATES, _OTHERS = "candidates", "others"
 _NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment AND name LIKE 'selected/%'"
 
 
-def composition(url: str, frames: Frames, column: str | None = None) -> Plot:
+@opens_store
+def composition(store: Snapshot, frames: Frames, column: str | None = None) -> Plot:
     """Plot what the batches of each run consist of, next to the candidates that they were selected from.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: The store, or its SQLAlchemy URL.
         frames: Results of the experiment.
         column: Metadata column that runs have counted (`runtime.diagnostics.columns`); by default the first
             in alphabetical order.
@@ -37,23 +37,20 @@ def composition(url: str, frames: Frames, column: str | None = None) -> Plot:
     """
     import pandas as pd
 
-    with connect(url) as connection:
-        names = frame(connection, _NAMES, experiment=frames.experiment)["name"]
-        parts = [(name, *name.split("/", 3)[1:]) for name in names if name.count("/") >= 3]
-        counted = pd.DataFrame(parts, columns=["name", "label", "column", "component"])
-        columns = sorted(set(counted["column"]))
-        if not columns:
-            raise NotYet(
-                f"no run of {frames.experiment!r} has counted what it selected: set "
-                "runtime.diagnostics.every_steps, and its columns"
-            )
-        column = columns[0] if column is None else column
-        if column not in columns:
-            raise NotYet(
-                f"no run of {frames.experiment!r} has counted by {column!r}: {nearest(column, columns)}"
-            )
-        counted = counted[counted["column"] == column]
-        logged = reading.load_metrics(connection, frames.experiment, list(counted["name"]))
+    names = store.select(_NAMES, experiment=frames.experiment)["name"]
+    parts = [(name, *name.split("/", 3)[1:]) for name in names if name.count("/") >= 3]
+    counted = pd.DataFrame(parts, columns=["name", "label", "column", "component"])
+    columns = sorted(set(counted["column"]))
+    if not columns:
+        raise NotYet(
+            f"no run of {frames.experiment!r} has counted what it selected: set "
+            "runtime.diagnostics.every_steps, and its columns"
+        )
+    column = columns[0] if column is None else column
+    if column not in columns:
+        raise NotYet(f"no run of {frames.experiment!r} has counted by {column!r}: {nearest(column, columns)}")
+    counted = counted[counted["column"] == column]
+    logged = store.metrics(frames.experiment, list(counted["name"]))
     logged = logged[logged["label"].isin(frames.competitors)].rename(columns={"label": "of"})
     logged = logged.merge(counted, on="name")
     # What a run selected is logged under the name of its rule; each label has a bar of its own.

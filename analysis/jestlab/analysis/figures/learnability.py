@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from ..frames import Diagnosis, diagnosis
+from ..frames import Diagnosis
 from ..intervals import half_widths
+from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from .panels import finish, panels, titled
 from .plot import Plot, Texts
@@ -29,11 +30,12 @@ _CRITERIA = {
 _CLIPPED = 0.02  # share of the pairs, outliers, that may exceed the color scale
 
 
-def learnability(url: str, experiment: str, run: str | None = None) -> Plot:
+@opens_store
+def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Plot:
     """Plot the scores of pairs, those of sub-batches by iteration and filtering ratio, and what was selected.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: The store, or its SQLAlchemy URL.
         experiment: Name of the experiment.
         run: Label or name of a `diagnose` run; by default the study's first.
 
@@ -50,7 +52,7 @@ def learnability(url: str, experiment: str, run: str | None = None) -> Plot:
     """
     import pandas as pd
 
-    found = diagnosis(url, experiment, run)
+    found = store.diagnosis(experiment, run)
     means = _means(found.metrics)
     parts = [_matrix(found.metrics), _iterations(means), _ratios(means), _selected(means, found)]
     data = pd.concat([part for part in parts if not part.empty], ignore_index=True)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ..costs import Scope
-from ..curves import mean_curves, score_curves
+from ..curves import Smoothing, mean_curves, score_curves
 from ..efforts import WORDS, Effort, Over, cost_of, known
 from ..frames import Frames, NotYet
 from ..metrics import Metric
-from ..smoothing import Smoothing
 from ..tables import finals, speedup_table
 from ..tables.summary import BREAK_EVEN, with_range
 from .drawing import draw_speedup

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .. import frames as reading
 from ..claims.measures import FAR, running_median, spike_count
+from ..frames import NotYet
+from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from .against import Axis, placed, value_text
 from .axes import count_axis
@@ -26,8 +27,13 @@ _SHOWN = (
 _PANELS = ("selection.rule", "selection.filtering_ratio")
 
 
+@opens_store
 def optimizer_spikes(
-    url: str, experiment: str, metric: str = "loss", key: str = "optimizer.beta2", baseline: str | None = None
+    store: Snapshot,
+    experiment: str,
+    metric: str = "loss",
+    key: str = "optimizer.beta2",
+    baseline: str | None = None,
 ) -> Plot:
     """Plot a training metric over steps, raw and smoothed: a line for each value of β₂, panels by other keys.
 
@@ -35,7 +41,7 @@ def optimizer_spikes(
     of the run's deviations from its running median.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: The store, or its SQLAlchemy URL.
         experiment: Name of the experiment.
         metric: Training metric: "loss", "grad_norm".
         key: Config key whose values are compared.
@@ -52,10 +58,12 @@ def optimizer_spikes(
     """
     import pandas as pd
 
-    results = reading.read(url, experiment)
+    results = store.frames(experiment)
     axis = Axis(key, tuple(name for name in _PANELS if name != key))
     places = placed(results, axis, results.baseline(baseline))
-    logged = reading.metrics(url, experiment, [metric]).astype({"value": float})
+    logged = store.metrics(experiment, [metric]).astype({"value": float})
+    if logged.empty:
+        raise NotYet(f"experiment {experiment!r} has logged none of {metric}")
     letter = "β₂" if key == "optimizer.beta2" else key.rpartition(".")[2]
     texts = places["tick"].fillna(places["x"].map(value_text))
     places["name"] = f"{letter} = " + texts
@@ -69,7 +77,7 @@ def optimizer_spikes(
             look = chosen[name]
             parts.append(rows.assign(panel=panel, line=name, color=look.color, dash=[look.line] * len(rows)))
     if not parts:
-        raise reading.NotYet(f"no run of experiment {experiment!r} that varies {key} has logged {metric!r}")
+        raise NotYet(f"no run of experiment {experiment!r} that varies {key} has logged {metric!r}")
     data = pd.concat(parts, ignore_index=True)
     seeds = int(data.loc[data["kind"] == "raw", "seed"].nunique())
     caption = f"Faint: each seed as logged; bold: running median{', mean over seeds' if seeds > 1 else ''}."

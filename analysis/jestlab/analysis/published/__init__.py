@@ -1,15 +1,15 @@
 """Published results, cell by cell: the printed text, its value, and its source.
 
-As frames, one row a cell:
+As frames, with one row per cell:
 
     from jestlab.analysis import published
-    published.frame(published.paper())                # the paper's tables, as they come with jestlab
-    published.read("sqlite:///lab/results.db")        # what has been imported into a store
+    published.frame(published.paper())                # the paper's tables, which are part of jestlab
+    published.read("sqlite:///lab/results.db")        # the cells that were imported into a store
 
 Modules:
-    cell         one cell: what it can say, in which units, and what its print can stand for
-    files        cells as CSV files (the paper's among them), as frames, and from a store
-    lint         how cells follow from others, and which printed numbers cannot be right
+    cell         one cell: quantity, unit, printed number, and the interval that rounds to this number
+    files        cells in CSV files (the paper's among them), frames, and stores
+    lint         find printed numbers that contradict others
 """
 
 from jestlab.analysis.published.cell import CellKey, PublishedCell

@@ -1,156 +1,31 @@
-"""One published number: the values that its printed text can stand for, and its context.
-
-"70.3" stands for everything that rounds to it, from 70.25 to 70.35. Intervals are calculated in fractions:
-whether an end of one is within another is not a matter of float arithmetic.
-"""
+"""One cell of a published table: its quantity, its printed text, and the numbers that round to that text."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Literal, NamedTuple, get_args
 
 from jestlab.analysis.units import near
 
-MINUS, CHECK, CROSS = "−", "✓", "✗"
-
 _NUMBER = re.compile(
-    r"([+\-−–])?[ \u2009\u00a0]?"  # sign
-    r"([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(\.[0-9]+)?"  # before and after the point
-    r" ?([KkMBT])? ?(%)?"
+    r"(?P<sign>[+\-−–])?[ \u2009\u00a0]?"
+    r"(?P<whole>[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.(?P<decimals>[0-9]+))?"
+    r" ?(?P<letter>[KkMBT])? ?(?P<percent>%)?"
 )
-_SCALES = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
-_LONGEST = 40
-_HALF = Fraction(1, 2)
+_EXPONENTS = {None: 0, "k": 3, "K": 3, "M": 6, "B": 9, "T": 12}
+_LONGEST = 40  # characters of a printed number
+_SLACK = 1e-9  # of a step: ends of intervals that differ by less are equal
 
-
-@dataclass(frozen=True)
-class Interval:
-    """A closed interval from `low` to `high`."""
-
-    low: Fraction
-    high: Fraction
-
-    @classmethod
-    def exactly(cls, value: Fraction | int) -> Interval:
-        """Make an interval of a single number."""
-        return cls(Fraction(value), Fraction(value))
-
-    def __add__(self, other: Interval) -> Interval:
-        """Sums of a number of each."""
-        return Interval(self.low + other.low, self.high + other.high)
-
-    def __sub__(self, other: Interval) -> Interval:
-        """Differences."""
-        return Interval(self.low - other.high, self.high - other.low)
-
-    def __mul__(self, other: Interval) -> Interval:
-        """Products."""
-        products = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
-        return Interval(min(products), max(products))
-
-    def __truediv__(self, other: Interval) -> Interval:
-        """Quotients.
-
-        Raises:
-            ZeroDivisionError: The divisor may be 0.
-        """
-        if other.low <= 0 <= other.high:
-            raise ZeroDivisionError("the divisor may be 0")
-        return self * Interval(1 / other.high, 1 / other.low)
-
-    def meets(self, other: Interval) -> bool:
-        """Tell whether the intervals have a number in common."""
-        return self.low <= other.high and other.low <= self.high
-
-    def overlaps(self, other: Interval) -> bool:
-        """Tell whether the intervals have more than one number in common: 80.4 and 80.5 share only 80.45."""
-        return self.low < other.high and other.low < self.high
-
-    def printable(self, step: Fraction) -> tuple[Fraction, Fraction]:
-        """Find the least and greatest multiples of `step` that its numbers round to, halves up or down."""
-        return math.ceil(self.low / step - _HALF) * step, math.floor(self.high / step + _HALF) * step
-
-    @property
-    def middle(self) -> Fraction:
-        """The number that was printed."""
-        return (self.low + self.high) / 2
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A printed number and its precision.
-
-    Attributes:
-        value: As printed: 70.3, or 13e9 of "13B".
-        step: One unit of its last digit: .1, or 1e9.
-    """
-
-    value: Fraction
-    step: Fraction
-
-    @property
-    def interval(self) -> Interval:
-        """All numbers that round to the printed one."""
-        return Interval(self.value - self.step / 2, self.value + self.step / 2)
-
-
-def read_number(text: str) -> Printed:
-    """Read a printed number.
-
-    Args:
-        text: Such as "70.3", "+2.8", "−11.8", "12,800", "12.8B", "45 %".
-
-    Raises:
-        ValueError: The text is not a number.
-    """
-    found = _NUMBER.fullmatch(text.strip()) if len(text) <= _LONGEST else None
-    if found is None or not (found[2] or found[3]):
-        shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-        raise ValueError(f"{shown!r} is not a number: expected one like 70.3, +2.8, −11.8, 13B or 12.8B")
-    sign, whole, decimals, letter, _ = found.groups()
-    digits = Fraction((whole or "0").replace(",", "") + (decimals or ""))
-    scale = _SCALES.get(letter, 1)
-    step = Fraction(1, 10 ** len((decimals or ".")[1:]))
-    return Printed((-digits if sign and sign != "+" else digits) * scale, step * scale)
-
-
-def rounded(value: Fraction, step: Fraction) -> Fraction:
-    """Round to the nearest multiple of `step`, halves away from zero, as tables do."""
-    halves = int(abs(value) / step * 2)  # whole halves: an odd number of them rounds up
-    return (-1 if value < 0 else 1) * ((halves + 1) // 2) * step
-
-
-def show(value: Fraction, like: str) -> str:
-    """Write a number as a table would print it beside another one.
-
-    Args:
-        value: In the printed unit.
-        like: A printed number: its decimals, letter and sign are taken over.
-    """
-    printed = read_number(like)
-    found = _NUMBER.fullmatch(like.strip())
-    assert found is not None
-    sign, _, decimals, letter, percent = found.groups()
-    scale = _SCALES.get(letter, 1)
-    number = rounded(value, printed.step)
-    places = len((decimals or ".")[1:])
-    text = f"{float(abs(number) / scale):.{places}f}{letter or ''}{percent or ''}"
-    if number == 0:
-        return text
-    return f"{MINUS if number < 0 else '+' if sign else ''}{text}"
-
-
-# ---- cells
+# ---- quantities
 
 Unit = Literal["percent", "share", "count", "flag"]
-"""What a printed text counts in. Values are shares (0.703), counts (13e9), and 1 or 0 for yes or no."""
-
+"""Unit of a printed text. Values are shares (0.703), counts (13e9), and 1 or 0 for yes or no."""
 
 Accounting = Literal["", "iid", "jest", "flexi"]
-"""How a row's FLOPs per iteration come about: by a formula of the paper; empty: the figure is as it is."""
+"""Formula of the paper for a row's FLOPs per iteration; empty if unknown."""
 
 ACCOUNTINGS: tuple[Accounting, ...] = get_args(Accounting)
 
@@ -164,7 +39,7 @@ EXAMPLES, PER_ITERATION, TOTAL, DELTA, MEAN, FILTERED = (
 )
 
 COUNTED = "_counted"
-"""Suffix for FLOPs of own runs as counted, where they stand beside others by the paper's formula."""
+"""Suffix of the counted FLOPs of own runs, in a table that also has FLOPs by the paper's formula."""
 
 QUANTITIES: dict[str, str] = {
     EXAMPLES: "examples that the learner trained on",
@@ -183,13 +58,171 @@ QUANTITIES: dict[str, str] = {
     "pets/10_shot": "Oxford-IIIT pets, 10-shot accuracy",
     MEAN: "mean over all scores of the row",
 }
-"""Quantity → meaning, in the order of columns. A score that is not here is `dataset/metric` as well."""
+"""Quantity → meaning, in the order of columns. Any other `dataset/metric` is a score too."""
 
-_PLAIN_UNITS: dict[str, Unit] = {EXAMPLES: "count", FILTERED: "flag"}
-"""Units that need not be said."""
-
+_UNITS: dict[str, tuple[Unit, ...]] = {EXAMPLES: ("count",), FILTERED: ("flag",)}
 _SCORE = re.compile(r"[^\s/,]+(?:/[^\s/,]+)+")
-_YES, _NO = (CHECK, "yes", "true"), (CROSS, "no", "false")
+
+
+def is_score(quantity: str) -> bool:
+    """Return whether a quantity is a score on a dataset, such as coco/i2t_r1."""
+    return "/" in quantity
+
+
+def order(quantity: str) -> tuple[int, str]:
+    """Return a sort key for columns: in the order of `QUANTITIES`, unknown scores before the mean."""
+    known = list(QUANTITIES)
+    return (2 * known.index(quantity), "") if quantity in known else (2 * known.index(MEAN) - 1, quantity)
+
+
+def check_quantity(quantity: str) -> str:
+    """Return a quantity; raise ValueError unless it is valid."""
+    if quantity not in QUANTITIES and not _SCORE.fullmatch(quantity):
+        hint = near(quantity, QUANTITIES) or "write dataset/metric, such as imagenet/zero_shot"
+        raise ValueError(f"unknown quantity {quantity!r}: {hint}")
+    return quantity
+
+
+def unit_of(quantity: str, given: str) -> Unit:
+    """Return the unit of a quantity.
+
+    Args:
+        quantity: The quantity.
+        given: The unit in the file; may be empty if the quantity has only one unit.
+
+    Raises:
+        ValueError: The unit is missing, or does not fit the quantity.
+    """
+    possible = _UNITS.get(quantity, ("percent", "share"))
+    for unit in possible:
+        if unit == given or (not given and len(possible) == 1):
+            return unit
+    raise ValueError(f"{given!r} is not a unit of {quantity}: expected {' or '.join(possible)}")
+
+
+# ---- printed numbers
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A rounded number, with the least and the greatest number that it can stand for."""
+
+    value: float
+    low: float
+    high: float
+
+    def __sub__(self, other: Interval) -> Interval:
+        return Interval(self.value - other.value, self.low - other.high, self.high - other.low)
+
+    def times(self, other: Interval) -> Interval:
+        """Return the product of two intervals of nonnegative numbers."""
+        return Interval(self.value * other.value, self.low * other.low, self.high * other.high)
+
+    def over(self, other: Interval) -> Interval:
+        """Return the quotient of an interval of nonnegative numbers and one of positive numbers."""
+        return Interval(self.value / other.value, self.low / other.high, self.high / other.low)
+
+    def gap(self, other: Interval) -> float:
+        """Return the distance between two intervals: 0 if they share one number, negative if they overlap.
+
+        80.4 and 80.5 share only 80.45. Differences within floating-point error count as 0.
+        """
+        gap = max(self.low, other.low) - min(self.high, other.high)
+        width = max(self.high - self.low, other.high - other.low)
+        return 0.0 if abs(gap) <= _SLACK * width else gap
+
+    @staticmethod
+    def mean(intervals: Sequence[Interval]) -> Interval:
+        """Return the mean of some intervals."""
+        ends = ((each.value, each.low, each.high) for each in intervals)
+        return Interval(*(sum(numbers) / len(intervals) for numbers in zip(*ends, strict=True)))
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A printed number.
+
+    Attributes:
+        value: A share, a count, or 1 or 0 for yes or no: 0.703 for "70.3" in percent, 13e9 for "13B".
+        step: One unit of the last digit: 0.001 for "70.3" in percent, 1e9 for "13B"; 0 for yes or no.
+        decimals: Number of digits after the decimal point.
+        suffix: Letter and percent sign.
+        is_signed: Whether positive numbers have a sign.
+    """
+
+    value: float
+    step: float = 0.0
+    decimals: int = 0
+    suffix: str = ""
+    is_signed: bool = False
+
+    @property
+    def interval(self) -> Interval:
+        """The numbers that round to the printed one: half a unit of the last digit to either side."""
+        return Interval(self.value, self.value - self.step / 2, self.value + self.step / 2)
+
+    def write(self, value: float) -> str:
+        """Write another value in the same form; halves are rounded away from zero, as in most tables."""
+        steps = math.floor(abs(value) / self.step + 0.5 + _SLACK)
+        sign = "" if not steps else "−" if value < 0 else "+" * self.is_signed
+        return f"{sign}{steps / 10**self.decimals:.{self.decimals}f}{self.suffix}"
+
+    def write_ends(self, interval: Interval) -> tuple[str, str]:
+        """Write the least and the greatest number that an interval rounds to, halves either way."""
+        low = math.ceil(interval.low / self.step - 0.5 - _SLACK)
+        high = math.floor(interval.high / self.step + 0.5 + _SLACK)
+        return self.write(low * self.step), self.write(high * self.step)
+
+
+def read_printed(text: str, unit: Unit) -> Printed:
+    """Read a printed number, such as "70.3", "+2.8", "−11.8", "12,800", "12.8B", "45 %", or "✓".
+
+    Raises:
+        ValueError: The text is not a number in this unit, or neither yes nor no.
+    """
+    if unit == "flag":
+        if text.lower() not in ("✓", "yes", "true", "✗", "no", "false"):
+            raise ValueError(f"{text!r} is neither yes nor no: write ✓ or ✗")
+        return Printed(float(text.lower() in ("✓", "yes", "true")))
+    match = _NUMBER.fullmatch(text.strip()) if len(text) <= _LONGEST else None
+    if match is None or not (match["whole"] or match["decimals"]):
+        shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        raise ValueError(f"{shown!r} is not a number: expected one like 70.3, +2.8, −11.8, 13B or 12.8B")
+    sign, decimals, letter, percent = (
+        match["sign"],
+        match["decimals"] or "",
+        match["letter"],
+        match["percent"],
+    )
+    if percent and unit != "percent":
+        raise ValueError(f"{text!r} is in percent but its unit is {unit}: change one of them")
+    minus = "-" if sign and sign != "+" else ""
+    exponent = _EXPONENTS[letter] - 2 * (unit == "percent")
+    return Printed(
+        value=float(f"{minus}{(match['whole'] or '0').replace(',', '')}.{decimals}e{exponent}"),
+        step=float(f"1e{exponent - len(decimals)}"),
+        decimals=len(decimals),
+        suffix=f"{letter or ''}{percent or ''}",
+        is_signed=sign is not None,
+    )
+
+
+def value_of(printed: str, unit: Unit, quantity: str) -> float:
+    """Return the value of a printed text.
+
+    Raises:
+        ValueError: The text has no value in this unit, or one that the quantity cannot have.
+    """
+    value = read_printed(printed, unit).value
+    if value < 0 and quantity != DELTA:
+        raise ValueError(f"{printed!r} is negative, which {quantity} cannot be")
+    if abs(value) > 1 and (is_score(quantity) or quantity in (MEAN, DELTA)):
+        remedy = "use the unit percent" if unit == "share" else "expected at most 100"
+        raise ValueError(f"{printed!r} in {unit} is above 100 %: {remedy}")
+    return value
+
+
+# ---- cells
 
 
 class CellKey(NamedTuple):
@@ -206,24 +239,24 @@ class PublishedCell:
     """A cell of a published table.
 
     Attributes:
-        source: Where it is published: "Evans et al. 2024".
-        table: The table there: "comparison".
+        source: The publication: "Evans et al. 2024".
+        table: The table in the publication: "comparison".
         position: The row, from 1.
-        method: What was trained: "JEST++".
-        quantity: What the cell says: a key of `QUANTITIES`, or `dataset/metric`.
-        printed: Exactly what is printed, free of TeX; a minus is "−".
-        unit: What the printed text counts in.
-        value: In numbers: a share for percent and share, a count, 1 or 0.
+        method: The trained method: "JEST++".
+        quantity: A key of `QUANTITIES`, or `dataset/metric`.
+        printed: The text exactly as printed, without TeX; a minus is "−".
+        unit: Unit of the printed text.
+        value: The text as a number: a share for percent and share, a count, 1 or 0.
         group: Rows that are compared with one baseline: "B", "L".
-        variant: Of the method: "B", "L", "B/32".
-        data: What it was trained on.
-        citation: Whose method it is, as people write it: "Radford et al. 2021".
-        citation_key: The same as BibTeX has it.
-        ours: Whether the source marks the row as its authors' own.
-        baseline: Whether the row is what its group is compared with.
-        accounting: How the row's FLOPs per iteration come about.
-        bold: Whether the cell is bold.
-        note: What to know before comparing the row with others.
+        variant: Variant of the method: "B", "L", "B/32".
+        data: Training data.
+        citation: Citation of the method in words: "Radford et al. 2021".
+        citation_key: BibTeX key of the citation.
+        ours: Whether the source marks the row as its authors' method.
+        baseline: Whether the row is the baseline of its group.
+        accounting: Formula of the row's FLOPs per iteration.
+        bold: Whether the cell is printed in bold.
+        note: Limits of comparing the row with others.
     """
 
     source: str
@@ -251,84 +284,6 @@ class PublishedCell:
         return CellKey(self.source, self.table, self.position, self.quantity)
 
     @property
-    def interval(self) -> Interval:
-        """Values that would be printed this way."""
-        return printed_interval(self.printed, self.unit)
-
-
-def is_score(quantity: str) -> bool:
-    """Tell whether a quantity is a score on a dataset, such as coco/i2t_r1."""
-    return "/" in quantity
-
-
-def order(quantity: str) -> tuple[int, str]:
-    """Return a sort key for columns: in the order of `QUANTITIES`, unknown scores before the mean."""
-    known = list(QUANTITIES)
-    return (2 * known.index(quantity), "") if quantity in known else (2 * known.index(MEAN) - 1, quantity)
-
-
-def check_quantity(quantity: str) -> None:
-    """Raise ValueError unless a quantity is valid."""
-    if quantity not in QUANTITIES and not _SCORE.fullmatch(quantity):
-        hint = near(quantity, QUANTITIES) or "write dataset/metric, such as imagenet/zero_shot"
-        raise ValueError(f"unknown quantity {quantity!r}: {hint}")
-
-
-def unit_of(quantity: str, said: str) -> Unit:
-    """Determine the unit of a quantity.
-
-    Args:
-        quantity: What a cell says.
-        said: The unit that was given; empty where the quantity leaves no choice.
-
-    Raises:
-        ValueError: The unit is missing, or does not fit the quantity.
-    """
-    plain = _PLAIN_UNITS.get(quantity)
-    possible: tuple[Unit, ...] = ("percent", "share") if plain is None else (plain,)
-    if not said and plain is not None:
-        return plain
-    for unit in possible:
-        if said == unit:
-            return unit
-    raise ValueError(f"{said!r} is not a unit of {quantity}: expected {' or '.join(possible)}")
-
-
-def printed_value(printed: str, unit: Unit, quantity: str) -> float:
-    """Convert a printed string to its value.
-
-    Args:
-        printed: The text.
-        unit: What it counts in.
-        quantity: What it says.
-
-    Raises:
-        ValueError: It has no value in this unit, or one out of range.
-    """
-    if unit == "flag":
-        if printed.lower() in _YES:
-            return 1.0
-        if printed.lower() in _NO:
-            return 0.0
-        raise ValueError(f"{printed!r} is neither yes nor no: write {CHECK} or {CROSS}")
-    if "%" in printed and unit != "percent":
-        raise ValueError(f"{printed!r} is in percent but its unit is {unit}: change one of them")
-    value = read_number(printed).value * scale(unit)
-    if value < 0 and quantity != DELTA:
-        raise ValueError(f"{printed!r} is negative, which {quantity} cannot be")
-    if abs(value) > 1 and (is_score(quantity) or quantity in (MEAN, DELTA)):
-        remedy = "use the unit percent" if unit == "share" else "expected at most 100"
-        raise ValueError(f"{printed!r} in {unit} is above 100 %: {remedy}")
-    return float(value)
-
-
-def printed_interval(printed: str, unit: Unit) -> Interval:
-    """Values that would be printed this way."""
-    if unit == "flag":
-        return Interval.exactly(int(printed_value(printed, unit, FILTERED)))
-    return read_number(printed).interval * Interval.exactly(scale(unit))
-
-
-def scale(unit: Unit) -> Fraction:
-    """Return the factor from a printed number to its value."""
-    return Fraction(1, 100) if unit == "percent" else Fraction(1)
+    def number(self) -> Printed:
+        """The printed text as a number."""
+        return read_printed(self.printed, self.unit)

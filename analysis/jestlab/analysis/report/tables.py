@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import units
+from ..claims.claim import SCORE
 from ..claims.evidence import Verdict
-from ..claims.measures import SCORE
 from ..claims.verdicts import Judged
+from ..provenance.document import SUFFIX
 from ..provenance.history import History
-from ..provenance.pages import SUFFIX
 from ..tables import show
 from ..tables.claims import MARKS, agree, difference, error, expected, names
 from ..tables.core import MISSING, Column, Record, Table, records
@@ -100,7 +100,7 @@ def _claim_item(name: str, each: Judged, row: Record) -> dict[str, Any]:
         "difference": "" if shown == MISSING else shown,
         "unit": f" {each.metric.of_differences}" if each.metric.suffix and claim.unit == SCORE else "",
         "seeds": f"{seeds} {'seed' if seeds == '1' else 'seeds'}",
-        "claim": claim.told(each.shown),
+        "claim": claim.text(each.shown),
         "sure": _sure(each, row),
         "missing": _sentence(each.gap),
         "likely": likely,

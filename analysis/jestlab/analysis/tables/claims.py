@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..claims.claim import SCORE
 from ..claims.evidence import Verdict
-from ..claims.measures import SCORE
 from ..claims.verdicts import Judged, counted, place
 from ..intervals import INTERVAL
 from ..metrics import Metric
@@ -190,7 +190,7 @@ def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
             "verdict": each.verdict,
             "said": each.said,
             "scale": each.scale,
-            "claim": str(each.claim),
+            "claim": each.claim.text({}),
             "measure": each.claim.unit,
             "comparison": place(each.claim.comparison, each.metric),
             "within": math.nan if each.claim.within is None else each.claim.within,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..soundness import MIXED
+from ..soundness import MIXED, Soundness
 from ..spreadsheets import to_csv
 from ..units import MISSING as MISSING
 from ..units import nearest
@@ -188,6 +188,16 @@ class Table:
         keys = {column.key for column in columns}
         about = {note: set(named) for note, named in self.explains.items()}
         return tuple(note for note in self.notes if note not in about or about[note] & keys)
+
+    def marked(self, sound: Soundness) -> Table:
+        """Mark rows whose numbers mix, strike through those that are retracted, and say why in notes."""
+        if self.parts is None:
+            return self
+        runs: dict[str, list[str]] = {}
+        for row, run in zip(self.parts["row"], self.parts["fingerprint"], strict=True):
+            runs.setdefault(row, []).append(run)
+        struck, mixed, notes = sound.marks(runs)
+        return replace(self, struck=struck, mixed=mixed, notes=(*self.notes, *notes))
 
     def render(self, format: Format) -> str:
         """Write the table in a format; the text ends with a newline."""

@@ -1,67 +1,40 @@
-"""A table in LaTeX, for `\\input`: it fits a column of text, or else the page, in letters that can be read.
+r"""Write a table in LaTeX, for `\input`: booktabs rules, in one column of a paper or across the page.
 
-Nothing is scaled. What makes a table fit, in this order: a smaller size of letters with less between columns,
-headings on several lines, long texts that break into lines, and the width of the whole text (`table*`). Where
-all of that is not enough the least important columns go (`Column.importance`), and a comment says so.
+LaTeX does the typesetting. Only the choice of a layout happens here, from counts of characters: a table that
+doesn't fit gets smaller letters, breaks long texts into lines (`tabularx`), spans the page (`table*`), and
+finally loses its least important columns (`Column.importance`), which a comment in the file names.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+import textwrap
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import groupby, product
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..units import listed
-from .tex import escape, width
 
 if TYPE_CHECKING:
-    from .core import Cell, Column, Line, Table
+    from .core import Cell, Table
 
 COLUMN, TEXT = 220.0, 450.0
-"""Widths of a column and of the whole text of an article on two columns of A4 paper, the narrowest that is
-common, in points."""
+"""Width in points of a column and of the text of a two-column article on A4, the narrowest common paper."""
 
-_WIDEST_COLUMN = 260.0  # points; what is wider is as wide as a text
+_WIDEST_COLUMN = 260.0  # points; a wider table spans the page
 _POINTS = {"pt": 1.0, "in": 72.27, "cm": 28.4528, "mm": 2.84528, "bp": 1.00375}
 _LENGTH = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(pt|in|cm|mm|bp)\s*")
-_LEAST, _MOST = 40.0, 2000.0  # points
+_MIN_WIDTH, _MAX_WIDTH = 40.0, 2000.0  # points
 
+_SIZES = {"": (10.0, 6.0), "\\footnotesize": (8.5, 3.0)}
+"""Command for the size of letters → em, and half the space between columns (`tabcolsep`), in points."""
 
-class Type(NamedTuple):
-    """How the letters of a table are set.
-
-    Attributes:
-        command: LaTeX's; empty for the size of the text.
-        size: Of the letters, in points, in a document whose text has 10.
-        small: Of what is set smaller, in points: spreads and intervals.
-        between: `\\tabcolsep`, half of the space between two columns, in points.
-    """
-
-    command: str
-    size: int
-    small: int
-    between: float
-
-
-_TYPES = (
-    Type("", 10, 7, 6.0),
-    Type(r"\small", 9, 6, 5.0),
-    Type(r"\small", 9, 6, 3.5),
-    Type(r"\footnotesize", 8, 6, 3.5),
-    Type(r"\footnotesize", 8, 6, 2.5),
-)
-"""From the most pleasant to the densest."""
-
-_LONG = 90.0  # points; a text that is wider may break into lines, down to half of this
-_LINES = {"table": 3, "table*": 4}
-"""Environment → lines that a cell may have."""
-_HEADING_LINES = 3
-_RAGGED = {"left": "\\raggedright ", "right": "\\raggedleft ", "center": "\\centering "}
-_NOTES = r"\footnotesize"
+_LONG = 9.0  # em; longer texts may break into lines
+_MAX_LINES = 4  # of a text in a cell
+_HEADING = 10  # characters; longer headings break into lines if they are wider than the cells below
 
 
 def parse_width(written: str) -> tuple[float | None, str]:
@@ -80,9 +53,9 @@ def parse_width(written: str) -> tuple[float | None, str]:
         return None, ""
     if written in ("column", "text"):
         return (COLUMN, "table") if written == "column" else (TEXT, "table*")
-    found = _LENGTH.fullmatch(written)
-    points = float(found[1]) * _POINTS[found[2]] if found else math.nan
-    if not _LEAST <= points <= _MOST:
+    match = _LENGTH.fullmatch(written)
+    points = float(match[1]) * _POINTS[match[2]] if match else math.nan
+    if not _MIN_WIDTH <= points <= _MAX_WIDTH:
         raise ValueError(
             f"invalid width {written!r}: expected auto, column, text, or a length such as 3.25in or 240pt"
         )
@@ -90,409 +63,303 @@ def parse_width(written: str) -> tuple[float | None, str]:
 
 
 def latex(table: Table) -> str:
-    """Write a float with booktabs' rules; comments above it name the packages that it needs."""
-    layout = _fitted(table)
-    columns = layout.columns
-    body: list[str] = []
-    for i, section in enumerate(table.sections):
-        body += ["    \\midrule"] if i else []
-        if section.title:
-            title = f"\\textit{{{escape(section.title)}}}"
-            body.append(f"    \\multicolumn{{{len(columns)}}}{{@{{}}l}}{{{title}}} {layout.end}")
-        apart, rows = (
-            [layout.row(line) for line in section.lines if line.apart is aside] for aside in (True, False)
-        )
-        gap = ["    \\addlinespace[2pt]"] if layout.breaks else []
-        body += _joined(apart, gap) + (["    \\midrule"] if apart and rows else []) + _joined(rows, gap)
+    """Write a float; comments above it name the packages that it needs."""
+    layout = _fitting(table)
+    kind = r"tabularx}{\linewidth" if layout.broken else "tabular"
     label = table.label or "tab:" + re.sub(r"[\W_]", "-", table.name)
-    shaded = any(line.ours or any(cell.shade for cell in layout.kept(line)) for line in table.lines)
-    return "\n".join(
-        [
-            "% \\usepackage{booktabs}",
-            *(["% \\usepackage[table]{xcolor}", _COLOURS] if shaded else []),
-            *(["% \\usepackage[normalem]{ulem}"] if table.struck else []),
-            *layout.told,
-            f"\\begin{{{layout.environment}}}[t]",
-            "  \\centering",
-            f"  \\caption{{{escape(table.caption, breaks=True)}}}",
-            f"  \\label{{{label}}}",
-            "  \\vspace{3pt}",
-            *([f"  {layout.type.command}"] if layout.type.command else []),
-            *(
-                [f"  \\setlength{{\\tabcolsep}}{{{layout.type.between:g}pt}}"]
-                if layout.type.between != 6
-                else []
-            ),
-            f"  \\begin{{tabular}}{{@{{}}{''.join(layout.alignment)}@{{}}}}",
-            "    \\toprule",
-            *layout.groups(),
-            *layout.headings(),
-            "    \\midrule",
-            *body,
-            "    \\bottomrule",
-            "  \\end{tabular}",
-            *_notes(table.notes_on(columns), layout),
-            f"\\end{{{layout.environment}}}",
-            "",
-        ]
-    )
+    notes = [escape(note, breaks=True) for note in table.notes_on([table.columns[i] for i in layout.shown])]
+    shaded = any(line.ours or any(cell.shade for cell in line.cells) for line in table.lines)
+    lines = [
+        r"% \usepackage{booktabs}",
+        *([r"% \usepackage{tabularx}"] if layout.broken else []),
+        *([r"% \usepackage[table]{xcolor}", _COLORS] if shaded else []),
+        *([r"% \usepackage[normalem]{ulem}"] if table.struck else []),
+        *(f"% {line}" for line in layout.remarks),
+        f"\\begin{{{layout.environment}}}[t]",
+        r"  \centering",
+        f"  \\caption{{{escape(table.caption, breaks=True)}}}",
+        f"  \\label{{{label}}}",
+        r"  \vspace{3pt}",
+        *([f"  {layout.size}", f"  \\setlength{{\\tabcolsep}}{{{layout.gap:g}pt}}"] if layout.size else []),
+        f"  \\begin{{{kind}}}{{@{{}}{layout.alignment}@{{}}}}",
+        r"    \toprule",
+        *(f"    {line}" for line in [*_headings(layout), *_body(layout)]),
+        r"    \bottomrule",
+        f"  \\end{{{kind.partition('}')[0]}}}",
+    ]
+    if notes:
+        text = " ".join(note if note.endswith((".", "!", "?")) else f"{note}." for note in notes)
+        lines += ["", r"  \vspace{3pt}", r"  \parbox{\linewidth}{\footnotesize\raggedright", f"    {text}}}"]
+    return "\n".join([*lines, f"\\end{{{layout.environment}}}", ""])
 
 
 def remarks(table: Table) -> list[str]:
-    """Say in sentences what does not fit: columns that are left out, or that it takes the whole page."""
-    return [line.removeprefix("% ") for line in _fitted(table).told]
-
-
-def _joined(rows: Sequence[str], gap: Sequence[str]) -> list[str]:
-    """Put a gap between rows."""
-    return [line for i, row in enumerate(rows) for line in ([*gap, row] if i else [row])]
-
-
-def _notes(notes: Sequence[str], layout: _Layout) -> list[str]:
-    """Write the notes under a table, as wide as it is, but not narrow."""
-    if not notes:
-        return []
-    share = round(max(layout.width / layout.room + 0.01, 0.8), 2)
-    text = " ".join(
-        escape(note if note.endswith((".", "!", "?")) else f"{note}.", breaks=True) for note in notes
-    )
-    where = "\\linewidth" if share >= 1 else f"{share:.2f}\\linewidth"
-    return [
-        "",
-        "  \\vspace{3pt}",
-        f"  \\parbox{{{where}}}{{{_NOTES}\\raggedright",
-        f"    {text}}}",
-    ]
+    """Name the columns that are left out, or say that the table spans the page or doesn't fit."""
+    return _fitting(table).remarks
 
 
 # ---- layout
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """A table that fits.
+class _Measures(NamedTuple):
+    """Widths of a column in em: with each cell on one line, and with long texts broken into lines."""
+
+    heading: list[str]
+    natural: float
+    least: float
+
+
+class _Layout(NamedTuple):
+    """The layout of a table.
 
     Attributes:
         table: The table.
-        environment: `table`, or `table*` over all columns of a page.
-        room: How wide it may be, in points.
-        type: Its letters.
-        places: Places of the columns that are shown, among the table's.
-        stacked: Whether headings may have several lines.
+        room: Maximum width, in points.
+        environment: `table`, or `table*`, which spans the page.
+        size: Key of `_SIZES`.
+        shown: Index of each column that is shown → its widths.
+        dropped: Indices of columns that don't fit.
     """
 
     table: Table
-    environment: str
     room: float
-    type: Type
-    places: tuple[int, ...]
-    stacked: bool
+    environment: str
+    size: str
+    shown: dict[int, _Measures]
+    dropped: Sequence[int]
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        """What is shown."""
-        return tuple(self.table.columns[place] for place in self.places)
-
-    def kept(self, line: Line) -> list[Cell]:
-        """The cells of a row that are shown."""
-        return [line.cells[place] for place in self.places]
-
-    @cached_property
-    def _bodies(self) -> list[float]:
-        """Width of each column without its heading, each cell on one line."""
-        return [
-            max((_cell_width(line.cells[place], self.type) for line in self.table.lines), default=0.0)
-            for place in self.places
-        ]
-
-    @cached_property
-    def heads(self) -> list[list[str]]:
-        """The lines of each column's heading."""
-        return [
-            _wrapped(column.header, self.type.size, body) if self.stacked else [column.header]
-            for column, body in zip(self.columns, self._bodies, strict=True)
-        ]
-
-    @cached_property
-    def _naturals(self) -> list[float]:
-        """Width of each column, each cell on one line."""
-        size = self.type.size
-        found = [
-            max(body, *(width(line, size) for line in head))
-            for body, head in zip(self._bodies, self.heads, strict=True)
-        ]
-        # As LaTeX has it, the last column of a group makes room for the heading over it.
-        for group, members in groupby(range(len(found)), key=lambda i: self.columns[i].group):
-            *_, last = at = list(members)
-            inner = sum(found[i] for i in at) + 2 * self.type.between * (len(at) - 1)
-            found[last] += max(0.0, width(group, size) - inner)
-        return found
-
-    @cached_property
-    def widths(self) -> list[float]:
-        """Width of each column; texts break into lines where there is not room for them on one."""
-        naturals = self._naturals
-        least = [self._least(place, natural) for place, natural in zip(self.places, naturals, strict=True)]
-        spare = self.room - self._between - sum(naturals)
-        if spare >= 0 or sum(least) == sum(naturals):
-            return naturals
-        # In proportion to what they hold, but none narrower than it may be.
-        widths, long = list(naturals), [i for i in range(len(naturals)) if least[i] < naturals[i]]
-        left = self.room - self._between - sum(n for i, n in enumerate(naturals) if i not in long)
-        while long:
-            share = left / sum(naturals[i] for i in long)
-            narrow = [i for i in long if share * naturals[i] < least[i]]
-            for i in narrow or long:
-                widths[i] = math.ceil(least[i]) if narrow else math.floor(share * naturals[i])
-            if not narrow:
-                break
-            left -= sum(widths[i] for i in narrow)
-            long = [i for i in long if i not in narrow]
-        return widths
-
-    def _least(self, place: int, natural: float) -> float:
-        """How narrow a column may be: as it is, unless it holds long texts."""
-        if natural <= _LONG:
-            return natural
-        pieces = (piece for line in self.table.lines for piece in _pieces(line.cells[place], self.type))
-        return min(natural, max(_LONG / 2, *pieces))
+    def gap(self) -> float:
+        """Half the space between columns, in points."""
+        return _SIZES[self.size][1]
 
     @property
-    def _between(self) -> float:
-        return 2 * self.type.between * (len(self.places) - 1)
-
-    @cached_property
-    def width(self) -> float:
-        """Of the whole table."""
-        whole = sum(self.widths) + self._between
-        titles = (width(section.title, self.type.size) for section in self.table.sections)
-        return max(whole, *titles)
-
-    @cached_property
-    def breaks(self) -> bool:
-        """Whether texts break into lines."""
-        return any(w < n for w, n in zip(self.widths, self._naturals, strict=True))
-
-    @cached_property
-    def lines(self) -> int:
-        """Of the tallest cell."""
-        if not self.breaks:
-            return 1
-        tall = (
-            math.ceil(1.15 * width(line.cells[place].text, self.type.size) / self.widths[i])
-            for i, place in enumerate(self.places)
-            if self.widths[i] < self._naturals[i]
-            for line in self.table.lines
+    def broken(self) -> list[int]:
+        """Indices of columns that share the remaining width, since their texts break into lines."""
+        return (
+            []
+            if self._spare >= 0
+            else [i for i, (_, natural, least) in self.shown.items() if least < natural]
         )
-        return max(tall, default=1)
 
     @property
     def fits(self) -> bool:
-        """Whether it is no wider than it may be, and no cell is too tall."""
-        return self.width <= self.room and self.lines <= _LINES[self.environment]
-
-    @cached_property
-    def alignment(self) -> list[str]:
-        """Of each column, as `tabular` has it."""
-        return [
-            f"p{{{w:g}pt}}" if w < natural else column.align[0]
-            for column, w, natural in zip(self.columns, self.widths, self._naturals, strict=True)
-        ]
+        """Whether the table is no wider than it may be."""
+        freed = [self.shown[i] for i in self.broken]
+        share = (self._spare + sum(each.natural for each in freed)) / max(len(freed), 1)
+        return share >= max((each.least for each in freed), default=0.0)
 
     @property
-    def end(self) -> str:
-        """What ends a row."""
-        return r"\tabularnewline" if self.breaks else r"\\"
+    def _spare(self) -> float:
+        """Width that remains if each cell is on one line, in em; negative if the table is too wide."""
+        groups = {i: self.table.columns[i].group for i in self.shown}
+        sizes = Counter(groups.values())
+        widths = (max(self.shown[i].natural, _ems(groups[i]) / sizes[groups[i]]) for i in self.shown)
+        titles = (_ems(section.title) for section in self.table.sections)
+        em, gap = _SIZES[self.size]
+        return (self.room - 2 * gap * (len(self.shown) - 1)) / em - max(sum(widths), *titles)
 
     @property
-    def told(self) -> list[str]:
-        """Comments on what does not fit."""
-        said = [any(line.cells[i].text for line in self.table.lines) for i in range(len(self.table.columns))]
-        gone = [c for i, c in enumerate(self.table.columns) if i not in self.places and said[i]]
-        asked, environment = parse_width(self.table.width)
-        if not gone and self.width > self.room:
-            return [f"% Wider than the {self.room:.0f}pt that it may have."]
-        if not gone and asked is not None and environment != self.environment:
-            return [f"% All its columns do not fit into {asked:.0f}pt: set over the whole page."]
-        if not gone:
-            return []
-        keys = [_plain(column.key) for column in self.columns[1:]]
-        return [
-            f"% Left out, since all columns do not fit into {self.room:.0f}pt: "
-            f"{listed([_plain(f'{column.group} {column.header}'.strip()) for column in gone])}.",
-            f"% To choose, name them by their keys: columns: [{', '.join(keys)}] in the spec, or",
-            f"% --columns {','.join(keys)}; left out: {', '.join(_plain(column.key) for column in gone)}.",
-        ]
+    def alignment(self) -> str:
+        """The columns, as `tabular` specifies them."""
+        text, broken = r">{\raggedright\arraybackslash}X", self.broken
+        return "".join(text if i in broken else self.table.columns[i].align[0] for i in self.shown)
 
-    # ---- writing
-
-    def groups(self) -> list[str]:
-        """Write the headings over groups of columns, each with a rule under it; empty if there are none."""
-        cells, rules, first = [], [], 1
-        for group, members in groupby(self.columns, key=lambda column: column.group):
-            count = len(list(members))
-            if group:
-                edges = ["@{}" * (first == 1), "@{}" * (first + count > len(self.columns))]
-                cells.append(f"\\multicolumn{{{count}}}{{{edges[0]}c{edges[1]}}}{{{escape(group)}}}")
-                rules.append(f"\\cmidrule(lr){{{first}-{first + count - 1}}}")
-            else:
-                cells += [""] * count
-            first += count
-        return [f"    {' & '.join(cells)} {self.end}", "    " + " ".join(rules)] if rules else []
-
-    def headings(self) -> list[str]:
-        """Write the headings, the last line of each just above the rule."""
-        height = max(map(len, self.heads))
-        rows = [[""] * (height - len(head)) + head for head in self.heads]
-        return [f"    {' & '.join(escape(row[line]) for row in rows)} {self.end}" for line in range(height)]
-
-    def row(self, line: Line) -> str:
-        """Write a row."""
-        shade = "\\rowcolor{jestlabours} " if line.ours else ""
-        written = [
-            (_RAGGED[column.align] if w < natural else "") + _written(cell, breaks=w < natural)
-            for column, cell, w, natural in zip(
-                self.columns, self.kept(line), self.widths, self._naturals, strict=True
-            )
-        ]
-        cells = " & ".join(written)
-        # What begins with a bracket or a star would be read as an option of the line break before it.
-        return f"    {shade}{'{}' if cells.startswith(('[', '*')) else ''}{cells} {self.end}"
+    @property
+    def remarks(self) -> list[str]:
+        """What doesn't fit, in ASCII."""
+        columns = self.table.columns
+        wanted, environment = parse_width(self.table.width)
+        lines = []
+        if self.dropped:
+            missing = [columns[i] for i in sorted(self.dropped)]
+            headers = listed([f"{column.group} {column.header}".strip() for column in missing])
+            keys = ", ".join(columns[i].key for i in list(self.shown)[1:])
+            lines = [
+                f"Left out, since all columns do not fit into {self.room:.0f}pt: {headers}.",
+                f"Choose columns by their keys, in a spec with columns: [{keys}],",
+                f"or with --columns {keys.replace(', ', ',')}; "
+                f"left out: {', '.join(column.key for column in missing)}.",
+            ]
+        elif not self.fits:
+            lines = [f"Wider than the {self.room:.0f}pt that it may have."]
+        elif wanted is not None and environment != self.environment:
+            lines = [f"All its columns do not fit into {wanted:.0f}pt: the table spans the page."]
+        return [" ".join(line.encode("ascii", "backslashreplace").decode().split()) for line in lines]
 
 
-def _fitted(table: Table) -> _Layout:
-    """Find how a table fits: the first way of those from the most pleasant on; else without some columns."""
-    room, environment = parse_width(table.width)
-    # A column that says nothing in any row says nothing on paper.
-    says = [any(line.cells[i].text for line in table.lines) for i in range(len(table.columns))]
-    places = tuple(place for place in range(len(says)) if says[place] or place == 0)
-    rooms = [(room, environment)] if room is not None else [(COLUMN, "table"), (TEXT, "table*")]
-    for layout in _ways(table, rooms, places):
+def _fitting(table: Table) -> _Layout:
+    """Return the first layout that fits, from the most readable one to the one with the fewest columns."""
+    for layout in _layouts(table):
         if layout.fits:
-            return layout
-    room, environment = rooms[-1]
-    if (
-        table.chosen and environment == "table"
-    ):  # what somebody has named goes over the page, and is all there
-        room, environment = TEXT, "table*"
-    while True:
-        ways = list(_ways(table, [(room, environment)], places))
-        # A cell that is tall is better than one that is missing.
-        found = next((way for way in ways if way.fits), None) or next(
-            (way for way in ways if way.width <= way.room and way.lines <= 2 * _LINES[environment]), None
-        )
-        less = _without_least(table.columns, places)
-        if found is not None or less == places:
-            return found or ways[-1]
-        places = less
+            break
+    return layout
 
 
-def _ways(table: Table, rooms: Iterable[tuple[float, str]], places: tuple[int, ...]) -> Iterator[_Layout]:
-    """Yield ways to lay out a table."""
-    for (room, environment), type_ in product(rooms, _TYPES):
-        for stacked in (False, True):
-            yield _Layout(table, environment, room, type_, places, stacked)
-
-
-def _without_least(columns: Sequence[Column], places: tuple[int, ...]) -> tuple[int, ...]:
-    """Leave out the least important column, of several the last; the first, and essential ones, stay."""
+def _layouts(table: Table) -> Iterator[_Layout]:
     from .core import ESSENTIAL
 
-    others = [place for place in places[1:] if columns[place].importance < ESSENTIAL]
-    if not others:
-        return places
-    least = min(others, key=lambda place: (columns[place].importance, -place))
-    return tuple(place for place in places if place != least)
+    wanted, environment = parse_width(table.width)
+    rooms = [(COLUMN, "table"), (TEXT, "table*")] if wanted is None else [(wanted, environment)]
+    if table.chosen and rooms[-1][1] == "table":
+        rooms.append((TEXT, "table*"))
+    used = [i for i in range(len(table.columns)) if i == 0 or any(line.cells[i].text for line in table.lines)]
+    measured = {i: _measured(table, i) for i in used}
+    ranks = {i: table.columns[i].importance for i in used[1:]}
+    optional = sorted((i for i in ranks if ranks[i] < ESSENTIAL), key=lambda i: (ranks[i], -i))
+    for count in range(1 if table.chosen else len(optional) + 1):
+        shown = {i: measured[i] for i in used if i not in optional[:count]}
+        for (room, environment), size in product(rooms[-1:] if count else rooms, _SIZES):
+            yield _Layout(table, room, environment, size, shown, optional[:count])
 
 
-def _wrapped(heading: str, size: int, room: float) -> list[str]:
-    """Break a heading into as few lines as make it no wider than its column, or as narrow as it can be."""
-    words = heading.split(" ")
-    best = [heading]
-    for count in range(1, min(_HEADING_LINES, len(words)) + 1):
-        splits = [split for split in _splits(words, count) if count == 1 or min(map(len, split)) > 1]
-        lines = min(splits, key=lambda found: max(width(line, size) for line in found), default=best)
-        if max(width(line, size) for line in lines) < max(width(line, size) for line in best):
-            best = lines
-        if max(width(line, size) for line in best) <= room:
-            break
-    return best
+def _measured(table: Table, i: int) -> _Measures:
+    cells, column = [line.cells[i] for line in table.lines], table.columns[i]
+    body = max(map(_cell_ems, cells), default=0.0)
+    heading = textwrap.wrap(column.header, max(int(2 * body), _HEADING), break_long_words=False) or [""]
+    natural = least = max(body, *map(_ems, heading))
+    if column.align == "left" and body > _LONG:
+        words = (word for cell in cells for word in re.split(r"\s+|(?<=[/_])", cell.text))
+        least = max(body / _MAX_LINES, *map(_ems, [*words, *heading]))
+    return _Measures(heading, natural, least)
 
 
-def _splits(words: Sequence[str], count: int) -> Iterator[list[str]]:
-    """Yield all ways to write words on a number of lines."""
-    if count == 1:
-        yield [" ".join(words)]
-        return
-    for end in range(1, len(words) - count + 2):
-        for rest in _splits(words[end:], count - 1):
-            yield [" ".join(words[:end]), *rest]
+_WIDE, _NARROW = set("+−=±×≤≥≈→%&@mwΔ—"), set(" .,:;'!|()[]ijlt")
 
 
-# ---- cells
-
-_SPREAD = re.compile(r"(?P<main>.*?) ± (?P<spread>[0-9.,]+)(?P<rest>.*)")
-_INTERVAL = re.compile(r"(?P<main>.*?) \[(?P<ends>[0-9.,+− ]+)\](?P<rest>.*)")
-
-
-class _Parts(NamedTuple):
-    """What a cell says: the number that is read first, what is set smaller behind it, and the rest."""
-
-    main: str
-    small: str
-    rest: str
+def _ems(text: str) -> float:
+    """Estimate the width of a text in em; all digits are half an em wide."""
+    return sum(0.78 if c.isupper() or c in _WIDE else 0.38 if c in _NARROW else 0.5 for c in text)
 
 
-def _parts(cell: Cell) -> _Parts:
-    if found := _SPREAD.fullmatch(cell.text):
-        return _Parts(found["main"], f"±{found['spread']}", found["rest"])
-    if found := _INTERVAL.fullmatch(cell.text):
-        return _Parts(found["main"], f"[{found['ends']}]", found["rest"])
-    return _Parts(cell.text, "", "")
-
-
-def _written(cell: Cell, breaks: bool) -> str:
-    """Write a cell: what spreads and intervals say is smaller, on the same line."""
+def _cell_ems(cell: Cell) -> float:
     main, small, rest = _parts(cell)
-    text = escape(main, breaks)
-    text = f"\\textbf{{{text}}}" if cell.bold else text
+    return _ems(main) * (1.17 if cell.bold else 1.0) + 0.75 * _ems(small + cell.mark) + _ems(rest)
+
+
+# ---- rows
+
+
+def _headings(layout: _Layout) -> Iterator[str]:
+    """Yield the headings of groups with a rule under each, and those of columns."""
+    cells, rules, first = [], [], 1
+    for group, columns in groupby(layout.table.columns[i].group for i in layout.shown):
+        count = len(list(columns))
+        last = first + count - 1
+        if group:
+            edges = ("@{}" * (first == 1), "@{}" * (last == len(layout.shown)))
+            cells.append(f"\\multicolumn{{{count}}}{{{edges[0]}c{edges[1]}}}{{{escape(group)}}}")
+            rules.append(f"\\cmidrule(lr){{{first}-{last}}}")
+        else:
+            cells += [""] * count
+        first = last + 1
+    if rules:
+        yield f"{' & '.join(cells)} \\\\"
+        yield " ".join(rules)
+    headings = [measures.heading for measures in layout.shown.values()]
+    height = max(map(len, headings))
+    for line in zip(*([""] * (height - len(heading)) + heading for heading in headings), strict=True):
+        yield f"{' & '.join(map(escape, line))} \\\\"
+
+
+def _body(layout: _Layout) -> Iterator[str]:
+    """Yield the rows, with a rule above each section and between rows that are set apart and others."""
+    broken = layout.broken
+    for section in layout.table.sections:
+        yield r"\midrule"
+        if section.title:
+            yield (
+                f"\\multicolumn{{{len(layout.shown)}}}{{@{{}}l}}{{\\textit{{{escape(section.title)}}}}} \\\\"
+            )
+        previous = section.lines[0]
+        for line in section.lines:
+            if line.apart != previous.apart:
+                yield r"\midrule"
+            cells = " & ".join(_cell(line.cells[i], i in broken) for i in layout.shown)
+            shade = r"\rowcolor{jestlabours} " if line.ours else ""
+            # LaTeX would read a bracket or a star here as an option of the line break before it.
+            yield f"{shade}{'{}' if cells.startswith(('[', '*')) else ''}{cells} \\\\"
+            previous = line
+
+
+_SMALL = re.compile(r"(.*?) (± [0-9.,]+|\[[0-9.,+− ]+\])(.*)")
+
+
+def _parts(cell: Cell) -> Sequence[str]:
+    """Split a cell: a number, its deviation or interval, which is written in small letters, and the rest."""
+    match = _SMALL.fullmatch(cell.text)
+    return match.groups() if match else (cell.text, "", "")
+
+
+def _cell(cell: Cell, breaks: bool) -> str:
+    main, small, rest = _parts(cell)
+    text = f"\\textbf{{{escape(main, breaks)}}}" if cell.bold else escape(main, breaks)
     if small:
-        index = small.replace("±", r"\pm ").replace("−", "-").replace(", ", r",\,")
-        text += f"\\,$\\scriptstyle{{}}{index}$"
-    text += escape(rest, breaks)
+        small = small.replace("± ", r"\pm ").replace("−", "-").replace(", ", r",\,")
+        text += f"\\,$\\scriptstyle{{}}{small}${escape(rest, breaks)}"
     text = f"\\sout{{{text}}}" if cell.struck else text
     text += f"\\textsuperscript{{{escape(cell.mark)}}}" if cell.mark else ""
     if not cell.shade:
         return text
-    colour = "jestlababove" if cell.shade > 0 else "jestlabbelow"
-    # A space here would be printed, and a bracket read as an option.
-    return f"\\cellcolor{{{colour}!{round(65 * abs(cell.shade))}!white}}{{}}{text}"
+    color = "jestlababove" if cell.shade > 0 else "jestlabbelow"
+    # LaTeX would print a space here, and read a bracket as an option.
+    return f"\\cellcolor{{{color}!{round(65 * abs(cell.shade))}!white}}{{}}{text}"
 
 
-def _cell_width(cell: Cell, type_: Type) -> float:
-    main, small, rest = _parts(cell)
-    # Thin spaces, of a sixth of the size, stand before it and within.
-    index = width(small.replace(", ", ","), type_.small) + type_.size / 3 if small else 0.0
-    mark = width(cell.mark, type_.small + 1) + 0.5 if cell.mark else 0.0
-    return width(main, type_.size, cell.bold) + index + width(rest, type_.size) + mark
-
-
-def _pieces(cell: Cell, type_: Type) -> Iterator[float]:
-    """Yield the widths of the parts of a cell between which a line may end."""
-    main, small, rest = _parts(cell)
-    if small:
-        yield _cell_width(replace(cell, text=cell.text.removesuffix(rest)), type_)
-    for text in (rest,) if small else (main, rest):
-        yield from (width(word, type_.size, bold=True) for word in re.split(r"\s+|(?<=[/_-])", text))
-
-
-_COLOURS = (
+_COLORS = (
     "\\providecolor{jestlabours}{rgb}{0.9, 0.9, 1.0}\n"
     "\\providecolor{jestlababove}{HTML}{0072B2}\n"
     "\\providecolor{jestlabbelow}{HTML}{D55E00}"
 )
 
+# ---- characters
 
-def _plain(text: str) -> str:
-    """A text as a comment may hold it: ASCII, on one line."""
-    return " ".join(text.encode("ascii", "backslashreplace").decode().split())
+_WRITTEN = {
+    **{sign: f"\\{sign}" for sign in "{}$&%#_"},
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "\n": " ", "–": "--", "—": "---", "−": "$-$",
+    "…": r"\dots{}", "’": "'", "‘": "`", "“": "``", "”": "''", "§": r"{\S}", "°": r"$^\circ$", "⁻": "$^{-}$",
+    "ß": r"{\ss}", "æ": r"{\ae}", "Æ": r"{\AE}", "œ": r"{\oe}", "Œ": r"{\OE}", "ø": r"{\o}",
+    "Ø": r"{\O}", "ł": r"{\l}", "Ł": r"{\L}", "ı": r"{\i}",
+}  # fmt: skip
+_GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi mathrm{o} pi rho varsigma "
+    "sigma tau upsilon phi chi psi omega"
+)
+_MATH = {
+    **{chr(ord("α") + i): name for i, name in enumerate(_GREEK.split())}, "Δ": "Delta", "µ": "mu",
+    "±": "pm", "×": "times", "∞": "infty", "≥": "geq", "≤": "leq", "≠": "neq", "≈": "approx", "√": "surd",
+    "→": "rightarrow", "←": "leftarrow", "↔": "leftrightarrow", "↑": "uparrow", "↓": "downarrow",
+    "†": "dagger", "‡": "ddagger", "✓": "surd", "✗": "times", "○": "circ", "•": "bullet", "·": "cdot",
+}  # fmt: skip
+_ACCENTS = {
+    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u", "\u0307": ".",
+    "\u0308": '"', "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c",
+}  # fmt: skip
+
+
+def escape(text: str, breaks: bool = False) -> str:
+    """Write a text in LaTeX; a character that LaTeX can't print is named by its number.
+
+    Args:
+        text: Any characters.
+        breaks: Whether a line may end within a long word, after one of its slashes and underscores.
+    """
+    written = "".join(map(_letter, text))
+    return re.sub(r"(/|\\_)", r"\1\\allowbreak{}", written) if breaks else written
+
+
+def _letter(char: str) -> str:
+    if char in _WRITTEN:
+        return _WRITTEN[char]
+    if char in _MATH:
+        return f"$\\{_MATH[char]}$"
+    plain = unicodedata.normalize("NFKD", char)
+    if char.isascii() or plain == char:
+        return char if char.isascii() else f"[U+{ord(char):04X}]"
+    for kind, sign in (("<sub>", "_"), ("<super>", "^")):
+        if unicodedata.decomposition(char).startswith(kind) and plain.isascii():
+            return f"${sign}{{{plain}}}$"
+    if plain[0].isascii() and plain[1:] in _ACCENTS:
+        return f"\\{_ACCENTS[plain[1:]]}{{{plain[0]}}}"
+    return f"[U+{ord(char):04X}]"

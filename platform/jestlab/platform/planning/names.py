@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from jestlab.analysis.claims import Claim, parse_claims
-from jestlab.analysis.claims.measures import SPIKES, is_score
+from jestlab.analysis.claims.claim import SPIKES, is_score
 from jestlab.analysis.configs import BATCH_SIZE, flat, lookup
 from jestlab.analysis.metrics import Goal, Metric, Metrics
 from jestlab.analysis.units import near, some
@@ -77,7 +77,7 @@ def _reports(spec: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]
 
 
 def _claims(spec: Mapping[str, Any]) -> Iterator[tuple[Path, Claim]]:
-    for i, claim in enumerate(parse_claims(list(spec.get("claims") or ()))):
+    for i, claim in enumerate(parse_claims(spec.get("claims"))):
         yield ("claims", str(i)), claim
 
 

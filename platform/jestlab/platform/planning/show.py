@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.analysis import units
-from jestlab.analysis.claims import looks
+from jestlab.analysis.claims import Until, sign_test
 from jestlab.analysis.claims.power import power
 from jestlab.analysis.claims.rounds import ahead
-from jestlab.analysis.claims.stopping import Until
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import memory
@@ -183,7 +182,7 @@ def _until_decided(survey: Survey, rules: list[Until], claims: int, error: float
     least, most = min(rule.at_least for rule in rules), max(rule.at_most for rule in rules)
     status = survey.claims_status
     if status is None:
-        looked = {effect: looks.expected(effect, error, most) for effect in _EFFECTS}
+        looked = {effect: sign_test.expected(effect, error, most) for effect in _EFFECTS}
         expected = [
             f"{each.expected:.0f} at {effect} (decided in {_percent(each.decided)})"
             for effect, each in looked.items()

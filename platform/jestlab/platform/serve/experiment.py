@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from jestlab.analysis import units
-from jestlab.analysis.thinning import thinned
+from jestlab.analysis.curves import thinned
 from jestlab.platform.errors import UserError
 from jestlab.platform.launch.status import LOSS, RunStatus, wait_lines
 from jestlab.platform.serve.labs import Labs, Missing, Served

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from jestlab.analysis.claims import MEANINGS, Claim, Side
+from jestlab.analysis.claims import COMPARISONS, Claim, Side
 from jestlab.analysis.metrics import Metric
 from jestlab.platform.errors import UserError, dotted, nearest
 from jestlab.platform.spec.axes import AxisSpec
@@ -48,7 +48,7 @@ SECTIONS: dict[str, type] = {
 }
 """Section of a spec → the class that validates it."""
 
-_INTERNAL = ("overrides", "comparison", "other", KIND)
+_INTERNAL = ("overrides", KIND)
 """Fields of these classes that aren't listed as keys."""
 
 _SIDE = "run, list of runs, or mapping of of, minus, measure"
@@ -62,6 +62,7 @@ _WRITTEN_AS = {
     "studies": ("list of names and files of studies, or mapping from names to specs", "{}"),
     "metrics.<name>.goal": ("max or min", REQUIRED),
     "claims.<n>.of": (_SIDE, REQUIRED),
+    **{f"claims.<n>.{comparison}": (_SIDE, "one of them is required") for comparison in COMPARISONS},
 }
 """Key → type and default, for keys that a spec writes in another form than the class that validates them."""
 
@@ -128,9 +129,6 @@ def spec_keys() -> tuple[SpecKey, ...]:
             about = (type_, default, field.description, (where,), bool(_SPEC_IDENTITY.fullmatch(path)))
             if name not in _INTERNAL:
                 keys.append(SpecKey(path, *about, _choices(field)))
-    for comparison, meaning in MEANINGS.items():
-        about = (_SIDE, "one of them is required", meaning, ("study",), False)
-        keys.append(SpecKey(f"claims.<n>.{comparison}", *about))
     return tuple(keys)
 
 

@@ -23,12 +23,11 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from jestlab.analysis.costs import Scope
-from jestlab.analysis.curves import Crossing
+from jestlab.analysis.curves import Crossing, Smoothing
 from jestlab.analysis.efforts import Effort, Over
 from jestlab.analysis.metrics import Scale
 from jestlab.analysis.sheet import NONE, Legend, Sheet
 from jestlab.analysis.sheet import option as parse_figure_option
-from jestlab.analysis.smoothing import Smoothing
 from jestlab.analysis.tables.latex import parse_width
 from jestlab.analysis.tables.shape import Shape
 from jestlab.models import extensions

@@ -19,11 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from jestlab.analysis.claims import Claim, parse_claims
-from jestlab.analysis.claims.families import Family
-from jestlab.analysis.claims.stopping import Until
+from jestlab.analysis.claims import Claim, Family, Until
 from jestlab.analysis.metrics import Metric
-from jestlab.analysis.written import WrittenError
 from jestlab.platform.errors import Mistakes, SpecError, UserError, nearest, shown
 from jestlab.platform.spec.axes import AxisSpec, listed_axes
 from jestlab.platform.spec.fields import validated
@@ -51,7 +48,7 @@ def _seeds(written: Any) -> Any:
     if isinstance(written, Until):
         return written
     if is_mapping(written):
-        return Until.parse(dict(written.items()), ())
+        return validated(Until, dict(written.items()))
     if type(written) is int and 1 <= written <= _MOST_SEEDS:
         return tuple(range(written))
     seeds = tuple(written) if isinstance(written, list | tuple) else ()
@@ -82,36 +79,23 @@ def _report(given: Any) -> Any:
 
 
 def _distinct(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    try:
-        parse_claims([claim.written() for claim in claims])
-    except WrittenError as error:
-        raise SpecError(error.path[1:], error.message) from None
+    statements = [claim.statement for claim in claims]
+    for i, statement in enumerate(statements):
+        if statement in statements[:i]:
+            raise SpecError((str(i), "statement"), "duplicate statement: give each statement once")
     return claims
 
 
 _Seeds = Annotated[
-    tuple[int, ...] | InstanceOf[Until],
+    tuple[int, ...] | Until,
     BeforeValidator(_seeds),
-    PlainSerializer(lambda seeds: seeds.written() if isinstance(seeds, Until) else list(seeds)),
     WithJsonSchema({"type": ["integer", "array", "object"]}),
-]
-_Claim = Annotated[
-    InstanceOf[Claim],
-    BeforeValidator(lambda written: Claim.parse(written)),
-    PlainSerializer(Claim.written),
-    WithJsonSchema({"type": "object"}),
 ]
 _Metric = Annotated[
     InstanceOf[Metric],
     BeforeValidator(lambda written: Metric.parse(written)),
     PlainSerializer(Metric.written),
     WithJsonSchema({"type": "object"}),
-]
-_Family = Annotated[
-    InstanceOf[Family],
-    BeforeValidator(lambda written: Family.parse(written, ())),
-    PlainSerializer(Family.written),
-    WithJsonSchema({"type": ["object", "string"]}),
 ]
 
 
@@ -199,8 +183,8 @@ class StudySpec(BaseModel):
     record: Record = Record()
     reports: Annotated[tuple[Annotated[Report, BeforeValidator(_report)], ...], BeforeValidator(listed)] = ()
     figure: FigureOptions | None = None
-    claims: Annotated[tuple[_Claim, ...], AfterValidator(_distinct)] = ()
-    family: _Family = Family()
+    claims: Annotated[tuple[Claim, ...], AfterValidator(_distinct)] = ()
+    family: Annotated[Family, WithJsonSchema({"type": ["object", "string"]})] = Family()
     metrics: dict[str, _Metric] = {}
     score: Annotated[tuple[Annotated[str, Field(pattern=".+/.+")], ...], BeforeValidator(listed)] = ()
     adopted: _Texts = ()
@@ -231,9 +215,9 @@ class StudySpec(BaseModel):
         parts = {name: part.until_decided() if part.claims else part for name, part in self.studies.items()}
         if self.studies or isinstance(self.seeds, Until):
             return self.replaced(studies=parts)
-        default = Until()
+        default = Until(until="decided")
         own = min(len(self.seeds), default.at_most)
-        return self.replaced(seeds=Until(own if own > 1 else default.at_least))
+        return self.replaced(seeds=Until(until="decided", at_least=own if own > 1 else default.at_least))
 
     def replaced(self, **values: Any) -> StudySpec:
         """Return a copy with these fields replaced, without validation."""

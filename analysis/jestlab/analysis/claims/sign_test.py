@@ -1,0 +1,170 @@
+"""A sequential sign test of the median: its error rate holds no matter how often you look.
+
+A paired difference agrees with "the median is above θ" if it is above θ. If the median is not above θ, each
+difference agrees with a probability of at most ½, whatever the distribution: the test assumes only that seeds
+are independent. After n seeds, of which k disagree, the p-value of one look is P(Bin(n, ½) ≤ k). A look after
+every seed would inflate the error, so looks are compared by
+
+    evidence(n, k) = n^1.25 · P(Bin(n, ½) ≤ k),
+
+and the p-value of the whole sequence is the probability that a fair walk ever reaches evidence as small, up
+to the last look. It is summed exactly over all paths. The exponent decides how looks share the error. Of
+0.75, 1, 1.25, 1.5, and 2, this one decides earliest at levels from .05 to .05/55 with a few dozen seeds.
+
+Sources: Jennison and Turnbull (2000), Group Sequential Methods, ch. 12, for exact bounds of repeated looks at
+binomial data; Howard and Ramdas (2022), Bernoulli 28, for intervals of quantiles that hold at all looks. The
+mixtures of Student's t (Lai, 1976) need normal differences: at the level of each of 55 claims, Student's t is
+wrong 9 to 24 times as often as it should be with exponential differences of 3 to 24 seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+_SPENDING = 1.25  # the exponent in the module's docstring
+_TINY = 1 + 1e-9  # so that equal evidence compares as equal on every CPU
+
+
+def one_look(last: int) -> Floats:
+    """Return the p-values of a single look.
+
+    Returns:
+        [n, k]: P(Bin(n, ½) ≤ k) for n seeds, of which k disagree; n and k are 0 to `last`.
+    """
+    import numpy as np
+    from scipy.special import bdtr
+
+    n, k = np.ogrid[: last + 1, : last + 1]
+    found: Floats = np.where(k < n, bdtr(k, np.maximum(n, k), 0.5), 1.0)
+    return found
+
+
+@cache
+def all_looks(last: int) -> Floats:
+    """Return the p-values of a look after every seed, up to `last` seeds.
+
+    Returns:
+        [n, k]: probability that a fair walk ever has evidence as strong as n seeds, of which k disagree. It
+        is 1 unless k is below n / 2.
+    """
+    import numpy as np
+
+    n, k = np.ogrid[: last + 1, : last + 1]
+    evidence = np.where(2 * k < n, n**_SPENDING * one_look(last), np.inf)
+    limits = np.unique(evidence[np.isfinite(evidence)])[:, None]
+    walk = np.zeros(
+        (len(limits), last + 1)
+    )  # of each limit, the probability of each k that hasn't reached it
+    walk[:, 0] = 1.0
+    reached = np.zeros(len(limits))
+    for row in evidence[1:]:
+        walk[:, 1:] = (walk[:, 1:] + walk[:, :-1]) / 2
+        walk[:, 0] /= 2
+        there = row <= limits * _TINY
+        reached += np.where(there, walk, 0.0).sum(axis=1)
+        walk[there] = 0.0
+    found = np.ones_like(evidence)
+    found[np.isfinite(evidence)] = reached[np.searchsorted(limits[:, 0], evidence[np.isfinite(evidence)])]
+    return found
+
+
+def most_against(p_values: Floats, level: float) -> list[int]:
+    """Return for each number of seeds how many may disagree at a level; −1 if no number decides.
+
+    Args:
+        p_values: Of `one_look` or `all_looks`.
+        level: Maximum p-value.
+    """
+    counts: list[int] = ((p_values <= level).sum(axis=1) - 1).tolist()
+    return counts
+
+
+def median_interval(values: Sequence[float], against: Sequence[int]) -> tuple[float, float]:
+    """Return the narrowest bounds of the median at any look so far.
+
+    Args:
+        values: One for each seed, in order. NaN counts against both bounds.
+        against: Number of seeds at each look, from 0 seeds on, that may be beyond a bound; −1 for no look.
+
+    Returns:
+        Lower and upper bound; infinite without any.
+    """
+    lows, highs = [-math.inf], [math.inf]
+    for n, beyond in enumerate(against[: len(values) + 1]):
+        if beyond >= 0:
+            lows.append(sorted(-math.inf if math.isnan(v) else v for v in values[:n])[beyond])
+            highs.append(sorted(math.inf if math.isnan(v) else v for v in values[:n])[-1 - beyond])
+    return max(lows), min(highs)
+
+
+class Forecast(NamedTuple):
+    """The expected course of a sequential test.
+
+    Attributes:
+        decided: Probability of a decision by the last seed.
+        expected: Mean number of seeds at the end, decided or not.
+        earliest: Minimum number of seeds for a decision; the last if none is possible.
+    """
+
+    decided: float
+    expected: float
+    earliest: int
+
+
+def forecast(seeds: int, against: int, level: float, last: int) -> Forecast:
+    """Predict the end of a test, given the seeds so far.
+
+    The share of seeds that disagree has Jeffreys' prior, Beta(½, ½): the next one disagrees with probability
+    (k + ½) / (n + 1).
+
+    Args:
+        seeds: Number n of seeds so far.
+        against: Number k of these that disagree.
+        level: Error of each side.
+        last: Maximum number of seeds.
+    """
+    return _walk(seeds, against, level, last, lambda k, n: (k + 0.5) / (n + 1))
+
+
+def expected(effect: float, level: float, last: int) -> Forecast:
+    """Predict the end of a test of normal differences.
+
+    Args:
+        effect: Mean of the differences over their standard deviation.
+        level: Error of each side.
+        last: Maximum number of seeds.
+    """
+    disagrees = math.erfc(effect / math.sqrt(2)) / 2
+    return _walk(0, 0, level, last, lambda k, n: disagrees)
+
+
+def _walk(
+    seeds: int, against: int, level: float, last: int, disagrees: Callable[[Floats, int], Any]
+) -> Forecast:
+    """Sum over all paths; `disagrees` returns the probability that the next seed disagrees, given k and n."""
+    import numpy as np
+
+    allowed = most_against(all_looks(last), level)
+    k = np.arange(max(seeds, last) + 2.0)
+    walk = np.where(k == against, 1.0, 0.0)  # probability of each k, undecided so far
+    total, mean = 0.0, 0.0
+    for n in range(seeds + 1, last + 1):
+        step = walk * disagrees(k, n - 1)
+        walk -= step
+        walk[1:] += step[:-1]
+        decided = (k <= allowed[n]) | (allowed[n] >= 0) & (n - k <= allowed[n]) & (k <= n)
+        ended = float(walk[decided].sum())
+        total, mean = total + ended, mean + n * ended
+        walk[decided] = 0.0
+    fewest = min(against, seeds - against)
+    earliest = next((n for n in range(seeds + 1, last + 1) if allowed[n] >= fewest), last)
+    return Forecast(total, max(mean + last * (1 - total), float(seeds)), earliest)

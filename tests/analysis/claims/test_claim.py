@@ -1,0 +1,74 @@
+"""The keys of a spec that make claims: their forms, and invalid values."""
+
+import pytest
+from pydantic import ValidationError
+
+from jestlab.analysis.claims import Claim, Family, Side, Until
+
+CLAIM = {"statement": "s", "of": "a", "above": "b"}
+
+
+@pytest.mark.parametrize(
+    ("cls", "written"),
+    [
+        (Family, {}),
+        (Family, {"error": 0.1}),
+        (Family, {"error": 0.01, "adjust": "none"}),
+        (Until, {"until": "decided"}),
+        (Until, {"until": "decided", "at_least": 5, "at_most": 40}),
+        (Until, {"until": "decided", "at_least": 1, "at_most": 100, "budget": {"hours": 1.5}}),
+        (Claim, CLAIM),
+        (
+            Claim,
+            {"statement": "s", "of": ["a", "b"], "near": {"of": "c", "minus": ["a", "b"]}, "within": 0.1},
+        ),
+        (Claim, CLAIM | {"of": {"of": "a", "measure": "loss"}, "unless": "u", "source": "f", "measure": "m"}),
+    ],
+)
+def test_parses_what_a_spec_writes_and_writes_it_back(cls, written):
+    parsed = cls.model_validate(written)
+    assert parsed.model_dump(mode="json", exclude_defaults=True) == written
+    assert cls.model_validate(parsed) == parsed
+
+
+def test_short_forms():
+    assert Family.model_validate(None) == Family.model_validate({"error": None}) == Family()
+    assert Family.model_validate("none") == Family(adjust="none")
+    assert Side.model_validate("a") == Side.model_validate({"of": ["a"], "minus": None}) == Side(of=("a",))
+
+
+def test_claims_share_the_error_unless_they_are_not_adjusted():
+    assert (Family().share(55), Family().share(0)) == (0.05 / 55, 0.05)
+    assert Family(error=0.1, adjust="none").share(55) == 0.1
+
+
+@pytest.mark.parametrize(
+    ("cls", "written", "place", "message"),
+    [
+        (Family, 0.05, "", "mapping|dict|Family"),
+        (Family, "holm", "", "mapping|dict|Family"),
+        *((Family, {"error": error}, "error", "Input should be") for error in (0, 0.5, float("nan"), "half")),
+        (Family, {"adjust": "holm"}, "adjust", "bonferroni"),
+        (Family, {"erorr": 0.05}, "erorr", "xtra"),
+        (Until, {}, "until", "required"),
+        (Until, {"until": "bored"}, "until", "decided"),
+        (Until, {"until": "decided", "at_least": 0}, "at_least", "1"),
+        (Until, {"until": "decided", "at_most": 101}, "at_most", "100"),
+        (Until, {"until": "decided", "at_least": 30}, "", "at_least 30 is above at_most 24"),
+        (Until, {"until": "decided", "budget": 1}, "budget", "Budget"),
+        (Until, {"until": "decided", "budget": {"hours": 0}}, "budget.hours", "greater than 0"),
+        (Claim, CLAIM | {"below": "b"}, "", "exactly one of .* not above and below"),
+        (Claim, {"statement": "s", "of": "a"}, "", "exactly one of .* not none"),
+        (Claim, CLAIM | {"above": "a"}, "", "above equals `of`"),
+        (Claim, {"statement": "s", "of": "a", "near": "b"}, "", "within is missing"),
+        (Claim, CLAIM | {"within": 0}, "within", "greater than 0"),
+        (Claim, CLAIM | {"statement": " "}, "statement", "pattern"),
+        (Claim, CLAIM | {"of": []}, "of.of", "1 item"),
+        (Claim, CLAIM | {"above": ["b", "c", "b"]}, "above.of", "duplicate run 'b'"),
+        (Claim, CLAIM | {"of": {"minus": "a"}}, "of.of", "required"),
+    ],
+)  # fmt: skip
+def test_rejects_invalid_values_and_names_the_place(cls, written, place, message):
+    with pytest.raises(ValidationError, match=f"(?s){message}") as raised:
+        cls.model_validate(written)
+    assert {".".join(map(str, each["loc"])) for each in raised.value.errors()} == {place}
