@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from tests.analysis.conftest import UNIFORM, StoredRun
 
-from jestlab.analysis import frames
 from jestlab.analysis.figures import Request, draw
 
 T = 12.7062  # half the 95% confidence interval of two seeds, relative to half their distance
@@ -19,8 +18,7 @@ def plot(new_store):
 
     def make(kind, *groups, spec=None, **options):
         store = new_store().add(*itertools.chain.from_iterable(groups), spec=spec)
-        results = frames.read(store.url, "study")
-        return draw(kind, Request(store.url, "study", results=lambda: results, **options))
+        return draw(kind, Request(store.url, "study", **options))
 
     return make
 

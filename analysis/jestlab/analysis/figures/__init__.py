@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 from .. import published as publications
 from ..costs import Scope
 from ..curves import Smoothing
+from ..custom import Loader, Results, load
 from ..efforts import Over
 from ..frames import Frames
 from ..metrics import Scale
-from ..own import Loader, Results, load
 from ..results import Snapshot, opened
 from ..sheet import PLAIN, Sheet
 from .against import PRESETS, Axis, against
 from .composition import composition
+from .custom import custom_plot
 from .learnability import learnability
 from .learning_curves import learning_curves, speedup
 from .optimizer_spikes import optimizer_spikes
-from .own import own_plot
 from .pareto import pareto
 from .plot import Plot, Texts
 from .published import published_scores
@@ -211,7 +211,7 @@ def _draw(kind: str, request: Request) -> Plot:
     results = Results(
         request.snapshot, request.experiment, lambda: request.frames, request.baseline, request.scope
     )
-    return replace(own_plot(code, results, request.options), sheet=sheet)
+    return replace(custom_plot(code, results, request.options), sheet=sheet)
 
 
 def _sheet(request: Request) -> Sheet:
