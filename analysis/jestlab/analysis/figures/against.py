@@ -138,7 +138,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     data = with_looks(data, looks([line for line in data["line"].unique() if line != own], own))
     labels, means = dict.fromkeys(places["label"]), data[data["kind"] == "mean"]
     words = [what_score_is(frames), "Each point is a separate run, at its end."]
-    words += about_seeds(means["seeds"].max(), what="markers")
+    words += about_seeds(means["seeds"].max())
     if (means["seeds"] < means["planned"]).any():
         words.append("Open: not all seeds have completed.")
     elif means["seeds"].max() == 1:
@@ -276,17 +276,19 @@ def draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
             color, marker, dash, text = line[["color", "marker", "dash", "text"]].iloc[0]
             style: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5}
             axes.plot(line["x"], line["y"], linestyle=dash if len(line) > 1 else "none", label=text, **style)
-            for point in line[line["seeds"] < line["planned"]].itertuples():
-                axes.plot(point.x, point.y, markerfacecolor="white", **style)
+            for x, y in line.loc[line["seeds"] < line["planned"], ["x", "y"]].to_numpy():
+                axes.plot(x, y, markerfacecolor="white", **style)
             draw_interval(axes, line["x"], line["y"], line["low"], line["high"], color)
             draw_interval(axes, line["x"], line["y"], line["x_low"], line["x_high"], color, across=True)
-        axes.plot(of["path"]["x"], of["path"]["y"], color=GRAY, linewidth=0.8, zorder=1)
+        if len(path := of["path"]):
+            axes.plot(path["x"], path["y"], color=GRAY, linewidth=0.8, zorder=1)
         draw_seeds(axes, dots["x"], dots["y"], dots["color"])
-        for level in of["level"].itertuples():
-            axes.axhline(level.y, color=level.color, label=level.text, **DOTTED)
-            axes.axhspan(level.low, level.high, color=level.color, alpha=0.08, linewidth=0, zorder=0)
-            if not math.isnan(level.x):
-                axes.axvline(level.x, color=level.color, **DOTTED)
+        for level in of["level"].to_dict("records"):
+            color = level["color"]
+            axes.axhline(level["y"], color=color, label=level["text"], **DOTTED)
+            axes.axhspan(level["low"], level["high"], color=color, alpha=0.08, linewidth=0, zorder=0)
+            if not math.isnan(level["x"]):
+                axes.axvline(level["x"], color=color, **DOTTED)
         if not measured:
             _tick(axes, means)
         label = panel["y_label"].iloc[0]

@@ -57,7 +57,7 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
     logged["label"] = logged["of"].where(logged["label"] != _CANDIDATES, "")
     of_seeds = logged.groupby(["of", "label", "component", "seed"], sort=False)["value"].mean()
     of_labels = of_seeds.groupby(["of", "label", "component"], sort=False).mean()
-    shares = of_labels.groupby(["label", "component"], sort=False).mean().unstack(fill_value=0.0)
+    shares = of_labels.groupby(["label", "component"], sort=False).mean().unstack(fill_value=0)
     caption = (
         f"Shares of the examples by their {column}: of batches, mean over the recorded steps and over seeds, "
         f"and of all candidates that they were selected from."
@@ -78,13 +78,8 @@ def _bars(frames: Frames, shares: pd.DataFrame) -> pd.DataFrame:
     shown = values if len(values) <= len(PARTS) else values[: len(PARTS) - 1]
     others = shares.drop(columns=shown).sum(axis=1)
     shares = shares[shown].assign(**{_OTHERS: others} if others.any() else {})
-    data = (
-        shares.rename_axis("label")
-        .stack()
-        .rename("relative")
-        .rename_axis(["label", "component"])
-        .reset_index()
-    )
+    data = shares.melt(var_name="component", value_name="relative", ignore_index=False)
+    data = data.rename_axis("label").reset_index()
     looks = data["component"].map(dict(zip(shown, PARTS, strict=False)) | {_OTHERS: (GRAY, "")})
     return data.assign(
         text=data["label"].map({label: frames.shown[label] for label in frames.labels} | {"": _CANDIDATES}),

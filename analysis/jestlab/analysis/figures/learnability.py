@@ -61,11 +61,13 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
 
 def _means(metrics: pd.DataFrame) -> pd.DataFrame:
     """Compute the mean over seeds of each metric and step. Columns 0 to 3 are the parts of its name."""
+    import pandas as pd
+
     groups = metrics[metrics["name"] != "learnability_matrix"].groupby(["name", "step"])["value"]
     means = groups.agg(["mean", "std", "size"]).reset_index()
     half = half_widths(means["std"], means["size"])
     means["value"], means["low"], means["high"] = means["mean"], means["mean"] - half, means["mean"] + half
-    names = means["name"].str.split("/", n=3, expand=True).reindex(columns=range(4))
+    names = means["name"].str.split("/", n=3, expand=True).reindex(columns=pd.RangeIndex(4))
     return means.drop(columns=["mean", "std", "size", "name"]).join(names)
 
 
@@ -92,8 +94,8 @@ def _iterations(means: pd.DataFrame) -> pd.DataFrame:
 
 def _ratios(means: pd.DataFrame) -> pd.DataFrame:
     rows = means[(means[1] == "filtering_ratio") & means[3].isin(["independent", "joint"])]
-    rows = rows.assign(x=rows[2].astype(float)).sort_values([3, "step", "x"])
-    joint, step = rows[3] == "joint", rows["step"]
+    rows = rows.assign(x=rows[2].astype(float), rule=rows[3]).sort_values(["rule", "step", "x"])
+    joint, step = rows["rule"] == "joint", rows["step"]
     numbers = sorted(set(step[joint]))
     shade = dict(zip(numbers, shades(_colors()["joint"], len(numbers)), strict=True))
     text = ("joint, N = " + step.astype(str)).where(joint, "independent")
@@ -173,7 +175,7 @@ def _draw_matrix(axes: Axes, matrix: pd.DataFrame) -> None:
     image = axes.imshow(
         scores, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest", aspect="auto"
     )
-    ends = {"ticks": [0, len(scores) - 1], "labels": ["1", str(len(scores))]}
+    ends: dict[str, Any] = {"ticks": [0, len(scores) - 1], "labels": ["1", str(len(scores))]}
     axes.set_xticks(**ends)
     axes.set_yticks(**ends)
     axes.set(xlabel="text", ylabel="image")
@@ -191,8 +193,9 @@ def _draw_iterations(axes: Axes, data: pd.DataFrame) -> None:
             axes.axhline(line["value"].iloc[-1], linestyle=(0, (4, 1.5)), linewidth=0.9, **style)
             continue
         _band(axes, line)
-        open_markers = {"marker": "o", "markersize": 3, "markerfacecolor": "white"} if rule == "joint" else {}
-        axes.plot(line["x"], line["value"], **style, **open_markers)
+        if rule == "joint":
+            style |= {"marker": "o", "markersize": 3, "markerfacecolor": "white"}
+        axes.plot(line["x"], line["value"], **style)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda x, _: units.tick(x))
     axes.xaxis.set_minor_formatter(NullFormatter())

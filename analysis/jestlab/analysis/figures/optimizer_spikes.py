@@ -10,7 +10,7 @@ from ..claims.measures import FAR, running_median, spike_count
 from ..frames import NotYet
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
-from .against import Axis, placed, value_text
+from .against import Axis, placed, value_text, with_looks
 from .axes import count_axis
 from .panels import finish, panels, titled
 from .plot import Plot, Texts, title
@@ -74,8 +74,8 @@ def optimizer_spikes(
         rows = logged[logged["label"].isin(labels)].dropna(subset=["value"])
         if not rows.empty:
             rows = _rows([run for _, run in rows.groupby(["label", "seed"])])
-            look = chosen[name]
-            parts.append(rows.assign(panel=panel, line=name, color=look.color, dash=[look.line] * len(rows)))
+            rows = rows.assign(panel=str(panel), line=str(name))
+            parts.append(with_looks(rows, chosen))
     if not parts:
         raise NotYet(f"no run of experiment {experiment!r} that varies {key} has logged {metric!r}")
     data = pd.concat(parts, ignore_index=True)
@@ -93,8 +93,8 @@ def _rows(runs: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
     raw = [_extremes(run)[["label", "seed", "step", "value"]].assign(kind="raw") for run in runs]
     medians = [running_median(run.set_index("step")["value"]) for run in runs]
-    smooth = pd.concat(medians, axis=1).mean(axis=1).sort_index()
-    smooth = smooth.rename("value").rename_axis("step").reset_index()
+    mean = pd.concat(medians, axis=1).mean(axis=1).sort_index()
+    smooth = pd.DataFrame({"step": mean.index, "value": mean.to_numpy()})
     end = smooth.tail(1).assign(kind="end", spikes=float(sum(spike_count(run["value"]) for run in runs)))
     thinned = smooth.iloc[:: max(1, len(smooth) // _SHOWN)].assign(kind="smooth")
     return pd.concat([*raw, thinned, end], ignore_index=True)
@@ -108,7 +108,8 @@ def _extremes(run: pd.DataFrame) -> pd.DataFrame:
     if length <= 2:
         return run
     stretches = run.groupby(np.arange(len(run)) // length)["value"]
-    return run.loc[sorted({*stretches.idxmin(), *stretches.idxmax()})]
+    found: pd.DataFrame = run.loc[sorted({*stretches.idxmin(), *stretches.idxmax()})]
+    return found
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:

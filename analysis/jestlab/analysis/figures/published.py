@@ -146,11 +146,11 @@ def draw_methods(axes: Axes, data: pd.DataFrame) -> None:
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}%")
     axes.set(xlabel="training FLOPs relative to the baseline", ylabel="mean score (%)")
-    for point in data.itertuples():
-        size = 4 if point.kind == "published" else 5.5
+    for point in data.to_dict("records"):
+        size = 4 if point["kind"] == "published" else 5.5
         axes.plot(
-            point.x, point.y, color=point.color, marker=point.marker, markersize=size, linestyle="none",
-            label=point.text,
+            point["x"], point["y"], color=point["color"], marker=point["marker"], markersize=size,
+            linestyle="none", label=point["text"],
         )  # fmt: skip
     axes.margins(x=0.16, y=0.12)
 

@@ -64,21 +64,21 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
         parts.append(with_looks(rows, chosen, "reference"))
         if panel == _ORDERED:
             parts.append(rows[rows["kind"] == "mean"].assign(kind="path"))
-    names = [f"{whose}'s {difference_axis(frames, compared)}" for whose in ("reference", "learner")]
-    zero = {"kind": "level", "line": "", "text": frames.shown[compared], "color": "#000000"}
+    x, y = (f"{whose}'s {difference_axis(frames, compared)}" for whose in ("reference", "learner"))
+    zero: dict[str, Any] = {"kind": "level", "line": "", "text": frames.shown[compared], "color": "#000000"}
     zero |= dict.fromkeys(("x", "y", "low", "high"), 0.0)
     data = pd.concat(parts, ignore_index=True)
     levels = pd.DataFrame([zero | {"panel": panel} for panel in data["panel"].unique()])
-    data = pd.concat([data, levels], ignore_index=True).assign(x_label=names[0], y_label=names[1])
+    data = pd.concat([data, levels], ignore_index=True).assign(x_label=x, y_label=y)
     data["title"] = data["panel"]
     sentences = [
         what_score_is(frames),
         f"Each point: a learner and the reference it selects with, both minus {frames.shown[compared]} with "
         "the same seed, each at the end of its own run.",
-        *(about_seeds(data["seeds"].max(), what="markers") or ["One seed each."]),
+        *(about_seeds(data["seeds"].max()) or ["One seed each."]),
         *about_lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]])),
     ]
-    return Plot("against_reference", data, Texts(title(frames), " ".join(sentences), *names), draw_points)
+    return Plot("against_reference", data, Texts(title(frames), " ".join(sentences), x, y), draw_points)
 
 
 def _pairs(frames: Frames, configs: Configs, baseline: str) -> pd.DataFrame:
@@ -89,7 +89,8 @@ def _pairs(frames: Frames, configs: Configs, baseline: str) -> pd.DataFrame:
             f"baseline {baseline!r} of {frames.experiment!r} has not completed with a score: "
             f"{frames.progress()}"
         )
-    gains = finals.sub(finals[baseline], axis=0).stack().dropna().rename("y").reset_index()
+    gains = finals.sub(finals[baseline], axis=0).melt(value_name="y", ignore_index=False)
+    gains = gains.dropna().reset_index()
     gains["reference"] = gains["label"].map({label: configs.reference(label) for label in frames.labels})
     references = gains[["label", "seed", "y"]].rename(columns={"label": "reference", "y": "x"})
     pairs: pd.DataFrame = gains.merge(references, on=["reference", "seed"])

@@ -134,7 +134,7 @@ def _draw_over_training(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
 
 def _draw_super_batch(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw the selected images, then the rejected ones, each with its caption and score below it."""
-    parts = [list(part.itertuples()) for _, part in data.groupby(~data["selected"])]
+    parts = [part.to_dict("records") for _, part in data.groupby(~data["selected"])]
     across = min(_ACROSS, max(map(len, parts)))
     padded = [[*part, *[None] * (-len(part) % across)] for part in parts]
     figure, all_axes = panels(sheet, sum(map(len, padded)), columns=across, height=1.05)
@@ -142,17 +142,19 @@ def _draw_super_batch(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         if row is None:
             axes.set_axis_off()
             continue
-        axes.imshow(_pixels(row.picture), interpolation="none")
+        axes.imshow(_pixels(row["picture"]), interpolation="none")
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
-        caption = row.caption if len(row.caption) <= _CAPTION else row.caption[: _CAPTION - 1].rstrip() + "…"
-        words = caption if math.isnan(row.score) else f"{caption}\n{row.score:.2f}"
+        caption = str(row["caption"])
+        if len(caption) > _CAPTION:
+            caption = caption[: _CAPTION - 1].rstrip() + "…"
+        words = caption if math.isnan(row["score"]) else f"{caption}\n{row['score']:.2f}"
         axes.text(
             0.5, -0.03, words, transform=axes.transAxes, ha="center", va="top", size=size_of("caption"),
             linespacing=1.05,
         )  # fmt: skip
     for part, first in zip(parts, (0, len(padded[0])), strict=False):
         all_axes[first].set_title(
-            "selected" if part[0].selected else "rejected", size=size_of("name"), weight="bold", loc="left"
+            "selected" if part[0]["selected"] else "rejected", size=size_of("name"), weight="bold", loc="left"
         )
     return finish(figure, texts, sheet)

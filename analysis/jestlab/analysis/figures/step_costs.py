@@ -61,7 +61,8 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
     apart = frames.apart_from(compared)
     labels = [label for label in frames.labels if label in flops.index and label not in apart]
     kept = [label for label in labels if label in labels[:_MOST] or label == compared]
-    data = flops.loc[kept].stack().rename("flops").rename_axis(["label", "component"]).reset_index()
+    data = flops.loc[kept].melt(var_name="component", value_name="flops", ignore_index=False)
+    data = data.rename_axis("label").reset_index()
     data["relative"] = data["flops"] / flops.loc[compared].sum()
     data["text"] = data["label"].map(frames.shown)
     caption = (
