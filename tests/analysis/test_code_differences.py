@@ -1,4 +1,4 @@
-"""Results that mix code, versions, or data: the logic, and its marks in tables, claims, and explanations."""
+"""Results of different code, versions, or data: the comparison, and marks in tables, claims, explanations."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jestlab.analysis import tables
-from jestlab.analysis.provenance import code as mixing
+from jestlab.analysis.provenance import code
 from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.report.contents import gather
 
@@ -25,13 +25,13 @@ def test_lists_what_a_run_was_made_with():
         "git_commit": "c0",
     }
     own = {"code ridge.py": "a", "data train.csv": "b", "data gone.csv": "not there", "package numpy": "2.0"}
-    assert mixing.made_by("command", [attempt(**recorded)]) == {k: frozenset([v]) for k, v in own.items()}
-    assert mixing.made_by("command", [attempt(**recorded)], ["torch"])["package torch"] == {"3"}
-    assert mixing.made_by("train", [attempt(**recorded, changes=7)])["jestlab"] == {
+    assert code.made_by("command", [attempt(**recorded)]) == {k: frozenset([v]) for k, v in own.items()}
+    assert code.made_by("command", [attempt(**recorded)], ["torch"])["package torch"] == {"3"}
+    assert code.made_by("train", [attempt(**recorded, changes=7)])["jestlab"] == {
         "c0 with 7 characters of changes"
     }
-    assert mixing.made_by("train", [attempt(versions={"jestlab": "0.1"})])["jestlab"] == {"0.1"}
-    assert mixing.made_by("command", [attempt()]) == mixing.made_by("command", []) == {}
+    assert code.made_by("train", [attempt(versions={"jestlab": "0.1"})])["jestlab"] == {"0.1"}
+    assert code.made_by("command", [attempt()]) == code.made_by("command", []) == {}
 
 
 def test_a_result_depends_on_the_attempts_that_it_resumed():
@@ -43,26 +43,34 @@ def test_a_result_depends_on_the_attempts_that_it_resumed():
         ([("FAILED", 0)], [1]),
     ):
         rows = [attempt(n, state, step) for n, (state, step) in enumerate(attempts, start=1)]
-        assert [row["number"] for row in mixing.contributing(reversed(rows))] == numbers
+        assert [row["number"] for row in code.contributing(reversed(rows))] == numbers
 
 
-def made(**items: str) -> mixing.Made:
+def test_one_phrase_for_all_differences():
+    items = ["code ridge.py", "data x.csv", "code noise.py", "package numpy", "jestlab"]
+    assert code.made_with_different(items) == (
+        "made with different code (ridge.py, noise.py), data (x.csv), package versions (numpy) "
+        "and commits of jestlab"
+    )
+
+
+def made(**items: str) -> code.Made:
     return {name: frozenset(values) for name, values in items.items()}
 
 
 def test_differences_are_reported_unless_they_were_accepted():
     runs = [made(a="1", b="x"), made(a="2", b="x"), made(b="x"), made(a="3")]
-    assert mixing.differing(runs) == {"a": ["1", "2", "3"]}
-    assert mixing.differing(runs, [{"a": ["1", "2"]}]) == {"a": ["1", "2", "3"]}
-    assert mixing.differing(runs, [{"a": ["1", "2"]}, {"a": ["2", "3"]}]) == {}
-    assert mixing.differing([made(a="12")]) == {"a": ["1", "2"]}  # one run by two
-    assert mixing.differing([]) == {}
+    assert code.differing(runs) == {"a": ["1", "2", "3"]}
+    assert code.differing(runs, [{"a": ["1", "2"]}]) == {"a": ["1", "2", "3"]}
+    assert code.differing(runs, [{"a": ["1", "2"]}, {"a": ["2", "3"]}]) == {}
+    assert code.differing([made(a="12")]) == {"a": ["1", "2"]}  # one run by two
+    assert code.differing([]) == {}
 
 
 def test_the_odd_rows_differ_from_the_majority():
     rows = {"x": made(a="1"), "y": made(a="2"), "z": made(a="2"), "unknown": made()}
-    assert mixing.odd_ones(rows) == {"a": ["x"]}
-    assert mixing.odd_ones(rows, [{"a": ["1", "2"]}]) == {}
+    assert code.odd_ones(rows) == {"a": ["x"]}
+    assert code.odd_ones(rows, [{"a": ["1", "2"]}]) == {}
 
 
 # ---- in tables, claims, and explanations
@@ -103,8 +111,8 @@ def retract(store: Any, run: str, reason: str) -> None:
 def test_cells_that_mix_are_marked(recorded):
     table = summary(recorded)
     assert marked(table) == {"reference": "", "uniform": "", "independent": "‡", "joint": "‡"}
-    assert "‡ joint mixes 2 states of mine.py" in table.notes
-    assert "‡ independent: made by another mine.py than other rows" in table.notes
+    assert "‡ joint: seeds were made with different code (mine.py)" in table.notes
+    assert "‡ independent: made with different code (mine.py) than the other rows" in table.notes
     assert "‡" in table.render("md") and "$\\ddagger$" in table.render("latex")
     assert gather(recorded.url, "study").tables[0].table.mixed == {"independent", "joint"}
 
@@ -117,7 +125,7 @@ def test_accepted_differences_are_not_marked(recorded):
     assert set(marked(table).values()) == {""}
     told = str(Origins.read(recorded.url, ["study"]).explain(table, "joint", "score"))
     assert "Ada accepted on 2026-11-24 that mine.py differs: a comment" in told
-    assert "code mine.py bbbbbbbb" in told and "jestlab f" in told
+    assert "code mine.py bbbbbbbb" in told and "jestlab commit f" in told
 
 
 def test_retracted_results_are_struck_through_and_decide_no_claim(recorded):

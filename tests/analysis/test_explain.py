@@ -1,6 +1,7 @@
 """Explanations of cells: every number against the rows of the store."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -26,8 +27,8 @@ def traced(study):
     return study
 
 
-def origins(store):
-    return Origins.read(store.url, ["study"])
+def explain(store, table, row, column):
+    return Origins.read(store.url, ["study"]).explain(table, row, column)
 
 
 def summary(store):
@@ -36,23 +37,28 @@ def summary(store):
 
 def test_a_mean_its_runs_attempts_and_config_difference_to_the_baseline(traced):
     table = summary(traced)
-    told = origins(traced).explain(table, "joint", "score")
-    assert told.text == "65.0 ± 7.1"
-    assert [(run.seed, run.value) for run in told.runs] == [(0, pytest.approx(0.6)), (1, pytest.approx(0.7))]
-    assert told.runs[0].inputs == pytest.approx({"shapes/zero_shot": 0.6, "shapes_retrieval/i2t_r1": 0.6})
-    mean = sum(run.value or 0 for run in told.runs) / len(told.runs)
+    explained = explain(traced, table, "joint", "score")
+    assert (explained.text, explained.baseline) == ("65.0 ± 7.1", "uniform")
+    assert explained.formula == "mean over seeds of the mean of shapes/zero_shot, shapes_retrieval/i2t_r1"
+    assert [(run["seed"], run["value"]) for run in explained.runs] == [
+        (0, pytest.approx(0.6)), (1, pytest.approx(0.7))
+    ]  # fmt: skip
+    first = explained.runs[0]
+    assert first["inputs"] == pytest.approx({"shapes/zero_shot": 0.6, "shapes_retrieval/i2t_r1": 0.6})
+    mean = sum(run["value"] for run in explained.runs) / len(explained.runs)
     assert mean == pytest.approx(table.frame.set_index("row").loc["joint", "score_mean"])
-    assert told.formula == "mean over seeds of the mean of shapes/zero_shot, shapes_retrieval/i2t_r1"
-    assert [(a.number, a.state, a.host, a.patched) for a in told.runs[0].attempts] == [
+    assert [(a["number"], a["state"], a["host"], a["patched"]) for a in first["attempts"]] == [
         (1, "PREEMPTED", "pod-a", True), (2, "COMPLETED", "pod-b", False)
     ]  # fmt: skip
-    attempt = "attempt 1 PREEMPTED (lost its node); pod-a, TPU v5e; jestlab abcdef0123456789 with uncommitted"
-    assert attempt in str(told)
-    assert "run study/joint/0, joint-0, COMPLETED at step 4, in runs/joint" in str(told)
-    assert told.differences["selection.reference"] == (None, '"reference"')
-    assert told.differences["selection.rule"] == ('"uniform"', '"joint"')
-    assert '  selection.rule: "uniform" → "joint"' in str(told)
-    assert origins(traced).explain(summary(traced), "uniform", "score").differences is None
+    assert explained.differences["selection.reference"] == (None, '"reference"')
+    text = str(explained)
+    for part in (
+        "attempt 1 PREEMPTED: lost its node; pod-a, TPU v5e; jestlab commit abcdef012345 with uncommitted",
+        "run study/joint/0, joint-0, COMPLETED at step 4, in runs/joint",
+        '  selection.rule: "uniform" → "joint"',
+    ):
+        assert part in text
+    assert explain(traced, table, "uniform", "score").differences is None
 
 
 @pytest.mark.parametrize("name", ["summary", "speedups", "specialists"])
@@ -62,41 +68,39 @@ def test_explains_every_cell(traced, name):
         table = tables.paper_table(name, published.frame(published.paper()), [own])
     else:
         table = tables.table(traced.url, name, ["study"], baseline="uniform")
-    found = origins(traced)
+    origins = Origins.read(traced.url, ["study"])
     for line in table.lines:
         for column, cell in zip(table.columns, line.cells, strict=True):
-            told = found.explain(table, line.key, column.key)
+            told = origins.explain(table, line.key, column.key)
             assert told.text == cell.text + cell.mark
             assert told.runs or told.published or cell.text in ("—", "") or not column.formula
-            json.dumps(told.to_dict(), allow_nan=False)
+            json.dumps(asdict(told), allow_nan=False)
             assert str(told)
 
 
 def test_a_published_cell_and_its_source():
     table = tables.paper_table("comparison", published.frame(published.paper()))
-    found = Origins.read("sqlite:///nowhere.db", [])
-    told = found.explain(table, "JEST++ L", "Mean Δ")
-    assert told.published is not None
-    assert told.published["printed"] == "+1.8"
-    assert told.published["source"] == "Evans et al. 2024"
-    assert "cannot be right" in told.published["check"]
-    text = str(found.explain(table, "CLIP B", "Total"))
-    assert "printed '32' in Evans et al. 2024, table comparison, row 1" in text
-    assert "citation: Radford et al. 2021" in text
-    assert "32 is confirmed" in text
+    origins = Origins([])
+    cell = origins.explain(table, "JEST++ L", "Mean Δ").published
+    assert cell is not None
+    assert (cell["printed"], cell["source"]) == ("+1.8", "Evans et al. 2024")
+    assert "cannot be right" in cell["check"]
+    lines = str(origins.explain(table, "CLIP B", "Total"))
+    assert (
+        "printed '32' in Evans et al. 2024, table comparison, row 1\ncitation: Radford et al. 2021" in lines
+    )
+    assert "32 is confirmed" in lines
 
 
 def test_a_crossing_is_explained_by_the_points_around_it(traced):
     table = tables.speedup_table(tables.finals(frames.read(traced.url, "study"), "uniform"))
-    run = origins(traced).explain(table, "joint", "examples_to_match").runs[0]
-    at = run.inputs
+    run = explain(traced, table, "joint", "examples_to_match").runs[0]
+    at = run["inputs"]
     assert at == pytest.approx(
         {"target": 0.4, "score_before": 0.3, "score_after": 0.5, "examples_before": 64, "examples_after": 128}
     )
-    assert None not in at.values()
     way = (at["target"] - at["score_before"]) / (at["score_after"] - at["score_before"])
-    assert run.value == at["examples_before"] + way * (at["examples_after"] - at["examples_before"])
-    factor = origins(traced).explain(table, "joint", "fewer_examples").runs[0]
-    assert factor.value == pytest.approx(
-        factor.against["examples_to_match"] / factor.inputs["examples_to_match"]
-    )
+    assert run["value"] == at["examples_before"] + way * (at["examples_after"] - at["examples_before"])
+    run = explain(traced, table, "joint", "fewer_examples").runs[0]
+    ratio = run["against"]["examples_to_match"] / run["inputs"]["examples_to_match"]
+    assert run["value"] == pytest.approx(ratio)

@@ -10,7 +10,6 @@ import pytest
 from jestlab.analysis import figures, frames, tables
 from jestlab.analysis.names import Names
 from jestlab.analysis.provenance.explain import Origins
-from jestlab.analysis.provenance.pages import of_table
 from jestlab.analysis.report.contents import gather
 
 F = "selection.filtering_ratio"
@@ -90,9 +89,9 @@ def test_a_row_is_explained_by_either_name(renamed):
         told = origins.explain(table, row, "delta")
         assert str(told).startswith("JEST (ours) f=50% · Δ IID: ")
         assert told.baseline == "IID"
-        assert {run.label for run in told.runs} == {"joint filtering_ratio=0.5"}
+        assert {run["label"] for run in told.runs} == {"joint filtering_ratio=0.5"}
         assert "config differences from IID" in str(told)
-    linked = of_table(table, origins)["rows"]["joint filtering_ratio=0.5"]
+    linked = origins.page_data({"x": table})["tables"]["x"]["rows"]["joint filtering_ratio=0.5"]
     assert (linked["baseline"], linked["against"]) == ("uniform", "IID")
 
 
@@ -109,8 +108,7 @@ def test_resolves_either_name_of_a_run(renamed):
 
 
 def test_figures_show_the_names(renamed):
-    results = frames.read(renamed.url, "study")
-    request = figures.Request(renamed.url, "study", results=lambda: results)
+    request = figures.Request(renamed.url, "study")
     for kind in ("curves", "pareto", "speedup", "step_costs", "filtering_ratio"):
         plot = figures.draw(kind, replace(request, baseline="IID"))
         texts = list(plot.data["text"].dropna().unique())

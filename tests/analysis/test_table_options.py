@@ -158,7 +158,7 @@ def test_explains_a_cell_whose_baseline_is_not_shown(study):
     table = made(study, rows=["joint"], columns=["delta"])
     told = Origins.read(study.url, ["study"]).explain(table, "joint", "delta")
     assert told.baseline == "uniform"
-    assert told.runs[0].against == pytest.approx({"score": 0.4})
+    assert told.runs[0]["against"] == pytest.approx({"score": 0.4})
 
 
 def test_options_of_the_command(capsys, study, tmp_path):

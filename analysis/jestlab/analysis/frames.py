@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -88,7 +89,8 @@ class Frames:
         costs: One row a run, FLOPs planned for the whole of it: label, seed, image_tower_flops and
             text_tower_flops (NaN for adopted runs), learner_flops, scoring_flops,
             selection_flops, reference_scoring_flops, total_flops (learner, scoring and selection),
-            reference_training_flops (making all that it needs), reference_training_share_flops.
+            reference_training_flops (of all runs that it needs), reference_training_share_flops; NaN where
+            unknown.
         configs: One row a run, those too that nothing is shown of: run, label, seed, point (values on the
             axes) and config, both JSON; see `configs`.
         spec: The study as it was last launched; empty where nobody knows.
@@ -254,11 +256,16 @@ class Frames:
         return [name for name in self.metrics if finals[name].notna().all()]
 
     def counted(self, scope: Scope) -> str:
-        """Say what the FLOPs of a scope count; scoring is not mentioned if no run scores."""
+        """Return in words which FLOPs a scope counts; scoring is only mentioned if a run scores."""
         planned = self.costs[["scoring_flops", "selection_flops", "reference_scoring_flops"]]
+        shares = self.costs["reference_training_share_flops"]
+        words = COUNTED[scope]
         if scope != "learner" and not (planned > 0).any(axis=None):
-            return "training"
-        return COUNTED[scope]
+            is_shared = scope == "reference_training" and (shares > 0).any()
+            words = "training, plus a share in the training of needed runs" if is_shared else "training"
+        if scope == "reference_training" and shares.isna().any():
+            words += "; without needed runs of unknown FLOPs"
+        return words
 
     def label_of(self, name: str) -> str:
         """Find the label that a user means by `name`: a label itself, or a run that has only one, or the name
@@ -278,8 +285,18 @@ class Frames:
         raise self._no_run(name)
 
     def baseline(self, name: str | None = None) -> str:
-        """Find the label to compare with: that of `name`, or else the first competitor of the study."""
-        return self.label_of(name) if name is not None else (self.competitors or self.labels)[0]
+        """Find the label to compare with.
+
+        Args:
+            name: Label or run; None for the baseline that the study's reports name, if it has results, else
+                the first competitor.
+        """
+        if name is not None:
+            return self.label_of(name)
+        named = (report.get("baseline") for report in self.spec.get("reports") or ())
+        with suppress(ValueError):
+            return self.label_of(next(filter(None, named), ""))
+        return (self.competitors or self.labels)[0]
 
     def only(self, names: Sequence[str]) -> Frames:
         """Keep the results of some labels only.
@@ -445,11 +462,11 @@ def _without(frame: pd.DataFrame, labels: set[str]) -> pd.DataFrame:
     return frame[~frame["label"].isin(labels)].reset_index(drop=True)
 
 
-def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:
+def metrics(store: str | Connection, experiment: str, names: Sequence[str]) -> pd.DataFrame:
     """Read training metrics over steps, such as the loss.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a connection from `connect`.
         experiment: Its name.
         names: Metrics to read, such as "loss".
 
@@ -460,7 +477,7 @@ def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
         ValueError: As `read`, or if the experiment has logged none of the metrics.
     """
-    with connect(url) as connection:
+    with connect(store) as connection:
         _check_known(connection, experiment)
         logged = load_metrics(connection, experiment, names)
     if logged.empty:
@@ -491,11 +508,11 @@ class Diagnosis:
     metrics: pd.DataFrame
 
 
-def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
+def diagnosis(store: str | Connection, experiment: str, run: str | None = None) -> Diagnosis:
     """Read what one `diagnose` run has measured.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a connection from `connect`.
         experiment: Its name.
         run: Its label or name; None: the study's first that has completed.
 
@@ -504,7 +521,7 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
         ValueError: If what is there is no results store, it does not know the experiment, or no such run of
             it has completed.
     """
-    with connect(url) as connection:
+    with connect(store) as connection:
         _check_known(connection, experiment)
         runs = frame(connection, _DIAGNOSES, experiment=experiment)
         runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)

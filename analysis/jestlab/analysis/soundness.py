@@ -1,6 +1,6 @@
 """What speaks against results: retractions, and numbers that mix code, package versions or data.
 
-The logic of mixing is `mixing`; here it is applied to what the store's views say, and to tables.
+`provenance.code` compares runs; this module applies it to the store's views and to tables.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .connection import connect, frame
-from .provenance.code import JESTLAB, Accepted, Made, differing, made_by, names_of, odd_ones
+from .provenance.code import JESTLAB, Accepted, Made, differing, made_by, made_with_different, odd_ones
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -109,13 +109,13 @@ class Soundness:
                 struck[row] = "; ".join(" ".join(reason.split()) for reason in reasons)
                 notes[f"{row} is retracted: {struck[row]}"] = None
             for alike in self._by_script(runs).values():
-                found = differing([self.made[run] for run in alike], self.accepted)
-                for item, values in found.items():
+                if found := differing([self.made[run] for run in alike], self.accepted):
                     mixed.add(row)
-                    notes[f"{MIXED} {row} mixes {len(values)} {_kinds(item)}"] = None
+                    notes[f"{MIXED} {row}: seeds were {made_with_different(found)}"] = None
         for item, rows in self._odd_rows({row: of_rows[row] for row in of_rows if row not in mixed}):
             mixed.update(rows)
-            notes[f"{MIXED} {', '.join(rows)}: made by another {names_of([item])} than other rows"] = None
+            different = made_with_different([item])
+            notes[f"{MIXED} {', '.join(rows)}: {different} than the other rows"] = None
         if theirs := [row for row, runs in of_rows.items() if any(self._is_adopted(run) for run in runs)]:
             notes[f"not run by jestlab, but adopted from another tool: {', '.join(theirs)}"] = None
         return Marks(struck, frozenset(mixed), tuple(notes))
@@ -149,14 +149,6 @@ def retractions(connection: Connection, experiment: str) -> dict[str, str]:
     """Return why results of an experiment are wrong, by fingerprint."""
     rows = frame(connection, _RETRACTED, experiment=experiment)
     return dict(zip(rows["fingerprint"].map(str), rows["reason"].map(str), strict=True))
-
-
-def _kinds(item: str) -> str:
-    """Say what there are several of: "states of ridge.py", "versions of numpy", "commits of jestlab"."""
-    if item == JESTLAB:
-        return "commits of jestlab"
-    what = "versions" if item.startswith("package ") else "states"
-    return f"{what} of {names_of([item])}"
 
 
 def _script(program: str, config: str) -> str:

@@ -98,10 +98,10 @@ def test_without_results(built):
 
 def test_an_unfinished_study_without_prices(built):
     html = built(
-        Run("uniform", [0.1, 0.2], flops=0.0),
-        Run("uniform", [0.1], 1, ends="never", flops=0.0),
-        Run("joint", [0.3, 0.4], flops=0.0),
-        Run("joint", [0.3], 1, ends="fail", flops=0.0),
+        Run("uniform", [0.1, 0.2], flops=None),
+        Run("uniform", [0.1], 1, ends="never", flops=None),
+        Run("joint", [0.3, 0.4], flops=None),
+        Run("joint", [0.3], 1, ends="fail", flops=None),
     )
     page = parse_page(html)
     (banner,) = by_class(page, "banner")
@@ -251,12 +251,12 @@ def test_every_cell_shows_its_explanation(shown, study, finals):
             assert told.formula in cell["body"]
             made, ran, *differs = cell["tables"]
             for run in told.runs:
-                assert run.fingerprint[:12] in made
-                for number in (run.value, *run.inputs.values(), *run.against.values()):
+                assert run["fingerprint"][:12] in made
+                for number in (run["value"], *run["inputs"].values(), *run["against"].values()):
                     assert number is None or f"{number:.6g}".replace("-", "−") in made
-                for attempt in run.attempts:
-                    assert attempt.host in ran
-                    assert attempt.state in ran
+                for attempt in run["attempts"]:
+                    assert attempt["host"] in ran
+                    assert attempt["state"] in ran
             for key, (theirs, ours) in (told.differences or {}).items():
                 assert all(part in differs[0] for part in (key, theirs or "—", ours or "—"))
     assert "lost its node" in shown.tab.locator("#table-failures").inner_text()

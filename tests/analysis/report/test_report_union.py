@@ -125,7 +125,7 @@ def test_a_union_has_the_claims_of_its_studies(union):
     # The same statement of two studies has two rows, each with its own runs.
     origins = Origins.read(union.url, claims.experiments)
     told = [origins.explain(claims, f"Joint learns more ({name})", "n") for name in ("ratios", "prior_art")]
-    assert [{run.experiment for run in each.runs} for each in told] == [{"ratios"}, {"prior_art"}]
+    assert [{run["experiment"] for run in each.runs} for each in told] == [{"ratios"}, {"prior_art"}]
 
 
 def test_claims_are_the_default_table_of_a_union_and_its_page_takes_no_baseline(union):

@@ -39,8 +39,8 @@ def test_changed_code_is_reported_shown_and_run_again(root, spec, jestlab, launc
     assert "different code" not in jestlab("plan", spec) + jestlab("status", "ridge")
     own_code.change(spec.parent, 1.0)
     reported = (
-        "4 of 4 runs were made with different code: noise.py changed (jestlab diff ridge/plain/0; "
-        '--rerun-changed runs them again; jestlab accept ridge --reason "…")'
+        "4 of 4 runs were made with different code (noise.py) than the current files "
+        '(jestlab diff ridge/plain/0; --rerun-changed runs them again; jestlab accept ridge --reason "…")'
     )
     assert all(reported in text for text in (jestlab("plan", spec), jestlab("status", "ridge"), launch(spec)))
     assert scores(root)[1] == ("plain", 1, 0.51)
@@ -57,11 +57,11 @@ def test_changed_code_is_reported_shown_and_run_again(root, spec, jestlab, launc
     statuses = json.loads(jestlab("status", "ridge", "--json"))
     found = {(row["label"], *row["changed"], row["attempts"]) for row in statuses}
     assert found == {("plain", 2), ("wide", "code noise.py", 1)}
-    assert "the code of its runs differs" not in jestlab(*EXPLAIN)
+    assert "runs were made with different code:" not in jestlab(*EXPLAIN)
     launch(spec, "--set", "seeds=3")
-    assert "‡ wide mixes 2 states of noise.py" in jestlab("table", "ridge")
+    assert "‡ wide: seeds were made with different code (noise.py)" in jestlab("table", "ridge")
     explained = jestlab("table", "ridge", "--explain", "wide", "toy/score")
-    assert "the code of its runs differs" in explained and change in explained
+    assert "runs were made with different code:" in explained and change in explained
     launch(spec, "--rerun-changed", "--set", "seeds=3")
     assert "different code" not in jestlab("status", "ridge")
 
@@ -79,7 +79,7 @@ def test_an_accepted_change_is_not_reported_again(root, spec, jestlab, launch):
     explained = jestlab(*EXPLAIN)
     assert "Ada accepted on " in explained and "that noise.py differs: a comment alone" in explained
     own_code.change(spec.parent, 2.0)
-    assert "noise.py changed" in jestlab("plan", spec)
+    assert "code (noise.py)" in jestlab("plan", spec)
 
 
 def test_where_nothing_was_recorded_nothing_is_known(root, spec, jestlab, launch):

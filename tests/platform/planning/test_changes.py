@@ -20,6 +20,7 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow
 
 STEP = 10  # of the scores
+CHANGED = "made with different code (ridge.py) than the current files"
 
 
 def study(folder: Path, name: str = "ridge", **parts: Any) -> dict[str, Any]:
@@ -42,18 +43,18 @@ def lines(store: Store, planned: Plan) -> list[str]:
     name = planned.study.name
     said = changes(store, planned.study, planned.runs).lines(name)
     assert changes_of(store, name).lines(name) == said
-    return [line.partition(" (")[0] for line in said]
+    return [line.partition(" (jestlab ")[0].partition(" (--")[0] for line in said]
 
 
 def test_code_is_compared_with_what_is_there_now(store, tmp_path):
     written = study(tmp_path)
     now = digest_of(tmp_path / "ridge.py")
     planned = recorded(store, written, {"sources": {"ridge.py": now}}, {"sources": {"ridge.py": "0" * 64}})
-    assert lines(store, planned) == ["1 of 2 runs was made with different code: ridge.py changed"]
+    assert lines(store, planned) == [f"1 of 2 runs was {CHANGED}"]
     accept(store, "ridge", changes_of(store, "ridge").values, "a comment", "Ada")
     assert lines(store, planned) == []
     (tmp_path / "ridge.py").write_text("print(2)\n")
-    assert lines(store, planned) == ["2 of 2 runs were made with different code: ridge.py changed"]
+    assert lines(store, planned) == [f"2 of 2 runs were {CHANGED}"]
     (tmp_path / "ridge.py").unlink()  # as on a machine that has not got the script: nobody knows
     assert lines(store, planned) == []
 
@@ -76,7 +77,7 @@ def test_code_of_the_attempts_that_a_result_rests_on_counts(store, tmp_path, fir
     stores.attempt(store, planned.runs[0], **first, sources=json.dumps(old))
     second = stores.attempt(store, planned.runs[0], number=2, **resumed, sources=json.dumps(now))
     planned = planned.with_states(store.states(planned.fingerprints))
-    assert lines(store, planned) == ["the run was made with different code: ridge.py changed"]
+    assert lines(store, planned) == [f"the run was {CHANGED}"]
     with store.writing() as connection:
         connection.execute(update(AttemptRow).where(AttemptRow.id == second).values(**started_over))
     assert lines(store, planned) == []
@@ -89,17 +90,19 @@ def test_data_are_compared_with_what_is_there_now(store, tmp_path):
     planned = recorded(store, written, {"inputs": inputs}, {"inputs": inputs})
     assert lines(store, planned) == []
     (tmp_path / "x.csv").write_text("2")
-    assert lines(store, planned) == ["2 of 2 runs were made with different data: x.csv changed"]
+    assert lines(store, planned) == [
+        "2 of 2 runs were made with different data (x.csv) than the current files"
+    ]
     since = compare_with_now(store, planned.runs[0].fingerprint)
-    assert since.differences["data"] == {"x.csv": (inputs["x.csv"], digest_of(tmp_path / "x.csv"))}
-    assert not since.differences["code"]
+    assert since["data"] == {"x.csv": [inputs["x.csv"], digest_of(tmp_path / "x.csv")]}
+    assert not since["code"]
 
 
 def test_a_commit_of_jestlab_is_said_where_results_of_one_cell_mix(store):
     written = {"name": "own", "runs": {"failed": {"optimizer.learning_rate": 1}, "a": {}}, "seeds": 2}
     failed, made = {"state": RunState.FAILED}, {"git_commit": "c0"}
     planned = recorded(store, written, failed, made, failed, made | {"git_patch": "diff"})
-    assert lines(store, planned) == ["results mix 2 commits of jestlab: a"]
+    assert lines(store, planned) == ["seeds of a were made with different commits of jestlab"]
     found = changes(store, planned.study, planned.runs)
     assert list(found.older.values()) == [["jestlab"]]  # of two that began at once, one
     states = store.states(planned.fingerprints) | dict.fromkeys(found.older, RunState.PENDING)
@@ -114,7 +117,7 @@ def test_accepting_for_a_union_counts_in_its_studies(store, tmp_path):
     union = {"name": "both", "studies": {"part": part}}
     old = {"sources": {"ridge.py": "0" * 64}}
     planned = recorded(store, union, old, old)
-    assert lines(store, planned) == ["2 of 2 runs were made with different code: ridge.py changed"]
+    assert lines(store, planned) == [f"2 of 2 runs were {CHANGED}"]
     accept(store, "both", changes_of(store, "both").values, "a comment", "Ada")
     assert changes_of(store, "part").lines("part") == lines(store, planned) == []
     assert len(acceptances(store, "part")) == 1

@@ -7,17 +7,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..connection import frame
 from ..curves import score_curves
 from ..efforts import WORDS, Effort
-from ..frames import load_metrics
 from ..metrics import NONE_DECLARED, UNKNOWN, Metric, Metrics
+from ..results import Snapshot
 from ..units import near
 from .claim import AFTER, AT_FLOPS, AT_SECONDS, SCORE, SPIKES, is_score
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sqlalchemy import Connection
 
     from ..costs import Scope
     from ..frames import Frames
@@ -58,7 +56,7 @@ class Measures:
     @classmethod
     def load(
         cls,
-        connection: Connection,
+        store: Snapshot,
         experiment: str,
         measures: Sequence[str],
         scope: Scope,
@@ -68,7 +66,7 @@ class Measures:
         """Read the measurements of an experiment.
 
         Args:
-            connection: To the store, from `connect`.
+            store: The store.
             experiment: Name of the experiment.
             measures: Names of the measures to read.
             scope: Scope of FLOPs.
@@ -77,10 +75,10 @@ class Measures:
         """
         evaluated = [] if frames is None else frames.evaluated
         wanted = {_LOSS if name == SPIKES else name for name in measures if not is_score(name)} - {*evaluated}
-        logged = load_metrics(connection, experiment, sorted(wanted)).astype({"value": float})
+        logged = store.metrics(experiment, sorted(wanted)).astype({"value": float})
         names: list[str] = []
         if wanted - {*logged["name"]}:
-            names = sorted(map(str, frame(connection, _NAMES, experiment=experiment)["name"]))
+            names = sorted(map(str, store.select(_NAMES, experiment=experiment)["name"]))
         curves = None if frames is None else score_curves(frames, scope)
         return cls(frames, curves, logged, tuple(names), declared if frames is None else frames.declared)
 

@@ -17,10 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..connection import frame
-
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+    from ..results import Snapshot
 
 _NEWEST = """
     SELECT content, digest, git_commit, author, created_at FROM v_registrations
@@ -127,9 +127,9 @@ def content_of(name: str, spec: Mapping[str, Any], runs: Mapping[tuple[str, str]
     }
 
 
-def content_now(connection: Connection, experiment: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a launched study, over a connection from `connect`."""
-    rows = frame(connection, _RUNS, experiment=experiment).sort_values("seed").drop_duplicates("label")
+def content_now(store: Snapshot, experiment: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a launched study."""
+    rows = store.select(_RUNS, experiment=experiment).sort_values("seed").drop_duplicates("label")
     prefix = "" if spec.get("studies") else f"{experiment}/"
     runs = {
         _place(f"{prefix}{label}"): str(run)

@@ -15,13 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..connection import frame
 from .judged import Judged
 from .sign_test import Forecast
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
+    from ..results import Snapshot
     from .claim import Until
 
 Label = tuple[str, str]
@@ -49,9 +47,9 @@ class Hours:
     by_label: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, connection: Connection, experiment: str) -> Hours:
-        """Read the durations of an experiment over a connection from `connect`."""
-        rows = frame(connection, _HOURS, experiment=experiment)
+    def load(cls, store: Snapshot, experiment: str) -> Hours:
+        """Read the durations of an experiment."""
+        rows = store.select(_HOURS, experiment=experiment)
         if rows.empty:
             return cls()
         means = rows[rows["state"] == "COMPLETED"].groupby("label")["actual_hours"].mean()

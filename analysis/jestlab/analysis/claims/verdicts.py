@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .. import frames as reading
-from ..connection import connect, frame
+from ..frames import NotYet, unknown_experiment
 from ..intervals import half_widths, moments
 from ..lost import DIVERGED, LOST, in_words
 from ..metrics import Metric, Metrics, lacks_goal
 from ..names import Names, names_in
+from ..results import Snapshot, opens_store
 from ..soundness import retractions
 from .claim import Claim, Side
 from .judged import Judged, Judging, relation
@@ -23,9 +24,6 @@ from .study import Study, studies
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sqlalchemy import Connection
-
-    from ..frames import Frames
 
 _MAX_NAMED = 4  # labels in a message
 
@@ -34,44 +32,40 @@ _RUNS = """
     FROM v_runs WHERE experiment = :experiment"""
 
 
-def read(url: str, experiments: Sequence[str]) -> list[Judged]:
+@opens_store
+def read(store: Snapshot, experiments: Sequence[str]) -> list[Judged]:
     """Judge the claims of experiments; for a union of studies, those of its studies.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         experiments: Names of the experiments.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
         ValueError: The URL names no results store, or the store lacks one of the experiments.
     """
-    with connect(url) as connection:
-        known = studies(connection)
-        for name in experiments:
-            if name not in known:
-                raise ValueError(reading.unknown_experiment(name, list(known)))
-        return [judged for name in experiments for judged in load(connection, name, known)]
+    known = store.once(studies)
+    for name in experiments:
+        if name not in known:
+            raise ValueError(unknown_experiment(name, list(known)))
+    return [judged for name in experiments for judged in load(store, name)]
 
 
-def load(
-    connection: Connection, experiment: str, known: Mapping[str, Study], frames: Frames | None = None
-) -> list[Judged]:
-    """Judge the claims of one experiment over an open connection.
-
-    Args:
-        connection: To the store, from `connect`.
-        experiment: Name of the experiment.
-        known: All studies of the store, from `claims.studies`.
-        frames: Its results, if they have been read.
-    """
+@opens_store
+def load(store: Snapshot, experiment: str) -> list[Judged]:
+    """Judge the claims of one experiment of a store."""
+    known = store.once(studies)
     study = known[experiment]
     # A study that was also launched separately is judged by its latest spec.
     parts = {name: known.get(name, Study(spec, study.scale)) for name, spec in study.parts.items()}
     judging = Judging(study.family, sum(len(each.claims) for each in (study, *parts.values())))
-    judged = [each for name, part in parts.items() for each in _judge_study(connection, name, part, judging)]
-    judged += _judge_study(connection, experiment, study, judging, frames)
-    if (registered := Registration.load(connection, experiment)) is not None:
-        changes = compare(registered.content, content_now(connection, experiment, study.spec))
+    judged = [
+        each
+        for name, part in (*parts.items(), (experiment, study))
+        for each in _judge_study(store, name, part, judging)
+    ]
+    if (registered := Registration.load(store.connection, experiment)) is not None:
+        changes = compare(registered.content, content_now(store, experiment, study.spec))
         judged = [
             replace(
                 each,
@@ -83,29 +77,26 @@ def load(
         ]
     limits = [until.hours for each in judged if (until := each.judging.until) and until.hours is not None]
     if limits:
-        hours = Hours.load(connection, experiment)
+        hours = Hours.load(store, experiment)
         left = min(limits) - hours.spent
         judged = [replace(each, spent=left < hours.of_seed(each)) for each in judged]
     return judged
 
 
-def _judge_study(
-    connection: Connection, experiment: str, study: Study, judging: Judging, frames: Frames | None = None
-) -> list[Judged]:
+def _judge_study(store: Snapshot, experiment: str, study: Study, judging: Judging) -> list[Judged]:
     claims = study.claims
     if not claims:
         return []
-    runs = frame(connection, _RUNS, experiment=experiment)
+    runs = store.select(_RUNS, experiment=experiment)
     runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
-    runs["retracted"] = runs["fingerprint"].map(retractions(connection, experiment))
-    if frames is None and not runs.empty:
-        try:
-            frames = reading.read(connection, experiment)
-        except reading.NotYet:
-            frames = None  # training metrics may exist before the first evaluation
+    runs["retracted"] = runs["fingerprint"].map(retractions(store.connection, experiment))
+    frames = None
+    if len(runs):
+        with suppress(NotYet):  # training metrics may exist before the first evaluation
+            frames = store.frames(experiment)
     names = list(dict.fromkeys(measure for claim in claims for measure in claim.measures))
     declared = Metrics.of_spec(study.spec, runs["program"].unique())
-    measures = Measures.load(connection, experiment, names, study.scope, frames, declared)
+    measures = Measures.load(store, experiment, names, study.scope, frames, declared)
     judging = replace(judging, until=study.until)
     return [judge(claim, experiment, study.scale, runs, measures, study.spec, judging) for claim in claims]
 

@@ -1,5 +1,6 @@
 """The provenance of results: which code, data, and attempts produced them.
 
-`code` compares what runs were made with. `history` reads what the store has about an experiment besides its
-results, and tells how to reproduce it. `explain` shows where a number in a table comes from.
+`code` compares the code of runs. `history` reads the stored data of an experiment except its results, and
+describes how to reproduce the experiment. `explain` shows where a number in a table comes from. `document`
+writes a file with the provenance of a table or figure.
 """

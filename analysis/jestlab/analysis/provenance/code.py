@@ -1,8 +1,8 @@
-"""Which results mix different code, package versions or data: pure logic on what attempts recorded.
+"""Compare the code, data, and package versions that runs were made with.
 
-What a run was made by is a mapping from items ("code ridge.py", "data train.csv", "package numpy", "jestlab")
-to the values that its attempts recorded, digests or versions. What nobody recorded is unknown, and differs
-from nothing.
+Each run has a mapping from items to values. An item is a file of custom code ("code ridge.py"), a data
+file ("data train.csv"), a package ("package numpy"), or jestlab's own code ("jestlab"). Its values are the
+digests or versions that the run's attempts recorded. Runs differ only in items that both of them recorded.
 """
 
 from __future__ import annotations
@@ -13,170 +13,194 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from ..units import listed
+
 DECISIVE = ("jax", "jaxlib", "numpy")
-"""Packages whose versions count for every program; a study names further ones in `record`."""
+"""Packages whose versions are compared for every program; `record` in a spec adds others."""
 
 ABSENT = "not there"
-"""Value of a file that was to be recorded and did not exist."""
+"""Value of a data file that did not exist."""
 
 JESTLAB = "jestlab"
-"""The item of jestlab's own code, which runs of its own programs are made by."""
+"""The item for jestlab's own code, which only jestlab's own programs have."""
 
 OWN_PROGRAMS = frozenset({"train", "embed", "score", "diagnose", "weights"})
-"""jestlab's own programs: what they compute depends on jestlab's code."""
+"""jestlab's own programs: their results depend on jestlab's code."""
 
-_MOST_FILES = 4  # that are listed
+_KINDS = {"package": "package versions", JESTLAB: "commits of jestlab"}
+_MAX_FILES = 4  # longer lists are cut
 
 Made = Mapping[str, frozenset[str]]
-"""What a run was made by: item → values."""
+"""Code, data, and packages of a run: item → values."""
 
 Accepted = Sequence[Mapping[str, Collection[str]]]
-"""Differences that somebody accepted, each as item → values that count as equal."""
-
-
-def made_by(program: str, attempts: Iterable[Mapping[str, Any]], packages: Collection[str] = ()) -> Made:
-    """Return what a run was made by.
-
-    Args:
-        program: Name of its program.
-        attempts: All its attempts, with columns of `v_attempts`: number, state, started_at, first_step,
-            sources, inputs, versions, git_commit, and changes: how long the patch of jestlab's code is.
-        packages: Packages that count beside `DECISIVE`.
-    """
-    its = contributing(attempts)
-    if len(its) == 1:
-        return _made_by_one(program, tuple(packages), *(its[0][column] for column in _RECORDED))
-    found: dict[str, set[str]] = {}
-    for attempt in its:
-        for item, value in recorded(program, attempt, packages).items():
-            found.setdefault(item, set()).add(value)
-    return {item: frozenset(values) for item, values in found.items()}
-
-
-_RECORDED = ("sources", "inputs", "versions", "git_commit", "changes")
-"""Columns of an attempt that say what it was made by."""
-
-
-@functools.lru_cache(maxsize=64)
-def _made_by_one(program: str, packages: Sequence[str], *values: Any) -> Made:
-    """Do what `made_by` does for one attempt. Thousands may have recorded the same, and share one mapping."""
-    found = recorded(program, dict(zip(_RECORDED, values, strict=True)), packages)
-    return {item: frozenset([value]) for item, value in found.items()}
+"""Accepted differences: item → values that count as equal."""
 
 
 def contributing(attempts: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the attempts that a run's result rests on: that which completed it, and those that it resumed.
+    """Return the attempts that a run's result depends on: the completed one, and those that it resumed.
 
-    An attempt that began at step 0 started over.
+    An attempt whose first step is 0 started over.
     """
-    begun = sorted((a for a in attempts if a["started_at"] is not None), key=lambda a: int(a["number"]))
-    completed = [place for place, attempt in enumerate(begun) if attempt["state"] == "COMPLETED"]
+    started = sorted((a for a in attempts if a["started_at"] is not None), key=lambda a: int(a["number"]))
+    completed = [place for place, attempt in enumerate(started) if attempt["state"] == "COMPLETED"]
     chosen: list[Mapping[str, Any]] = []
-    for attempt in reversed(begun[: completed[-1] + 1] if completed else begun):
+    for attempt in reversed(started[: completed[-1] + 1] if completed else started):
         chosen.append(attempt)
         if not attempt["first_step"]:
             break
     return chosen[::-1]
 
 
-def recorded(program: str, attempt: Mapping[str, Any], packages: Collection[str] = ()) -> dict[str, str]:
-    """Return what one attempt recorded, item → value; arguments as of `made_by`."""
-    found = {f"code {name}": digest for name, digest in _json(attempt["sources"]).items()}
-    found |= {f"data {name}": digest or ABSENT for name, digest in _json(attempt["inputs"]).items()}
-    versions = _json(attempt["versions"])
-    found |= {f"package {name}": versions[name] for name in (*DECISIVE, *packages) if name in versions}
-    if program in OWN_PROGRAMS and (code := own_code(attempt["git_commit"], attempt["changes"], versions)):
-        found[JESTLAB] = code
-    return found
+def made_by(program: str, attempts: Iterable[Mapping[str, Any]], packages: Collection[str] = ()) -> Made:
+    """Return the code, data, and packages of a run.
+
+    Args:
+        program: Name of its program.
+        attempts: All its attempts, with these columns of `v_attempts`: number, state, started_at, first_step,
+            sources, inputs, versions, git_commit; and changes: the length of the patch of jestlab's code.
+        packages: Packages to compare in addition to `DECISIVE`.
+    """
+    columns = ("sources", "inputs", "versions", "git_commit", "changes")
+    recorded = tuple(tuple(attempt[name] for name in columns) for attempt in contributing(attempts))
+    return _made_by(program, recorded, tuple(packages))
 
 
-def own_code(commit: str | None, changes: int | None, versions: Mapping[str, str]) -> str | None:
-    """Name jestlab's own code by its commit and the size of what is not committed, else by its version."""
-    if commit is None:
-        return versions.get("jestlab")
-    return f"{commit} with {changes} characters of changes" if changes else commit
+@functools.lru_cache(maxsize=256)  # thousands of runs may have recorded the same, and share one mapping
+def _made_by(program: str, attempts: Sequence[Sequence[Any]], packages: Sequence[str]) -> Made:
+    values: dict[str, set[str]] = {}
+    for sources, inputs, versions, commit, changes in attempts:
+        items = {f"code {name}": digest for name, digest in json.loads(sources or "{}").items()}
+        items |= {f"data {name}": digest or ABSENT for name, digest in json.loads(inputs or "{}").items()}
+        installed = json.loads(versions or "{}")
+        items |= package_items(installed, packages)
+        jestlab = commit or installed.get("jestlab")
+        if program in OWN_PROGRAMS and jestlab:
+            patch = f" with {changes} characters of changes" if commit and changes else ""
+            items[JESTLAB] = jestlab + patch
+        for item, value in items.items():
+            values.setdefault(item, set()).add(value)
+    return {item: frozenset(found) for item, found in values.items()}
+
+
+def package_items(versions: Mapping[str, str], packages: Iterable[str]) -> dict[str, str]:
+    """Return the items of `DECISIVE` and other packages, given the versions of all installed packages."""
+    return {f"package {name}": versions[name] for name in (*DECISIVE, *packages) if name in versions}
 
 
 def differing(runs: Iterable[Made], accepted: Accepted = ()) -> dict[str, list[str]]:
-    """Return the items of which runs were made by several values, item → values in order of appearance.
+    """Return the items in which runs differ, and all values of each in order of appearance.
 
     Args:
-        runs: What each was made by; an item counts among the runs that have it.
+        runs: Code, data, and packages of each run.
         accepted: Differences that do not count.
     """
     values: dict[str, dict[str, None]] = {}
     for run in {id(run): run for run in runs}.values():
-        for item, its in run.items():
-            values.setdefault(item, {}).update(dict.fromkeys(sorted(its)))
-    return {item: list(its) for item, its in values.items() if len(_classes(item, its, accepted)) > 1}
+        for item, found in run.items():
+            values.setdefault(item, {}).update(dict.fromkeys(sorted(found)))
+    return {item: [*found] for item, found in values.items() if len(_groups(item, found, accepted)) > 1}
 
 
 def odd_ones(rows: Mapping[str, Made], accepted: Accepted = ()) -> dict[str, list[str]]:
-    """Return for each item the rows that were made by another value of it than most rows; the last of a tie.
+    """Return the items in which rows differ, and the rows that have another value than most rows.
 
-    Args:
-        rows: Row → what it was made by; an item counts among the rows that have it.
-        accepted: As in `differing`.
+    If two values are equally frequent, the first counts as that of most rows. Arguments as in `differing`.
     """
-    found = {}
+    odd = {}
     for item, values in differing(rows.values(), accepted).items():
-        groups = _classes(item, values, accepted)
-        its = [[row for row, made in rows.items() if made.get(item, frozenset()) & group] for group in groups]
-        most = max(its, key=len)
-        found[item] = [row for row in rows if item in rows[row] and row not in most]
-    return found
+        groups = _groups(item, values, accepted)
+        members = [[row for row, made in rows.items() if made.get(item, frozenset()) & g] for g in groups]
+        most = max(members, key=len)
+        odd[item] = [row for row in rows if item in rows[row] and row not in most]
+    return odd
 
 
-def _classes(item: str, values: Iterable[str], accepted: Accepted) -> list[set[str]]:
-    """Group values that are equal, or were accepted as equal."""
+def _groups(item: str, values: Iterable[str], accepted: Accepted) -> list[set[str]]:
+    """Group the values of an item that count as equal."""
     groups = [{value} for value in values]
-    for alike in (set(said[item]) for said in accepted if item in said):
-        touched = [group for group in groups if group & alike]
-        groups = [group for group in groups if not group & alike]
+    for equal in (set(difference[item]) for difference in accepted if item in difference):
+        touched = [group for group in groups if group & equal]
+        groups = [group for group in groups if not group & equal]
         if touched:
-            groups.append(set().union(*touched, alike))
+            groups.append(set().union(*touched, equal))
     return groups
 
 
+# ---- in words
+
+
+def made_with_different(items: Iterable[str]) -> str:
+    """Describe differing items: "made with different code (ridge.py) and package versions (numpy)".
+
+    All warnings about different code, data, or package versions use this phrase.
+    """
+    names: dict[str, list[str]] = {}
+    for item in items:
+        kind, _, name = item.partition(" ")
+        names.setdefault(kind, []).extend([name] if name else [])
+    parts = [
+        f"{_KINDS.get(kind, kind)} ({', '.join(found)})" if found else _KINDS.get(kind, kind)
+        for kind, found in names.items()
+    ]
+    return f"made with different {listed(parts)}"
+
+
 def names_of(items: Iterable[str]) -> str:
-    """Write items as people call them: "ridge.py, train.csv, numpy"."""
+    """Return the names of items: "ridge.py, train.csv, numpy"."""
     return ", ".join(item.partition(" ")[2] or item for item in items)
 
 
+def digests_of(files: Mapping[str, str | None]) -> str:
+    """List the first files with the beginning of their digests: "ridge.py 3fa2c81b"."""
+    digests = [f"{name} {digest[:8] if digest else ABSENT}" for name, digest in files.items()]
+    more = f" and {len(digests) - _MAX_FILES} more" if len(digests) > _MAX_FILES else ""
+    return ", ".join(digests[:_MAX_FILES]) + more
+
+
+def code_of(attempt: Mapping[str, Any]) -> str:
+    """Describe the custom code and the data of an attempt; empty without any.
+
+    Args:
+        attempt: One of `History.attempt_records`.
+    """
+    parts = []
+    if attempt["sources"]:
+        parts.append(f"code {digests_of(attempt['sources'])}")
+        if attempt["code_commit"]:
+            parts[0] += f" of {commit_text(attempt['code_commit'], attempt['code_patched'])}"
+    elif attempt["program"] not in OWN_PROGRAMS:
+        parts.append("code not recorded")
+    if attempt["inputs"]:
+        parts.append(f"data {digests_of(attempt['inputs'])}")
+    return ", ".join(parts)
+
+
+def commit_text(commit: str | None, patched: Any) -> str:
+    """Describe a state of a repository: "commit 3fa2c81b9e01 with uncommitted changes"."""
+    return f"commit {(commit or 'unknown')[:12]}{' with uncommitted changes' if patched else ''}"
+
+
 def differing_files(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
-    """Return the files of two states of code, file → digest, that are not the same in both."""
+    """Return the files that differ between two states of code, each given as file → digest."""
     return [name for name in {**first, **second} if first.get(name) != second.get(name)]
 
 
 def unified_diff(first: Mapping[str, str], second: Mapping[str, str], texts: Mapping[str, str]) -> str:
-    """Return the difference between two states of code as a unified diff; empty for none.
+    """Return the difference between two states of code as a unified diff; empty without a difference.
 
     Args:
-        first: File → digest, of the one state.
-        second: The same of the other.
-        texts: Digest → text, as far as it is known.
+        first: File → digest of one state.
+        second: The same for the other state.
+        texts: Digest → text of the files whose text is known.
     """
     parts: list[str] = []
     for name in differing_files(first, second):
-        sides = [state.get(name) for state in (first, second)]
-        if any(side is not None and side not in texts for side in sides):
-            parts.append(f"{name}: its text is not kept (too large, no script, or not wanted)")
+        digests = [state.get(name) for state in (first, second)]
+        if any(digest is not None and digest not in texts for digest in digests):
+            parts.append(f"{name}: its text was not stored (too large, not a script, or excluded)")
             continue
-        one, other = ([] if side is None else texts[side].splitlines() for side in sides)
+        one, other = ([] if digest is None else texts[digest].splitlines() for digest in digests)
         lines = list(difflib.unified_diff(one, other, f"a/{name}", f"b/{name}", lineterm=""))
-        parts += lines or [f"{name}: differs in lines that are left out, or in the ends of lines"]
+        parts += lines or [f"{name}: differs only in excluded lines or line endings"]
     return "\n".join(parts)
-
-
-def digests_of(files: Mapping[str, str | None]) -> str:
-    """List files with the beginning of their digests, as far as they are few: "ridge.py 3fa2c81b"."""
-    listed = [f"{name} {digest[:8] if digest else ABSENT}" for name, digest in files.items()]
-    more = f" and {len(listed) - _MOST_FILES} more" if len(listed) > _MOST_FILES else ""
-    return ", ".join(listed[:_MOST_FILES]) + more
-
-
-@functools.lru_cache(maxsize=64)
-def _json(text: str | None) -> Mapping[str, Any]:
-    """Read what an attempt recorded; nothing where it is unknown. Most attempts recorded the same."""
-    found: Mapping[str, Any] = json.loads(text) if text else {}
-    return found

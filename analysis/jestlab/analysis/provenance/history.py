@@ -1,4 +1,4 @@
-"""How an experiment came about (its spec, runs, attempts and costs), and how to reproduce it."""
+"""The history of an experiment: spec, runs, attempts, and costs; and how to reproduce the experiment."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..connection import frame
 from ..costs.goodput import QUERY, AttemptTime
-from ..frames import imported_from
 from ..names import Shown, names_in
+from ..results import Snapshot, opens_store
 from ..soundness import retractions
-from .code import OWN_PROGRAMS, digests_of, names_of
+from .code import JESTLAB, code_of, commit_text, made_with_different, names_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,50 +26,45 @@ _RUNS = """
     SELECT run, label, seed, position, fingerprint, program, state, reason, step, total_steps, attempts,
         point, config, directory
     FROM v_runs WHERE experiment = :experiment"""
-# Without patches and environments: of thousands of attempts they would be gigabytes.
+# Without patches and environments, which can be gigabytes for thousands of attempts.
 _ATTEMPTS = """
     SELECT label, seed, fingerprint, number, state, reason, executor, started_at, heartbeat_at, ended_at,
         exit_code, host, device, log, git_commit, versions, code_commit, sources, inputs,
         CASE WHEN git_patch IS NULL OR git_patch = '' THEN 0 ELSE 1 END AS patched,
         CASE WHEN code_patch IS NULL OR code_patch = '' THEN 0 ELSE 1 END AS code_patched
     FROM v_attempts WHERE experiment = :experiment"""
-
 _ACCEPTED = """
     SELECT accepted, reason, author, created_at FROM v_acceptances WHERE experiment = :experiment"""
-
 _TEXTS = "SELECT sha256, text FROM v_sources WHERE sha256 IN :names"
-
 _COSTS = "SELECT * FROM v_costs WHERE experiment = :experiment"
 
 
 @dataclass(frozen=True)
 class History:
-    """What the store knows of an experiment besides results.
+    """The stored data of an experiment except its results.
 
     Attributes:
         experiment: Name of the experiment.
-        question: What it asks; empty if it does not say.
-        paper: Figure or table of the paper that it reproduces; empty if it does not say.
-        scale: Scale of its last launch; empty if it has none.
+        question: The question it asks; empty without one.
+        paper: Figure or table of the paper that it reproduces; empty without one.
         spec: The resolved spec.
-        imported_from: Name of the archive that it came from; None if it was launched here.
-        runs: One row a run, in the order of the study: run, label, seed, position, fingerprint, program,
+        imported_from: Name of the archive that it was imported from; None if it was launched in this lab.
+        runs: One row per run, in the order of the study: run, label, seed, position, fingerprint, program,
             state, reason, step, total_steps, attempts, point and config (JSON), directory (relative to the
             lab's root).
-        attempts: One row an attempt, in the order of the runs: label, seed, fingerprint, number, state,
+        attempts: One row per attempt, in the order of the runs: label, seed, fingerprint, number, state,
             reason, executor, started_at, heartbeat_at, ended_at (UTC, as text), exit_code, host, device, log,
-            git_commit, versions (JSON), patched (1 where jestlab's code differed from the commit), and of the
-            user's own code code_commit, code_patched, sources and inputs (file → SHA-256, JSON); program.
+            versions (JSON), program; for jestlab's code git_commit and patched (1 with uncommitted changes);
+            for custom code code_commit, code_patched, and sources and inputs (file → SHA-256, JSON).
         retracted: Fingerprint → why the run's results are wrong.
-        accepted: Differences that somebody accepted, a line each.
-        costs: One row a run, all columns of `v_costs`.
-        times: Where the time of each attempt went, in the order of the runs.
+        accepted: One line for each acceptance of differences between runs.
+        costs: One row per run, all columns of `v_costs`.
+        times: How each attempt spent its time, in the order of the runs.
     """
 
     experiment: str
     question: str
     paper: str
-    scale: str
     spec: dict[str, Any]
     imported_from: str | None
     runs: pd.DataFrame
@@ -84,70 +79,81 @@ class History:
         """Label → the name that tables and figures show."""
         return names_in(self.spec, self.runs).shown
 
+    @cached_property
+    def attempt_records(self) -> list[dict[str, Any]]:
+        """The attempts as dictionaries, with None for missing values, parsed JSON, times to the second."""
+        frame = self.attempts.astype(object)
+        records: list[dict[Any, Any]] = frame.where(frame.notna(), None).to_dict("records")
+        for record in records:
+            for name in ("versions", "sources", "inputs"):
+                record[name] = json.loads(record[name]) if record[name] else None
+            for name in ("started_at", "heartbeat_at", "ended_at"):
+                record[name] = record[name] and record[name][:19]
+            record |= {name: bool(record[name]) for name in ("patched", "code_patched")}
+        return records
+
     def states(self) -> dict[str, int]:
-        """Count runs by state; a run that occurs under several labels counts once."""
+        """Count runs by state; a run with several labels counts once."""
         counts = self.runs.drop_duplicates("fingerprint")["state"].value_counts()
         return {str(state): int(count) for state, count in counts.items()}
 
     def newest(self) -> str:
-        """Return when an attempt was last heard of, UTC; empty before the first."""
-        heard = self.attempts["ended_at"].fillna(self.attempts["heartbeat_at"]).dropna()
-        return str(heard.max())[:19] if len(heard) else ""
+        """Return the last sign of life of any attempt, UTC; empty before the first."""
+        times = self.attempts["ended_at"].fillna(self.attempts["heartbeat_at"]).dropna()
+        return str(times.max())[:19] if len(times) else ""
 
 
-def load(connection: Connection, experiment: str) -> History | None:
-    """Read the history of an experiment.
+@opens_store
+def load(store: Snapshot, experiment: str) -> History | None:
+    """Read the history of an experiment; None if the store doesn't have it.
 
     Args:
-        connection: To the store, from `connect`.
+        store: The store.
         experiment: Name of the experiment.
-
-    Returns:
-        What is known; None if the store does not know the experiment.
     """
-    studies = frame(connection, _STUDY, experiment=experiment)
+
+    def rows(query: str) -> pd.DataFrame:
+        return store.select(query, experiment=experiment)
+
+    studies = rows(_STUDY)
     if studies.empty:
         return None
     study = studies.iloc[0]
-    runs = frame(connection, _RUNS, experiment=experiment)
-    runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
-    order = {fingerprint: place for place, fingerprint in enumerate(runs["fingerprint"])}
+    runs = rows(_RUNS).sort_values(["position", "label", "seed"], ignore_index=True)
+    places = {run: place for place, run in enumerate(runs["fingerprint"])}
 
-    def in_order(rows: pd.DataFrame, *by: str) -> pd.DataFrame:
-        ordered = rows.assign(place=rows["fingerprint"].map(order))
-        return ordered.sort_values(["place", "label", *by], ignore_index=True).drop(columns="place")
+    def in_order(query: str, *by: str) -> pd.DataFrame:
+        found = rows(query)
+        found["place"] = found["fingerprint"].map(places)
+        return found.sort_values(["place", "label", *by], ignore_index=True).drop(columns="place")
 
-    attempts = in_order(frame(connection, _ATTEMPTS, experiment=experiment), "number")
+    attempts, costs = in_order(_ATTEMPTS, "number"), in_order(_COSTS)
     programs = dict(zip(runs["fingerprint"], runs["program"], strict=True))
     attempts["program"] = attempts["fingerprint"].map(programs)
-    accepted = frame(connection, _ACCEPTED, experiment=experiment).to_dict("records")
     for name in ("started_at", "heartbeat_at", "ended_at"):  # text on SQLite, times on PostgreSQL
         attempts[name] = attempts[name].map(str, na_action="ignore")
-    costs = in_order(frame(connection, _COSTS, experiment=experiment))
-    times = in_order(frame(connection, QUERY, experiment=experiment), "number").to_dict("records")
     amounts = [name for name in costs if str(name).endswith(("_flops", "_hours", "_dollars"))]
     return History(
         experiment=experiment,
         question=str(study["question"] or ""),
         paper=str(study["paper"] or ""),
-        scale=str(study["scale"] or ""),
         spec=json.loads(study["spec"]),
-        imported_from=imported_from(connection, experiment),
+        imported_from=store.imported_from(experiment),
         runs=runs,
         attempts=attempts,
         costs=costs.astype(dict.fromkeys(amounts, float)),
-        retracted=retractions(connection, experiment),
+        retracted=retractions(store.connection, experiment),
         accepted=tuple(
             f"{row['author']} accepted on {str(row['created_at'])[:10]} that "
             f"{names_of(json.loads(row['accepted']))} differs: {' '.join(str(row['reason']).split())}"
-            for row in accepted
+            for row in rows(_ACCEPTED).to_dict("records")
         ),
-        times=tuple(map(AttemptTime.of, times)),
+        times=tuple(map(AttemptTime.of, in_order(QUERY, "number").to_dict("records"))),
     )
 
 
-def sources_in(connection: Connection, digests: Collection[str]) -> dict[str, str]:
-    """Return the text of files of users' code by their digests, as far as the store has it."""
+def source_texts(connection: Connection, digests: Collection[str]) -> dict[str, str]:
+    """Return the stored texts of files of custom code, by digest."""
     if not digests:
         return {}
     rows = frame(connection, _TEXTS, names=sorted(digests))
@@ -156,15 +162,14 @@ def sources_in(connection: Connection, digests: Collection[str]) -> dict[str, st
 
 @dataclass(frozen=True)
 class Recipe:
-    """What somebody needs to reproduce an experiment.
+    """How to reproduce an experiment.
 
     Attributes:
         spec: The resolved spec as YAML.
-        commands: Commands in the order they are run.
-        code: Code that ran, most attempts first: lines of the user's own code, and for each commit of jestlab
-            and its machines one.
-        versions: Package → versions, over all attempts.
-        caveats: What differs between attempts, or is not known.
+        commands: Commands in order.
+        code: One line for each version of custom code, and of jestlab's code on each device.
+        versions: Package → versions in all attempts.
+        caveats: Differences between attempts, and other obstacles.
     """
 
     spec: str
@@ -184,69 +189,44 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
     """
     import yaml
 
-    attempts = history.attempts[history.attempts["started_at"].notna()]
-    name = shlex.quote(history.experiment)
+    attempts = [attempt for attempt in history.attempt_records if attempt["started_at"]]
     options = f" --baseline {shlex.quote(baseline)}" if baseline else ""
     options += f" --scope {scope}" if scope != "scoring" else ""
-    ran = zip(attempts["git_commit"], attempts["patched"], attempts["device"], strict=True)
-    counts = Counter((_known(commit), bool(patched), _known(device)) for commit, patched, device in ran)
-    own = attempts[attempts["sources"].notna()]
-    ran = zip(own["sources"], own["code_commit"], own["code_patched"], strict=True)
-    users = Counter((str(sources), _known(commit), bool(patched)) for sources, commit, patched in ran)
-    unrecorded = int((attempts["sources"].isna() & ~attempts["program"].isin(OWN_PROGRAMS)).sum())
+    custom = Counter(code for attempt in attempts if (code := code_of(attempt)))
+    jestlab = Counter(
+        f"jestlab {commit_text(attempt['git_commit'], attempt['patched'])} on "
+        f"{attempt['device'] or 'an unknown device'}"
+        for attempt in attempts
+    )
     caveats = []
-    if len(users) > 1:
-        caveats.append("Not all runs were made by the same code: jestlab diff RUN RUN shows the difference.")
+    if len({str(attempt["sources"]) for attempt in attempts if attempt["sources"]}) > 1:
+        different = made_with_different(["code"])
+        caveats.append(f"Runs were {different}: jestlab diff RUN RUN shows the difference.")
+    if len({attempt["git_commit"] for attempt in attempts} - {None}) > 1:
+        caveats.append(f"Runs were {made_with_different([JESTLAB])}.")
     if history.imported_from is not None:
         caveats.append(f"The experiment was imported from {history.imported_from}: others have run it.")
-    if attempts["patched"].any():
+    if any(attempt["patched"] for attempt in attempts):
         caveats.append(
-            "jestlab's code had uncommitted changes, which the store keeps: "
+            "jestlab's code had uncommitted changes, which the store has: "
             f"jestlab query \"SELECT git_patch FROM v_attempts WHERE experiment = '{history.experiment}'\""
         )
-    if attempts["git_commit"].nunique() > 1:
-        caveats.append("Not all runs were made by the same commit of jestlab.")
+    versions: dict[str, dict[str, None]] = {}
+    for attempt in attempts:
+        for package, version in (attempt["versions"] or {}).items():
+            versions.setdefault(package, {})[str(version)] = None
+    name = shlex.quote(history.experiment)
     return Recipe(
         spec=yaml.safe_dump(history.spec, sort_keys=False, allow_unicode=True, width=100),
         commands=(
             "jestlab launch study.yaml",
             *(f"jestlab {verb} {name}{options}" for verb in ("table", "plot", "report")),
         ),
-        code=(
-            *(_own_line(*own, attempts=count) for own, count in users.most_common()),
-            *([f"own code that was not recorded: {_attempts(unrecorded)}"] if unrecorded else []),
-            *(_code_line(*where, attempts=count) for where, count in counts.most_common()),
+        code=tuple(
+            f"{line}: {count} {'attempt' if count == 1 else 'attempts'}"
+            for counts in (custom, jestlab)
+            for line, count in counts.most_common()
         ),
-        versions=_versions(list(attempts["versions"].dropna().unique())),
+        versions={package: ", ".join(found) for package, found in sorted(versions.items())},
         caveats=tuple(caveats),
     )
-
-
-def _known(text: object) -> str:
-    return text if isinstance(text, str) else ""
-
-
-def _code_line(commit: str, patched: bool, device: str, attempts: int) -> str:
-    changes = " with uncommitted changes" if patched else ""
-    code = f"jestlab's commit {commit[:12]}{changes}" if commit else "jestlab of an unknown commit"
-    return f"{code} on {device or 'an unknown device'}: {_attempts(attempts)}"
-
-
-def _own_line(sources: str, commit: str, patched: bool, attempts: int) -> str:
-    """Write the user's own code: its files, and the state of their repository."""
-    changes = " with uncommitted changes" if patched else ""
-    where = f" of commit {commit[:12]}{changes}" if commit else ""
-    return f"own code {digests_of(json.loads(sources))}{where}: {_attempts(attempts)}"
-
-
-def _attempts(count: int) -> str:
-    return f"{count} {'attempt' if count == 1 else 'attempts'}"
-
-
-def _versions(documents: list[str]) -> dict[str, str]:
-    """Package → its version, or its versions."""
-    seen: dict[str, dict[str, None]] = {}
-    for document in documents:
-        for package, version in json.loads(document).items():
-            seen.setdefault(str(package), {})[str(version)] = None
-    return {package: ", ".join(found) for package, found in sorted(seen.items())}

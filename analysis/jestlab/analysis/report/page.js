@@ -85,7 +85,7 @@ function madeFrom(column, key, row, baseline) {
   const theirs = column.compares && baseline ? column.inputs.filter((input) => baseline.values[input]) : [];
   const result = row.values[key] ? [column.header] : [];
   const named = row.labels ? ["label"] : [];
-  const headers = ["seed", "run", ...named, ...result, ...own, ...theirs.map((input) => `${input} of ${row.against ?? row.baseline}`)];
+  const headers = ["seed", "run", ...named, ...result, ...own, ...theirs.map((input) => `${input} of ${row.against}`)];
   const lines = row.runs.map((run, i) => {
     const other = baseline ? baseline.seeds.indexOf(row.seeds[i]) : -1;
     return [
@@ -114,9 +114,10 @@ function ran(row) {
 /** Where the config differs from the baseline's. */
 function differs(row) {
   if (row.differences === null) return [];
-  const title = `Config differences from ${row.against ?? row.baseline}`;
-  if (!row.differences.length) return [make("h3", {}, title), make("p", {}, "None.")];
-  return [make("h3", {}, title), boxed(title, ["key", "this row", row.against ?? row.baseline], row.differences, [1, 2])];
+  const title = `Config differences from ${row.against}`;
+  const lines = Object.entries(row.differences).map(([key, [theirs, ours]]) => [key, ours ?? "—", theirs ?? "—"]);
+  if (!lines.length) return [make("h3", {}, title), make("p", {}, "None.")];
+  return [make("h3", {}, title), boxed(title, ["key", "this row", row.against], lines, [1, 2])];
 }
 
 document.addEventListener("click", (event) => {

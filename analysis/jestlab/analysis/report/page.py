@@ -13,7 +13,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
-from ..provenance.pages import Sources, of_runs, of_table
+from ..provenance.document import Sources
 from .contents import Contents, StillPart
 from .union import Section, UnionContents
 
@@ -147,11 +147,10 @@ def _rendered(
     from jinja2 import Environment, FunctionLoader
     from markupsafe import Markup
 
-    tables, origins = contents.tables, contents.origins
-    data = {
+    tables = contents.tables
+    opening = {part.name: part.table for part in tables if part.table.opens}
+    data = contents.origins.page_data(opening) | {
         "figures": charts,
-        "tables": {part.name: of_table(part.table, origins) for part in tables if part.table.opens},
-        "runs": of_runs([part.table for part in tables], origins),
         "files": {name: _file(name, content) for name, content in embedded.items() if name[-4:] != ".png"}
         | {f"{part.name}.md": {"text": part.table.markdown()} for part in tables},
         "place": place,

@@ -12,8 +12,8 @@ from .. import units
 from ..claims.claim import SCORE
 from ..claims.evidence import Verdict
 from ..claims.judged import Judged
+from ..provenance.document import SUFFIX
 from ..provenance.history import History
-from ..provenance.pages import SUFFIX
 from ..tables import show
 from ..tables.claims import MARKS, agree, chance, difference, expected, names
 from ..tables.core import MISSING, Column, Record, Table, records

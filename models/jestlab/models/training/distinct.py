@@ -47,9 +47,10 @@ class Distinct:
         filled = self.registers[self.registers > 0].astype(float)
         empty = 1 - len(filled) / REGISTERS
         # Empty registers add m σ(x) to the sum: σ(x) = x + Σ 2^(k−1) x^(2^k) over k > 0, and σ(1) = ∞.
-        powers = np.exp2(np.arange(64))
-        sigma = empty + float(powers[:-1] @ empty ** powers[1:]) if empty < 1 else math.inf
-        return REGISTERS**2 / (2 * math.log(2) * (REGISTERS * sigma + float(np.exp2(-filled).sum())))
+        # Exact sums: those of a resumed run and of an undisturbed one must agree to the last bit.
+        terms = (2.0**k * empty ** (2.0 ** (k + 1)) for k in range(63))
+        sigma = empty + math.fsum(terms) if empty < 1 else math.inf
+        return REGISTERS**2 / (2 * math.log(2) * (REGISTERS * sigma + math.fsum(np.exp2(-filled))))
 
 
 def _hashed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

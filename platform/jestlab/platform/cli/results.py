@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -106,7 +107,7 @@ def table_command(
     if explain is not None:
         origin = Origins.read(lab.store_url, made.experiments).explain(made, *explain)
         if form == "json":
-            print_or_write(output, json.dumps(origin.to_dict(), indent=2, ensure_ascii=False) + "\n")
+            print_or_write(output, json.dumps(asdict(origin), indent=2, ensure_ascii=False) + "\n")
         else:
             print_or_write_blocks(output, str(origin))
     elif form == "text":

@@ -13,22 +13,21 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import func, literal_column, select
 
 from jestlab.analysis.provenance.code import (
-    JESTLAB,
     OWN_PROGRAMS,
     Made,
     contributing,
     differing,
     made_by,
-    names_of,
-    recorded,
+    made_with_different,
+    package_items,
 )
-from jestlab.platform.digests import digest_of
 from jestlab.platform.errors import SpecError
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.programs.sources import interpreter_of, sources_of
@@ -51,23 +50,21 @@ _ATTEMPT_COLUMNS = ("number", "state", "started_at", "sources", "inputs", "versi
 class ResultChanges:
     """Results that were made with different code, data, or package versions.
 
-    An item is a file, a package, or jestlab itself; see `jestlab.analysis.provenance.code`.
-
     Attributes:
-        changed: Runs whose code or data differ from the current files → the differing items.
-        mixed: Item that differs among the results of a label → all such labels.
-        values: Each differing item → all its values, including the current one.
-        older: Runs that differ from the latest result of their label → the differing items.
         names: Label and seed of each completed run.
         retracted: Completed runs whose results, or those of a dependency, are retracted → the reason.
+        changed: Runs that differ from the current files → the differing items (`analysis.provenance.code`).
+        mixed: Other item that differs among the results of a label → all such labels.
+        older: Runs that differ from the latest result of their label → these items.
+        values: Each differing item → all its values, including the current one.
     """
 
-    changed: dict[str, list[str]] = field(default_factory=dict)
-    mixed: dict[str, list[str]] = field(default_factory=dict)
-    values: dict[str, list[str]] = field(default_factory=dict)
-    older: dict[str, list[str]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     retracted: dict[str, str] = field(default_factory=dict)
+    changed: dict[str, list[str]] = field(default_factory=dict)
+    mixed: dict[str, list[str]] = field(default_factory=dict)
+    older: dict[str, list[str]] = field(default_factory=dict)
+    values: dict[str, list[str]] = field(default_factory=dict)
 
     def lines(self, experiment: str) -> list[str]:
         """Describe each difference and its remedies in one line."""
@@ -80,24 +77,25 @@ class ResultChanges:
                 "(--rerun-retracted runs them again; jestlab retract lists them)"
             )
         if self.changed:
-            items = dict.fromkeys(item for run_items in self.changed.values() for item in run_items)
-            kinds = [kind for kind in ("code", "data") if any(item.startswith(f"{kind} ") for item in items)]
-            first = f"{experiment}/{self.names[next(iter(self.changed))]}"
+            different = made_with_different(dict.fromkeys(chain.from_iterable(self.changed.values())))
+            first = shlex.quote(f"{experiment}/{self.names[next(iter(self.changed))]}")
             lines.append(
-                f"{self._count(self.changed, 'was', 'were')} made with different {' and '.join(kinds)}: "
-                f"{names_of(items)} changed (jestlab diff {shlex.quote(first)}; --rerun-changed runs them "
-                f"again; {accept})"
+                f"{self._count(self.changed, 'was', 'were')} {different} than the current files "
+                f"(jestlab diff {first}; --rerun-changed runs them again; {accept})"
             )
+        can_rerun = {*chain.from_iterable(self.older.values())}
         for item, labels in self.mixed.items():
-            values = "commits of jestlab" if item == JESTLAB else f"versions of {names_of([item])}"
-            can_rerun = any(item in items for items in self.older.values())
-            remedy = f"--rerun-changed runs the older ones again; {accept}" if can_rerun else accept
-            lines.append(f"results mix {len(self.values[item])} {values}: {few(labels)} ({remedy})")
+            remedy = f"--rerun-changed runs the older ones again; {accept}" if item in can_rerun else accept
+            lines.append(f"seeds of {few(labels)} were {made_with_different([item])} ({remedy})")
         return lines
 
     def _count(self, runs: Collection[str], singular: str, plural: str) -> str:
         subject = f"{len(runs)} of {len(self.names)} runs" if len(self.names) > 1 else "the run"
         return f"{subject} {singular if len(runs) == 1 else plural}"
+
+    def _add_values(self, items: Mapping[str, Sequence[str]]) -> None:
+        for item, values in items.items():
+            self.values[item] = list(dict.fromkeys([*self.values.get(item, ()), *values]))
 
 
 def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun]) -> ResultChanges:
@@ -124,32 +122,27 @@ def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun]) -> Resul
     reasons = {row.fingerprint: row.reason for row in retracted(store)}
     names = {run.fingerprint: f"{run.label}/{run.seed}" for run in completed}
     result = ResultChanges(names=names, retracted={run: reasons[run] for run in names if run in reasons})
-    differences: list[dict[str, list[str]]] = []  # of each label
-    changed: dict[str, dict[str, list[str]]] = {}
     for run in completed:
-        recorded_items = made[run.fingerprint]
-        if items := differing([recorded_items, current.files(run, recorded_items)], accepted):
-            changed[run.fingerprint] = items
-    result.changed = {run: [*items] for run, items in changed.items()}
-    reported = {item for items in changed.values() for item in items}
+        recorded = made[run.fingerprint]
+        if items := differing([recorded, current.files(run, recorded)], accepted):
+            result.changed[run.fingerprint] = [*items]
+            result._add_values(items)
+    reported = {*result.values}
     for label, group in by_label.items():
         done = [run.fingerprint for run in group if run.state == RunState.COMPLETED]
         if not done:
             continue
         unfinished = [current.packages(run) for run in group if run.state != RunState.COMPLETED]
         items = differing([*(made[run] for run in done), *unfinished], accepted)
-        differences.append(items)
+        result._add_values(items)
         latest = made[max(done, key=lambda run: _started_at(attempts[run]))]
-        others = [item for item in items if item not in reported]
-        for item in others:
-            result.mixed.setdefault(item, []).append(label)
-        for fingerprint in done:
-            differs = differing([made[fingerprint], latest], accepted)
-            if outdated := [item for item in others if item in differs]:
-                result.older[fingerprint] = outdated
-    for items in (*differences, *changed.values()):
-        for item, values in items.items():
-            result.values[item] = list(dict.fromkeys([*result.values.get(item, ()), *values]))
+        outdated = {run: differing([made[run], latest], accepted) for run in done}
+        for item in items:
+            if item not in reported:
+                result.mixed.setdefault(item, []).append(label)
+                for fingerprint in done:
+                    if item in outdated[fingerprint]:
+                        result.older.setdefault(fingerprint, []).append(item)
     return result
 
 
@@ -193,14 +186,14 @@ class _Current:
         self._record = record
         self._code: dict[str, dict[str, str]] = {}
 
-    def files(self, run: PlannedRun, recorded_items: Made) -> Made:
+    def files(self, run: PlannedRun, recorded: Made) -> Made:
         """Return the current digests of a run's recorded code and data files."""
         digests: dict[str, str] = {}
-        if any(item.startswith("code ") for item in recorded_items):
+        if any(item.startswith("code ") for item in recorded):
             digests |= {f"code {name}": digest for name, digest in self._code_digests(run).items()}
-        if any(item.startswith("data ") for item in recorded_items):
+        if any(item.startswith("data ") for item in recorded):
             digests |= self._data_digests
-        return {item: frozenset([value]) for item, value in digests.items() if item in recorded_items}
+        return {item: frozenset([value]) for item, value in digests.items() if item in recorded}
 
     def packages(self, run: PlannedRun) -> Made:
         """Return the current versions of the recorded packages; empty if the run uses another Python.
@@ -217,21 +210,18 @@ class _Current:
         has_placeholders = "{" in str(relevant.get("command"))
         key = json.dumps([run.program, run.config if has_placeholders else relevant], default=str)
         if key not in self._code:
-            sources = sources_of(run.program, run.config, Path.cwd())
-            self._code[key] = {} if sources is None else digests_of(sources)
+            self._code[key] = digests_of(sources_of(run.program, run.config, Path.cwd()) or {})
         return self._code[key]
 
     @cached_property
     def _data_digests(self) -> dict[str, str]:
-        files = self._record.named_files().items()
-        digests = {f"data {name}": digest_of(path) for name, path in files if _is_small(path)}
-        return {item: digest for item, digest in digests.items() if digest is not None}
+        digests = digests_of({n: path for n, path in self._record.named_files().items() if _is_small(path)})
+        return {f"data {name}": digest for name, digest in digests.items()}
 
     @cached_property
     def _packages(self) -> Made:
         names = self._record.packages
-        attempt = {"sources": None, "inputs": None, "versions": json.dumps(versions(names))}
-        return {item: frozenset([value]) for item, value in recorded("", attempt, names).items()}
+        return {item: frozenset([value]) for item, value in package_items(versions(names), names).items()}
 
 
 def _is_small(path: Path) -> bool:
