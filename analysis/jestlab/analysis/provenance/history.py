@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..connection import frame
-from ..costs.goodput import QUERY, AttemptTime
 from ..frames import imported_from
+from ..goodput import QUERY, AttemptTime
 from ..names import Shown, names_in
 from ..soundness import retractions
 from .code import JESTLAB, code_of, commit_text, made_with_different, names_of

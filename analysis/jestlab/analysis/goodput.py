@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from ..units import duration
+from .units import duration
 
 Cause = Literal[
     "training",
