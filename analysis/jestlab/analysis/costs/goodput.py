@@ -63,7 +63,8 @@ class AttemptTime:
     def of(cls, row: Mapping[Any, Any]) -> AttemptTime:
         """Convert a row; NaN, pandas' missing value, becomes None."""
         values: dict[str, Any] = {name: row[name] for name in _COLUMNS}
-        return cls(**{name: None if value != value else value for name, value in values.items()})
+        missing = [name for name, value in values.items() if value != value]
+        return cls(**(values | dict.fromkeys(missing)))
 
 
 _COLUMNS = [each.name for each in fields(AttemptTime)]
