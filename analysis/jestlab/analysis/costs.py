@@ -8,8 +8,8 @@ The formulas and the letters are in `flops`. There are two conventions (`Step.co
 - *counted*: the executed FLOPs. Scoring passes the super-batch forward, and training passes the sub-batch
   again, so an example seen costs 3F + F·B/b, plus loss and selection.
 - *paper*: the appendix of Evans et al. (2024), "FLOP calculations for JEST / Flexi-JEST". Training reuses the
-  scoring pass of JEST, and loss and selection are free: C_IID = 3F, C_JEST = F(2 + B/b), or F(2 + 2B/b) if the
-  reference's embeddings aren't cached, and C_Flexi = 3F((1 − λ) + λA) + A·F·B/b.
+  scoring pass of JEST, and loss and selection are free: C_IID = 3F, C_JEST = F(2 + B/b), or F(2 + 2B/b) if
+  the reference's embeddings aren't cached, and C_Flexi = 3F((1 − λ) + λA) + A·F·B/b.
 
 There are four scopes, each with those before it (`Cost.total`): the learner; scoring; the reference's
 scoring; a share of the cost of the runs that a run needs.

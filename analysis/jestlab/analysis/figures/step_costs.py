@@ -115,8 +115,8 @@ def method_costs(step: Step, convention: Convention = "paper") -> Plot:
     data = _looks(data).assign(text=data["label"])
     caption = (
         f"FLOPs of a step relative to uniform sampling (IID), by the convention {convention!r}, when "
-        f"{step.batch_size:,} of {step.super_batch_size:,} examples are chosen. A forward pass of one example "
-        f"is {units.flops(step.full.total)}"
+        f"{step.batch_size:,} of {step.super_batch_size:,} examples are chosen. A forward pass of one "
+        f"example is {units.flops(step.full.total)}"
     )
     if step.approximate is not None:
         caption += (
