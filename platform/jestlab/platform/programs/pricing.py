@@ -147,15 +147,16 @@ def step_of(config: TrainConfig, reference: TwoTowers | None, reference_dim: int
     rule = config.selection.rule
     selection = 0.0  # FLOPs per sub-batch
     if config.selects:
-        sizes = {"batch_size": config.batch_size, "super_batch_size": config.super_batch_size}
         selection = selection_flops(
             rule if rule in RULES else "independent",
+            batch_size=config.batch_size,
+            super_batch_size=config.super_batch_size,
             embedding_dims=dims,
             chunks=config.selection.chunks,
             sweeps=config.selection.sweeps,
-            **sizes,
         )
         if rule not in (*RULES, *formulas.FREE_RULES):
+            sizes = {"batch_size": config.batch_size, "super_batch_size": config.super_batch_size}
             options = {**sizes, "embedding_dims": tuple(dims), **config.selection.rule_options}
             selection += _custom_flops("selection.rule", "rule", rule, **options) or 0.0
     return Step(
