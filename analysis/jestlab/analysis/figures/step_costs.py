@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .. import units
 from ..configs import Configs
-from ..costs import CONVENTIONS, Convention, Step, paper_step, step_bars
+from ..costs import CONVENTIONS, EXECUTED, Convention, Step
 from ..frames import Frames
 from ..sheet import Sheet
 from .panels import finish, panels
@@ -75,11 +75,11 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
     return Plot("step_costs", _styled(data), words, draw_stacked_bars)
 
 
-def method_costs(step: Step | None = None, convention: Convention = "paper") -> Plot:
+def method_costs(step: Step, convention: Convention = "paper") -> Plot:
     """Plot what a step of each method costs, without an experiment: IID, JEST (cached or not), Flexi-JEST.
 
     Args:
-        step: A step of Flexi-JEST, or of JEST if it has no approximate pass; None for the paper's.
+        step: A step of Flexi-JEST, or of JEST if it has no approximate pass.
         convention: How FLOPs are counted: "paper" or "counted".
 
     Returns:
@@ -92,9 +92,13 @@ def method_costs(step: Step | None = None, convention: Convention = "paper") -> 
 
     if convention not in CONVENTIONS:
         raise ValueError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
-    step = step or paper_step()
-    bars = pd.DataFrame(step_bars(step)).query("convention == @convention")
-    data = bars.rename(columns={"method": "label"}).reset_index(drop=True)
+    if step.super_batch_size == step.batch_size:
+        raise ValueError("the step trains on its whole super-batch: expected one that selects from it")
+    whole = step.iid.cost(convention).total()
+    costs = {method: each.cost(convention) for method, each in step.methods.items()}
+    bars = [(method, name, float(getattr(cost, name))) for method, cost in costs.items() for name in EXECUTED]
+    data = pd.DataFrame(bars, columns=["label", "component", "flops"])
+    data["relative"], data["flops"] = data["flops"] / whole, data["flops"] * step.batch_size
     caption = (
         f"FLOPs of a step relative to uniform sampling (IID), by the convention {convention!r}, when "
         f"{step.batch_size:,} of {step.super_batch_size:,} examples are chosen. A forward pass of one "
