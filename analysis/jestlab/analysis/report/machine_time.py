@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import units
-from ..costs.goodput import CAUSES, USEFUL, Goodput, by_run, percent, total
+from ..goodput import CAUSES, USEFUL, Goodput, by_run, percent, total
 from ..provenance.history import History
 from ..tables.core import MISSING, Column, Table
 from ..tables.show import known
