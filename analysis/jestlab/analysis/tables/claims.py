@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..claims.claim import SCORE
@@ -89,14 +88,14 @@ def _difference_column(meant: Mapping[str, Metric]) -> Column:
     return Column(
         "difference",
         "difference",
-        lambda row: difference(row, meant[row["row"]]),
+        lambda row, digits: difference(row, show.to_digits(meant[row["row"]], digits)),
         formula="mean over seeds of what the claim is of minus what it is compared with; in brackets "
         f"its {INTERVAL} by Student's t; a run adds its value times its weight",
         inputs=("value", "weight"),
         importance=80,
         family="differences",
         data=("difference", "low", "high"),
-        rounded=lambda n: _difference_column({row: replace(each, digits=n) for row, each in meant.items()}),
+        takes_digits=True,
     )
 
 
