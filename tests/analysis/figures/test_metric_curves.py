@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from jestlab.analysis import frames
 from jestlab.analysis.curves import Smoothing
 from jestlab.analysis.figures import Request, draw
 
@@ -23,8 +22,7 @@ def plotted(module_store, stored_run):
             )  # fmt: skip
     metrics = {"loss": {"goal": "min", "unit": "nats"}, "*/zero_shot": {"goal": "max", "unit": "percent"}}
     url = module_store.add(*runs, spec={"metrics": metrics}).url
-    results = frames.read(url, "study")
-    return lambda **options: draw("curves", Request(url, "study", results=lambda: results, **options))
+    return lambda **options: draw("curves", Request(url, "study", **options))
 
 
 def test_the_loss_over_steps(plotted):
@@ -34,7 +32,7 @@ def test_the_loss_over_steps(plotted):
     joint = plot.data[plot.data["label"] == "joint"]
     assert list(joint["effort"]) == list(range(1, 9))
     assert list(joint["mean"]) == pytest.approx([4.0 / (1 + 2 * step) + 0.05 for step in range(1, 9)])
-    assert list(joint["high"] - joint["low"]) == pytest.approx([0.1] * 8)
+    assert list(joint["high"] - joint["low"]) == pytest.approx([12.7062 * 0.1] * 8, rel=1e-4)  # t · s · √2
     assert plot.texts.caption.startswith("Shown: loss, less is better. Lines: mean over seeds")
     assert "Dotted: final value of uniform" in plot.texts.caption
     assert not plot.data["log"].any()

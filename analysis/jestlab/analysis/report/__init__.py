@@ -15,6 +15,7 @@ from ..figures.selected import Pictures
 from ..files import write_whole
 from ..own import Loader
 from ..provenance.document import SUFFIX, Sources
+from ..results import Snapshot, opens_store
 from .contents import Contents, StillPart, gather
 from .page import study_page, union_page
 from .tables import TablePart
@@ -27,8 +28,9 @@ FOLDER = "report"
 _SPEC = "study.yaml"
 
 
+@opens_store
 def build(
-    url: str,
+    store: Snapshot,
     experiment: str,
     folder: str | Path,
     baseline: str | None = None,
@@ -41,7 +43,7 @@ def build(
     The report of a union of studies shows them one after the other, without interactive figures.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         experiment: Name of the experiment.
         folder: Where to write; created if missing. It gets the page, `report.html`, and in `report/` the
             tables (.tex, .csv) and figures, each with a file that says what it was made from. The page holds
@@ -64,14 +66,14 @@ def build(
     """
     folder = Path(folder)
     beside = folder / FOLDER
-    if parts_of(url, experiment):
+    if parts_of(store, experiment):
         if baseline is not None or scope is not None:
             raise ValueError(
                 f"{experiment} is a union, whose studies say what they compare with: give --baseline and "
                 "--scope to one of them"
             )
-        union = gather_union(url, experiment, own, pictures)
-        sources = Sources(url, union.history, {})
+        union = gather_union(store, experiment, own, pictures)
+        sources = Sources(store.url, union.history, {})
         made = _table_files(union.tables, sources)
 
         def image(section: Section, still: StillPart) -> bytes:
@@ -81,9 +83,9 @@ def build(
 
         page = union_page(union, sources, made, image)
     else:
-        contents = gather(url, experiment, baseline, scope, own, pictures)
+        contents = gather(store, experiment, baseline, scope, own, pictures)
         options = {"baseline": contents.baseline, "scope": contents.scope}
-        sources = Sources(url, contents.history, options)
+        sources = Sources(store.url, contents.history, options)
         made = _table_files(contents.tables, sources)
         for plot in contents.plots:
             made |= _plot_files(plot, sources, beside, [folder])

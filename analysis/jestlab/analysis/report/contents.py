@@ -9,20 +9,19 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..claims import studies
-from ..claims.verdicts import Judged
+from ..claims.judged import Judged
 from ..claims.verdicts import load as load_verdicts
-from ..connection import connect
 from ..costs import Scope
 from ..curves import score_curves
 from ..efforts import WORDS, known
 from ..figures import Plot, Request, charts, draw, learnability, learning_curves, pareto
 from ..figures.selected import Pictures
-from ..frames import Frames
-from ..frames import read as read_frames
+from ..frames import Frames, NotYet
 from ..own import Loader, stem_of
 from ..provenance.explain import Origins
 from ..provenance.history import History, Recipe, recipe
 from ..provenance.history import load as load_history
+from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from ..soundness import Soundness
 from ..tables import Shape, finals, speedup_table, summary
@@ -131,8 +130,9 @@ class Contents:
         return [*printed, *(still.plot for still in self.stills)]
 
 
+@opens_store
 def gather(
-    url: str,
+    store: Snapshot,
     experiment: str,
     baseline: str | None = None,
     scope: Scope | None = None,
@@ -142,7 +142,7 @@ def gather(
     """Collect everything that the page of a study says, from one moment of the store.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         experiment: Name of the experiment.
         baseline: Label or run to compare with; None for that of the study's reports, else its first
             non-reference run.
@@ -156,19 +156,15 @@ def gather(
     """
     frames: Frames | None = None
     gaps: dict[str, str] = {}
-    with connect(url) as connection:
-        history = load_history(connection, experiment)
-        try:
-            frames = read_frames(connection, experiment)
-        except ValueError as error:
-            if history is None or history.runs.empty:
-                raise
-            gaps["results"] = str(error)
-        known = studies(connection)
-        judged = load_verdicts(connection, experiment, known, frames)
-        sound = Soundness.read(connection, [experiment])
+    try:
+        frames = store.frames(experiment)
+    except NotYet as error:
+        gaps["results"] = str(error)
+    history = store.once(load_history, experiment)
     assert history is not None
-    study = known[experiment]
+    judged = load_verdicts(store, experiment)
+    sound = Soundness.read(store.connection, [experiment])
+    study = store.once(studies)[experiment]
     scope = study.scope if scope is None else scope
     compared = None if frames is None else frames.baseline(baseline)
     said = Answer("Nothing has been evaluated yet.")
@@ -183,11 +179,11 @@ def gather(
         }:
             told = "; ".join(f"{row} ({why})" for row, why in retracted.items())
             said = replace(said, sentence=f"Some results are retracted: {told}. {said.sentence}")
-    extra = requested(url, history, frames, compared, scope, own=own, pictures=pictures)
+    extra = requested(store, history, frames, compared, scope, own=own, pictures=pictures)
     stills = extra.stills
     if all(still.name != "learnability" for still in stills):
         with contextlib.suppress(ValueError):  # no run of `diagnose` has completed
-            stills += (StillPart(title("learnability"), learnability(url, experiment)),)
+            stills += (StillPart(title("learnability"), learnability(store, experiment)),)
     claims = claims_part(judged, experiment)
     if claims is not None:
         competes = frames is not None and len(frames.competitors) >= 2
@@ -315,7 +311,7 @@ _ALWAYS: dict[str, dict[str, Any]] = {
 }
 """Tables and figures that every page has → their options there besides baseline and scope."""
 
-_OPTIONS = {each.name for each in fields(Request)} - {"url", "experiment", "results", "sheet", "own"}
+_OPTIONS = {each.name for each in fields(Request)} - {"store", "experiment", "sheet", "own"}
 """Options of figures."""
 
 _TABLE_OPTIONS = ("baseline", "scope", "mean", "crossing", "published", "score", "options")
@@ -338,8 +334,9 @@ class Requested:
     gaps: dict[str, str] = field(default_factory=dict)
 
 
+@opens_store
 def requested(
-    url: str,
+    store: Snapshot,
     history: History,
     frames: Frames | None,
     baseline: str | None,
@@ -351,7 +348,7 @@ def requested(
     """Make the tables and figures that a study's spec asks for.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         history: With the spec.
         frames: Results; None if nothing was evaluated.
         baseline: Label that the page compares with.
@@ -361,17 +358,16 @@ def requested(
         pictures: Reads what runs selected; None where that cannot be read.
     """
 
-    def table_of(frames: Frames | None, name: str, options: Mapping[str, Any]) -> Table:
+    def table_of(name: str, options: Mapping[str, Any]) -> Table:
         known = {_RENAMED.get(key, key): value for key, value in options.items() if key in _TABLE_OPTIONS}
         known["shape"] = Shape.of(options)
-        results = None if frames is None else {history.experiment: lambda: frames}
-        return named_table(url, name, [history.experiment], results=results, own=own, **known)
+        return named_table(store, name, [history.experiment], own=own, **known)
 
-    def plot_of(frames: Frames | None, kind: str, options: Mapping[str, Any]) -> Plot:
+    def plot_of(kind: str, options: Mapping[str, Any]) -> Plot:
         known: dict[str, Any] = {key: value for key, value in options.items() if key in _OPTIONS}
         known |= {key: tuple(value) for key, value in known.items() if isinstance(value, list)}
-        known |= {"results": None if frames is None else lambda: frames, "sheet": _sheet(history, options)}
-        return draw(kind, Request(url, history.experiment, own=own, pictures=pictures, **known))
+        known["sheet"] = _sheet(history, options)
+        return draw(kind, Request(store, history.experiment, own=own, pictures=pictures, **known))
 
     tables: list[TablePart] = []
     stills: list[StillPart] = []
@@ -391,15 +387,14 @@ def requested(
             part = stem
             if seen[stem] > 1:
                 part, heading = f"{stem}-{seen[stem]}", f"{heading}: {_in_words(options)}"
-            shown, compared = frames, baseline
+            compared = baseline
             if frames is not None and "runs" in options:
-                shown = frames.only(options["runs"])
-                compared = baseline if baseline in shown.labels else None
+                compared = baseline if baseline in frames.only(options["runs"]).labels else None
             options = {"baseline": compared, "scope": scope} | options
             if is_table:
-                tables.append(TablePart(part, heading, table_of(shown, name, options)))
+                tables.append(TablePart(part, heading, table_of(name, options)))
             else:
-                stills.append(StillPart(heading, replace(plot_of(shown, name, options), name=part)))
+                stills.append(StillPart(heading, replace(plot_of(name, options), name=part)))
         except ValueError as error:
             gaps[heading] = str(error)
     return Requested(tuple(tables), tuple(stills), gaps)

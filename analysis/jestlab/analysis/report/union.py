@@ -5,28 +5,24 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..claims import Study, studies
 from ..claims.evidence import VERDICTS
-from ..claims.verdicts import Judged, counted
+from ..claims.judged import Judged, count_verdicts
 from ..claims.verdicts import load as load_verdicts
-from ..connection import connect
 from ..figures import Plot
 from ..figures.selected import Pictures
-from ..frames import Frames
-from ..frames import read as read_frames
+from ..frames import Frames, NotYet
 from ..own import Loader
 from ..provenance.explain import Origins
 from ..provenance.history import History
 from ..provenance.history import load as load_history
+from ..results import Snapshot, opens_store
 from ..tables.claims import MARKS
 from ..units import duration, flops
 from .contents import Requested, claims_part, requested, unfinished
 from .tables import TablePart, cost_breakdown
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,7 @@ class Section:
     @property
     def verdicts(self) -> str:
         """Verdicts on its claims in words; empty if it claims nothing."""
-        return counted([replace(each, scale="") for each in self.judged]) if self.judged else ""
+        return count_verdicts([replace(each, scale="") for each in self.judged]) if self.judged else ""
 
     @property
     def command(self) -> str:
@@ -109,13 +105,14 @@ class UnionContents:
         return self.claims.table.caption if self.claims else ""
 
 
+@opens_store
 def gather_union(
-    url: str, experiment: str, own: Loader | None = None, pictures: Pictures | None = None
+    store: Snapshot, experiment: str, own: Loader | None = None, pictures: Pictures | None = None
 ) -> UnionContents:
     """Collect everything that the page of a union says, from one moment of the store.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         experiment: Name of the union's experiment.
         own: Imports the figures and tables of one's own that the specs ask for.
         pictures: Reads what runs selected; None where that cannot be read.
@@ -124,15 +121,14 @@ def gather_union(
         FileNotFoundError: If the URL names a SQLite file that does not exist.
         ValueError: If the URL names no results store.
     """
-    with connect(url) as connection:
-        known = studies(connection)
-        history = load_history(connection, experiment)
-        assert history is not None
-        parts = known[experiment].parts
-        judged = load_verdicts(connection, experiment, known)
-        read = {name: found for name in parts if (found := _read(connection, name)) is not None}
+    known = store.once(studies)
+    history = store.once(load_history, experiment)
+    assert history is not None
+    parts = known[experiment].parts
+    judged = load_verdicts(store, experiment)
+    read = {name: found for name in parts if (found := _read(store, name)) is not None}
     sections = [
-        _section(url, *read[name], known[name], spec, own, pictures)
+        _section(store, *read[name], known[name], spec, own, pictures)
         if name in read
         else _not_launched(name, spec)
         for name, spec in parts.items()
@@ -149,14 +145,14 @@ def gather_union(
     )
 
 
-def _read(connection: Connection, name: str) -> tuple[History, Frames | None] | None:
+def _read(store: Snapshot, name: str) -> tuple[History, Frames | None] | None:
     """What the store has of a study; None if it has nothing."""
-    history = load_history(connection, name)
+    history = store.once(load_history, name)
     if history is None or history.runs.empty:
         return None
     try:
-        return history, read_frames(connection, name)
-    except ValueError:  # nothing has been evaluated, but there may be training metrics and diagnoses
+        return history, store.frames(name)
+    except NotYet:  # nothing has been evaluated, but there may be training metrics and diagnoses
         return history, None
 
 
@@ -166,7 +162,7 @@ def _not_launched(name: str, spec: Mapping[str, Any]) -> Section:
 
 
 def _section(
-    url: str,
+    store: Snapshot,
     history: History,
     frames: Frames | None,
     study: Study,
@@ -178,7 +174,7 @@ def _section(
     name = history.experiment
     baseline = None if frames is None else frames.baseline()
     reports = requested(
-        url, history, frames, baseline, study.scope, everything=True, own=own, pictures=pictures
+        store, history, frames, baseline, study.scope, everything=True, own=own, pictures=pictures
     )
     return Section(
         name=name,

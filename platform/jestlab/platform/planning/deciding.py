@@ -13,15 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jestlab.analysis.claims import Until
-from jestlab.analysis.claims.hours import Hours
 from jestlab.analysis.claims.registration import Registration, compare, content_of
-from jestlab.analysis.claims.rounds import Round, next_round
+from jestlab.analysis.claims.rounds import Hours, Round, next_round
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
-    from jestlab.analysis.claims.verdicts import Judged
+    from jestlab.analysis.claims.judged import Judged
     from jestlab.platform.store.store import Store
 
 _MOST_CHANGES = 3  # maximum number of changes in a message
@@ -62,12 +61,12 @@ class ClaimsStatus:
 def claims_status(store_url: str, experiment: str) -> ClaimsStatus:
     """Judge the claims of a recorded study and choose its next round."""
     # Only studies that are planned in rounds need these modules.
-    from jestlab.analysis.claims import studies, verdicts
-    from jestlab.analysis.connection import connect
+    from jestlab.analysis.claims import verdicts
+    from jestlab.analysis.results import opened
 
-    with connect(store_url) as connection:
-        judged = verdicts.load(connection, experiment, studies(connection))
-        hours = Hours.load(connection, experiment)
+    with opened(store_url) as store:
+        judged = verdicts.load(store, experiment)
+        hours = Hours.load(store, experiment)
     return ClaimsStatus(tuple(judged), hours, next_round(judged, hours))
 
 

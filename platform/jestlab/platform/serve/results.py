@@ -115,26 +115,29 @@ class ServedResults:
         from jestlab.analysis.report.contents import gather
         from jestlab.analysis.report.page import study_fragment, union_fragment
         from jestlab.analysis.report.union import gather_union
+        from jestlab.analysis.results import opened
         from jestlab.platform.reports.make import TrustedLoader
         from jestlab.platform.reports.selected import selected_images
 
-        url = self._lab.store_url
-        loader, images = TrustedLoader(url), cache(partial(selected_images, self._lab))
+        loader, images = TrustedLoader(self._lab.store_url), cache(partial(selected_images, self._lab))
 
         def image(study: str, figure: str) -> dict[str, Any]:
             source = address("experiment", name, "figure", study, f"{figure}.png", lab=self._name)
             return {"src": source, "width": _STILL_WIDTH}
 
         place = address("experiment", name, "file", "FILE", lab=self._name)
-        if parts_of(url, name):
-            union = gather_union(url, name, loader, images)
-            sources = Sources(url, union.history, {})
-            html = union_fragment(union, sources, lambda part, still: image(part.name, still.name), place)
-            stills = {
-                (part.name, still.name): still for part in union.sections for still in part.reports.stills
-            }
-            return _Parts(html, union, sources, stills)
-        contents = gather(url, name, own=loader, pictures=images)
-        sources = Sources(url, contents.history, {"baseline": contents.baseline, "scope": contents.scope})
-        html = study_fragment(contents, sources, lambda still: image(name, still.name), place)
-        return _Parts(html, contents, sources, {(name, still.name): still for still in contents.stills})
+        with opened(self._lab.store_url) as store:
+            if parts_of(store, name):
+                union = gather_union(store, name, loader, images)
+                sources = Sources(store.url, union.history, {})
+                html = union_fragment(union, sources, lambda part, still: image(part.name, still.name), place)
+                stills = {
+                    (part.name, still.name): still for part in union.sections for still in part.reports.stills
+                }
+                return _Parts(html, union, sources, stills)
+            contents = gather(store, name, own=loader, pictures=images)
+            sources = Sources(
+                store.url, contents.history, {"baseline": contents.baseline, "scope": contents.scope}
+            )
+            html = study_fragment(contents, sources, lambda still: image(name, still.name), place)
+            return _Parts(html, contents, sources, {(name, still.name): still for still in contents.stills})
