@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..costs import SCOPES, Scope
 from ..efforts import WORDS, Effort
 from ..frames import Frames
-from ..intervals import CONFIDENCE
+from ..intervals import CONFIDENCE, direction
 from ..lost import UNEVALUATED
 from ..metrics import Metric, lacks_goal
 from ..tables import Finals, finals, summary
@@ -131,8 +131,8 @@ class _Words:
 
 
 def _side(row: Record) -> int:
-    """Return 1 if the interval of the difference is above 0, −1 if below, else 0, as with one seed."""
-    return int(row["delta_low"] > 0) - int(row["delta_high"] < 0)
+    """Return on which side of the baseline a run is; 0 if the seeds don't distinguish the two."""
+    return direction(row["delta_low"], row["delta_high"])
 
 
 def _compare(say: _Words, best: Record, own: Record, rivals: int) -> str:
