@@ -35,7 +35,7 @@ def test_each_of_many_curves_is_colored_in_its_own_panel(curves, count):
         assert len(axes.collections) == 1  # one band
     boxes = [axes.get_window_extent() for axes in figure.axes]
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
-    titles = [axes.title.get_window_extent() for axes in figure.axes]
+    titles = [axes._left_title.get_window_extent() for axes in figure.axes]
     assert not any(title.overlaps(box) for title in titles for box in boxes)
     assert not any(a.overlaps(b) for i, a in enumerate(titles) for b in titles[i + 1 :])
     assert "In color: one run per panel; black: uniform; gray: the other runs" in plot.texts.caption

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.analysis.figures.panels import finish, panels, shorten, spread, wrapped
+from jestlab.analysis.figures.panels import finish, panels, spread, titled, wrapped
 from jestlab.analysis.figures.plot import Texts
 from jestlab.analysis.figures.style import applied
 from jestlab.analysis.sheet import Sheet
@@ -40,11 +40,10 @@ def test_texts_are_broken_and_never_cut():
 def test_long_titles_lose_their_common_beginning():
     _, axes = panels(Sheet(), 3)
     stem = "joint example selection with a long name, width=64 "
-    titles = [each.title for each in axes]
-    for each, rate in zip(titles, (0.1, 0.2, 0.3), strict=True):
-        each.set_text(f"{stem}lr={rate}")
-    shorten(titles, 0.8)
-    assert [each.get_text() for each in titles] == ["…lr=0.1", "…lr=0.2", "…lr=0.3"]
+    titled(axes, [f"{stem}lr={rate}" for rate in (0.1, 0.2, 0.3)], 0.8)
+    assert [each.get_title(loc="left") for each in axes] == ["…lr=0.1", "…lr=0.2", "…lr=0.3"]
+    titled(axes, ["run a", "run b", "run c"], 0.8)
+    assert axes[0].get_title(loc="left") == "run a"
 
 
 @pytest.mark.parametrize(("count", "is_direct"), [(3, True), (40, False)])
@@ -59,7 +58,8 @@ def test_points_are_named_directly_unless_names_would_cover_the_panel(count, is_
         assert bool(figure.legends) != is_direct
         for text in axes.texts:
             [point] = [line for line in axes.get_lines() if line.get_label() == text.get_text()]
-            place, end = axes.transData.transform([text.get_position(), point.get_xydata()[0]])
+            xy: Any = point.get_xydata()
+            place, end = axes.transData.transform([text.get_position(), xy[0]])
             assert abs(place - end).max() < 250  # pixels
 
 

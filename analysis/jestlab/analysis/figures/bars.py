@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,10 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet, *, totals:
     name_bars(axes, names)
     axes.set_xlabel(texts.y)
     return finish(figure, texts, sheet, named="above")
+
+
+draw_shares = functools.partial(draw_stacked_bars, totals=False)
+"""Draw bars that all sum to 1."""
 
 
 def wrapped_names(names: Iterable[str], width: float) -> list[str]:

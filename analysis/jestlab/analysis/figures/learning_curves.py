@@ -14,7 +14,7 @@ from ..frames import Frames, NotYet
 from ..metrics import Metric
 from ..sheet import Sheet
 from .axes import count_axis, draw_band, draw_levels, limit, value_axis
-from .panels import WIDTH, finish, panels, shorten
+from .panels import WIDTH, finish, panels, titled
 from .plot import (
     Plot,
     Texts,
@@ -217,12 +217,11 @@ def _draw_each(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         if look["seeds"] > 1:
             draw_band(axes, own["effort"], own["low"], own["high"], look["color"], alpha=0.25)
         _draw_line(axes, own, color=look["color"], linestyle=look["line"], zorder=4)
-        axes.set_title(look["text"])
     limit(all_axes[0], shown["mean"])
     value_axis(all_axes[0], shown["mean"], log=bool(shown["log"].iloc[0]))
     all_axes[0].locator_params(axis="x", nbins=2)
     all_axes[0].xaxis.set_major_formatter(lambda x, _: units.tick(x, 1e5))  # 5k is shorter than 5,000
-    shorten([axes.title for axes in all_axes], 0.85 * width / columns)
+    titled(all_axes, [str(own["text"].iloc[0]) for own in alone], 0.85 * width / columns)
     keys = {str(text): "black" for text in shown.loc[is_baseline, "text"]}
     handles = [
         Line2D([], [], color=color, label=name) for name, color in (keys | {"other runs": FAINT}).items()

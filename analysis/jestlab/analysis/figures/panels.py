@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.text import Text
 
 Where = Legend | Literal["above"]
 """Where names are: next to lines and markers, or in a legend."""
@@ -116,7 +115,7 @@ def finish(
             name.remove()
         names, where = {each: names[each] for each in fixed}, "below"
     rest = [handle for each, handles in of_panels.items() if each not in names for handle in handles]
-    shown = list(_by_label(keys or rest).values())
+    shown = list(_by_label(rest if keys is None else keys).values())
     if shown and where == "inside":
         figure.axes[0].legend(handles=shown, loc="best", **_LEGEND | {"frameon": True, "framealpha": 0.7})
     if shown and where not in ("direct", "none"):
@@ -146,7 +145,7 @@ class _Page:
             EDGE / width, 0, "\n".join(wrapped(texts.caption, inside, size_of("caption"))), va="bottom",
             size=size_of("caption"), color=GRAY, linespacing=1.15,
         )  # fmt: skip
-        sides = {"xaxis.label": "width", "yaxis.label": "height", "title": "width"}
+        sides = {"xaxis.label": "width", "yaxis.label": "height", "_left_title": "width"}
         self.labels = [
             (each, label := attrgetter(name)(each), label.get_text(), side)
             for each in figure.axes
@@ -243,19 +242,21 @@ def wrapped(text: str, width: float, size: float) -> list[str]:
     return lines
 
 
-def shorten(titles: Sequence[Text], width: float) -> None:
-    """Drop the beginning that all titles share, if one of them takes more than two lines.
+def titled(axes: Sequence[Axes], titles: Sequence[str], width: float) -> None:
+    """Write titles above panels, without the beginning that all share if one takes more than two lines.
 
     Args:
-        titles: Of panels.
+        axes: The panels.
+        titles: One for each.
         width: Of a panel, inches.
     """
-    texts, size = [title.get_text() for title in titles], size_of("name")
-    starts = (texts[0][:end] for end in range(len(texts[0]), 0, -1) if texts[0][end - 1] == " ")
-    start = next((each for each in starts if all(text.startswith(each) for text in texts)), "")
-    is_long = any(len(wrapped(text, width, size)) > 2 for text in texts)
-    for title, text in zip(titles, texts, strict=True):
-        title.set(text=f"…{text[len(start) :]}" if start and is_long else text, size=size, linespacing=1.0)
+    size, first = size_of("name"), titles[0]
+    starts = (first[:end] for end in range(len(first), 0, -1) if first[end - 1] == " ")
+    start = next((each for each in starts if all(title.startswith(each) for title in titles)), "")
+    is_long = any(len(wrapped(title, width, size)) > 2 for title in titles)
+    for each, title in zip(axes, titles, strict=True):
+        text = f"…{title[len(start) :]}" if start and is_long else title
+        each.set_title(text, size=size, pad=3, loc="left", linespacing=1.0)
 
 
 def _blank(width: float, height: float) -> Figure:

@@ -14,7 +14,7 @@ from ..efforts import WORDS, Effort, cost_of, unit
 from ..frames import Frames, NotYet
 from ..sheet import Sheet
 from ..tables import finals, speedup_table
-from ..tables.summary import BREAK_EVEN, with_range
+from ..tables.speedups import BREAK_EVEN, with_range
 from .axes import count_axis, draw_band, limit
 from .bars import height_of, name_bars, wrapped_names, write_at_end
 from .learning_curves import MOST_TOGETHER

@@ -1,4 +1,4 @@
-"""What a step of each run costs beside the baseline's, by component (paper, Figure 4, left)."""
+"""What a training step of each run costs relative to the baseline's, by component (paper, Figure 4, left)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .. import units
 from ..configs import Configs
-from ..costs import CONVENTIONS, Convention, Step, paper_step, step_bars
+from ..costs import CONVENTIONS, EXECUTED, Convention, Step
 from ..frames import Frames
 from .bars import draw_stacked_bars
 from .plot import Plot, Texts, title
@@ -24,123 +24,113 @@ _COMPONENTS = {
     "selection": "selection",
     "reference_scoring": "reference scores",
 }
-"""Component → its name in the legend, from the left of a bar to its right."""
+"""Component → its name in the legend, in the order in which bars show them."""
 
 _OF_RUNS = ("learner", "scoring", "selection", "reference_scoring")
-"""Components of runs, columns of `Frames.costs`; the learner's FLOPs include its towers and loss."""
+"""Components of runs, in the columns of `Frames.costs`. The learner's FLOPs include its towers and loss."""
 
 _MOST = 40  # labels
-_EXAMPLES = "schedule.examples_seen"
 
 
 def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
-    """Plot the planned FLOPs per example seen, by component, relative to what the baseline spends on one.
+    """Plot the planned FLOPs per example seen, by component, relative to those of the baseline.
 
     Steps of equal batch size cost in proportion to their examples. A cached reference costs nothing here.
 
     Args:
-        frames: Results of an experiment, from `frames.read`.
-        baseline: Label or run whose bar has length 1; by default the study's first non-reference run.
+        frames: Results of an experiment.
+        baseline: Label or run whose bar has length 1; by default the first that is not a reference.
 
     Returns:
-        The plot, named "step_costs". Its data: a row a label and component: label, component, flops (of one
-        example), relative, total (of the label, relative), text.
+        The plot. Its data has one row per label and component: label, text, component, name, flops (of one
+        example), relative, total (of the label, relative), color, and hatch.
 
     Raises:
-        ValueError: If the baseline has no price, or there is no such baseline.
+        ValueError: The baseline is unknown, or its program does not count FLOPs.
     """
     compared = frames.baseline(baseline)
-    called = frames.shown[compared]
-    spent = _of_an_example(frames)
-    totals = spent.sum(axis=1)
-    if compared not in totals.index:
+    shown = frames.shown[compared]
+    flops = _of_an_example(frames)
+    if compared not in flops.index:
         raise ValueError(
             f"baseline {compared!r} of {frames.experiment!r} has no price, since its program counts no FLOPs"
         )
-    whole = float(totals.to_dict()[compared])
-    data = spent.melt(var_name="component", value_name="flops", ignore_index=False).reset_index()
-    data = data[~data["label"].isin(frames.apart_from(compared))]
-    priced = set(data["label"])
-    labels = [label for label in frames.labels if label in priced]
-    data = data[data["label"].isin([compared, *labels[:_MOST]])].copy()
-    data["relative"] = data["flops"] / whole
-    data["total"] = data.groupby("label")["relative"].transform("sum")
-    data = _looks(data)
+    apart = frames.apart_from(compared)
+    labels = [label for label in frames.labels if label in flops.index and label not in apart]
+    kept = [label for label in labels if label in labels[:_MOST] or label == compared]
+    data = flops.loc[kept].melt(var_name="component", value_name="flops", ignore_index=False)
+    data = data.rename_axis("label").reset_index()
+    data["relative"] = data["flops"] / flops.loc[compared].sum()
     data["text"] = data["label"].map(frames.shown)
-    order = {label: place for place, label in enumerate(frames.labels)}
-    data["place"] = data["label"].map(order)
-    data = data.sort_values("place", kind="stable", ignore_index=True)
     caption = (
-        f"Planned FLOPs per example that the learner sees, relative to {called}. Cached references score "
-        "at no cost; their training is not included."
+        f"Planned FLOPs per example that the learner sees, relative to {shown}. Cached references score at "
+        "no cost; their training is not included."
     )
     if len(labels) > _MOST:
         caption += f" Shown: the first {_MOST} of {len(labels)}."
-    return Plot(
-        "step_costs",
-        data,
-        Texts(title(frames), caption, "", f"cost of an example, {called} = 1"),
-        draw_stacked_bars,
-    )
+    words = Texts(title(frames), caption, "", f"cost of an example, {shown} = 1")
+    return Plot("step_costs", _styled(data), words, draw_stacked_bars)
 
 
-def method_costs(step: Step | None = None, convention: Convention = "paper") -> Plot:
-    """Plot what a step of each method costs, without any experiment: IID, JEST (cached or not), Flexi-JEST.
+def method_costs(step: Step, convention: Convention = "paper") -> Plot:
+    """Plot what a step of each method costs, without an experiment: IID, JEST (cached or not), Flexi-JEST.
 
     Args:
-        step: Of Flexi-JEST, or of JEST where there is no approximate pass; None for the paper's.
+        step: A step of Flexi-JEST, or of JEST if it has no approximate pass.
         convention: How FLOPs are counted: "paper" or "counted".
 
     Returns:
         The plot, named "method_costs_" and the convention, with the data of `step_costs`.
 
     Raises:
-        ValueError: If the step chooses nothing, or there is no such convention.
+        ValueError: The step selects nothing, or the convention is unknown.
     """
     import pandas as pd
 
     if convention not in CONVENTIONS:
         raise ValueError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
-    of = step or paper_step()
-    bars = pd.DataFrame(step_bars(of))
-    data = bars[bars["convention"] == convention].rename(columns={"method": "label"})
-    data["total"] = data.groupby("label")["relative"].transform("sum")
-    data = _looks(data).assign(text=data["label"])
+    if step.super_batch_size == step.batch_size:
+        raise ValueError("the step trains on its whole super-batch: expected one that selects from it")
+    whole = step.iid.cost(convention).total()
+    costs = {method: each.cost(convention) for method, each in step.methods.items()}
+    bars = [(method, name, float(getattr(cost, name))) for method, cost in costs.items() for name in EXECUTED]
+    data = pd.DataFrame(bars, columns=["label", "component", "flops"])
+    data["relative"], data["flops"] = data["flops"] / whole, data["flops"] * step.batch_size
     caption = (
         f"FLOPs of a step relative to uniform sampling (IID), by the convention {convention!r}, when "
-        f"{of.batch_size:,} of {of.super_batch_size:,} examples are chosen. A forward pass of one example is "
-        f"{units.flops(of.full.total)}"
+        f"{step.batch_size:,} of {step.super_batch_size:,} examples are chosen. A forward pass of one "
+        f"example is {units.flops(step.full.total)}"
     )
-    if of.approximate is not None:
+    if step.approximate is not None:
         caption += (
-            f", an approximate one {of.approximate.total / of.full.total:.2f} of it; Flexi-JEST trains on "
-            f"{of.approximate_share:.0%} of a batch with it, and scores with it"
+            f", an approximate one {step.approximate.total / step.full.total:.2f} of it; Flexi-JEST trains "
+            f"on {step.approximate_share:.0%} of a batch with it, and scores with it"
         )
-    caption += "."
-    words = Texts("What a step costs", caption, "", "cost of a step, IID = 1")
-    return Plot(f"method_costs_{convention}", data.reset_index(drop=True), words, draw_stacked_bars)
+    words = Texts("What a step costs", f"{caption}.", "", "cost of a step, IID = 1")
+    data = _styled(data.assign(text=data["label"]))
+    return Plot(f"method_costs_{convention}", data, words, draw_stacked_bars)
 
 
 def _of_an_example(frames: Frames) -> pd.DataFrame:
-    """FLOPs per example by label and component; without labels of no price or unknown length."""
+    """Return FLOPs per example, by label and component, of labels with a price and a known length."""
+    import pandas as pd
+
     configs = Configs(frames)
     columns = {f"{name}_flops": name for name in _OF_RUNS if f"{name}_flops" in frames.costs}
-    planned = (
-        frames.costs.groupby("label", sort=False)[list(columns)].mean().rename(columns=columns).fillna(0.0)
-    )
+    planned = frames.costs.groupby("label", sort=False)[list(columns)].mean().rename(columns=columns)
+    planned = planned.fillna(0.0)
     ends = frames.scores[frames.scores["final"]].groupby("label")["examples_seen"].mean()
-    examples = {label: configs.get(label, _EXAMPLES) or ends.get(label) for label in frames.labels}
-    planned = planned[planned.sum(axis=1) > 0]
-    length = planned.index.map(examples).to_numpy(float)
-    found: pd.DataFrame = planned.div(length, axis=0).dropna()
+    seen = {label: configs.get(label, "schedule.examples_seen") or ends.get(label) for label in planned.index}
+    found: pd.DataFrame = planned[planned.sum(axis=1) > 0].div(pd.Series(seen, dtype=float), axis=0).dropna()
     return found
 
 
-def _looks(data: pd.DataFrame) -> pd.DataFrame:
-    """Name the components of costs, and color them."""
+def _styled(data: pd.DataFrame) -> pd.DataFrame:
+    """Add the sum of each label, and the name and look of each component."""
     looks = data["component"].map(COMPONENT_LOOKS)
     return data.assign(
+        total=data.groupby("label")["relative"].transform("sum"),
         name=data["component"].map(_COMPONENTS),
-        color=looks.map(lambda look: look[0]),
-        hatch=looks.map(lambda look: look[1]),
+        color=looks.str[0],
+        hatch=looks.str[1],
     )
