@@ -15,8 +15,7 @@ from tests.analysis.report.conftest import Lab, by_class, by_id, parse_page, stu
 from jestlab.analysis import published
 from jestlab.analysis.claims import parts_of
 from jestlab.analysis.provenance.explain import Origins
-from jestlab.analysis.report import build
-from jestlab.analysis.report.union import gather_union
+from jestlab.analysis.report import build, gather
 from jestlab.analysis.tables import default_name, table
 from jestlab.platform.planning.plan import Plan, RunPlace
 from jestlab.platform.spec.schema import StudySpec
@@ -103,7 +102,7 @@ def union(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def contents(union):
-    return gather_union(union.url, "paper")
+    return gather(union.url, "paper")
 
 
 @pytest.fixture(scope="module")
@@ -142,10 +141,8 @@ def test_facts_about_runs_and_costs(contents):
     )
     assert contents.facts[2] == "108 GFLOP spent of 48.0 MFLOP planned"
     assert contents.unfinished == ""
-    assert not any(section.changed for section in contents.sections)
-    assert [section.unfinished for section in contents.sections] == [
-        "", "", "Not launched yet: run jestlab launch later"
-    ]  # fmt: skip
+    banners = [section.banners for section in contents.sections if section.study]
+    assert banners == [(), (), [("Unfinished", "Not launched yet: run `jestlab launch later`")]]
 
 
 def test_the_page_of_a_union(union, page):
@@ -192,5 +189,5 @@ def test_a_study_that_has_changed_is_marked(union, tmp_path):
         (text,) = connection.execute("SELECT spec FROM experiment WHERE name = 'ratios'").fetchone()
         changed = json.dumps(json.loads(text) | {"seeds": [7]})
         connection.execute("UPDATE experiment SET spec = ? WHERE name = 'ratios'", [changed])
-    sections = gather_union(f"sqlite:///{path}", "paper").sections
-    assert [section.changed for section in sections] == [True, False, False]
+    sections = gather(f"sqlite:///{path}", "paper").sections
+    assert [bool(section.banners) for section in sections if section.study] == [True, False, True]

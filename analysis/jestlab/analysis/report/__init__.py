@@ -64,7 +64,7 @@ def build(
         OSError: The folder can't be written to.
     """
     folder = Path(folder)
-    page = contents(store, experiment, baseline, scope, own, pictures)
+    page = gather(store, experiment, baseline, scope, own, pictures)
     sources = Sources(store.url, page.history, page.options)
     made = _files(page, sources, folder / FOLDER, [folder])
 
@@ -80,7 +80,7 @@ def build(
 
 
 @opens_store
-def contents(
+def gather(
     store: Snapshot,
     experiment: str,
     baseline: str | None = None,

@@ -111,7 +111,7 @@ class ServedResults:
     def _make(self, name: str) -> _Parts:
         """Gather the contents of an experiment's report, with their HTML."""
         from jestlab.analysis.provenance.document import Sources
-        from jestlab.analysis.report import contents
+        from jestlab.analysis.report import gather
         from jestlab.analysis.report.html import fragment
         from jestlab.platform.reports.make import TrustedLoader
         from jestlab.platform.reports.selected import selected_images
@@ -123,7 +123,7 @@ class ServedResults:
 
         url = self._lab.store_url
         images = cache(partial(selected_images, self._lab))
-        page = contents(url, name, own=TrustedLoader(url), pictures=images)
+        page = gather(url, name, own=TrustedLoader(url), pictures=images)
         sources = Sources(url, page.history, page.options)
         place = address("experiment", name, "file", "FILE", lab=self._name)
         return _Parts(fragment(page, sources, image, place), page, sources)
