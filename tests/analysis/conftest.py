@@ -72,9 +72,10 @@ class StoredRun:
     seed: int = 0
     state: str = "COMPLETED"
     reason: str = ""
-    # Learner, scoring with selection (a tenth of it), reference scoring.
-    flops_per_step: tuple[float, float, float] = (3e9, 0.0, 0.0)
-    reference_training_share: float = 0.0
+    # Learner, scoring with selection (a tenth of it), reference scoring; None if nothing counts them.
+    flops_per_step: tuple[float, float, float] | None = (3e9, 0.0, 0.0)
+    priced: bool = True  # whether a plan knows the FLOPs
+    reference_training_share: float | None = 0.0
     needed: int = 0
     metrics: Sequence[str] = METRICS
     total_steps: int | None = None  # by default the number of scores
@@ -135,15 +136,17 @@ def _insert(
         run.state, run.reason, len(run.scores), total, json.dumps(run.point), json.dumps(_nested(run.config)),
         f"runs/{label}", 1, None, None, "smoke", run.needed,
     )  # fmt: skip
-    learner, scoring, reference = (total * flops for flops in run.flops_per_step)
+    learner, scoring, reference = (total * flops for flops in run.flops_per_step or (0.0, 0.0, 0.0))
     selection, spent, share = 0.1 * scoring, learner + scoring, run.reference_training_share
-    insert(
-        "v_costs", *whose, 0.75 * learner, 0.25 * learner, learner, scoring - selection, selection, reference,
-        spent, 3 * share, share,
+    planned = (
+        0.75 * learner, 0.25 * learner, learner, scoring - selection, selection, reference, spent
     )  # fmt: skip
+    is_priced = run.priced and run.flops_per_step is not None
+    making = None if share is None else 3 * share
+    insert("v_costs", *whose, *(flops if is_priced else None for flops in planned), making, share)
     for step, score in enumerate(run.scores, start=1):
         final = int(run.state == "COMPLETED" and step == len(run.scores))
-        until_then = step * (run.flops_per_step[0] + run.flops_per_step[1])
+        until_then = None if run.flops_per_step is None else step * sum(run.flops_per_step[:2])
         for name in run.metrics:
             seconds = None if run.seconds_per_step is None else step * run.seconds_per_step
             hours = None if seconds is None else seconds * run.chips / 3600

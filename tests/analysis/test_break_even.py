@@ -24,7 +24,7 @@ def test_break_even(new_store, stored_run):
         stored_run("joint", [0.3, 0.5, 0.6, 0.7], seed=1, **NEEDS),
         stored_run("lone", [0.3, 0.5, 0.6, 0.6]),
         stored_run("lost", [0.1, 0.1, 0.1, 0.1], **NEEDS),
-        stored_run("unpriced", [0.3, 0.5, 0.6, 0.6], flops_per_step=(0.0, 0.0, 0.0), **NEEDS),
+        stored_run("unpriced", [0.3, 0.5, 0.6, 0.6], flops_per_step=None, **NEEDS),
     )
     results = frames.read(store.url, "study")
     assert break_even(results) == {"joint": 5, "lost": math.inf}  # 24 / 7.5 < 4; of 24 / 6 four are as much
@@ -57,11 +57,11 @@ def test_the_reference_s_scoring_counts(read_runs, stored_run):
 
 
 def test_is_unknown_where_the_cost_until_the_match_is_unknown(new_store, stored_run):
-    """Joint gets there between an evaluation before anything was spent and the next."""
+    """Joint gets there between an evaluation of unknown FLOPs and the next."""
     store = new_store().add(
         stored_run("uniform", [0.1, 0.2, 0.3, 0.4]), stored_run("joint", [0.3, 0.5, 0.6, 0.6], **NEEDS)
     )
-    store.execute("UPDATE v_evaluations SET flops_total = 0 WHERE label = 'joint' AND step = 1")
+    store.execute("UPDATE v_evaluations SET flops_total = NULL WHERE label = 'joint' AND step = 1")
     results = frames.read(store.url, "study")
     assert break_even(results) == {}
     assert "break-even" not in tables.speedup_table(tables.finals(results)).markdown()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.analysis import curves, frames
+from jestlab.analysis import curves
 from jestlab.analysis.costs import SCOPES
 
 
@@ -32,9 +32,21 @@ def test_flops_follow_the_scope(results):
         assert list(joint["flops"]) == pytest.approx([fixed + flops * step / 4 for step in (1, 2, 3, 4)])
 
 
-def test_flops_of_a_run_without_a_price_are_unknown(new_store, stored_run):
-    read = frames.read(new_store().add(stored_run("own", [0.2], flops_per_step=(0, 0, 0))).url, "study")
-    assert curves.score_curves(read)["flops"].isna().all()
+def test_a_program_without_a_price_has_the_flops_that_it_reports_in_every_scope(read_runs, stored_run):
+    own = {"priced": False, "reference_training_share": 8e9}
+    read = read_runs(
+        stored_run("own", [0.1, 0.2], **own),
+        stored_run("of unknown need", [0.1], priced=False, reference_training_share=None),
+        stored_run("free", [0.1], flops_per_step=(0, 0, 0)),
+        stored_run("unknown", [0.2], flops_per_step=None),
+    )
+    for scope in SCOPES:
+        flops = curves.score_curves(read, scope).groupby("label")["flops"].agg(list)
+        share = 8e9 if scope == "reference_training" else 0
+        assert flops["own"] == [3e9 + share, 6e9 + share]
+        assert flops["of unknown need"] == [3e9]
+        assert flops["free"] == [0]
+        assert math.isnan(flops["unknown"][0])
     with pytest.raises(ValueError, match="unknown cost scope 'all'"):
         curves.score_curves(read, "all")  # type: ignore[arg-type]
 

@@ -125,10 +125,8 @@ def test_a_run_without_a_metric_has_a_score_only_over_shared_metrics(read_runs, 
 
 
 def test_a_run_without_a_price(read_runs, stored_run):
-    unpriced = (0.0, 0.0, 0.0)
     results = read_runs(
-        stored_run("uniform", [0.1, 0.2], flops_per_step=unpriced),
-        stored_run("own", [0.2], flops_per_step=unpriced),
+        stored_run("uniform", [0.1, 0.2], flops_per_step=None), stored_run("own", [0.2], flops_per_step=None)
     )
     row = shown(summary(results))["own"]
     assert row["fewer examples"] == "**≥ 2.0×**†"

@@ -71,13 +71,13 @@ def score_curves(
     planned = frames.costs.set_index(["label", "seed"])
     of_run = list(zip(curves["label"], curves["seed"], strict=True))
     if scope != "scoring":
-        # 0/0, of a program without a price, is NaN: unknown.
-        flops = flops * (planned_flops(planned, scope) / planned["total_flops"]).reindex(of_run).to_numpy()
+        # All FLOPs that a run without a price reports are training: 0/0 and unknown parts are NaN.
+        ratio = (planned_flops(planned, scope) / planned["total_flops"]).fillna(1.0)
+        flops = flops * ratio.reindex(of_run).to_numpy()
     if scope == "reference_training":
-        flops = flops + planned["reference_training_share_flops"].reindex(of_run).to_numpy()
-    # Programs that do not count FLOPs report 0. Where others count, a run that ends with 0 cost nothing.
-    is_free = (flops.groupby(curves["fingerprint"]).transform("max") == 0) & bool((flops > 0).any())
-    curves["flops"] = flops.where((flops > 0) | is_free)
+        shares = planned["reference_training_share_flops"].fillna(0.0)
+        flops = flops + shares.reindex(of_run).to_numpy()
+    curves["flops"] = flops
     return curves
 
 

@@ -68,8 +68,8 @@ def known(rows: pd.DataFrame) -> list[Effort]:
 
 
 def cost_of(rows: pd.DataFrame) -> Effort:
-    """Choose what runs are compared by where nobody says: FLOPs, else seconds, else examples."""
-    there = known(rows)
+    """Choose the default effort to compare runs by: FLOPs, else seconds, else examples, if any are spent."""
+    there = [effort for effort in known(rows) if rows[effort].max() > 0]
     return next((effort for effort in ("flops", "seconds", "examples_seen") if effort in there), "flops")
 
 

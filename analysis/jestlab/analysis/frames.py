@@ -88,7 +88,8 @@ class Frames:
         costs: One row a run, FLOPs planned for the whole of it: label, seed, image_tower_flops and
             text_tower_flops (NaN for adopted runs), learner_flops, scoring_flops,
             selection_flops, reference_scoring_flops, total_flops (learner, scoring and selection),
-            reference_training_flops (making all that it needs), reference_training_share_flops.
+            reference_training_flops (of all runs that it needs), reference_training_share_flops; NaN where
+            unknown.
         configs: One row a run, those too that nothing is shown of: run, label, seed, point (values on the
             axes) and config, both JSON; see `configs`.
         spec: The study as it was last launched; empty where nobody knows.
@@ -254,11 +255,16 @@ class Frames:
         return [name for name in self.metrics if finals[name].notna().all()]
 
     def counted(self, scope: Scope) -> str:
-        """Say what the FLOPs of a scope count; scoring is not mentioned if no run scores."""
+        """Return in words which FLOPs a scope counts; scoring is only mentioned if a run scores."""
         planned = self.costs[["scoring_flops", "selection_flops", "reference_scoring_flops"]]
+        shares = self.costs["reference_training_share_flops"]
+        words = COUNTED[scope]
         if scope != "learner" and not (planned > 0).any(axis=None):
-            return "training"
-        return COUNTED[scope]
+            is_shared = scope == "reference_training" and (shares > 0).any()
+            words = "training, plus a share in the training of needed runs" if is_shared else "training"
+        if scope == "reference_training" and shares.isna().any():
+            words += "; without needed runs of unknown FLOPs"
+        return words
 
     def label_of(self, name: str) -> str:
         """Find the label that a user means by `name`: a label itself, or a run that has only one, or the name

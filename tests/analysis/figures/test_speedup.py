@@ -139,7 +139,7 @@ def test_costs_are_per_example_and_need_a_price(read_runs, stored_run):
     )
     totals = figures.step_costs(results).data.groupby("label")["total"].first()
     assert totals.to_dict() == pytest.approx({"uniform": 1, "longer": 1, "waiting": 1})
-    results = read_runs(stored_run("own", [0.2], flops_per_step=(0, 0, 0)))
+    results = read_runs(stored_run("own", [0.2], flops_per_step=None))
     with pytest.raises(ValueError, match="baseline 'own' of 'study' has no price"):
         figures.step_costs(results)
 

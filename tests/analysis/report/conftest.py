@@ -48,7 +48,7 @@ class Run:
     label: str = ""
     ends: str = "complete"  # complete, fail, never (it is still RUNNING), none (it has not begun)
     fails_before: Sequence[str] = ()  # reasons of attempts that failed
-    flops: float = 3e9  # per step; 0 if the program counts none
+    flops: float | None = 3e9  # per step; None if the program counts none
     needs: Mapping[str, str] = field(default_factory=dict)  # role → name, of the same seed
     config: Mapping[str, Any] = field(default_factory=dict)
 
@@ -81,7 +81,9 @@ def make_lab(
             config={"selection": {"rule": run.label or run.name}, "seed": run.seed} | dict(run.config),
             seed=run.seed,
             needs=needs,
-            price=Price(Cost(image_tower=run.flops * steps), examples=64 * steps) if run.flops else None,
+            price=None
+            if run.flops is None
+            else Price(Cost(image_tower=run.flops * steps), examples=64 * steps),
         )
         planned[run.label or run.name, run.seed] = replace(made, label=run.label or made.label)
     names: dict[str, Any] = {run.name: {} for run in runs} | {"greedy": {}}  # greedy is never launched
@@ -106,7 +108,7 @@ def _happen(store: Store, made: Any, run: Run) -> None:
     attempt = plans.begun(store, row, spent=SPENT)
     for step, score in enumerate(run.scores, start=1):
         scores = {"shapes/zero_shot": score, "shapes_retrieval/i2t_r1": score}
-        attempt.evaluation(step, 64 * step, run.flops * step, scores)
+        attempt.evaluation(step, 64 * step, None if run.flops is None else run.flops * step, scores)
         attempt.progress(step, len(run.scores))
     if run.ends == "complete":
         attempt.complete()

@@ -117,6 +117,22 @@ def test_flops_name_their_scope_and_the_widest_one(new_store, stored_run):
         assert said in answer_of(store, scope=scope).sentence
 
 
+def test_flops_of_a_pretraining_run_count_although_no_plan_knows_them(new_store, stored_run):
+    """Tuning takes 1.6 steps of 1, and .9 for its share in the pretraining."""
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.4], flops_per_step=(3e9, 0, 0), priced=False),
+        stored_run("tuned", [0.1, 0.6], flops_per_step=(1e9, 0, 0), priced=False,
+                   reference_training_share=0.9e9),
+    )  # fmt: skip
+    said = answer_of(store).sentence
+    assert "3.8× fewer FLOPs" in said and "2.4× fewer with" in said and "training" in said
+    said = answer_of(store, scope="reference_training").sentence
+    assert "2.4× fewer FLOPs" in said
+    table = tables.summary(tables.finals(frames.read(store.url, "study"), scope="reference_training"))
+    assert any("plus a share in the training of needed runs" in note for note in table.notes)
+    assert table.frame.set_index("label")["flops"].to_dict() == {"uniform": 6e9, "tuned": 2.9e9}
+
+
 def test_a_score_reached_at_the_first_evaluation_is_only_a_bound(new_store, stored_run):
     store = new_store().add(
         stored_run("uniform", [0.1, 0.4], flops_per_step=(1e9, 0, 0)),

@@ -98,10 +98,10 @@ def test_without_results(built):
 
 def test_an_unfinished_study_without_prices(built):
     html = built(
-        Run("uniform", [0.1, 0.2], flops=0.0),
-        Run("uniform", [0.1], 1, ends="never", flops=0.0),
-        Run("joint", [0.3, 0.4], flops=0.0),
-        Run("joint", [0.3], 1, ends="fail", flops=0.0),
+        Run("uniform", [0.1, 0.2], flops=None),
+        Run("uniform", [0.1], 1, ends="never", flops=None),
+        Run("joint", [0.3, 0.4], flops=None),
+        Run("joint", [0.3], 1, ends="fail", flops=None),
     )
     page = parse_page(html)
     (banner,) = by_class(page, "banner")

@@ -136,6 +136,24 @@ def test_each_needed_run_is_divided_among_the_runs_that_train_with_it(store):
     assert paid == pytest.approx(4.5 + 1.5)  # the reference and the cache, once
 
 
+def test_a_needed_run_without_a_price_costs_what_it_reports(store):
+    pretraining, unknown = plans.run("pretraining", price=None), plans.run("unknown", seed=1, price=None)
+    tuned = {"initial": pretraining.fingerprint}
+    a, b = (plans.run(name, seed=seed, needs=tuned, price=None) for seed, name in enumerate("ab", start=2))
+    c = plans.run("c", seed=4, needs=tuned | {"tokenizer": unknown.fingerprint}, price=None)
+    plans.record(store, plans.plan(pretraining, unknown, a, b, c))
+    assert costs(store)["a"]["reference_training_share_flops"] is None  # it has not reported any yet
+    attempt = plans.begun(store, pretraining)
+    attempt.evaluation(3, None, 9e6, {"toy/score": 0.5})
+    attempt.complete()
+    found = {
+        run: (row["reference_training_flops"], row["reference_training_share_flops"])
+        for run, row in costs(store).items()
+    }
+    nothing = dict.fromkeys(("pretraining", "unknown"), (0, 0))
+    assert found == {**nothing, "a": (9e6, 3e6), "b": (9e6, 3e6), "c": (None, None)}
+
+
 def test_costs_by_component_and_those_of_adopted_runs_without_towers(store):
     plans.record(store, plans.reference_and_two())
     names = (

@@ -56,6 +56,23 @@ _FROM_RUN = """
     FROM run
     JOIN member ON member.run_id = run.id"""
 
+_REPORTED_FLOPS = """
+        (SELECT last.flops FROM (
+            SELECT logged.step, logged.flops FROM (
+                SELECT metric.step AS step, metric.value AS flops FROM metric
+                WHERE metric.run_id = run.id AND metric.value IS NOT NULL
+                    AND metric.name_id = (SELECT id FROM metric_name WHERE name = 'flops_total')
+                ORDER BY metric.step DESC LIMIT 1
+            ) AS logged
+            UNION ALL
+            SELECT evaluated.step, evaluated.flops FROM (
+                SELECT evaluation.step AS step, evaluation.flops_total AS flops FROM evaluation
+                WHERE evaluation.run_id = run.id AND evaluation.flops_total IS NOT NULL
+                ORDER BY evaluation.step DESC LIMIT 1
+            ) AS evaluated
+        ) AS last ORDER BY last.step DESC LIMIT 1)"""
+"""The FLOPs that a run has reported so far; NULL if none."""
+
 _POINTS = " FROM metric WHERE metric.run_id = run.id AND metric.name_id = metric_name.id"
 
 VIEWS: dict[str, ViewDefinition] = {
@@ -138,8 +155,8 @@ VIEWS: dict[str, ViewDefinition] = {
             THEN 1 ELSE 0 END AS final -- 1 at the last step of a completed run, else 0{_FROM_RUN}
     JOIN evaluation ON evaluation.run_id = run.id"""),
     # Planned and actual cost of every run; NULL if unknown. The cost of each dependency, direct or indirect,
-    # is divided by the number of training runs that depend on it. For example, a run that uses a cache of
-    # embeddings shares the costs of the cache and its reference.
+    # is planned, or else reported. The cost is divided by the number of training runs that depend on it. For
+    # example, a run that uses a cache of embeddings shares the costs of the cache and its reference.
     "v_costs": ViewDefinition(f"""
     WITH RECURSIVE chain (run_id, needs_id) AS (
         SELECT need.run_id, need.needs_id FROM need
@@ -161,12 +178,13 @@ VIEWS: dict[str, ViewDefinition] = {
         SELECT chain.needs_id AS run_id, SUM(CASE WHEN planned.learner = 0 THEN 0 ELSE 1 END) AS runs
         FROM chain LEFT JOIN planned ON planned.run_id = chain.run_id
         GROUP BY chain.needs_id
+    ), made AS (
+        SELECT run.id AS run_id, sharing.runs, COALESCE(planned.executed, {_REPORTED_FLOPS}) AS flops
+        FROM run JOIN sharing ON sharing.run_id = run.id LEFT JOIN planned ON planned.run_id = run.id
     ), needed AS (
-        SELECT chain.run_id AS run_id, SUM(planned.executed) AS flops, MIN(sharing.runs) AS shared_by,
-            SUM(planned.executed / CASE WHEN sharing.runs > 0 THEN sharing.runs END) AS share
-        FROM chain
-        JOIN sharing ON sharing.run_id = chain.needs_id
-        LEFT JOIN planned ON planned.run_id = chain.needs_id
+        SELECT chain.run_id AS run_id, MIN(made.runs) AS shared_by, COUNT(*) - COUNT(made.flops) AS unknown,
+            SUM(made.flops) AS flops, SUM(made.flops / CASE WHEN made.runs > 0 THEN made.runs END) AS share
+        FROM chain JOIN made ON made.run_id = chain.needs_id
         GROUP BY chain.run_id
     ), held AS (
         SELECT run_id, CASE WHEN chips > 0 THEN chips ELSE 1 END AS chips, started_at,
@@ -189,30 +207,18 @@ VIEWS: dict[str, ViewDefinition] = {
         planned.reference_scoring AS reference_scoring_flops, -- planned: the reference's; 0 if cached
         planned.learner + planned.scoring + COALESCE(planned.selection, 0.0)
             AS total_flops, -- planned: learner, scoring, and selection
-        COALESCE(needed.flops, 0.0)
-            AS reference_training_flops, -- planned: FLOPs of all direct and indirect dependencies
+        CASE WHEN needed.run_id IS NULL THEN 0.0 WHEN needed.unknown = 0 THEN needed.flops END
+            AS reference_training_flops, -- FLOPs of all direct and indirect dependencies; NULL if unknown
         needed.shared_by
             AS reference_shared_by, -- the smallest number of training runs that share a dependency
-        CASE WHEN planned.learner = 0 THEN 0.0 ELSE COALESCE(needed.share, 0.0) END
+        CASE WHEN needed.run_id IS NULL OR planned.learner = 0 THEN 0.0
+            WHEN needed.unknown = 0 THEN needed.share END
             AS reference_training_share_flops, -- FLOPs of each dependency, divided by the runs that share it
         budget.chip, -- planned: type of chip: v5e, v6e, …; gpu; local: chips are not counted
         budget.chips, -- planned: number of chips
         budget.chip_hours AS planned_chip_hours, -- planned: chips × hours
         budget.dollars AS planned_dollars, -- planned: chip-hours × price
-        (SELECT last.flops FROM (
-            SELECT logged.step, logged.flops FROM (
-                SELECT metric.step AS step, metric.value AS flops FROM metric
-                WHERE metric.run_id = run.id AND metric.value IS NOT NULL
-                    AND metric.name_id = (SELECT id FROM metric_name WHERE name = 'flops_total')
-                ORDER BY metric.step DESC LIMIT 1
-            ) AS logged
-            UNION ALL
-            SELECT evaluated.step, evaluated.flops FROM (
-                SELECT evaluation.step AS step, evaluation.flops_total AS flops FROM evaluation
-                WHERE evaluation.run_id = run.id AND evaluation.flops_total IS NOT NULL
-                ORDER BY evaluation.step DESC LIMIT 1
-            ) AS evaluated
-        ) AS last ORDER BY last.step DESC LIMIT 1)
+{_REPORTED_FLOPS}
             AS actual_flops, -- learner, scoring, and selection so far; repeated steps count once
         occupied.hours AS actual_hours, -- hours of all attempts so far
         occupied.chip_hours AS actual_chip_hours -- chips × hours so far; hours without chips{_FROM_RUN}
