@@ -8,8 +8,8 @@ import pytest
 from jestlab.analysis import efforts, figures, frames, tables
 from jestlab.analysis.claims.verdicts import read
 from jestlab.analysis.curves import mean_curves, score_curves
-from jestlab.analysis.report.answer import answer
 from jestlab.analysis.report import gather
+from jestlab.analysis.report.answer import answer
 
 SPEC = {"metrics": {"wiki/perplexity": {"goal": "min", "digits": 2}}}
 

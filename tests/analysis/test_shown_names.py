@@ -108,8 +108,7 @@ def test_resolves_either_name_of_a_run(renamed):
 
 
 def test_figures_show_the_names(renamed):
-    results = frames.read(renamed.url, "study")
-    request = figures.Request(renamed.url, "study", results=lambda: results)
+    request = figures.Request(renamed.url, "study")
     for kind in ("curves", "pareto", "speedup", "step_costs", "filtering_ratio"):
         plot = figures.draw(kind, replace(request, baseline="IID"))
         texts = list(plot.data["text"].dropna().unique())

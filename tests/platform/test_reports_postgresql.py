@@ -10,8 +10,7 @@ from postgres_support import PASSWORD
 from sqlalchemy import text
 
 from jestlab.analysis import connection, frames
-from jestlab.analysis.report import build
-from jestlab.analysis.report import gather
+from jestlab.analysis.report import build, gather
 from jestlab.platform.store.store import Store
 
 # Text that locales sort in other ways than bytes do.

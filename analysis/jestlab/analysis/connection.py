@@ -48,7 +48,7 @@ def connect(store: str | Connection) -> Iterator[Connection]:
     url = address.parse(store)
     engine = _sqlite(url) if url.get_backend_name() == "sqlite" else _server(url)
     try:
-        with engine.connect() as connection:
+        with _connected(engine, url) as connection:
             if engine.dialect.name == "sqlite":
                 # sqlite3 opens no transaction for a SELECT by itself: without one, each sees another moment.
                 connection.exec_driver_sql("BEGIN")
@@ -65,6 +65,11 @@ def connect(store: str | Connection) -> Iterator[Connection]:
             said = "it is not a results store"
         remedy = " (if views are of another version: run jestlab db upgrade)" if _ABSENT.search(said) else ""
         raise ValueError(f"cannot read results from {address.shown(url)}: {said}{remedy}") from error
+
+
+def _connected(engine: Engine, url: URL) -> Connection:
+    try:
+        return engine.connect()
     except OSError as error:
         raise ValueError(
             f"cannot read results from {address.shown(url)}: {error.strerror or error}"

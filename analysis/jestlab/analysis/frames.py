@@ -451,11 +451,11 @@ def _without(frame: pd.DataFrame, labels: set[str]) -> pd.DataFrame:
     return frame[~frame["label"].isin(labels)].reset_index(drop=True)
 
 
-def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:
+def metrics(store: str | Connection, experiment: str, names: Sequence[str]) -> pd.DataFrame:
     """Read training metrics over steps, such as the loss.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a connection from `connect`.
         experiment: Its name.
         names: Metrics to read, such as "loss".
 
@@ -466,7 +466,7 @@ def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
         ValueError: As `read`, or if the experiment has logged none of the metrics.
     """
-    with connect(url) as connection:
+    with connect(store) as connection:
         _check_known(connection, experiment)
         logged = load_metrics(connection, experiment, names)
     if logged.empty:
@@ -497,11 +497,11 @@ class Diagnosis:
     metrics: pd.DataFrame
 
 
-def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
+def diagnosis(store: str | Connection, experiment: str, run: str | None = None) -> Diagnosis:
     """Read what one `diagnose` run has measured.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a connection from `connect`.
         experiment: Its name.
         run: Its label or name; None: the study's first that has completed.
 
@@ -510,7 +510,7 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
         ValueError: If what is there is no results store, it does not know the experiment, or no such run of
             it has completed.
     """
-    with connect(url) as connection:
+    with connect(store) as connection:
         _check_known(connection, experiment)
         runs = frame(connection, _DIAGNOSES, experiment=experiment)
         runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from . import frames as reading
 from .claims.verdicts import read as read_verdicts
 from .configs import Configs
 from .costs import Scope
@@ -28,6 +27,8 @@ from .curves import score_curves
 from .frames import Frames
 from .frames import NotYet as NotYet
 from .metrics import Metric
+from .results import Snapshot
+from .units import some
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +117,7 @@ class Results:
 
     def __init__(
         self,
-        url: str,
+        store: Snapshot,
         experiment: str,
         read: Callable[[], Frames] | None = None,
         baseline: str | None = None,
@@ -125,15 +126,15 @@ class Results:
         """Create it; nothing is read yet.
 
         Args:
-            url: SQLAlchemy URL of the store.
+            store: The store.
             experiment: Its name.
             read: Returns the results, if they have been read already.
             baseline: Label or run to compare with; None for the study's first non-reference run.
             scope: What counts as FLOPs.
         """
         self.experiment = experiment
-        self._url = url
-        self._read = read or (lambda: reading.read(url, experiment))
+        self._store = store
+        self._read = read or (lambda: store.frames(experiment))
         self._baseline = baseline
         self._scope = scope
 
@@ -196,7 +197,10 @@ class Results:
         Args:
             names: Such as "loss".
         """
-        return reading.metrics(self._url, self.experiment, names)
+        logged = self._store.metrics(self.experiment, names)
+        if logged.empty:
+            raise NotYet(f"experiment {self.experiment!r} has logged none of {some(names)}")
+        return logged.copy()
 
     def config(self, key: str) -> pd.Series[Any]:
         """Return the value of a config key, such as "optimizer.learning_rate", by label.
@@ -223,7 +227,7 @@ class Results:
         """One row a claim of the study: statement, source, verdict, difference, low, high, seeds."""
         import pandas as pd
 
-        judged = read_verdicts(self._url, [self.experiment])
+        judged = read_verdicts(self._store, [self.experiment])
         said = {name: [getattr(each.claim, name) for each in judged] for name in ("statement", "source")}
         found = ("verdict", "difference", "low", "high", "seeds")
         return pd.DataFrame(said | {name: [getattr(each, name) for each in judged] for name in found})

@@ -6,7 +6,6 @@ import matplotlib
 import pytest
 from matplotlib.text import Text
 
-from jestlab.analysis import frames
 from jestlab.analysis.figures import Request, Sheet, draw
 
 KINDS = ("curves", "pareto", "speedup", "step_costs", "filtering_ratio", "against")
@@ -36,8 +35,7 @@ def drawn(module_store, stored_run):
             ]  # fmt: skip
     question = "Does filtering more make learning faster than filtering less?"
     url = module_store.add(*runs, question=question).url
-    results = frames.read(url, "study")
-    request = Request(url, "study", x="selection.filtering_ratio", results=lambda: results)
+    request = Request(url, "study", x="selection.filtering_ratio")
     return lambda kind, options: draw(kind, replace(request, sheet=Sheet.parse(options)))
 
 

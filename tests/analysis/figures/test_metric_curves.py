@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from jestlab.analysis import frames
 from jestlab.analysis.curves import Smoothing
 from jestlab.analysis.figures import Request, draw
 
@@ -23,8 +22,7 @@ def plotted(module_store, stored_run):
             )  # fmt: skip
     metrics = {"loss": {"goal": "min", "unit": "nats"}, "*/zero_shot": {"goal": "max", "unit": "percent"}}
     url = module_store.add(*runs, spec={"metrics": metrics}).url
-    results = frames.read(url, "study")
-    return lambda **options: draw("curves", Request(url, "study", results=lambda: results, **options))
+    return lambda **options: draw("curves", Request(url, "study", **options))
 
 
 def test_the_loss_over_steps(plotted):

@@ -7,7 +7,6 @@ import pytest
 import stores_support as stores
 from tests.analysis.report.conftest import by_class, words
 
-from jestlab.analysis.connection import connect
 from jestlab.analysis.provenance.history import load
 from jestlab.analysis.report.tables import machine_time
 from jestlab.platform.store.records import RunState
@@ -33,8 +32,7 @@ def timed(tmp_path):
         for name, columns in attempts:
             stores.attempt(store, runs[name], **columns)
         store.close()
-        with connect(url) as connection:
-            history = load(connection, "toy")
+        history = load(url, "toy")
         assert history is not None
         return machine_time(history)
 

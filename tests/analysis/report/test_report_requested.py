@@ -6,7 +6,6 @@ import pytest
 from tests.analysis.report.conftest import Run, finished, make_lab
 
 from jestlab.analysis import frames, published
-from jestlab.analysis.connection import connect
 from jestlab.analysis.provenance.history import load
 from jestlab.analysis.report import gather
 from jestlab.analysis.report.requested import requested
@@ -36,8 +35,7 @@ def recorded(tmp_path_factory):
 @pytest.fixture(scope="module")
 def asked(recorded):
     """A function that makes given reports, next to those of every page; also the names of what it made."""
-    with connect(recorded) as connection:
-        history = load(connection, "study")
+    history = load(recorded, "study")
     assert history is not None
     results = frames.read(recorded, "study")
 

@@ -18,7 +18,6 @@ from click.testing import CliRunner
 from sqlalchemy import select, text
 
 from jestlab.analysis import query, tables
-from jestlab.analysis.connection import connect
 from jestlab.analysis.provenance.history import load as history_of
 from jestlab.analysis.provenance.history import recipe
 from jestlab.platform import programs
@@ -98,8 +97,7 @@ def test_lists_tables_and_recipes_mention_the_import(copy, path):
     rows = json.loads(called("status", "--json", "--root", copy.root).output)
     assert {row["imported_from"] for row in rows} == {"lab.zip"}
     assert "toy was imported from lab.zip." in tables.table(copy.store_url, "summary", ["toy"]).notes
-    with connect(copy.store_url) as connection:
-        history = history_of(connection, "toy")
+    history = history_of(copy.store_url, "toy")
     assert history is not None
     assert "imported from lab.zip" in " ".join(recipe(history, None, "scoring").caveats)
 

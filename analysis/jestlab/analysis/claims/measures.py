@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .. import frames as reading
-from ..connection import frame
 from ..curves import score_curves
 from ..efforts import WORDS, Effort
+from ..frames import NotYet
 from ..metrics import NONE_DECLARED, UNKNOWN, Metric, Metrics
+from ..results import Snapshot
 from ..units import near
 from .claim import AFTER, AT_FLOPS, AT_SECONDS, SCORE, SPIKES, is_score
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sqlalchemy import Connection
 
     from ..costs import Scope
     from ..frames import Frames
@@ -59,34 +59,31 @@ class Measures:
     @classmethod
     def load(
         cls,
-        connection: Connection,
+        store: Snapshot,
         experiment: str,
         measures: Sequence[str],
         scope: Scope = "scoring",
-        frames: Frames | None = None,
         declared: Metrics | None = None,
     ) -> Measures:
         """Read the measurements of an experiment.
 
         Args:
-            connection: To the store, from `connect`.
+            store: The store.
             experiment: Its name.
             measures: Those that will be asked for.
             scope: What counts as FLOPs.
-            frames: Its results, where they have been read already.
             declared: What its metrics mean, where nothing has been evaluated.
         """
-        if frames is None:
-            try:
-                frames = reading.read(connection, experiment)
-            except ValueError:  # nothing of it has been evaluated: training metrics are there all the same
-                frames = None
+        frames: Frames | None = None
+        if experiment in store.experiments:
+            with contextlib.suppress(NotYet):  # training metrics are there all the same
+                frames = store.frames(experiment)
         evaluated = set() if frames is None else set(frames.evaluated)
         asked = {_LOSS if name == SPIKES else name for name in measures if not is_score(name)} - evaluated
-        logged = reading.load_metrics(connection, experiment, sorted(asked)).astype({"value": float})
+        logged = store.metrics(experiment, sorted(asked)).astype({"value": float})
         names: tuple[str, ...] = ()
         if asked - set(logged["name"]):
-            names = tuple(sorted(map(str, frame(connection, _NAMES, experiment=experiment)["name"])))
+            names = tuple(sorted(map(str, store.select(_NAMES, experiment=experiment)["name"])))
         curves = None if frames is None else score_curves(frames, scope)
         meant = (declared or NONE_DECLARED) if frames is None else frames.declared
         return cls(frames, curves, logged, names, meant)

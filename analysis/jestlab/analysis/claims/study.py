@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..connection import connect, frame
+from ..results import Snapshot, opens_store
 from .claim import Claim, Family, Until, parse_claims
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from ..costs import Scope
 
 _STUDIES = "SELECT experiment, spec, scale FROM v_experiments"
@@ -68,9 +66,10 @@ class Study:
         return next((report[option] for report in reports if report.get(option)), None)
 
 
-def studies(connection: Connection) -> dict[str, Study]:
+@opens_store
+def studies(store: Snapshot) -> dict[str, Study]:
     """Read all studies of a store, by name in alphabetical order."""
-    rows = frame(connection, _STUDIES)
+    rows = store.select(_STUDIES)
     scales = rows["scale"].where(rows["scale"].notna(), "")
     found = {
         str(name): Study(json.loads(spec), str(scale))
@@ -79,8 +78,8 @@ def studies(connection: Connection) -> dict[str, Study]:
     return dict(sorted(found.items()))
 
 
-def parts_of(url: str, experiment: str) -> dict[str, dict[str, Any]]:
+@opens_store
+def parts_of(store: Snapshot, experiment: str) -> dict[str, dict[str, Any]]:
     """Read the specs of the studies in a union, by name; empty for other experiments."""
-    with connect(url) as connection:
-        study = studies(connection).get(experiment)
+    study = store.once(studies).get(experiment)
     return {} if study is None else study.parts

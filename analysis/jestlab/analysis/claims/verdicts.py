@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..connection import connect, frame
 from ..frames import unknown_experiment
 from ..intervals import half_widths, moments
 from ..lost import DIVERGED, LOST, in_words
 from ..metrics import Metric, Metrics, lacks_goal
 from ..names import names_in
+from ..results import Snapshot, opens_store
 from ..soundness import retractions
 from . import evidence
 from .claim import Claim, Comparison, Family, Side, Until
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy import Connection
 
-    from ..frames import Frames
 
 _PLURALS: dict[Verdict, str] = {"holds": "hold", "does not hold": "do not hold"}
 """Verdict → its form for several claims, where that is another one."""
@@ -210,47 +209,45 @@ class Judged:
         return "; ".join(filter(None, (leans, ahead)))
 
 
-def read(url: str, experiments: Sequence[str]) -> list[Judged]:
+@opens_store
+def read(store: Snapshot, experiments: Sequence[str]) -> list[Judged]:
     """Judge the claims of experiments; of a union of studies, those of its studies.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         experiments: Their names.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
         ValueError: What is there is no results store, or it does not know one of the experiments.
     """
-    with connect(url) as connection:
-        known = studies(connection)
-        for name in experiments:
-            if name not in known:
-                raise ValueError(unknown_experiment(name, list(known)))
-        return [judged for name in experiments for judged in load(connection, name, known)]
+    known = store.once(studies)
+    for name in experiments:
+        if name not in known:
+            raise ValueError(unknown_experiment(name, list(known)))
+    return [judged for name in experiments for judged in load(store, name)]
 
 
+@opens_store
 def load(
-    connection: Connection,
+    store: Snapshot,
     experiment: str,
-    known: Mapping[str, Study],
-    frames: Frames | None = None,
 ) -> list[Judged]:
-    """Do what `read` does for one experiment, over a connection from `connect`.
+    """Judge the claims of one experiment.
 
     Args:
-        connection: To the store.
+        store: The store.
         experiment: Its name.
-        known: All studies of the store, from `claims.studies`.
-        frames: Its results, where they have been read already.
     """
+    known, connection = store.once(studies), store.connection
     study = known[experiment]
     # A study that was launched by itself since is judged by what it has become.
     parts = {name: known.get(name, Study(spec, study.scale)) for name, spec in study.parts.items()}
     judging = Judging(study.family, sum(len(each.claims) for each in (study, *parts.values())))
     found: list[Judged] = []
     for name, part in parts.items():
-        found += _of_study(connection, name, part, judging)
-    found += _of_study(connection, experiment, study, judging, frames)
+        found += _of_study(store, name, part, judging)
+    found += _of_study(store, experiment, study, judging)
     registered = Registration.load(connection, experiment)
     if registered is not None:
         changes = compare(registered.content, content_now(connection, experiment, study.spec))
@@ -419,19 +416,17 @@ def _outcome(metric: Metric, value: float | None) -> float:
     return value if math.isfinite(value) else -math.inf * metric.sign
 
 
-def _of_study(
-    connection: Connection, experiment: str, study: Study, judging: Judging, frames: Frames | None = None
-) -> list[Judged]:
+def _of_study(store: Snapshot, experiment: str, study: Study, judging: Judging) -> list[Judged]:
     claims = study.claims
     if not claims:
         return []
     judging = replace(judging, until=study.until)
-    runs = frame(connection, _RUNS, experiment=experiment)
+    runs = store.select(_RUNS, experiment=experiment)
     runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
-    runs["retracted"] = runs["fingerprint"].map(retractions(connection, experiment))
+    runs["retracted"] = runs["fingerprint"].map(retractions(store.connection, experiment))
     asked = list(dict.fromkeys(measure for claim in claims for measure in claim.measures))
     declared = Metrics.of_spec(study.spec, runs["program"].unique())
-    measures = Measures.load(connection, experiment, asked, study.scope, frames, declared)
+    measures = Measures.load(store, experiment, asked, study.scope, declared)
     return [judge(claim, experiment, study.scale, runs, measures, study.spec, judging) for claim in claims]
 
 

@@ -1,4 +1,4 @@
-"""The figures of an experiment, by name: `draw("pareto", Request(url, experiment)).save(folder)`.
+"""The figures of an experiment, by name: `draw("pareto", Request(store, experiment)).save(folder)`.
 
 Each figure has a module that turns results into plain data once. `drawing` prints that data with matplotlib;
 `charts` hands it to the page. Colors, markers and words that figures share are in `plot`.
@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from .. import frames as reading
 from .. import published as publications
 from ..costs import Scope
 from ..curves import Smoothing
@@ -19,6 +18,7 @@ from ..efforts import Over
 from ..frames import Frames
 from ..metrics import Scale
 from ..own import Loader, Results, load
+from ..results import Snapshot, opened
 from ..sheet import PLAIN, Sheet
 from .against import Axis, against, approximation_share, batch_size, filtering_ratio, loss_comparison
 from .composition import composition
@@ -73,7 +73,7 @@ class Request:
     """An experiment and the options of its figures; each kind uses those that apply to it.
 
     Attributes:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         experiment: Name of the experiment; empty for published methods only.
         baseline: Label or run to compare with; None for the study's first non-reference run.
         scope: What counts as FLOPs.
@@ -93,13 +93,13 @@ class Request:
         source: Where the published table is published; None for the one with most points.
         score: Evaluations whose mean is the score; None for the study's.
         sheet: Size, font, words and legend of the printed figure, over those of the study's spec.
-        results: Reads the experiment, if several requests share it; None to read it here.
+        runs: Labels or runs that the figure shows; empty for all.
         options: Arguments of a figure of one's own.
         own: Imports the code of one; None where none may be executed.
         pictures: Reads what runs selected, which no store holds; None where that cannot be read.
     """
 
-    url: str
+    store: str | Snapshot
     experiment: str
     baseline: str | None = None
     scope: Scope = "scoring"
@@ -118,7 +118,7 @@ class Request:
     source: str | None = None
     score: tuple[str, ...] | None = None
     sheet: Sheet = PLAIN
-    results: Callable[[], Frames] | None = None
+    runs: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     own: Loader | None = None
     pictures: Pictures | None = None
@@ -126,13 +126,20 @@ class Request:
     @cached_property
     def frames(self) -> Frames:
         """Results of the experiment, read once for all figures."""
-        read = self.results() if self.results else reading.read(self.url, self.experiment)
-        return read.scored_by(self.score) if self.score else read
+        frames = self.snapshot.frames(self.experiment)
+        frames = frames.only(self.runs) if self.runs else frames
+        return frames.scored_by(self.score) if self.score else frames
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The store, which `draw` has opened."""
+        assert isinstance(self.store, Snapshot)
+        return self.store
 
     @cached_property
     def published(self) -> pd.DataFrame:
         """Published cells in the store, read once for all figures."""
-        return publications.read(self.url)
+        return publications.read(self.snapshot)
 
 
 def _curves(request: Request) -> Plot:
@@ -141,7 +148,7 @@ def _curves(request: Request) -> Plot:
         raise ValueError("the scale of the score's axis is what its metrics declare: name a metric with it")
     return learning_curves(
         frames, request.baseline, request.over, request.scope,
-        shown=recorded(request.url, frames, names, request.scope, request.scale) if names else (),
+        shown=recorded(request.snapshot, frames, names, request.scope, request.scale) if names else (),
         smooth=None if request.smooth is None else Smoothing.parse(request.smooth),
         highlight=request.highlight, together=request.sheet.legend is not None,
     )  # fmt: skip
@@ -173,16 +180,16 @@ KINDS: dict[str, Callable[[Request], Plot]] = {
     "loss_comparison": lambda r: loss_comparison(r.frames, r.baseline),
     "against_reference": lambda r: against_reference(r.frames, r.baseline),
     "optimizer_spikes": lambda r: optimizer_spikes(
-        r.url, r.experiment, r.metric[0] if r.metric else "loss", r.x or "optimizer.beta2", r.baseline
+        r.snapshot, r.experiment, r.metric[0] if r.metric else "loss", r.x or "optimizer.beta2", r.baseline
     ),
-    "learnability": lambda r: learnability(r.url, r.experiment, r.run),
-    "learnability_matrix": lambda r: learnability_matrix(r.url, r.experiment, r.run),
-    "gibbs_comparison": lambda r: gibbs_comparison(r.url, r.experiment, r.run),
+    "learnability": lambda r: learnability(r.snapshot, r.experiment, r.run),
+    "learnability_matrix": lambda r: learnability_matrix(r.snapshot, r.experiment, r.run),
+    "gibbs_comparison": lambda r: gibbs_comparison(r.snapshot, r.experiment, r.run),
     "published": lambda r: published_scores(
         r.published, r.frames if r.experiment else None, r.baseline, r.group, source=r.source
     ),
     "against": _against,
-    "composition": lambda r: composition(r.url, r.frames, r.x),
+    "composition": lambda r: composition(r.snapshot, r.frames, r.x),
     "selected": lambda r: selected(r.frames, r.pictures),
 }
 """Kind → function that makes the figure."""
@@ -201,16 +208,18 @@ def draw(kind: str, request: Request) -> Plot:
     """
     if kind not in KINDS and request.own is None and ":" not in kind:
         raise ValueError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
+    with opened(request.store) as store:
+        return _draw(kind, replace(request, store=store))
+
+
+def _draw(kind: str, request: Request) -> Plot:
     sheet = _sheet(request)
     sheet.settings  # noqa: B018 — is its font installed?
-    if sheet != request.sheet:
-        read = request
-        request = replace(read, sheet=sheet, results=lambda: read.frames)
     if kind in KINDS:
-        return replace(KINDS[kind](request), sheet=sheet)
+        return replace(KINDS[kind](replace(request, sheet=sheet)), sheet=sheet)
     code = load(request.own, request.experiment, "figure", kind)
     results = Results(
-        request.url, request.experiment, lambda: request.frames, request.baseline, request.scope
+        request.snapshot, request.experiment, lambda: request.frames, request.baseline, request.scope
     )
     return replace(own_plot(code, results, request.options), sheet=sheet)
 
@@ -234,6 +243,11 @@ def all_possible(request: Request) -> list[Plot]:
         ValueError: If there is no such baseline or metric, or no figure can be made: what the first lacks.
     """
     request.sheet.settings  # noqa: B018 — is its font installed?
+    with opened(request.store) as store:
+        return _all_possible(replace(request, store=store))
+
+
+def _all_possible(request: Request) -> list[Plot]:
     plots: list[Plot] = []
     first: ValueError | None = None
     try:
@@ -246,7 +260,7 @@ def all_possible(request: Request) -> list[Plot]:
         if kind in _ON_DEMAND:
             continue
         try:
-            plots.append(draw(kind, request))
+            plots.append(_draw(kind, request))
         except ValueError as error:
             if kind == "curves" and (request.metric or request.highlight):
                 raise

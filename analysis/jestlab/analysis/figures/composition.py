@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from .. import frames as reading
-from ..connection import connect, frame
 from ..frames import Frames, NotYet
+from ..results import Snapshot, opens_store
 from ..units import nearest
 from .drawing_bars import draw_stacked_bars
 from .plot import Plot, Texts, title
@@ -21,11 +20,12 @@ _READ, _OTHERS = "candidates", "others"
 _NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment AND name LIKE 'selected/%'"
 
 
-def composition(url: str, frames: Frames, column: str | None = None) -> Plot:
+@opens_store
+def composition(store: Snapshot, frames: Frames, column: str | None = None) -> Plot:
     """Plot what the batches of each run were made of, beside what they were chosen from.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         frames: Results of the experiment.
         column: Column of metadata that runs have counted (`runtime.diagnostics.columns`); None for the first
             of them, in alphabetical order.
@@ -39,23 +39,20 @@ def composition(url: str, frames: Frames, column: str | None = None) -> Plot:
     """
     import pandas as pd
 
-    with connect(url) as connection:
-        names = frame(connection, _NAMES, experiment=frames.experiment)["name"]
-        parts = [(name, *name.split("/", 3)[1:]) for name in names if name.count("/") >= 3]
-        counted = pd.DataFrame(parts, columns=["name", "called", "column", "kind"])
-        columns = sorted(set(counted["column"]))
-        if not columns:
-            raise NotYet(
-                f"no run of {frames.experiment!r} has counted what it selected: set "
-                "runtime.diagnostics.every_steps, and its columns"
-            )
-        column = columns[0] if column is None else column
-        if column not in columns:
-            raise NotYet(
-                f"no run of {frames.experiment!r} has counted by {column!r}: {nearest(column, columns)}"
-            )
-        counted = counted[counted["column"] == column]
-        logged = reading.load_metrics(connection, frames.experiment, list(counted["name"]))
+    names = store.select(_NAMES, experiment=frames.experiment)["name"]
+    parts = [(name, *name.split("/", 3)[1:]) for name in names if name.count("/") >= 3]
+    counted = pd.DataFrame(parts, columns=["name", "called", "column", "kind"])
+    columns = sorted(set(counted["column"]))
+    if not columns:
+        raise NotYet(
+            f"no run of {frames.experiment!r} has counted what it selected: set "
+            "runtime.diagnostics.every_steps, and its columns"
+        )
+    column = columns[0] if column is None else column
+    if column not in columns:
+        raise NotYet(f"no run of {frames.experiment!r} has counted by {column!r}: {nearest(column, columns)}")
+    counted = counted[counted["column"] == column]
+    logged = store.metrics(frames.experiment, list(counted["name"]))
     logged = logged[logged["label"].isin(frames.competitors)].merge(counted, on="name")
     of_seeds = logged.groupby(["label", "called", "kind", "seed"], sort=False)["value"].mean()
     shares = of_seeds.groupby(["label", "called", "kind"], sort=False).mean().reset_index(name="relative")

@@ -10,7 +10,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from ..frames import Diagnosis, NotYet, diagnosis
+from ..frames import Diagnosis, NotYet
+from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from .canvas import Slot, add_axes, band, figure_of, fit, row
 from .names import End, Key, Naming, name_ends, widest
@@ -43,11 +44,12 @@ _DIVERGING = "RdBu_r"
 _BY_RATIO = re.compile(r"learnability/filtering_ratio/([^/]+)/(independent|joint)")
 
 
-def learnability(url: str, experiment: str, run: str | None = None) -> Plot:
+@opens_store
+def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Plot:
     """Plot scores of pairs, of the sub-batch over iterations and by filtering ratio, and what was selected.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         experiment: Name of the experiment.
         run: Label or name of a `diagnose` run; None: the study's first.
 
@@ -61,29 +63,31 @@ def learnability(url: str, experiment: str, run: str | None = None) -> Plot:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
         ValueError: If the store does not know the experiment, or no such run of it has completed.
     """
-    found = diagnosis(url, experiment, run)
+    found = store.diagnosis(experiment, run)
     return _plot("learnability", experiment, found, _data(found))
 
 
-def learnability_matrix(url: str, experiment: str, run: str | None = None) -> Plot:
+@opens_store
+def learnability_matrix(store: Snapshot, experiment: str, run: str | None = None) -> Plot:
     """Plot only the scores of all pairs of a few examples: panel "matrix" of `learnability`.
 
     Args and Raises are those of `learnability`; also a ValueError if the run kept no matrix.
     """
-    return _alone(url, experiment, run, "learnability_matrix", "matrix")
+    return _alone(store, experiment, run, "learnability_matrix", "matrix")
 
 
-def gibbs_comparison(url: str, experiment: str, run: str | None = None) -> Plot:
+@opens_store
+def gibbs_comparison(store: Snapshot, experiment: str, run: str | None = None) -> Plot:
     """Plot only joint selection beside Gibbs sampling: panel "iterations" of `learnability`.
 
     Args and Raises are those of `learnability`; also a ValueError if the run measured no iterations.
     """
-    return _alone(url, experiment, run, "gibbs_comparison", "iterations")
+    return _alone(store, experiment, run, "gibbs_comparison", "iterations")
 
 
-def _alone(url: str, experiment: str, run: str | None, name: str, panel: str) -> Plot:
+def _alone(store: Snapshot, experiment: str, run: str | None, name: str, panel: str) -> Plot:
     """One panel as a figure, with what the caption says of it."""
-    found = diagnosis(url, experiment, run)
+    found = store.diagnosis(experiment, run)
     whole = _data(found)
     data = whole[whole["panel"] == panel].dropna(axis="columns", how="all").reset_index(drop=True)
     if data.empty:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .. import frames as reading
 from ..claims.measures import FAR, running_median, spike_count
+from ..frames import NotYet
+from ..results import Snapshot, opens_store
 from .against import Axis, placed, value_text
 from .drawing import draw_step_panels
 from .plot import Plot, Texts, title
@@ -21,8 +22,13 @@ _SHOWN = 1000  # pairs of points drawn of a run: lowest and highest of each stre
 _PANELS = ("selection.rule", "selection.filtering_ratio")
 
 
+@opens_store
 def optimizer_spikes(
-    url: str, experiment: str, metric: str = "loss", key: str = "optimizer.beta2", baseline: str | None = None
+    store: Snapshot,
+    experiment: str,
+    metric: str = "loss",
+    key: str = "optimizer.beta2",
+    baseline: str | None = None,
 ) -> Plot:
     """Plot a training metric over steps, raw and smoothed: a line a value of β₂, panels for other keys.
 
@@ -30,7 +36,7 @@ def optimizer_spikes(
     from its running median) above the running median.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         experiment: Name of the experiment.
         metric: What is drawn: "loss", "grad_norm".
         key: Config key whose values are compared.
@@ -47,10 +53,12 @@ def optimizer_spikes(
     """
     import pandas as pd
 
-    results = reading.read(url, experiment)
+    results = store.frames(experiment)
+    logged = store.metrics(experiment, [metric]).astype({"value": float})
+    if logged.empty:
+        raise NotYet(f"experiment {experiment!r} has logged none of {metric}")
     others = tuple(name for name in _PANELS if name != key)
     positions = placed(results, Axis(key, others), results.baseline(baseline))
-    logged = reading.metrics(url, experiment, [metric]).astype({"value": float})
     letter = "β₂" if key == "optimizer.beta2" else key.rpartition(".")[2]
     values = sorted(set(positions["x"]), key=lambda x: (isinstance(x, str), x))
     names = [f"{letter} = {value_text(x)}" for x in values]
@@ -65,7 +73,7 @@ def optimizer_spikes(
         look = chosen[line]
         parts.append(rows.assign(panel=str(panel), line=line, color=look.color, dash=[look.line] * len(rows)))
     if not parts:
-        raise reading.NotYet(f"no run of experiment {experiment!r} that varies {key} has logged {metric!r}")
+        raise NotYet(f"no run of experiment {experiment!r} that varies {key} has logged {metric!r}")
     data = pd.concat(parts, ignore_index=True)
     data["text"] = [_end_text(row) for row in data.to_dict("records")]
     seeds = int(data.loc[data["kind"] == "raw", "seed"].nunique())

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from .. import frames as reading
-from ..connection import connect, frame
 from ..costs import Scope
 from ..curves import score_curves
 from ..efforts import EFFORTS
 from ..frames import Frames, NotYet
 from ..metrics import Metric, Scale
+from ..results import Snapshot, opens_store
 from ..units import nearest
 
 if TYPE_CHECKING:
@@ -48,13 +47,18 @@ class Recorded:
         return f"{name}{unit}{', less is better' if self.metric.goal == 'min' else ''}"
 
 
+@opens_store
 def recorded(
-    url: str, frames: Frames, names: Sequence[str], scope: Scope = "scoring", scale: Scale | None = None
+    store: Snapshot,
+    frames: Frames,
+    names: Sequence[str],
+    scope: Scope = "scoring",
+    scale: Scale | None = None,
 ) -> list[Recorded]:
     """Read metrics that runs have recorded.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         frames: Results of the experiment.
         names: Of evaluations (`shapes/zero_shot`) and of training metrics (`loss`).
         scope: What counts as FLOPs.
@@ -64,17 +68,14 @@ def recorded(
         ValueError: One has not been recorded; the message names the nearest that has.
     """
     of_training = [name for name in names if name not in frames.evaluated]
-    with connect(url) as connection:
-        logged = reading.load_metrics(
-            connection, frames.experiment, [*of_training, *_LOGGED_EFFORTS] if of_training else []
+    logged = store.metrics(frames.experiment, [*of_training, *_LOGGED_EFFORTS] if of_training else [])
+    missing = [name for name in of_training if name not in set(logged["name"])]
+    if missing:
+        there = sorted(map(str, store.select(_RECORDED, experiment=frames.experiment)["name"]))
+        raise NotYet(
+            f"no run of {frames.experiment!r} has recorded {missing[0]!r}: "
+            f"{nearest(missing[0], [*frames.evaluated, *there])}"
         )
-        missing = [name for name in of_training if name not in set(logged["name"])]
-        if missing:
-            there = sorted(map(str, frame(connection, _RECORDED, experiment=frames.experiment)["name"]))
-            raise NotYet(
-                f"no run of {frames.experiment!r} has recorded {missing[0]!r}: "
-                f"{nearest(missing[0], [*frames.evaluated, *there])}"
-            )
     found = []
     for name in names:
         metric = frames.declared.of(name)

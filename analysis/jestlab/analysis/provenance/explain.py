@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..configs import flat
 from ..connection import connect
+from ..results import Snapshot, opened
 from .code import code_of, commit_text, made_with_different, unified_diff
 from .history import History, load, source_texts
 
@@ -112,8 +113,8 @@ class Origins:
                 self._attempts.setdefault(attempt["fingerprint"], {})[attempt["number"]] = attempt
 
     @classmethod
-    def read(cls, url: str, experiments: Sequence[str]) -> Origins:
-        """Read the histories of experiments from the store at a SQLAlchemy URL.
+    def read(cls, store: str | Snapshot, experiments: Sequence[str]) -> Origins:
+        """Read the histories of experiments from a store, or from the store at a SQLAlchemy URL.
 
         Raises:
             FileNotFoundError: The URL names a SQLite file that doesn't exist.
@@ -121,9 +122,9 @@ class Origins:
         """
         if not experiments:
             return cls([])
-        with connect(url) as connection:
-            histories = [load(connection, experiment) for experiment in experiments]
-        return cls([history for history in histories if history is not None], url)
+        with opened(store) as snapshot:
+            histories = [snapshot.once(load, experiment) for experiment in experiments]
+        return cls([history for history in histories if history is not None], snapshot.url)
 
     def explain(self, table: Table, row: str, column: str) -> Explanation:
         """Explain the number in a cell.

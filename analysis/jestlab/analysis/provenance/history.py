@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..connection import frame
 from ..costs.goodput import QUERY, AttemptTime
-from ..frames import imported_from
 from ..names import Shown, names_in
+from ..results import Snapshot, opens_store
 from ..soundness import retractions
 from .code import JESTLAB, code_of, commit_text, made_with_different, names_of
 
@@ -103,16 +103,12 @@ class History:
         return str(times.max())[:19] if len(times) else ""
 
 
-def load(connection: Connection, experiment: str) -> History | None:
-    """Read the history of an experiment; None if the store doesn't have it.
-
-    Args:
-        connection: To the store, from `connect`.
-        experiment: Name of the experiment.
-    """
+@opens_store
+def load(store: Snapshot, experiment: str) -> History | None:
+    """Read the history of an experiment; None if the store doesn't have it."""
 
     def rows(query: str) -> pd.DataFrame:
-        return frame(connection, query, experiment=experiment)
+        return store.select(query, experiment=experiment)
 
     studies = rows(_STUDY)
     if studies.empty:
@@ -137,11 +133,11 @@ def load(connection: Connection, experiment: str) -> History | None:
         question=str(study["question"] or ""),
         paper=str(study["paper"] or ""),
         spec=json.loads(study["spec"]),
-        imported_from=imported_from(connection, experiment),
+        imported_from=store.imported_from(experiment),
         runs=runs,
         attempts=attempts,
         costs=costs.astype(dict.fromkeys(amounts, float)),
-        retracted=retractions(connection, experiment),
+        retracted=retractions(store.connection, experiment),
         accepted=tuple(
             f"{row['author']} accepted on {str(row['created_at'])[:10]} that "
             f"{names_of(json.loads(row['accepted']))} differs: {' '.join(str(row['reason']).split())}"

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from jestlab.analysis.connection import connect
 from jestlab.analysis.published.cell import (
     ACCOUNTINGS,
     CellKey,
@@ -33,6 +32,7 @@ from jestlab.analysis.published.cell import (
     unit_of,
     value_of,
 )
+from jestlab.analysis.results import Snapshot, opens_store
 from jestlab.analysis.spreadsheets import csv_cell, from_csv_cell
 from jestlab.analysis.units import nearest
 
@@ -270,11 +270,12 @@ def _text(value: Any) -> str:
 # ---- stores and frames
 
 
-def stored(url: str) -> list[PublishedCell]:
+@opens_store
+def stored(store: Snapshot) -> list[PublishedCell]:
     """Read the published cells of a store: by source, table, and row, in the order of columns.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
@@ -284,8 +285,7 @@ def stored(url: str) -> list[PublishedCell]:
 
     renamed = {"table": "table_name", "group": "group_name"}  # SQL reserves these words
     names = ", ".join(renamed.get(column, column) for column in COLUMNS)
-    with connect(url) as connection:
-        rows = connection.execute(text(f"SELECT {names} FROM v_published")).fetchall()
+    rows = store.connection.execute(text(f"SELECT {names} FROM v_published")).fetchall()
     cells = []
     for row in rows:
         values = dict(zip(COLUMNS, row, strict=True))
@@ -294,9 +294,9 @@ def stored(url: str) -> list[PublishedCell]:
     return sorted(cells, key=lambda cell: (cell.source, cell.table, cell.position, order(cell.quantity)))
 
 
-def read(url: str) -> pd.DataFrame:
+def read(store: str | Snapshot) -> pd.DataFrame:
     """Read the published cells of a store, as `stored`, into a frame, as `frame`."""
-    return frame(stored(url))
+    return frame(stored(store))
 
 
 def frame(cells: Iterable[PublishedCell]) -> pd.DataFrame:

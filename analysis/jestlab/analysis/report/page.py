@@ -11,9 +11,9 @@ from ..claims.evidence import Verdict
 from ..claims.verdicts import Judged
 from ..figures import Plot
 from ..figures.charts import SHOWN_AT_FIRST
+from ..provenance.document import SUFFIX
 from ..provenance.explain import Origins
 from ..provenance.history import History, Recipe
-from ..provenance.pages import SUFFIX
 from ..tables.claims import MARKS
 from ..tables.core import Table
 from .answer import Answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,9 @@ from .. import published
 from ..claims import parts_of, verdicts
 from ..costs import Scope
 from ..curves import Crossing
-from ..frames import Frames, experiments, imported_from, read
+from ..frames import Frames
 from ..own import Loader, Results, load
+from ..results import Snapshot, opens_store
 from ..soundness import Soundness
 from ..units import nearest
 from .claims import claims_table
@@ -50,8 +51,9 @@ NAMES: tuple[str, ...] = (*_OF_ONE_EXPERIMENT, "claims", *LAYOUTS)
 """What tables there are: of one experiment, the claims of experiments, and those of the paper."""
 
 
+@opens_store
 def table(
-    url: str,
+    store: Snapshot,
     name: str,
     studies: Sequence[str] = (),
     *,
@@ -61,7 +63,6 @@ def table(
     crossing: Crossing = "first",
     with_published: bool = True,
     score: Sequence[str] | None = None,
-    results: Mapping[str, Callable[[], Frames]] | None = None,
     options: Mapping[str, Any] | None = None,
     own: Loader | None = None,
     shape: Shape = WHOLE,
@@ -69,7 +70,7 @@ def table(
     """Build a table by its name.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         name: One of `NAMES`, or of another published table in the store, or code of one's own (see `own`).
         studies: Experiments whose runs it shows: one for summary and speedups, one or more for claims, any
             number for the others. None means the experiment that is called as the table, where there is one
@@ -82,7 +83,6 @@ def table(
         with_published: Whether published rows are shown, too, where the table has such.
         score: Evaluations whose mean is the score; None for the studies' own. Claims say what they are
             measured by.
-        results: Functions that return results of experiments that have been read already.
         options: Arguments of a table of one's own.
         own: Imports the code of one, and then knows more names; None where none may be executed.
         shape: What is shown of it.
@@ -95,64 +95,69 @@ def table(
     seen: list[Frames] = []
 
     def results_of(study: str) -> Frames:
-        frames = results[study]() if results and study in results else read(url, study)
+        frames = store.frames(study)
         seen.append(frames)
         named = baseline if len(studies) == 1 else None
         frames = shape.narrowed(frames, named) if shape.rows else frames
         return frames.scored_by(score) if score else frames
 
     if name not in NAMES and (own is not None or ":" in name):
-        study = _only(url, name, studies)
+        study = _only(store, name, studies)
         code = load(own, study, "table", name)
-        made = own_table(code, Results(url, study, lambda: results_of(study), baseline, scope), options or {})
+        made = own_table(
+            code, Results(store, study, lambda: results_of(study), baseline, scope), options or {}
+        )
     else:
-        if not studies and name in experiments(url):
-            is_shown = with_published and name in set(published.read(url)["table"])
+        if not studies and name in store.experiments:
+            is_shown = with_published and name in set(published.read(store)["table"])
             studies = [] if is_shown else [name]
         if baseline is not None and not studies:
             raise ValueError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
         if name in _OF_ONE_EXPERIMENT:
-            frames = results_of(_only(url, name, studies))
+            frames = results_of(_only(store, name, studies))
             made = _OF_ONE_EXPERIMENT[name](finals(frames, baseline, scope, mean, crossing))
         elif name == "claims":
-            made = _claims(url, studies, baseline, score)
+            made = _claims(store, studies, baseline, score)
         else:
-            cells = published.read(url)
+            cells = published.read(store)
             if name not in LAYOUTS:
-                _check_published(name, cells, experiments(url))
+                _check_published(name, cells, store.experiments)
             found = _all_finals([results_of(study) for study in studies], baseline, scope, mean, crossing)
             made = paper_table(name, cells if with_published else cells[:0], found)
-    made = replace(made, notes=(*made.notes, *_imported(url, made.experiments or list(studies))))
-    return shape.applied(made.marked(Soundness.read(url, made.experiments)), seen)
+    made = replace(made, notes=(*made.notes, *_imported(store, made.experiments or list(studies))))
+    return shape.applied(made.marked(Soundness.read(store.connection, made.experiments)), seen)
 
 
-def _imported(url: str, shown: Sequence[str]) -> Iterator[str]:
+def _imported(store: Snapshot, shown: Sequence[str]) -> Iterator[str]:
     """Say which of the experiments that are shown were imported."""
     for study in shown:
-        if archive := imported_from(url, study):
+        if archive := store.imported_from(study):
             yield f"{study} was imported from {archive}."
 
 
-def default_name(url: str, experiment: str) -> str:
+@opens_store
+def default_name(store: Snapshot, experiment: str) -> str:
     """Choose the table that says most about an experiment: its summary, or the claims of a union of studies,
     which may have hundreds of labels.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
         experiment: Its name.
     """
-    is_claiming = any(part.get("claims") for part in parts_of(url, experiment).values())
+    is_claiming = any(part.get("claims") for part in parts_of(store, experiment).values())
     return "claims" if is_claiming else "summary"
 
 
-def _claims(url: str, studies: Sequence[str], baseline: str | None, score: Sequence[str] | None) -> Table:
+def _claims(
+    store: Snapshot, studies: Sequence[str], baseline: str | None, score: Sequence[str] | None
+) -> Table:
     if not studies:
-        raise ValueError(f"table 'claims' shows an experiment: {_which(url)}")
+        raise ValueError(f"table 'claims' shows an experiment: {_which(store)}")
     if baseline is not None:
         raise ValueError("claims name what they compare with: leave out the baseline")
     if score:
         raise ValueError("claims say what they are measured by: leave out the score")
-    judged = verdicts.read(url, studies)
+    judged = verdicts.read(store, studies)
     if not judged:
         raise ValueError(
             f"experiment {studies[0]!r} makes no claims: write some under `claims` in its spec and launch it "
@@ -189,12 +194,12 @@ def _check_published(name: str, cells: pd.DataFrame, studies: Sequence[str]) -> 
     raise ValueError(f"no table and no experiment {name!r}: {near}")
 
 
-def _only(url: str, name: str, studies: Sequence[str]) -> str:
+def _only(store: Snapshot, name: str, studies: Sequence[str]) -> str:
     if len(studies) != 1:
-        raise ValueError(f"table {name!r} shows one experiment: {_which(url)}")
+        raise ValueError(f"table {name!r} shows one experiment: {_which(store)}")
     return studies[0]
 
 
-def _which(url: str) -> str:
-    known = experiments(url)
+def _which(store: Snapshot) -> str:
+    known = store.experiments
     return f"name one of {', '.join(known[:8])}" if known else "the store has none yet: jestlab launch STUDY"

@@ -62,12 +62,12 @@ class ClaimsStatus:
 def claims_status(store_url: str, experiment: str) -> ClaimsStatus:
     """Judge the claims of a recorded study and choose its next round."""
     # Only studies that are planned in rounds need these modules.
-    from jestlab.analysis.claims import studies, verdicts
-    from jestlab.analysis.connection import connect
+    from jestlab.analysis.claims import verdicts
+    from jestlab.analysis.results import opened
 
-    with connect(store_url) as connection:
-        judged = verdicts.load(connection, experiment, studies(connection))
-        hours = Hours.load(connection, experiment)
+    with opened(store_url) as store:
+        judged = verdicts.load(store, experiment)
+        hours = Hours.load(store.connection, experiment)
     return ClaimsStatus(tuple(judged), hours, next_round(judged, hours))
 
 

@@ -6,9 +6,9 @@ after `jestlab trust`; code that the user names on the command line or in a scri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,8 @@ from jestlab.platform.store.trust import refuse_untrusted
 
 if TYPE_CHECKING:
     from jestlab.analysis.figures import Plot, Request
-    from jestlab.analysis.frames import Frames
     from jestlab.analysis.own import Kind, OwnCode
+    from jestlab.analysis.results import Snapshot
     from jestlab.analysis.sheet import Sheet
     from jestlab.analysis.tables import Table
 
@@ -73,7 +73,9 @@ def make_table(lab: Lab, experiments: Sequence[str], name: str, given: Mapping[s
     """
     name, given, loader = _resolve(lab, experiments[0] if experiments else None, "table", name, given)
     named = {"name": name} if loader is not None or name in BUILT_IN["table"] else {}
-    return table_of(lab, experiments, parse_options("table", {**given, **named}), name=name, own=loader)
+    return table_of(
+        lab.store_url, experiments, parse_options("table", {**given, **named}), name=name, own=loader
+    )
 
 
 def make_plots(lab: Lab, experiment: str | None, kind: str, given: Mapping[str, Any]) -> list[Plot]:
@@ -93,23 +95,26 @@ def make_plots(lab: Lab, experiment: str | None, kind: str, given: Mapping[str, 
 
 
 def table_of(
-    lab: Lab, experiments: Sequence[str], options: TableOptions, *, name: str | None = None, **shared: Any
+    store: str | Snapshot,
+    experiments: Sequence[str],
+    options: TableOptions,
+    *,
+    name: str | None = None,
+    **shared: Any,
 ) -> Table:
     """Make a table from validated options.
 
     Args:
+        store: URL of the lab's store, or a snapshot of it.
         name: Name of the table, for a published one; by default `options.name`.
-        shared: More arguments of `jestlab.analysis.tables.table`: `results`, a mapping from experiments to
-            functions that return their results, and `own`, which imports custom tables.
+        shared: More arguments of `jestlab.analysis.tables.table`: `own`, which imports custom tables.
     """
     from jestlab.analysis import tables
 
     fields = ("baseline", "scope", "mean", "crossing", "score", "shape", "options")
     given = {field: getattr(options, field) for field in fields} | shared
     with_published = options.published
-    return tables.table(
-        lab.store_url, name or options.name, experiments, with_published=with_published, **given
-    )
+    return tables.table(store, name or options.name, experiments, with_published=with_published, **given)
 
 
 def request_of(
@@ -117,7 +122,7 @@ def request_of(
     experiment: str,
     options: Options,
     *,
-    results: Callable[[], Frames] | None = None,
+    store: Snapshot | None = None,
     sheet: Sheet | None = None,
     **shared: Any,
 ) -> Request:
@@ -125,22 +130,19 @@ def request_of(
 
     Args:
         experiment: Name of the experiment; empty for published methods only.
-        results: Function that returns the experiment's results; None to read them from the store.
+        store: A snapshot of the lab's store; None to open it.
         sheet: The study's settings for printed figures.
         shared: More arguments of `Request`: `own`, which imports custom figures, and `pictures`.
     """
-    from jestlab.analysis import figures, frames
+    from jestlab.analysis import figures
     from jestlab.platform.reports.selected import selected_images
 
     given = {"pictures": partial(selected_images, lab)} | shared
-    given |= options.model_dump(exclude={"kind", "runs", "figure"})
-    if runs := getattr(options, "runs", ()):
-        read = results or partial(frames.read, lab.store_url, experiment)
-        results = cache(lambda: read().only(runs))
+    given |= options.model_dump(exclude={"kind", "figure"})
     sheet = sheet or figures.Sheet()
     if printed := getattr(options, "figure", None):
         sheet = printed.sheet.over(sheet)
-    return figures.Request(lab.store_url, experiment, results=results, sheet=sheet, **given)
+    return figures.Request(store or lab.store_url, experiment, sheet=sheet, **given)
 
 
 def _resolve(
@@ -169,11 +171,11 @@ def _resolve(
 def _in_spec(url: str, experiment: str, kind: Kind, name: str) -> tuple[str, Mapping[str, Any]] | None:
     """Find a custom figure or table in a study's spec by the name of its files; return code and options."""
     from jestlab.analysis.claims import studies
-    from jestlab.analysis.connection import connect
     from jestlab.analysis.own import stem_of
+    from jestlab.analysis.results import opened
 
-    with connect(url) as connection:
-        known = studies(connection)
+    with opened(url) as store:
+        known = store.once(studies)
     spec = known[experiment].spec if experiment in known else {}
     found = (
         (code, options)

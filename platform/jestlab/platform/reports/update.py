@@ -46,6 +46,7 @@ from jestlab.platform.store.tables import (
 from jestlab.platform.store.trust import is_trusted
 
 if TYPE_CHECKING:
+    from jestlab.analysis.results import Snapshot
     from jestlab.analysis.tables.core import Table
 
 BUILD_FILE = ".made-from.json"
@@ -123,13 +124,19 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
     The page `report.html` comes last, with its other files in `report/`. The notes list the reports that
     can't be made, with the reasons.
     """
-    from jestlab.analysis import figures, frames
+    from jestlab.analysis.results import opened
+
+    with opened(lab.store_url) as store:
+        return _write_reports(lab, store, study)
+
+
+def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
+    from jestlab.analysis import figures
     from jestlab.analysis.own import NotYet
     from jestlab.analysis.report import build
     from jestlab.platform.reports.make import TrustedLoader, request_of, table_of
     from jestlab.platform.reports.selected import selected_images
 
-    results = cache(lambda: frames.read(lab.store_url, study.name))
     images = cache(partial(selected_images, lab))
     loader = TrustedLoader(lab.store_url)
     sheet = study.figure.sheet if study.figure else None
@@ -144,14 +151,14 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
         code = loader if custom_code(report) else None
         try:
             if isinstance(report, TableOptions):
-                table = table_of(lab, [study.name], report, results={study.name: results}, own=code)
+                table = table_of(store, [study.name], report, own=code)
                 written.files += [
                     write_whole(folder / f"{name}{suffix}", getattr(table, format)())
                     for suffix, format in _TABLE_FILES.items()
                 ]
             else:
                 request = request_of(
-                    lab, study.name, report, results=results, sheet=sheet, own=code, pictures=images
+                    lab, study.name, report, store=store, sheet=sheet, own=code, pictures=images
                 )
                 written.files += replace(figures.draw(report.kind, request), name=name).save(folder)
         except NotYet as error:
@@ -161,7 +168,7 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
             written.failed = True
     try:
         if reports or study.studies:
-            written.files += build(lab.store_url, study.name, folder, own=loader, pictures=images)
+            written.files += build(store, study.name, folder, own=loader, pictures=images)
     except ValueError as error:
         written.notes.append(f"no page yet: {error}")
     return written
@@ -169,15 +176,16 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
 
 def tables_of(lab: Lab, study: StudySpec) -> Iterator[Table]:
     """Make the tables among a study's reports, except the table of claims and those that can't be made."""
-    from jestlab.analysis import frames
+    from jestlab.analysis.results import opened
     from jestlab.platform.reports.make import TrustedLoader, table_of
 
-    results, loader = cache(lambda: frames.read(lab.store_url, study.name)), TrustedLoader(lab.store_url)
-    for report in study.reports:
-        if isinstance(report, TableOptions) and report.name != "claims":
-            with suppress(ValueError):
-                code = loader if custom_code(report) else None
-                yield table_of(lab, [study.name], report, results={study.name: results}, own=code)
+    loader = TrustedLoader(lab.store_url)
+    with opened(lab.store_url) as store:
+        for report in study.reports:
+            if isinstance(report, TableOptions) and report.name != "claims":
+                with suppress(ValueError):
+                    code = loader if custom_code(report) else None
+                    yield table_of(store, [study.name], report, own=code)
 
 
 def _shows_published(report: Report) -> bool:

@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from jestlab.analysis.claims import studies
 from jestlab.analysis.configs import flat
+from jestlab.analysis.results import Snapshot
 from jestlab.platform import logs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.launch.status import LOSS
@@ -224,7 +225,7 @@ def _row(served: Served, experiment: str, fingerprint: str) -> dict[str, Any] | 
 def _baseline(store: Store, experiment: str, fingerprint: str) -> dict[str, Any] | None:
     """Compare a run's config with the baseline's, if possible of the same seed; None without a baseline."""
     with store.reading() as connection, one_line_errors():
-        study = studies(connection).get(experiment)
+        study = studies(Snapshot("", connection)).get(experiment)
     if study is None or study.baseline is None:
         return None
     rows = store.runs(experiment)
