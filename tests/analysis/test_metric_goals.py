@@ -77,7 +77,7 @@ def test_the_answer_does_not_call_the_worst_run_the_best(read_runs, stored_runs)
     ]
     found = tables.finals(read_runs(*runs, spec={"metrics": {"*": {"goal": "min"}}}), "good")
     said = answer(tables.summary(found).frame, found).sentence
-    assert said.startswith("No run scores below good, which ends at 2.1 ± 0.1: bad ends 3 in score above it")
+    assert said.startswith("No run scores below good, which ends at 2.100 ± 0.100: bad ends 3 in score")
 
 
 def test_an_undeclared_metric_is_not_ranked(read_runs, stored_run):

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from jestlab.analysis import tables
+from jestlab.analysis.metrics import Metric
+from jestlab.analysis.tables.show import spread
 
 
 def summary(results, *options, **more):
@@ -131,6 +133,42 @@ def test_a_run_without_a_price(read_runs, stored_run):
     row = shown(summary(results))["own"]
     assert row["fewer examples"] == "**≥ 2.0×**†"
     assert not [header for header in row if "FLOP" in header or "time" in header]  # they are unknown
+
+
+def test_a_run_without_flops_needs_infinitely_fewer(read_runs, stored_run):
+    results = read_runs(
+        stored_run("uniform", [0.1, 0.2]), stored_run("free", [0.1, 0.2], flops_per_step=(0.0, 0.0, 0.0))
+    )
+    row = shown(summary(results))["free"]
+    assert (row["GFLOP"], row["fewer FLOPs"]) == ("0", "**∞**†")
+    row = speedups(results)["free"]
+    assert (row["GFLOP to match"], row["fewer FLOPs"]) == ("0†", "**∞**†")
+
+
+def test_the_baseline_is_the_one_that_the_study_names(read_runs, stored_run):
+    runs = (stored_run("uniform", [0.2]), stored_run("joint", [0.3]))
+    for reports, heading in (([{"kind": "pareto"}, {"kind": "table", "baseline": "joint"}], "Δ joint"),
+                             ([{"kind": "table", "baseline": "missing"}], "Δ uniform")):  # fmt: skip
+        assert heading in shown(summary(read_runs(*runs, spec={"reports": reports})))["uniform"]
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "metric", "text"),
+    [
+        (0.56, 0.0707107, Metric(), "0.5600 ± 0.0707"),
+        (1.5, 0.707107, Metric(), "1.500 ± 0.707"),
+        (0.5, 0.0001, Metric(), "0.5000 ± 0.0001"),
+        (0.0, 0.25, Metric(), "0.0000 ± 0.2500"),
+        (1e-9, 12.3456, Metric(), "0.00 ± 12.35"),
+        (1234567.0, 2.5, Metric(), "1.235e+06 ± 2.5"),
+        (0.0, 0.0, Metric(), "0 ± 0"),
+        (0.56, 0.07, Metric(digits=1), "0.6 ± 0.1"),
+        (0.56, 0.07, Metric(unit="percent"), "56.0 ± 7.0"),
+        (0.56, math.nan, Metric(), "0.56"),
+    ],
+)
+def test_a_mean_and_its_deviation_have_the_same_decimals(mean, std, metric, text):
+    assert spread(mean, std, metric) == text
 
 
 def test_cells_by_name(results):

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -284,8 +285,18 @@ class Frames:
         raise self._no_run(name)
 
     def baseline(self, name: str | None = None) -> str:
-        """Find the label to compare with: that of `name`, or else the first competitor of the study."""
-        return self.label_of(name) if name is not None else (self.competitors or self.labels)[0]
+        """Find the label to compare with.
+
+        Args:
+            name: Label or run; None for the baseline that the study's reports name, if it has results, else
+                the first competitor.
+        """
+        if name is not None:
+            return self.label_of(name)
+        named = (report.get("baseline") for report in self.spec.get("reports") or ())
+        with suppress(ValueError):
+            return self.label_of(next(filter(None, named), ""))
+        return (self.competitors or self.labels)[0]
 
     def only(self, names: Sequence[str]) -> Frames:
         """Keep the results of some labels only.

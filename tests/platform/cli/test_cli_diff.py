@@ -61,21 +61,28 @@ def test_differences_as_json(lab, jestlab):
         "versions.python": ["3.11.7", "3.12.1"],
         "environment.XLA_FLAGS": [None, "--x"],
     }
+
+    def numbers(first, second, difference):
+        return {"first": first, "second": second, "second_minus_first": difference}
+
     assert difference["scores"] == {
-        "toy/other": {"values": [0.25, None], "difference": None},
-        "toy/score": {"values": [0.5, 0.75], "difference": 0.25},
-        "toy/new": {"values": [None, 0.125], "difference": None},
+        "toy/other": numbers(0.25, None, None),
+        "toy/score": numbers(0.5, 0.75, 0.25),
+        "toy/new": numbers(None, 0.125, None),
     }
-    assert difference["costs"]["total_flops"] == {"values": [None, 4e6], "difference": None}
-    assert difference["costs"]["seconds"] == {"values": [120.0, 240.0], "difference": 120.0}
-    assert difference["costs"]["chip_hours"]["values"] == [None, 0.5]
+    costs = difference["costs"]
+    assert costs["total_flops"] == numbers(None, 4e6, None)
+    assert costs["actual_hours"] == pytest.approx(numbers(1 / 30, 1 / 15, 1 / 30))
+    assert costs["planned_chip_hours"] == numbers(None, 0.5, None)
 
 
 def test_differences_as_text(lab, jestlab):
-    lines = [line.split() for line in jestlab("diff", "uniform", "joint").splitlines()]
-    assert ["selection.chunks", "–", "4"] in lines
-    assert ["toy/score", "0.5", "0.75", "0.25"] in lines
-    assert ["seconds", "120", "240", "120"] in lines
+    lines = [line.split() for line in jestlab("diff", "joint", "uniform").splitlines()]
+    assert ["selection.chunks", "4", "–"] in lines
+    assert ["SCORES", "toy/joint/0", "toy/uniform/0", "second", "−", "first"] in lines
+    assert ["toy/score", "0.75", "0.5", "-0.25"] in lines
+    assert ["actual_hours", "4.0", "min", "2.0", "min", "-2.0", "min"] in lines
+    assert ["total_flops", "4.00", "MFLOP", "–", "–"] in lines
     assert not any(line[:1] == ["same"] for line in lines)
     assert jestlab("diff", "toy/joint", "toy/joint/0").count("no difference") == 3
 

@@ -94,8 +94,8 @@ def test_data_are_compared_with_what_is_there_now(store, tmp_path):
         "2 of 2 runs were made with different data (x.csv) than the current files"
     ]
     since = compare_with_now(store, planned.runs[0].fingerprint)
-    assert since.differences["data"] == {"x.csv": (inputs["x.csv"], digest_of(tmp_path / "x.csv"))}
-    assert not since.differences["code"]
+    assert since["data"] == {"x.csv": [inputs["x.csv"], digest_of(tmp_path / "x.csv")]}
+    assert not since["code"]
 
 
 def test_a_commit_of_jestlab_is_said_where_results_of_one_cell_mix(store):

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from ..connection import shown
+from .checkout import jestlab_version
 from .history import History
 
 SUFFIX = ".provenance.json"
@@ -61,38 +57,6 @@ class Sources:
             **self.common,
         }
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-
-
-def jestlab_version() -> tuple[str | None, str | None]:
-    """Return jestlab's version and the commit of its checkout; None without an installation or a checkout."""
-    try:
-        version: str | None = metadata.version("jestlab")
-    except metadata.PackageNotFoundError:
-        version = None
-    here = Path(__file__)
-    # An installed copy may be in the repository of another project, whose commit isn't jestlab's.
-    if git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
-        return version, None
-    commit = git(here.parent, "rev-parse", "HEAD")
-    changed = git(here.parents[4], "status", "--porcelain", "--untracked-files=no")
-    return version, f"{commit.strip()}{' with changes' if changed else ''}" if commit else None
-
-
-def git(folder: Path, *arguments: str) -> str | None:
-    """Return the output of git; None if git isn't installed, fails, or takes longer than 10 seconds."""
-    return output_of(["git", "-C", str(folder), *arguments], 10)
-
-
-def output_of(command: Sequence[str], seconds: float) -> str | None:
-    """Return the output of a command; None if it fails, or doesn't end in time."""
-    env = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
-    try:
-        done = subprocess.run(
-            command, capture_output=True, check=True, timeout=seconds, stdin=subprocess.DEVNULL, env=env
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.decode(errors="replace").replace("\0", "")
 
 
 def _sha256(content: bytes) -> str:

@@ -15,6 +15,7 @@ from ..lost import UNEVALUATED
 from ..metrics import Metric, lacks_goal
 from ..tables import Finals, finals, summary
 from ..tables.core import Record, records
+from ..tables.show import spread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,8 +100,7 @@ class _Words:
         return self.metric.text(value, sign)
 
     def score(self, row: Record) -> str:
-        spread = "" if math.isnan(row["score_std"]) else f" ± {self.number(row['score_std'])}"
-        return f"{self.number(row['score_mean'])}{spread}{self._suffix}"
+        return f"{spread(row['score_mean'], row['score_std'], self.metric)}{self._suffix}"
 
     def interval(self, row: Record) -> str:
         return f"{CONFIDENCE:.0%} CI {self.number(row['delta_low'])} to {self.number(row['delta_high'])}"

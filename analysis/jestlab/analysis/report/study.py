@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 from typing import Any
 
-from ..claims import Study, studies
+from ..claims import studies
 from ..claims.verdicts import Judged
 from ..claims.verdicts import load as load_verdicts
 from ..costs import Scope
@@ -44,7 +44,6 @@ def study_page(
     assert history is not None
     study = store.once(studies)[experiment]
     scope = study.scope if scope is None else scope
-    baseline = study_baseline(study, frames) if baseline is None else baseline
     compared = None if frames is None else frames.baseline(baseline)
     said, tables, parts = Answer("Nothing has been evaluated yet."), [], []
     if frames is not None and compared is not None:
@@ -106,19 +105,6 @@ def results_of(store: Snapshot, experiment: str, missing: dict[str, str]) -> Fra
         return store.frames(experiment)
     except NotYet as error:
         missing["results"] = str(error)
-        return None
-
-
-def study_baseline(study: Study, frames: Frames | None) -> str | None:
-    """Return the label that a study's reports compare with; None if they name none, or a missing one.
-
-    It may be a run of several points, or one without evaluation: reports that need one label say so.
-    """
-    if study.baseline is None or frames is None:
-        return None
-    try:
-        return frames.label_of(study.baseline)
-    except ValueError:
         return None
 
 

@@ -19,7 +19,7 @@ from ..units import duration, flops
 from .answer import Answer
 from .page import Page, Section
 from .requested import requested
-from .study import claims_section, results_of, study_baseline, unfinished
+from .study import claims_section, results_of, unfinished
 from .tables import cost_table, number_of
 
 
@@ -67,7 +67,7 @@ def _study(
         banner = ("Unfinished", f"Not launched yet: run `jestlab launch {shlex.quote(name)}`")
         return Section(f"study-{name}", question or name, study=name, source=paper, banners=(banner,))
     frames = results_of(store, name, {})
-    baseline = None if frames is None else frames.baseline(study_baseline(study, frames))
+    baseline = None if frames is None else frames.baseline()
     made = requested(store, history, frames, baseline, study.scope, None, own, pictures)
     banners = [("Unfinished", text)] if (text := unfinished(history)) else []
     if _science(study.spec) != _science(as_launched):

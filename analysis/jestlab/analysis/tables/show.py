@@ -33,8 +33,18 @@ def mean(value: float, std: float, seeds: float, whole: float, metric: Metric) -
     """A mean score ± its standard deviation; with the number of its seeds if the row has others as well."""
     if math.isnan(value):
         return MISSING
-    text = metric.text(value) + ("" if math.isnan(std) else f" ± {metric.text(std)}")
+    text = spread(value, std, metric)
     return text if seeds in (1, whole) else f"{text} (n = {seeds:.0f})"  # one seed has a mark
+
+
+def spread(value: float, std: float, metric: Metric) -> str:
+    """Write a mean ± its standard deviation, if there is one, with the same number of decimals."""
+    if math.isnan(std):
+        return metric.text(value)
+    largest = max(abs(value), std)
+    if metric.digits is None and not metric.in_percent and 1e-4 <= largest < 1e4:  # others have an exponent
+        metric = replace(metric, digits=3 - math.floor(math.log10(largest)))
+    return f"{metric.text(value)} ± {metric.text(std)}"
 
 
 def difference(value: float, low: float, high: float, metric: Metric) -> str:

@@ -11,12 +11,13 @@ from typing import Any
 import click
 from rich.text import Text
 
+from jestlab.analysis import units
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import RUN_HELP, examples, json_option, lab_options
 from jestlab.platform.cli.output import show
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.planning.compare import Comparison, Pair, Pairs, compare, compare_with_now
+from jestlab.platform.planning.compare import SECTIONS, compare, compare_with_now
 from jestlab.platform.render import Block, in_state, styled, table
 from jestlab.platform.words import printable
 
@@ -41,68 +42,47 @@ def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> 
     one = naming.find_run(store, first)
     if second is None:
         titles = (one.title, "now")
-        about = {"runs": list(titles), **_differences(compare_with_now(store, one.fingerprint))}
+        about = {"runs": list(titles), **compare_with_now(store, one.fingerprint)}
     else:
         other = naming.find_run(store, second)
         titles = (one.title, other.title)
-        about = _comparison_data(compare(store, one.fingerprint, other.fingerprint), titles)
+        about = compare(store, one.fingerprint, other.fingerprint)
+        for run, title in zip(about["runs"], titles, strict=True):
+            run["name"] = title
+        for numbers in (*about["scores"].values(), *about["costs"].values()):
+            # JSON lacks infinities and NaN.
+            numbers |= {n: str(x) for n, x in numbers.items() if x is not None and not math.isfinite(x)}
     show(as_json, about, _blocks(about, titles))
-
-
-def _comparison_data(compared: Comparison, titles: tuple[str, str]) -> dict[str, Any]:
-    return {
-        "runs": [
-            {"name": title, "fingerprint": fingerprint, "state": state, "retracted": reason}
-            for title, (fingerprint, state, reason) in zip(titles, compared.runs, strict=True)
-        ],
-        **_differences(compared),
-        **{name: _numbers(pairs) for name, pairs in compared.numbers.items()},
-    }
-
-
-def _differences(compared: Comparison) -> dict[str, Any]:
-    return {"known": compared.known, **compared.differences, "source": compared.source}
-
-
-def _numbers(pairs: Pairs) -> dict[str, Any]:
-    return {
-        key: {"values": list(map(_finite, pair)), "difference": _finite(_difference(pair))}
-        for key, pair in pairs.items()
-    }
-
-
-def _difference(pair: Pair) -> float | None:
-    return None if pair.first is None or pair.second is None else pair.second - pair.first
-
-
-def _finite(value: float | None) -> float | str | None:
-    """Return a number; infinities and NaN, which JSON lacks, as text."""
-    return value if value is None or math.isfinite(value) else str(value)
 
 
 def _blocks(about: dict[str, Any], titles: tuple[str, str]) -> Iterator[Block]:
     for run in about["runs"] if "config" in about else ():
         line = styled(f"{run['name']}  {run['fingerprint'][:8]}  ") + in_state(run["state"])
         yield line + (f", retracted: {_text(run['retracted'])}" if run["retracted"] else "")
-    for name, write in _SECTIONS.items():
+    for name in SECTIONS:
         if name not in about or (name == "data" and not about[name]):
             continue
         yield ""
         if name == "code" and not about["known"]:
             yield "CODE  unknown: not recorded"
             continue
-        rows = [(key, *(_cell(value, write) for value in pair)) for key, pair in about[name].items()]
+        write = _SHORT.get(name, _text)
+        rows = [
+            (key, *(_ABSENT if value is None else write(value) for value in pair))
+            for key, pair in about[name].items()
+        ]
         yield table((name.upper(), *titles), rows) if rows else f"{name.upper()}  no difference"
         if name == "code" and about["source"]:
             yield ""
             yield from map(_source_line, about["source"].splitlines())
-    for name, title in (("scores", "SCORES"), ("costs", "COST")) if "scores" in about else ():
+    for name in ("scores", "costs") if "scores" in about else ():
         yield ""
+        headers = (name.upper(), *titles, "second − first")
         rows = [
-            (key, *(_cell(value, _number) for value in (*numbers["values"], numbers["difference"])))
+            (key, *(_number(key, value) for value in numbers.values()))
             for key, numbers in about[name].items()
         ]
-        yield table((title, *titles, "difference"), rows, right=(1, 2, 3)) if rows else f"{title}  none"
+        yield table(headers, rows, right=(1, 2, 3)) if rows else f"{name.upper()}  none"
 
 
 def _source_line(line: str) -> Text:
@@ -115,25 +95,22 @@ def _digest(value: str) -> str:
     return value[:12] if set(value) <= set(string.hexdigits) else _text(value)
 
 
-def _cell(value: Any, write: Callable[[Any], str]) -> str:
-    return _ABSENT if value is None else write(value)
-
-
-def _number(value: float | str) -> str:
-    if isinstance(value, str):
-        return value
-    return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.4g}"
+def _number(key: str, value: float | str | None) -> str:
+    """Format a score, or an amount of FLOPs, hours, or dollars."""
+    if value is None or isinstance(value, str):
+        return value or _ABSENT
+    kind = key.rpartition("_")[2]
+    if kind not in _UNITS:
+        return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.4g}"
+    return ("-" if value < 0 else "") + _UNITS[kind](abs(value))
 
 
 def _text(value: Any) -> str:
     return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-_SECTIONS: dict[str, Callable[[Any], str]] = {
-    "config": _text,
-    "needs": lambda fingerprint: fingerprint[:8],
-    "code": _digest,
-    "data": _digest,
-    "provenance": _text,
-}
-"""Section of a comparison → function that writes its values."""
+_SHORT: dict[str, Callable[[Any], str]] = {"needs": _digest, "code": _digest, "data": _digest}
+"""Sections whose values are digests."""
+
+_UNITS = {"flops": units.flops, "hours": units.duration, "dollars": units.dollars}
+"""Last word of a cost's name → function that formats it."""

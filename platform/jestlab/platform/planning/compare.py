@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
-from jestlab.analysis.costs import COMPONENTS
 from jestlab.analysis.provenance.code import OWN_PROGRAMS, contributing, differing_files, unified_diff
 from jestlab.platform import programs
 from jestlab.platform.digests import digest_of
@@ -24,49 +22,34 @@ from jestlab.platform.spec.schema import Record
 from jestlab.platform.spec.tree import flatten
 from jestlab.platform.store.annotations import retracted
 from jestlab.platform.store.provenance import digests_of, script_texts, texts
-from jestlab.platform.store.records import RunRecord, RunState
-from jestlab.platform.store.tables import AttemptRow, BudgetRow, CostRow, EvaluationRow, run_key
+from jestlab.platform.store.records import RunRecord
+from jestlab.platform.store.tables import AttemptRow, EvaluationRow, run_key
 
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
 
-
-class Pair(NamedTuple):
-    """The values of both runs; None if a run has none."""
-
-    first: Any
-    second: Any
+SECTIONS = ("config", "needs", "code", "data", "provenance")
+"""Sections of a comparison; only code and data with the current files."""
 
 
-Pairs = Mapping[str, Pair]
+def compare(store: Store, first: str, second: str) -> dict[str, Any]:
+    """Compare two runs by their fingerprints.
 
+    Returns:
+        Plain data:
+        - runs: fingerprint, state, and the reason if it is retracted;
+        - each of `SECTIONS`: key → both values if they differ, None for a missing value. config has dotted
+          keys, and defaults for missing fields; needs has fingerprints by role; code and data have digests of
+          files, and code also has the commit and the patch of the repository; provenance has the last
+          attempt's version of jestlab, machine, and environment;
+        - known: whether the code of both runs was recorded, or is part of jestlab;
+        - source: the unified diff of the code, for files whose text is stored;
+        - scores (by dataset/metric, at the last step) and costs (columns of `v_costs`): name → first, second,
+          second_minus_first.
 
-@dataclass(frozen=True)
-class Comparison:
-    """How two runs, or a run and the current files, differ.
-
-    Attributes:
-        known: Whether the code of the runs is known: it was recorded, or it is jestlab's own.
-        differences: Section → key → the two values, if they differ. "code" and "data" contain digests of
-            files. For two runs, "code" also contains the commit and the patch of the repository, and there
-            are three more sections: "config" by dotted key, with defaults for missing fields; "needs", with
-            fingerprints by role; "provenance", with jestlab's code, machine, and environment of the last
-            attempts.
-        source: Unified diff of the code, for files whose text is stored.
-        numbers: For two runs: "scores" → dataset/metric → last scores; "costs" → planned FLOPs and
-            chip-hours, and the seconds of all attempts.
-        runs: For two runs: their fingerprints, states, and the reasons why they are retracted, if they are.
+    Raises:
+        UserError: A run isn't in the store.
     """
-
-    known: bool
-    differences: Mapping[str, Pairs]
-    source: str
-    numbers: Mapping[str, Pairs] = field(default_factory=dict)
-    runs: tuple[tuple[str, RunState, str | None], ...] = ()
-
-
-def compare(store: Store, first: str, second: str) -> Comparison:
-    """Compare two runs by their fingerprints; UserError if a run isn't in the store."""
     runs = store.run(first), store.run(second)
     one, other = (_read(store, run) for run in runs)
     reasons = {row.fingerprint: row.reason for row in retracted(store)}
@@ -74,89 +57,79 @@ def compare(store: Store, first: str, second: str) -> Comparison:
     if not known:
         one |= {"code": {}, "sources": {}}
         other |= {"code": {}, "sources": {}}
-    sections = ("config", "needs", "code", "data", "provenance")
-    return Comparison(
-        known=known,
-        differences={name: _differing(one[name], other[name]) for name in sections},
-        source=_source_diff(store, one["sources"], other["sources"], {}),
-        numbers={name: _pairs(one[name], other[name]) for name in ("scores", "costs")},
-        runs=tuple((run.fingerprint, run.state, reasons.get(run.fingerprint)) for run in runs),
-    )
+    return {
+        "runs": [
+            {"fingerprint": run.fingerprint, "state": run.state, "retracted": reasons.get(run.fingerprint)}
+            for run in runs
+        ],
+        "known": known,
+        **{name: _differences(one[name], other[name]) for name in SECTIONS},
+        "source": _source_diff(store, one["sources"], other["sources"], {}),
+        **{name: _numbers(one[name], other[name]) for name in ("scores", "costs")},
+    }
 
 
-def compare_with_now(store: Store, fingerprint: str) -> Comparison:
-    """Compare the code and data of a run with the current files."""
+def compare_with_now(store: Store, fingerprint: str) -> dict[str, Any]:
+    """Compare a run with the current files: known, code, data, and source, as in `compare`."""
     run = store.run(fingerprint)
     attempts = contributing(attempts_of(store, [fingerprint])[fingerprint])
     last = attempts[-1] if attempts else {"sources": None, "inputs": None}
     then, data = (json.loads(last[name] or "{}") for name in ("sources", "inputs"))
-    sources = None if last["sources"] is None else sources_of(run.program, run.config, Path.cwd())
-    now = {} if sources is None else digests_of(sources)
-    files: dict[str, Path] = {}
+    files = {} if last["sources"] is None else sources_of(run.program, run.config, Path.cwd()) or {}
+    now = digests_of(files)
+    inputs: dict[str, Path] = {}
     for _, study in store.studies(fingerprint):
-        files |= Record.model_validate(study.get("record", {})).named_files()
-    data_now = {name: digest_of(path) for name, path in files.items() if name in data}
-    return Comparison(
-        known=last["sources"] is not None or run.program in OWN_PROGRAMS,
-        differences={"code": _differing(then, now), "data": _differing(data, data_now)},
-        source=_source_diff(store, then, now, sources or {}),
-    )
+        inputs |= Record.model_validate(study.get("record", {})).named_files()
+    return {
+        "known": last["sources"] is not None or run.program in OWN_PROGRAMS,
+        "code": _differences(then, now),
+        "data": _differences(data, {name: digest_of(path) for name, path in inputs.items() if name in data}),
+        "source": _source_diff(store, then, now, files),
+    }
 
 
 def _read(store: Store, run: RunRecord) -> dict[str, Any]:
     """Read the values of a run to compare, by section; "sources" is None if the code wasn't recorded."""
-    key = run_key(run.fingerprint)
-
-    def rows(table: Any, *order: Any) -> Sequence[Any]:
-        return connection.execute(select(table.__table__).where(table.run_id == key).order_by(*order)).all()
-
-    with store.reading() as connection:
-        attempts = rows(AttemptRow, AttemptRow.number)
-        planned = {row.component: row.flops for row in rows(CostRow, CostRow.component)}
-        budgets = rows(BudgetRow)
-        last_step = select(func.max(EvaluationRow.step)).where(EvaluationRow.run_id == key).scalar_subquery()
-        evaluations = connection.execute(
-            select(EvaluationRow.dataset, EvaluationRow.metric, EvaluationRow.value)
-            .where(EvaluationRow.run_id == key, EvaluationRow.step == last_step)
-            .order_by(EvaluationRow.dataset, EvaluationRow.metric)
-        ).all()
+    is_run = EvaluationRow.run_id == run_key(run.fingerprint)
+    last_step = select(func.max(EvaluationRow.step)).where(is_run).scalar_subquery()
+    evaluations = (
+        select(EvaluationRow.dataset, EvaluationRow.metric, EvaluationRow.value)
+        .where(is_run, EvaluationRow.step == last_step)
+        .order_by(EvaluationRow.dataset, EvaluationRow.metric)
+    )
+    attempts = (
+        select(AttemptRow.__table__)
+        .where(AttemptRow.run_id == run_key(run.fingerprint))
+        .order_by(AttemptRow.number)
+    )
+    # In several experiments, a run has the same costs.
+    priced = text("SELECT * FROM v_costs WHERE fingerprint = :run LIMIT 1").bindparams(run=run.fingerprint)
+    costs = {name: value for row in store.rows(priced) for name, value in row._mapping.items()}
     # A run that was never started has no attempt.
-    last = attempts[-1]._asdict() if attempts else defaultdict(lambda: None)
+    last: Mapping[str, Any] = defaultdict(lambda: None)
+    for row in store.rows(attempts):
+        last = row._mapping
     sources, data, versions, environment = (
         json.loads(last[name]) if last[name] else None
         for name in ("sources", "inputs", "versions", "environment")
     )
-    repository = {"commit": last["code_commit"], "patch": _patch(last["code_patch"])}
-    machine = {name: last[name] for name in ("device", "host", "executor", "chips")}
-    costs: dict[str, float | None] = {f"{name}_flops": flops for name, flops in planned.items()}
-    if planned:
-        # Imported runs have "learner" instead of its components.
-        components = ("learner", *COMPONENTS["learner"], *COMPONENTS["scoring"])
-        costs["total_flops"] = sum(planned.get(name, 0.0) for name in components)
-    for budget in budgets:
-        costs |= {"chip_hours": budget.chip_hours, "dollars": budget.dollars}
-    if started := [attempt for attempt in attempts if attempt.started_at is not None]:
-        ends = (attempt.ended_at or attempt.heartbeat_at for attempt in started)
-        costs["seconds"] = sum(
-            (end - attempt.started_at).total_seconds() for attempt, end in zip(started, ends, strict=True)
-        )
     if sources is None and run.program in OWN_PROGRAMS:
         sources = {}
     return {
         "config": {"program": run.program, "seed": run.seed} | flatten(_with_defaults(run)),
         "needs": {role: need.fingerprint for role, need in run.needs.items()},
         "sources": sources,
-        "code": (sources or {}) | repository,
+        "code": (sources or {}) | {"commit": last["code_commit"], "patch": _patch(last["code_patch"])},
         "data": data or {},
         "provenance": {
             "jestlab.commit": last["git_commit"],
             "jestlab.patch": _patch(last["git_patch"]),
-            **machine,
+            **{name: last[name] for name in ("device", "host", "executor", "chips")},
             **{f"versions.{name}": version for name, version in sorted((versions or {}).items())},
             **{f"environment.{name}": value for name, value in sorted((environment or {}).items())},
         },
-        "scores": {f"{row.dataset}/{row.metric}": row.value for row in evaluations},
-        "costs": costs,
+        "scores": {f"{row.dataset}/{row.metric}": row.value for row in store.rows(evaluations)},
+        "costs": {name: costs[name] for name in costs if name.endswith(("flops", "hours", "dollars"))},
     }
 
 
@@ -190,9 +163,21 @@ def _source_diff(
     return unified_diff(first, second, texts(store, digests) | dict(current))
 
 
-def _pairs(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Pair]:
-    return {name: Pair(first.get(name), second.get(name)) for name in {**first, **second}}
+def _pairs(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterable[tuple[str, Any, Any]]:
+    return ((name, first.get(name), second.get(name)) for name in {**first, **second})
 
 
-def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Pair]:
-    return {name: pair for name, pair in _pairs(first, second).items() if pair.first != pair.second}
+def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[Any]]:
+    return {name: [one, other] for name, one, other in _pairs(first, second) if one != other}
+
+
+def _numbers(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+    return {
+        name: {
+            "first": one,
+            "second": other,
+            "second_minus_first": None if one is None or other is None else other - one,
+        }
+        for name, one, other in _pairs(first, second)
+        if (one, other) != (None, None)
+    }

@@ -234,11 +234,11 @@ def _baseline(store: Store, experiment: str, fingerprint: str) -> dict[str, Any]
     if not baselines or run in baselines:
         return None
     other = next((row for row in baselines if row.seed == run.seed), baselines[0])
-    different = comparison.compare(store, other.fingerprint, fingerprint).differences["config"]
+    different = comparison.compare(store, other.fingerprint, fingerprint)["config"]
     return {
         "title": f"{other.label}/{other.seed}",
         "fingerprint": other.fingerprint,
-        "differences": [(key, as_text(pair.first), as_text(pair.second)) for key, pair in different.items()],
+        "differences": [(key, *map(as_text, values)) for key, values in different.items()],
     }
 
 

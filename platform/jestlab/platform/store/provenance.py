@@ -11,10 +11,9 @@ import json
 import os
 import platform
 import re
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -23,6 +22,7 @@ from urllib.parse import unquote
 
 from sqlalchemy import select
 
+from jestlab.analysis.provenance.checkout import git, output_of
 from jestlab.analysis.provenance.code import DECISIVE
 from jestlab.models.processes import launched_with_others
 from jestlab.platform.digests import digest_of
@@ -113,23 +113,6 @@ class Checkout:
 def repository_of(file: Path) -> Path | None:
     """Return the top of the repository that contains a file; None without one."""
     return next((folder for folder in file.parents if (folder / ".git").exists()), None)
-
-
-def git(folder: Path, *arguments: str) -> str | None:
-    """Return the output of git; None without git or a checkout, or if git does not answer in time."""
-    return _output(["git", "-C", str(folder), *arguments], 10)
-
-
-def _output(command: Sequence[str], seconds: float) -> str | None:
-    """Return what a command prints; None if it fails, or doesn't end in time."""
-    env = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
-    try:
-        done = subprocess.run(
-            command, capture_output=True, check=True, timeout=seconds, stdin=subprocess.DEVNULL, env=env
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.decode(errors="replace").replace("\0", "")
 
 
 def without_secret_lines(text: str) -> str:
@@ -360,7 +343,7 @@ def versions(packages: Collection[str] = (), interpreter: str | None = None) -> 
 def _versions_in(interpreter: str, packages: Collection[str]) -> dict[str, str]:
     """Ask another Python for its version and those of packages; empty if it does not answer."""
     try:
-        found = json.loads(_output([interpreter, "-c", _ASK, *packages], _ASK_SECONDS) or "{}")
+        found = json.loads(output_of([interpreter, "-c", _ASK, *packages], _ASK_SECONDS) or "{}")
     except ValueError:
         return {}
     return {str(name): str(version) for name, version in found.items()}
