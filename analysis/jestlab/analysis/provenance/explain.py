@@ -114,7 +114,7 @@ class Origins:
 
     @classmethod
     def read(cls, store: str | Snapshot, experiments: Sequence[str]) -> Origins:
-        """Read the histories of experiments from a store, or from the store at a SQLAlchemy URL.
+        """Read the histories of experiments from the store at a SQLAlchemy URL, or from a snapshot of it.
 
         Raises:
             FileNotFoundError: The URL names a SQLite file that doesn't exist.
@@ -124,7 +124,7 @@ class Origins:
             return cls([])
         with opened(store) as snapshot:
             histories = [snapshot.once(load, experiment) for experiment in experiments]
-        return cls([history for history in histories if history is not None], snapshot.url)
+            return cls([history for history in histories if history is not None], snapshot.url)
 
     def explain(self, table: Table, row: str, column: str) -> Explanation:
         """Explain the number in a cell.

@@ -105,7 +105,12 @@ class History:
 
 @opens_store
 def load(store: Snapshot, experiment: str) -> History | None:
-    """Read the history of an experiment; None if the store doesn't have it."""
+    """Read the history of an experiment; None if the store doesn't have it.
+
+    Args:
+        store: The store.
+        experiment: Name of the experiment.
+    """
 
     def rows(query: str) -> pd.DataFrame:
         return store.select(query, experiment=experiment)

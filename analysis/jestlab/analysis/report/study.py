@@ -45,7 +45,9 @@ def study_page(
     study = store.once(studies)[experiment]
     scope = study.scope if scope is None else scope
     compared = None if frames is None else frames.baseline(baseline)
-    said, tables, parts = Answer("Nothing has been evaluated yet."), [], []
+    said = Answer("Nothing has been evaluated yet.")
+    tables: list[TablePart] = []
+    parts: list[ChartPart] = []
     if frames is not None and compared is not None:
         said, tables = _results(frames, compared, scope, missing)
         parts = _charts(frames, history, compared, scope, missing)
@@ -63,11 +65,11 @@ def study_page(
         with contextlib.suppress(NotYet):
             plot = learnability(store, experiment)
             stills.append(PicturePart("learnability", heading("learnability"), plot, experiment))
-    judged = load_verdicts(store, experiment)
     sections: list[Section] = []
-    if judged:
-        sections.append(claims_section(judged, experiment))
-        verdicts = sections[0].claims.table.caption
+    if judged := load_verdicts(store, experiment):
+        claims = claims_part(judged, experiment)
+        sections.append(Section("claims", claims.title, claims=claims))
+        verdicts = claims.table.caption
         competes = frames is not None and len(frames.competitors) >= 2
         said = replace(said, sentence=f"{verdicts} {said.sentence}") if competes else Answer(verdicts)
     elif stills and frames is None:
@@ -108,10 +110,9 @@ def results_of(store: Snapshot, experiment: str, missing: dict[str, str]) -> Fra
         return None
 
 
-def claims_section(judged: list[Judged], experiment: str, by_study: bool = False) -> Section:
-    """Make the section of claims; of those of several studies, with the study of each."""
-    table = claims_table(judged, experiment, by_study)
-    return Section("claims", "Claims", claims=TablePart("claims", "Claims", table, tuple(judged)))
+def claims_part(judged: list[Judged], experiment: str, by_study: bool = False) -> TablePart:
+    """Make the table of claims; of those of several studies, with the study of each."""
+    return TablePart("claims", "Claims", claims_table(judged, experiment, by_study), tuple(judged))
 
 
 def unfinished(history: History) -> str:

@@ -88,8 +88,8 @@ def cost_table(history: History) -> Table | None:
     frame = frame.reset_index()
 
     scale, unit = units.flops_unit([*frame["planned_flops"], *frame["actual_flops"]])
-    chips = history.costs["chip"].dropna() if "chip" in costs else []
-    hours = "hours" if all(chip == "local" for chip in chips) else "chip-hours"
+    is_local = "chip" not in costs or costs["chip"].dropna().eq("local").all()
+    hours = "hours" if is_local else "chip-hours"
     shown = history.shown
 
     def flops(key: str, header: str, formula: str) -> Column:

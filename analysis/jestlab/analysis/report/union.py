@@ -19,7 +19,7 @@ from ..units import duration, flops
 from .answer import Answer
 from .page import Page, Section
 from .requested import requested
-from .study import claims_section, results_of, unfinished
+from .study import claims_part, results_of, unfinished
 from .tables import cost_table, number_of
 
 
@@ -34,19 +34,19 @@ def union_page(
     parts = known[experiment].parts
     judged = load_verdicts(store, experiment)
     histories = {name: store.once(load, name) for name in parts}
-    first = Section("claims", "Claims", texts=("None of the studies makes a claim.",))
-    first = claims_section(judged, experiment, by_study=True) if judged else first
-    sections = [first]
+    claims = claims_part(judged, experiment, by_study=True) if judged else None
+    none = () if claims else ("None of the studies makes a claim.",)
+    sections = [Section("claims", "Claims", texts=none, claims=claims)]
     for name, spec in parts.items():
         section = _study(store, histories[name], known.get(name), name, spec, own, pictures)
-        if claims := [each for each in judged if each.experiment == name]:
-            assert first.claims is not None
-            verdicts = [each for each in first.claims.claims if each["judged"].experiment == name]
-            verdict = counted([replace(each, scale="") for each in claims])
+        if verdicts := [
+            each for each in (claims.claims if claims else ()) if each["judged"].experiment == name
+        ]:
+            verdict = counted([replace(each["judged"], scale="") for each in verdicts])
             section = replace(section, verdicts=verdicts, verdict=verdict)
         sections.append(section)
     return Page(
-        history, {}, Answer(first.claims.table.caption if first.claims else ""), unfinished(history),
+        history, {}, Answer(claims.table.caption if claims else ""), unfinished(history),
         tuple(sections), Origins([history, *(each for each in histories.values() if each is not None)]),
         facts=tuple(_facts(history, len(parts))), is_union=True,
     )  # fmt: skip
