@@ -1,8 +1,7 @@
-"""Goodput: the share of held machine time that was useful, and where the rest went.
+"""Goodput: the share of the held machine time that was useful, and the causes of the rest.
 
-Pure arithmetic on rows of `v_goodput`. All times are whole microseconds, times the chips that the attempt
-held, so that the parts of a whole add up to it exactly. Useful is what the run asked for, training and
-evaluation, as far as it did not have to be done again.
+Pure arithmetic on rows of `v_goodput`. Times are whole microseconds multiplied by the number of chips,
+so that parts add up exactly. Training and evaluation are useful unless a later attempt repeats them.
 """
 
 from __future__ import annotations
@@ -11,24 +10,11 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any
 
 from ..units import duration
 
-Cause = Literal[
-    "training",
-    "evaluation",
-    "startup",
-    "compilation",
-    "checkpoint",
-    "winddown",
-    "preempted",
-    "failed",
-    "cancelled",
-]
-"""What the time of an attempt went to."""
-
-CAUSES: dict[Cause, str] = {
+CAUSES = {
     "training": "training",
     "evaluation": "evaluation",
     "startup": "start-up",
@@ -39,22 +25,19 @@ CAUSES: dict[Cause, str] = {
     "failed": "failed work",
     "cancelled": "cancelled work",
 }
-"""Cause → its name. The first two are useful; the last three were lost, by how the attempt ended."""
+"""Cause → its name. The last three are lost work, by the final state of the attempt."""
 
-USEFUL: tuple[Cause, ...] = ("training", "evaluation")
-LOST: tuple[Cause, ...] = ("preempted", "failed", "cancelled")
+USEFUL = ("training", "evaluation")
 
-_MEASURED: tuple[Cause, ...] = ("startup", "compilation", "training", "evaluation", "checkpoint", "winddown")
-_ENDED_EARLY: dict[str, Cause] = {"PREEMPTED": "preempted", "FAILED": "failed", "CANCELLED": "cancelled"}
-_COMPLETED = "COMPLETED"
+_LOST = {"PREEMPTED": "preempted", "FAILED": "failed", "CANCELLED": "cancelled"}
 _MICRO = 1_000_000
 
 
 @dataclass(frozen=True)
 class AttemptTime:
-    """One attempt at a run: a row of `v_goodput`, whose columns have these names and meanings.
+    """One attempt at a run: a row of `v_goodput`, with the same names and units. None means unknown.
 
-    A figure that is None is unknown; without `training_seconds` nothing is known of where the time went.
+    Without `training_seconds`, the attempt didn't measure how its time was spent.
     """
 
     fingerprint: str
@@ -78,59 +61,50 @@ class AttemptTime:
 
     @classmethod
     def of(cls, row: Mapping[Any, Any]) -> AttemptTime:
-        """Make one from a row; NaN counts as unknown, as pandas writes it."""
-        found: dict[str, Any] = {each.name: row[each.name] for each in fields(cls)}
-        unknown = [name for name, value in found.items() if isinstance(value, float) and math.isnan(value)]
-        return cls(**(found | dict.fromkeys(unknown)))
+        """Convert a row; NaN, pandas' missing value, becomes None."""
+        values: dict[str, Any] = {name: row[name] for name in _COLUMNS}
+        missing = [name for name, value in values.items() if value != value]
+        return cls(**(values | dict.fromkeys(missing)))
 
 
-QUERY = (
-    f"SELECT {', '.join(each.name for each in fields(AttemptTime))} "
-    "FROM v_goodput WHERE experiment = :experiment"
-)
-"""SQL that reads the rows of an experiment."""
+_COLUMNS = [each.name for each in fields(AttemptTime)]
+
+QUERY = f"SELECT {', '.join(_COLUMNS)} FROM v_goodput WHERE experiment = :experiment"
+"""SQL query for the attempts of an experiment."""
 
 
 @dataclass(frozen=True)
 class Goodput:
-    """Where the held time of some attempts went.
+    """How the held time of some attempts was spent.
 
     Attributes:
-        parts: Cause → chip-microseconds, of all causes, in the order of `CAUSES`.
-        unknown: Chip-microseconds of attempts that did not measure where their time went.
-        waited: Microseconds between the claims of attempts and the starts of their workers; not held.
-        attempts: Number of attempts whose workers began.
-        unknown_attempts: Those that are unknown.
+        parts: Cause → chip-microseconds, for all causes in the order of `CAUSES`.
+        unknown: Chip-microseconds of attempts that didn't measure how their time was spent.
+        waited: Microseconds from the claims of attempts to the starts of their workers. They are not held.
+        attempts: Number of attempts whose workers started.
+        unknown_attempts: Number of those that didn't measure how their time was spent.
     """
 
-    parts: Mapping[Cause, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
+    parts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
     unknown: int = 0
     waited: int = 0
     attempts: int = 0
     unknown_attempts: int = 0
 
     @property
-    def known(self) -> int:
-        """Chip-microseconds held of which it is known where they went."""
-        return sum(self.parts.values())
-
-    @property
     def held(self) -> int:
         """Chip-microseconds held."""
-        return self.known + self.unknown
+        return sum(self.parts.values()) + self.unknown
 
     @property
     def ratio(self) -> float | None:
-        """Useful over held time, where it is known where that went; None if it nowhere is."""
-        return sum(self.parts[cause] for cause in USEFUL) / self.known if self.known else None
+        """Useful time over held time, without unknown time; None if all time is unknown."""
+        known = self.held - self.unknown
+        return sum(self.parts[cause] for cause in USEFUL) / known if known else None
 
-    def share(self, cause: Cause) -> float:
-        """Return the share of a cause in the time of which it is known where it went."""
-        return self.parts[cause] / self.known if self.known else 0.0
-
-    def seconds(self, cause: Cause) -> float:
-        """Return the chip-seconds of a cause."""
-        return self.parts[cause] / _MICRO
+    def share(self, cause: str) -> float:
+        """Return the share of a cause in the held time, without unknown time."""
+        return self.parts[cause] / max(self.held - self.unknown, 1)
 
     def __add__(self, other: Goodput) -> Goodput:
         return Goodput(
@@ -142,11 +116,11 @@ class Goodput:
         )
 
     def as_data(self) -> dict[str, Any]:
-        """Describe it for a program, in chip-seconds; a machine without chips counts as one."""
+        """Return plain data, in chip-seconds; a machine without chips counts as one chip."""
         return {
             "goodput": self.ratio,
             "held_chip_seconds": self.held / _MICRO,
-            "chip_seconds": {cause: self.seconds(cause) for cause in CAUSES},
+            "chip_seconds": {cause: self.parts[cause] / _MICRO for cause in CAUSES},
             "unknown_chip_seconds": self.unknown / _MICRO,
             "queue_seconds": self.waited / _MICRO,
             "attempts": self.attempts,
@@ -155,17 +129,10 @@ class Goodput:
 
 
 def by_run(attempts: Iterable[AttemptTime]) -> dict[str, Goodput]:
-    """Return where the time of each run went: fingerprint → its goodput.
-
-    A run that stands in an experiment under several names may be given several times; it counts once.
-    """
-    runs: dict[str, dict[int, AttemptTime]] = {}
-    for attempt in attempts:
-        runs.setdefault(attempt.fingerprint, {})[attempt.number] = attempt
-    return {
-        fingerprint: of_run([its_attempts[number] for number in sorted(its_attempts)])
-        for fingerprint, its_attempts in runs.items()
-    }
+    """Return fingerprint → goodput. An attempt that occurs under several labels counts once."""
+    unique = {(attempt.fingerprint, attempt.number): attempt for attempt in attempts}
+    runs = itertools.groupby(sorted(unique), key=lambda key: key[0])
+    return {fingerprint: of_run([unique[key] for key in keys]) for fingerprint, keys in runs}
 
 
 def total(goodputs: Iterable[Goodput]) -> Goodput:
@@ -174,129 +141,96 @@ def total(goodputs: Iterable[Goodput]) -> Goodput:
 
 
 def of_run(attempts: Sequence[AttemptTime]) -> Goodput:
-    """Return where the time of one run's attempts went.
-
-    Args:
-        attempts: All of them, in the order of their numbers.
-    """
-    whole, resumed = Goodput(), None  # the least step from which a later attempt went on
+    """Return how all attempts at one run, ordered by number, spent their time."""
+    whole, resumed = Goodput(), None  # the smallest step from which a later attempt resumed
     for attempt in reversed(attempts):
-        whole += _of_attempt(attempt, resumed)
-        if attempt.state == _COMPLETED:  # what came after it was asked for, and redid nothing that was lost
+        chips, held = max(attempt.chips, 1), _micro(attempt.held_seconds)
+        waited = _micro(attempt.queue_seconds)
+        if attempt.held_seconds is None:
+            whole += Goodput(waited=waited)
+        elif attempt.training_seconds is None:
+            whole += Goodput(unknown=held * chips, waited=waited, attempts=1, unknown_attempts=1)
+        else:
+            parts = {cause: time * chips for cause, time in divide(attempt, resumed).items()}
+            whole += Goodput(parts, waited=waited, attempts=1)
+        if attempt.state == "COMPLETED":  # later attempts were requested, and repeat no lost work
             resumed = attempt.resumed_step
         elif attempt.resumed_step is not None:
             resumed = attempt.resumed_step if resumed is None else min(resumed, attempt.resumed_step)
     return whole
 
 
-def _of_attempt(attempt: AttemptTime, resumed: int | None) -> Goodput:
-    chips = max(attempt.chips, 1)
-    waited = _micro(attempt.queue_seconds)
-    if attempt.held_seconds is None:
-        return Goodput(waited=waited)
-    held = _micro(attempt.held_seconds)
-    if attempt.training_seconds is None:
-        return Goodput(unknown=held * chips, waited=waited, attempts=1, unknown_attempts=1)
-    parts = divide(attempt, resumed)
-    return Goodput({cause: parts[cause] * chips for cause in CAUSES}, waited=waited, attempts=1)
-
-
-def divide(attempt: AttemptTime, resumed: int | None) -> dict[Cause, int]:
-    """Divide the time in which an attempt held its machines among causes.
+def divide(attempt: AttemptTime, resumed: int | None) -> dict[str, int]:
+    """Divide the held time of an attempt among causes.
 
     Args:
-        attempt: The attempt; it measured where its time went.
-        resumed: The least step from which a later attempt went on; None if there is none that said so.
+        attempt: An attempt that measured how its time was spent.
+        resumed: The smallest step from which a later attempt resumed; None if unknown.
 
     Returns:
-        Cause → microseconds, none negative; together `held_seconds`.
+        Cause → microseconds, none negative; their sum is `held_seconds`.
     """
     held = _micro(attempt.held_seconds)
-    parts, saved_at = _measured(attempt, held)
-    lost = _ENDED_EARLY.get(attempt.state)
-    rest = held - sum(parts.values())
+    parts = {cause: _micro(getattr(attempt, f"{cause}_seconds", None)) for cause in CAUSES}
+    saved_at, measured = _micro(attempt.saved_seconds), sum(parts.values())
+    if measured > held:  # clocks disagree
+        parts = {cause: amount * held // measured for cause, amount in parts.items()}
+        saved_at = saved_at * held // measured
+    rest, lost = held - sum(parts.values()), _LOST.get(attempt.state)
     if lost is None or attempt.winddown_seconds is not None:
         parts["winddown"] += rest
         rest = 0
     if lost is None:
         return parts
-    kept = attempt.saved_step if resumed is None else resumed
-    if kept is None or attempt.resumed_step is None or kept <= attempt.resumed_step:
-        return {**dict.fromkeys(CAUSES, 0), lost: held}  # nothing of it remained
+    began, kept = attempt.resumed_step, attempt.saved_step if resumed is None else resumed
+    if kept is None or began is None or kept <= began:
+        return {**dict.fromkeys(CAUSES, 0), lost: held}
     useful = sum(parts[cause] for cause in USEFUL)
-    redone = useful - _useful_until(kept, attempt, saved_at, useful)
+    # Useful time at known steps; in between, all steps take the same time.
+    points = [(began, 0)]
+    if attempt.saved_step is not None and attempt.saved_seconds is not None and attempt.saved_step > began:
+        points.append((attempt.saved_step, min(saved_at, useful)))
+    if attempt.reached_step is not None and attempt.reached_step > points[-1][0]:
+        points.append((attempt.reached_step, useful))
+    redone = useful - points[-1][1]
+    for (first, before), (last, after) in itertools.pairwise(points):
+        if kept < last:
+            redone = useful - before - (after - before) * (kept - first) // (last - first)
+            break
     if useful:
-        of_training = parts["training"] * redone // useful
-        parts["training"] -= of_training
-        parts["evaluation"] -= redone - of_training
-    parts[lost] = redone + rest  # nothing was heard of it in the rest
+        training = parts["training"] * redone // useful
+        parts["training"] -= training
+        parts["evaluation"] -= redone - training
+    parts[lost] = redone + rest
     return parts
 
 
-def _measured(attempt: AttemptTime, held: int) -> tuple[dict[Cause, int], int | None]:
-    """Return what the worker measured, and its useful time until its last checkpoint.
-
-    What it measured is shortened to the time that it held its machines, should clocks have said otherwise.
-    """
-    given = {cause: _micro(getattr(attempt, f"{cause}_seconds")) for cause in _MEASURED}
-    whole = sum(given.values())
-    saved_at = None if attempt.saved_seconds is None else _micro(attempt.saved_seconds)
-    if whole > held:
-        given = {cause: amount * held // whole for cause, amount in given.items()}
-        saved_at = None if saved_at is None else saved_at * held // whole
-    return {cause: given.get(cause, 0) for cause in CAUSES}, saved_at
-
-
-def _useful_until(step: int, attempt: AttemptTime, saved_at: int | None, useful: int) -> int:
-    """Return the useful microseconds of an attempt until a step: between what is known, steps are alike."""
-    began, saved, reached = attempt.resumed_step or 0, attempt.saved_step, attempt.reached_step
-    points = [(began, 0)]
-    if saved is not None and saved_at is not None and saved > began:
-        points.append((saved, min(saved_at, useful)))
-    if reached is not None and reached > points[-1][0]:
-        points.append((reached, useful))
-    for (first, before), (last, after) in itertools.pairwise(points):
-        if step < last:
-            return before + (after - before) * max(0, step - first) // (last - first)
-    return points[-1][1]
-
-
 def _micro(seconds: float | None) -> int:
-    """Whole microseconds; what no clock can have measured is nothing."""
+    """Convert to whole microseconds; None, infinite, and negative times become 0."""
     return 0 if seconds is None or not math.isfinite(seconds) else max(0, round(seconds * _MICRO))
 
 
 def percent(share: float) -> str:
-    """Write a share as whole percent, so that neither all nor nothing is claimed falsely."""
+    """Format a share as whole percent; only exact shares become 0% and 100%."""
     if 0 < share < 0.005:
         return "<1%"
     return ">99%" if 0.995 <= share < 1 else f"{share:.0%}"
 
 
-def wasted(goodput: Goodput) -> list[str]:
-    """Say where time went that was not useful, the largest first: ["start-up 6%", "compilation 4%"]."""
-    shares = {cause: goodput.share(cause) for cause in CAUSES if cause not in USEFUL}
-    return [
-        f"{CAUSES[cause]} {percent(share)}"
-        for cause, share in sorted(shares.items(), key=lambda item: -item[1])
-        if share >= 0.005
-    ]
-
-
 def summary(goodput: Goodput) -> str:
-    """Say in one line where time went: "goodput 87%: start-up 6%, compilation 4%; waited 12 min in queues".
+    """Summarize in one line: "goodput 87%: start-up 6%, compilation 4%; waited 12 min in queues".
 
-    Returns:
-        The line; empty if no worker has begun.
+    Empty if no worker has started.
     """
     if not goodput.attempts:
         return ""
-    if goodput.ratio is None:
-        told = "goodput unknown: the attempts did not measure it"
-    else:
-        causes = ", ".join(wasted(goodput))
-        told = f"goodput {percent(goodput.ratio)}{causes and f': {causes}'}"
+    text = "goodput unknown: the attempts did not measure it"
+    if goodput.ratio is not None:
+        shares = {CAUSES[cause]: goodput.share(cause) for cause in CAUSES if cause not in USEFUL}
+        largest = sorted(shares, key=lambda name: -shares[name])
+        wasted = ", ".join(f"{name} {percent(shares[name])}" for name in largest if shares[name] >= 0.005)
+        text = f"goodput {percent(goodput.ratio)}{wasted and f': {wasted}'}"
         if goodput.unknown_attempts:
-            told += f"; unknown of {goodput.unknown_attempts} of {goodput.attempts} attempts"
-    waited = goodput.waited / (3600 * _MICRO)
-    return told + (f"; waited {duration(waited)} in queues" if waited >= 1 / 3600 else "")
+            text += f"; unknown of {goodput.unknown_attempts} of {goodput.attempts} attempts"
+    hours = goodput.waited / (3600 * _MICRO)
+    return text + (f"; waited {duration(hours)} in queues" if hours >= 1 / 3600 else "")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import units
-from ..costs.goodput import CAUSES, USEFUL, Cause, Goodput, by_run, percent, total
+from ..costs.goodput import CAUSES, USEFUL, Goodput, by_run, percent, total
 from ..tables.core import MISSING, Column, Table, records
 from ..tables.show import first_line, known
 
@@ -147,7 +147,7 @@ def cost_table(history: History) -> Table | None:
 _MOST_BARS = 24
 _LEAST_SHARE = 0.0005  # a cause that took a smaller share of all time has no column
 
-_COLORS: dict[Cause, str] = {
+_COLORS: dict[str, str] = {
     "training": "#0072b2",
     "evaluation": "#56b4e9",
     "startup": "#e69f00",
@@ -160,7 +160,7 @@ _COLORS: dict[Cause, str] = {
 }
 """The colors of Okabe and Ito, in an order in which neighbors in a bar also differ in lightness."""
 
-_CAUSE_FORMULAS: dict[Cause, str] = {
+_CAUSE_FORMULAS: dict[str, str] = {
     "training": "training that did not have to be done again",
     "evaluation": "evaluation that did not have to be done again",
     "startup": "from the start of the worker's process until the first step, without compilation",
@@ -211,7 +211,7 @@ def machine_time(history: History) -> MachineTime | None:
             runs[attempt.label][attempt.fingerprint] = attempt.seed
     sums = {label: total(goodputs[run] for run in of_label) for label, of_label in runs.items()}
     sums = {label: goodput for label, goodput in sums.items() if goodput.attempts}
-    shown: list[Cause] = [cause for cause in CAUSES if whole.share(cause) >= _LEAST_SHARE]
+    shown: list[str] = [cause for cause in CAUSES if whole.share(cause) >= _LEAST_SHARE]
     names = history.shown
     rows = [
         {"row": label, "apart": False, "label": label, "runs": len(runs[label]), **_amounts(goodput)}
@@ -283,7 +283,7 @@ def _amounts(goodput: Goodput) -> dict[str, Any]:
     }
 
 
-def _bar(name: str, goodput: Goodput, shown: Sequence[Cause]) -> dict[str, Any]:
+def _bar(name: str, goodput: Goodput, shown: Sequence[str]) -> dict[str, Any]:
     shares = {cause: goodput.share(cause) for cause in shown if goodput.parts[cause]}
     segments, x = [], 0.0
     for cause, share in shares.items():
