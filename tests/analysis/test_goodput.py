@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.analysis.costs import goodput
-from jestlab.analysis.costs.goodput import CAUSES, AttemptTime, Goodput, by_run, divide, of_run, total
+from jestlab.analysis import goodput
+from jestlab.analysis.goodput import CAUSES, AttemptTime, Goodput, by_run, divide, of_run, total
 
 SECOND = 1_000_000
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..connection import frame
-from ..costs.goodput import QUERY, AttemptTime
+from ..goodput import QUERY, AttemptTime
 from ..names import Shown, names_in
 from ..results import Snapshot, opens_store
 from ..soundness import retractions

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ..claims.evidence import Verdict
-from ..claims.verdicts import Judged
+from ..claims.judged import Judged
 from ..figures import Plot
 from ..figures.charts import SHOWN_AT_FIRST
 from ..provenance.document import SUFFIX

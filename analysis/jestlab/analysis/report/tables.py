@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import units
-from ..costs.goodput import CAUSES, USEFUL, Goodput, by_run, percent, total
+from ..goodput import CAUSES, USEFUL, Goodput, by_run, percent, total
 from ..tables.core import MISSING, Column, Table, records
 from ..tables.show import first_line, known
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..claims import Study, studies
-from ..claims.verdicts import counted
+from ..claims.judged import count_verdicts
 from ..claims.verdicts import load as load_verdicts
 from ..figures.selected import Pictures
 from ..own import Loader
@@ -42,7 +42,7 @@ def union_page(
         if verdicts := [
             each for each in (claims.claims if claims else ()) if each["judged"].experiment == name
         ]:
-            verdict = counted([replace(each["judged"], scale="") for each in verdicts])
+            verdict = count_verdicts([replace(each["judged"], scale="") for each in verdicts])
             section = replace(section, verdicts=verdicts, verdict=verdict)
         sections.append(section)
     return Page(

@@ -12,7 +12,7 @@ import click
 
 from jestlab.analysis import units
 from jestlab.analysis.costs import CONVENTIONS, EXECUTED, Scope
-from jestlab.analysis.costs.goodput import CAUSES, USEFUL, Goodput, by_run, percent, summary, total
+from jestlab.analysis.goodput import CAUSES, USEFUL, Goodput, by_run, percent, summary, total
 from jestlab.platform.cli.options import (
     FOLDER,
     baseline_option,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ..units import duration
+from .units import duration
 
 CAUSES = {
     "training": "training",
