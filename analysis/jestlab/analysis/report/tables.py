@@ -134,7 +134,7 @@ def cost_table(history: History) -> Table | None:
         frame=frame,
         columns=(
             *_run_columns(shown),
-            *(each for each in columns if any(each.show(row) != MISSING for row in records(frame))),
+            *(each for each in columns if any(each.text(row) != MISSING for row in records(frame))),
         ),
         notes=tuple(notes),
         parts=costs.assign(row=costs["label"]),
