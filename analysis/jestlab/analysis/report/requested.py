@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..costs import Scope
+from ..custom import Loader, stem_of
 from ..efforts import WORDS
 from ..figures import Request, draw
 from ..figures.selected import Pictures
 from ..frames import Frames
-from ..own import Loader, stem_of
 from ..provenance.history import History
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet

@@ -11,11 +11,11 @@ from ..claims.judged import Judged
 from ..claims.verdicts import load as load_verdicts
 from ..costs import Scope
 from ..curves import score_curves
+from ..custom import Loader
 from ..efforts import WORDS, Effort, cost_of, known
 from ..figures import Plot, charts, learnability, learning_curves, pareto
 from ..figures.selected import Pictures
 from ..frames import Frames, NotYet
-from ..own import Loader
 from ..provenance.explain import Origins
 from ..provenance.history import History, load, recipe
 from ..results import Snapshot, opens_store

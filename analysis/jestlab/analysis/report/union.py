@@ -10,8 +10,8 @@ from typing import Any
 from ..claims import Study, studies
 from ..claims.judged import count_verdicts
 from ..claims.verdicts import load as load_verdicts
+from ..custom import Loader
 from ..figures.selected import Pictures
-from ..own import Loader
 from ..provenance.explain import Origins
 from ..provenance.history import History, load
 from ..results import Snapshot, opens_store
