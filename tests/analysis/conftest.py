@@ -16,9 +16,9 @@ import pytest
 
 from jestlab.analysis import frames
 from jestlab.analysis.connection import SCHEMA
-from jestlab.analysis.costs.goodput import AttemptTime
 from jestlab.analysis.figures import Plot
 from jestlab.analysis.frames import Frames
+from jestlab.analysis.goodput import AttemptTime
 from jestlab.analysis.published import COLUMNS
 
 VIEWS = {

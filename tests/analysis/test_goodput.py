@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.analysis.costs import goodput
-from jestlab.analysis.costs.goodput import CAUSES, AttemptTime, Goodput, by_run, divide, of_run, total
+from jestlab.analysis import goodput
+from jestlab.analysis.goodput import CAUSES, AttemptTime, Goodput, by_run, divide, of_run, total
 
 SECOND = 1_000_000
 
@@ -98,8 +98,9 @@ def test_a_run_with_several_names_counts_once_and_disagreeing_clocks_add_no_time
 
 
 def test_shares_in_words():
-    wasted = goodput.wasted(of_run([attempt()]))
-    assert wasted == ["checkpoints 7%", "start-up 5%", "compilation 5%", "wind-down 3%"]
+    assert goodput.summary(of_run([attempt()])) == (
+        "goodput 80%: checkpoints 7%, start-up 5%, compilation 5%, wind-down 3%; waited 3 s in queues"
+    )
     shares = [goodput.percent(share) for share in (0.0, 0.001, 0.5, 0.999, 1.0)]
     assert shares == ["0%", "<1%", "50%", ">99%", "100%"]
 

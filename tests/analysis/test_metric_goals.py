@@ -9,8 +9,9 @@ from tests.analysis.conftest import VIEWS
 
 from jestlab.analysis import figures, frames, tables
 from jestlab.analysis.claims import Claim
+from jestlab.analysis.claims.judged import Judged
 from jestlab.analysis.claims.measures import Measures
-from jestlab.analysis.claims.verdicts import Judged, judge, read
+from jestlab.analysis.claims.verdicts import judge, read
 from jestlab.analysis.curves import score_curves
 from jestlab.analysis.frames import Frames
 from jestlab.analysis.report.answer import answer
@@ -171,7 +172,7 @@ def test_the_opposite_sign_and_goal_change_only_signs(pair):
         up, down = (verdict(each, where) for each, where in zip(pair, comparisons, strict=True))
         assert up.verdict == down.verdict
         assert up.evidence.forecast == pytest.approx(down.evidence.forecast)
-        assert up.leans_towards == down.leans_towards or up.difference == 0
+        assert up.points_to_claim == down.points_to_claim or up.difference == 0
 
     found = [tables.finals(each, "base") for each in pair]
     said = [answer(tables.summary(each).frame, each).sentence for each in found]

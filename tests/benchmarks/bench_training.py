@@ -164,7 +164,7 @@ def peak_flops(implementation: str, compute_dtype: str, device: str) -> float:
 
 def step_flops(shape: Shape) -> float:
     """FLOPs of a training step: thrice the towers' forward passes."""
-    from jestlab.analysis.costs import text_forward, vision_forward
+    from jestlab.analysis.flops import text_forward, vision_forward
 
     sizes = {"width": shape.width, "depth": shape.depth, "mlp_dim": 4 * shape.width}
     pixels = {"image_size": shape.image_size, "patch_size": shape.patch_size}

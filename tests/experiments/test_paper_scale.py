@@ -5,7 +5,8 @@ import functools
 import pytest
 
 from jestlab.analysis import published
-from jestlab.analysis.costs import Step, paper_flexi
+from jestlab.analysis.costs import Step
+from jestlab.analysis.flops import paper_flexi
 from jestlab.experiments import paper
 from jestlab.platform.planning.cost import budgeted
 from jestlab.platform.planning.plan import PlannedRun, plan

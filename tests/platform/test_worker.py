@@ -13,7 +13,7 @@ import pytest
 from in_process import rows
 from workers_support import Worker, finished, recorded, worker
 
-from jestlab.analysis.costs.goodput import of_run
+from jestlab.analysis.goodput import of_run
 from jestlab.models.training.tracker import NullTracker
 from jestlab.platform import processes
 from jestlab.platform.lab.lab import Lab

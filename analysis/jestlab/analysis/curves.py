@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
 from .efforts import EFFORTS, MEASURED, WORDS, Effort
+from .intervals import half_widths
 
 if TYPE_CHECKING:
     import numpy as np
@@ -196,7 +197,7 @@ def _interpolated(values: NDArray[np.float64], places: NDArray[Any]) -> NDArray[
 
 
 def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.DataFrame:
-    """Average the curves of each label over its seeds, with the range of the seeds.
+    """Average the curves of each label over its seeds, with the confidence interval of the mean.
 
     If some runs of a label completed with a finite score, only these count, so that a failed run does not
     shorten the curve; otherwise all evaluated runs count. The mean covers the efforts that all curves cover,
@@ -210,7 +211,8 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
 
     Returns:
         One row for each label and point, in order: label, seeds (their number), the effort, mean, low and
-        high (the least and the greatest seed), final (bool: the last point, of completed runs).
+        high (the ends of the interval; the mean for a single seed), final (bool: the last point, of completed
+        runs).
     """
     import numpy as np
     import pandas as pd
@@ -234,7 +236,10 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
             start, end = max(efforts[run[0]] for run in runs), min(efforts[run[-1]] for run in runs)
             x = x[(x >= start) & (x <= end)]
             scores = np.stack([np.interp(x, efforts[run], score[run]) for run in runs])
-        spread = {"mean": scores.mean(axis=0), "low": scores.min(axis=0), "high": scores.max(axis=0)}
+        mean, half = scores.mean(axis=0), np.zeros(x.size)
+        if len(runs) > 1:
+            half = half_widths(scores.std(axis=0, ddof=1), np.full(x.size, len(runs)))
+        spread = {"mean": mean, "low": mean - half, "high": mean + half}
         part = pd.DataFrame({"label": label, "seeds": len(runs), effort: x, **spread})
         parts.append(part.assign(final=bool(completed.size) & (x == x.max(initial=-math.inf))))
     columns = ["label", "seeds", effort, "mean", "low", "high", "final"]

@@ -248,10 +248,10 @@ class Results:
 
     @cached_property
     def _looks(self) -> dict[str, Look]:
-        from .figures.style import looks
+        from .figures.plot import looks_of
 
-        apart = set(self.references)
-        return looks([label for label in self.labels if label not in apart], self.baseline)
+        chosen, apart = looks_of(self.frames, self.baseline), set(self.references)
+        return {label: look for label, look in chosen.items() if label not in apart}
 
 
 def _in_words(error: BaseException) -> str:

@@ -94,11 +94,6 @@ class Sheet:
         return replace(texts, title=title, caption=texts.caption if self.caption is None else self.caption)
 
     @property
-    def scale(self) -> float:
-        """Size of letters, and of the room for them, relative to a figure without options."""
-        return 1.0 if self.font_size is None else self.font_size / PLAIN_SIZE
-
-    @property
     def families(self) -> list[str]:
         """The fonts that letters are taken from: the chosen one, then one that has all signs.
 
@@ -109,18 +104,6 @@ class Sheet:
             return ["DejaVu Sans"]
         return list(dict.fromkeys([_installed(self.font), "DejaVu Sans"]))
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """matplotlib's settings for font and size; none where they are left to the style."""
-        settings: dict[str, Any] = {} if self.font is None else {"font.family": self.families}
-        if self.font_size is not None:
-            for name in ("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"):
-                settings[name] = self.font_size
-        return settings
-
-
-PLAIN_SIZE = 8.0
-"""Size of letters in a figure without options, points."""
 
 PLAIN: Sheet = Sheet()
 """No options."""

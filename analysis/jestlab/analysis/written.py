@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -39,11 +38,6 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def no_string(value: object) -> str:
-    """Quote what is given in place of a string, and say so if quotes make it one, as of `1e3`."""
-    return shown(value) + (": put it in quotes" if isinstance(value, bool | int | float) else "")
-
-
 def given(
     written: Mapping[Any, Any], keys: Sequence[str], path: Path, error: type[WrittenError] = WrittenError
 ) -> dict[str, Any]:
@@ -57,8 +51,3 @@ def given(
         if key not in keys:
             raise error((*path, key), f"unknown key: {nearest(key, keys)}")
     return found
-
-
-def is_number(value: object) -> bool:
-    """Whether a value is a finite number; true and false are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

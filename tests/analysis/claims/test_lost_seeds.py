@@ -48,7 +48,7 @@ def test_a_better_run_that_is_lost_in_two_seeds_decides_nothing_in_its_favor(new
     verb = {"FAILED": "failed", "SKIPPED": "was skipped", "CANCELLED": "was stopped"}.get(lost, "diverged")
     assert (found.verdict, found.seeds, found.evidence.agree) == ("undecided", 5, 3)
     assert found.lost == f"a {verb} in 2 of 5 seeds"
-    assert found.reason.startswith(f"a {verb} in 2 of 5 seeds; leans")
+    assert found.reason.startswith(f"a {verb} in 2 of 5 seeds; currently")
 
 
 def test_a_loss_that_is_not_a_number_is_the_worst_one(new_store, stored_run):

@@ -1,5 +1,6 @@
 """What was registered of a study, compared with what it is now."""
 
+import ast
 import copy
 import hashlib
 import json
@@ -8,6 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jestlab.analysis.claims import registration
 from jestlab.analysis.claims.registration import Changes, compare, content_of, digest_of
 
 SPEC: dict[str, Any] = {
@@ -92,3 +94,19 @@ def test_the_digest_depends_on_the_content_alone(items):
 def test_the_digest_is_the_sha256_of_compact_json_in_utf_8():
     written = '{"question":"größer?","seeds":3}'
     assert digest_of({"seeds": 3, "question": "größer?"}) == hashlib.sha256(written.encode()).hexdigest()
+
+
+def test_the_code_that_judges_is_registered_without_its_prose(monkeypatch):
+    code = registration.judging_code()
+    decides = {"claims.verdicts", "claims.evidence", "names", "soundness", "connection", "frames", "metrics"}
+    assert decides <= code.keys()
+    assert not [name for name in code if name.split(".")[0] in ("figures", "tables", "report", "published")]
+    parse = ast.parse
+
+    def edited(old: bytes, new: bytes) -> dict[str, str]:
+        monkeypatch.setattr(ast, "parse", lambda text: parse(text.replace(old, new)))
+        return registration.judging_code()
+
+    for old, new in ((b'"""Return ', b'"""Give '), (b"# ", b"# NOTE ")):
+        assert edited(old, new) == code
+    assert edited(b"holds <= error", b"holds < error") != code

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from jestlab.analysis.claims import Claim, Family, Side, Until
 from jestlab.analysis.claims.evidence import any_look
-from jestlab.analysis.claims.hours import Hours
-from jestlab.analysis.claims.rounds import ahead, next_round
-from jestlab.analysis.claims.verdicts import Judged, Judging
+from jestlab.analysis.claims.judged import Judged, Judging
+from jestlab.analysis.claims.rounds import Hours, ahead, next_round
 from jestlab.analysis.metrics import Metric
 
 
@@ -31,9 +30,9 @@ def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False,
         differences, "above" if near is None else "near", near or 0.0, judging.error, until.at_most
     )
     return Judged(
-        "study", "", claim, found.verdict,
-        0.0, math.nan, math.nan, found.seeds, found.seeds, found, judging, "", Metric("max"), pd.DataFrame(),
-        (of, above), spent=spent,
+        experiment="study", scale="", claim=claim, judging=judging, evidence=found, verdict=found.verdict,
+        difference=0.0, low=math.nan, high=math.nan, seeds=found.seeds, planned=found.seeds, spent=spent,
+        metric=Metric("max"), parts=pd.DataFrame(), labels=(of, above),
     )  # fmt: skip
 
 
@@ -70,12 +69,12 @@ def test_no_claim_is_decided_before_the_end_of_its_round(differences, claims, ne
         assert judged(further, claims=claims, near=near).verdict == "undecided"
 
 
-def test_decided_and_hopeless_claims_take_no_more_seeds():
-    decided, hopeless = judged([1.0] * 5), judged([1.0, -1.0] * 6, of="c")
-    assert (decided.verdict, hopeless.is_futile) == ("holds", True)
-    assert next_round([decided, hopeless]).is_last
+def test_decided_and_futile_claims_take_no_more_seeds():
+    decided, futile = judged([1.0] * 5), judged([1.0, -1.0] * 6, of="c")
+    assert (decided.verdict, futile.is_futile) == ("holds", True)
+    assert next_round([decided, futile]).is_last
     open_ = judged([1.0] * 4, of="d")
-    found = next_round([decided, hopeless, open_])
+    found = next_round([decided, futile, open_])
     assert found.seeds == {("study", "d"): 5, ("study", "b"): 5}
 
 
@@ -101,7 +100,7 @@ def test_cheaper_claims_go_on_where_the_budget_is_too_small_for_the_clear_one():
 
 
 class TestBudget:
-    hours = Hours(spent=0.5, of={"a": 0.1, "b": 0.1, "c": 1.0, "d": 0.1})
+    hours = Hours(spent=0.5, by_label={"a": 0.1, "b": 0.1, "c": 1.0, "d": 0.1})
 
     def claims(self, limit):
         until = until_hours(limit)
@@ -121,9 +120,9 @@ class TestBudget:
 
     def test_runs_one_more_seed_where_the_whole_way_is_too_expensive(self):
         each = judged([1.0] * 4, of="a", claims=55, until=until_hours(1.0))  # seven seeds from a decision
-        assert next_round([each], Hours(0.1, self.hours.of)).seeds["study", "a"] == 7
-        assert next_round([each], Hours(0.75, self.hours.of)).seeds["study", "a"] == 5
-        assert next_round([each], Hours(0.85, self.hours.of)).left_out == (each,)
+        assert next_round([each], Hours(0.1, self.hours.by_label)).seeds["study", "a"] == 7
+        assert next_round([each], Hours(0.75, self.hours.by_label)).seeds["study", "a"] == 5
+        assert next_round([each], Hours(0.85, self.hours.by_label)).left_out == (each,)
 
     def test_without_a_budget_all_claims_go_on(self):
         assert len(next_round(self.claims(None), self.hours).claims) == 3
@@ -132,10 +131,10 @@ class TestBudget:
 
 def test_a_claim_reports_why_no_more_seeds_are_run():
     each = judged([1.0] * 4)
-    assert (each.stopped, judged([1.0] * 4, spent=True).stopped) == ("goes on", "budget spent")
+    assert (each.stopped, judged([1.0] * 4, spent=True).stopped) == ("continues", "budget spent")
     assert judged([1.0] * 5, spent=True).stopped == "decided"
-    assert judged([1.0, -1.0] * 12).stopped == "24 seeds, the most"
-    assert judged([1.0, -1.0] * 6).stopped == "hopeless (a chance under 5% of a decision by 24 seeds)"
+    assert judged([1.0, -1.0] * 12).stopped == "24 seeds, the maximum"
+    assert judged([1.0, -1.0] * 6).stopped == "out of reach (under 5% chance of a decision by 24 seeds)"
     fixed = replace(each, judging=replace(each.judging, until=None))
     assert (fixed.is_open, fixed.stopped) == (False, "4 seeds planned")
     assert replace(fixed, planned=1).stopped == "one seed planned"

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.analysis.claims import Claim
+from jestlab.analysis.claims.judged import count_verdicts
 from jestlab.analysis.claims.measures import Measures
-from jestlab.analysis.claims.verdicts import counted, judge, read
+from jestlab.analysis.claims.verdicts import judge, read
 from jestlab.analysis.tables import table
 
 # Sixteenths and small powers of two: sums and differences of them are exact.
@@ -63,20 +64,20 @@ def test_a_change_of_both_sides_changes_nothing(found, constant, comparison):
 def test_an_undecided_claim_reports_how_many_seeds_would_decide_it():
     found = {"a": [0.0, 1.0, 2.0], "b": [0.0, 0.0, 0.0]}
     one = judged(found, of="a", above="b", unless="of the weather")
-    ahead = "about 5 seeds would decide it in half of all cases, 24 in four of five"
+    ahead = "about 5 seeds have a 50% chance to decide it, 24 seeds an 80% chance"
     assert (one.verdict, one.evidence.forecast) == ("undecided", (5, 24))
-    assert one.reason == f"leans towards the claim; {ahead}"
+    assert one.reason == f"currently points to the claim; {ahead}"
     other = judged(found, of="a", below="b", unless="of the weather")
-    assert other.reason == f"leans against the claim; {ahead}; of the weather"
+    assert other.reason == f"currently points against the claim; {ahead}; of the weather"
     near = judged(found, of="a", near="b", within=2.0)  # as far from 2 as from 0
     assert (near.verdict, near.evidence.forecast) == ("undecided", (5, 24))
     alike = judged({"a": [-1.0, 0.0, 1.0], "b": [0.0, 0.0, 0.0]}, of="a", above="b")
-    assert alike.reason.startswith("leans against the claim; about 17 seeds would decide it in half of")
+    assert alike.reason.startswith("currently points against the claim; about 17 seeds")
 
 
 def test_a_verdict_without_all_seeds_gives_their_number():
     one = judged({"a": [1.0] * 3, "b": [0.0] * 3}, {("a", 1): "PENDING"}, of="a", above="b")
-    assert one.said == "holds, by 2 of 3 seeds"
+    assert one.verdict_text == "holds, by 2 of 3 seeds"
 
 
 @given(results(), st.sampled_from(["a", "b"]), st.data())
@@ -172,9 +173,7 @@ def test_scores_after_a_share_of_the_examples_are_interpolated(new_store, stored
     assert (sooner.claim.unit, sooner.metric.in_percent, sooner.verdict) == ("score", True, "holds")
     assert end.difference == pytest.approx(0.35)
     assert too_soon.seeds == 0
-    assert too_soon.gap == (
-        "a learning curve begins later than score_after_.1 asks for, or lacks an evaluation"
-    )
+    assert too_soon.gap.startswith("a learning curve starts after score_after_.1")
     assert no_share.gap.startswith("no run has 'score_after_2'")
 
 
@@ -299,6 +298,20 @@ def test_reports_runs_that_have_not_completed(study):
     assert by_one.reason == "not completed: independent (seed 1)"
     assert (unknown.verdict, unknown.gap) == ("not run", "unknown run: jiont")
     assert (fine.verdict, fine.reason) == ("holds", "")
-    assert counted([missing, by_one, unknown, fine]) == (
+    assert count_verdicts([missing, by_one, unknown, fine]) == (
         "At scale smoke, 4 claims: 1 holds, 1 undecided, 2 not run."
     )
+
+
+def test_a_study_without_a_scale_names_none(new_store, stored_run):
+    """Also in a store with a study that has one, where the missing scale is read as NaN."""
+    runs = [
+        stored_run(run, [end], seed=seed, logged={"m": [end]})
+        for run, end in (("joint", 0.5), ("uniform", 0.25))
+        for seed in range(2)
+    ]
+    store = new_store().add(*runs, spec={"claims": [JOINT | {"measure": "m"}]}, scale=None)
+    store.add(*runs, experiment="other", spec={"claims": [JOINT]})
+    raw, score = (table(store.url, "claims", [name]) for name in ("study", "other"))
+    assert (raw.caption, score.caption) == ("1 claim: holds.", "At scale smoke, 1 claim: holds.")
+    assert ["points" in " ".join(each.notes) for each in (raw, score)] == [False, True]

@@ -68,30 +68,31 @@ def test_pareto_front_is_of_the_competitors(pareto):
     assert means.loc["joint", "score"] == pytest.approx(65)
     assert means.loc["joint", "cost"] == pytest.approx(32e9)
     assert (pareto.data["kind"] == "seed").sum() == 8
-    ((_, _, x, y),) = lines_of(pareto.figure(), 6)
-    assert list(x)[1:-1] == pytest.approx([12, 12, 32, 32])
-    assert list(y)[2:] == pytest.approx([45, 45, 65, 65])
+    ((_, _, x, y),) = lines_of(pareto.figure(), 4)
+    assert list(x)[:-1] == pytest.approx([12, 12, 32])
+    assert list(y)[1:] == pytest.approx([45, 65, 65])
 
 
 def test_points_possibly_on_the_front_are_ambiguous(read_runs, stored_run, stored_runs):
     scored = (3e9, 5e9, 0.0)
     results = read_runs(
-        *stored_runs("uniform", [0.2], [0.3]),
-        *stored_runs("near", [0.5], [0.7], flops_per_step=scored),
-        *stored_runs("best", [0.6], [0.8], flops_per_step=scored),
-        stored_run("worse", [0.3], flops_per_step=(9e9, 0.0, 0.0)),
+        *stored_runs("uniform", [0.2], [0.3], [0.25]),
+        *stored_runs("near", [0.5], [0.7], [0.6], flops_per_step=scored),
+        *stored_runs("best", [0.6], [0.8], [0.7], flops_per_step=scored),
+        stored_run("worse", [0.2], flops_per_step=(9e9, 0.0, 0.0)),
     )
     plot = figures.pareto(results)
     means = plot.data[plot.data["kind"] == "mean"].set_index("label")
     standings = {"uniform": "front", "near": "ambiguous", "best": "ambiguous", "worse": "dominated"}
     assert means["standing"].to_dict() == standings
-    assert (means.loc["near", "low"], means.loc["near", "high"]) == pytest.approx((50, 70))
-    assert "half filled: on it or dominated" in plot.texts.caption
-    assert "Without dots and bars: one seed" in plot.texts.caption
+    half = 4.30265 * 10 / 3**0.5  # Student's t with two degrees of freedom
+    assert (means.loc["near", "low"], means.loc["near", "high"]) == pytest.approx((60 - half, 60 + half))
+    assert "half filled: on it or dominated (intervals overlap)" in plot.texts.caption
+    assert "Without bars: one seed" in plot.texts.caption
     # From 9.9 GFLOP (a tenth beyond the costliest) to 3 at .25, and to 8 at .7: 6.9 × .25 + 1.9 × .45
     assert "Hypervolume of the means: 2.58 GFLOP × score" in plot.texts.caption
     drawn = {(line.get_marker(), line.get_fillstyle()) for line in plot.figure().axes[0].get_lines()}
-    assert {("o", "full"), ("s", "left"), ("D", "full")} <= drawn
+    assert {("o", "full"), ("^", "left"), ("v", "full")} <= drawn
 
 
 def test_surfaces_show_what_seeds_attain(results, read_runs, stored_run):
@@ -101,7 +102,7 @@ def test_surfaces_show_what_seeds_attain(results, read_runs, stored_run):
     assert list(best["cost"]) == list(worst["cost"]) == [12e9, 32e9]
     assert list(best["score"]) == pytest.approx([50, 70])
     assert list(worst["score"]) == pytest.approx([40, 60])
-    assert "attained by at least 1, half and all of 2 seeds" in plot.texts.caption
+    assert "attained by at least 1, half, and all of 2 seeds" in plot.texts.caption
     assert len(plot.figure().axes) == 1
     partial = read_runs(stored_run("uniform", [0.1], seed=0), stored_run("joint", [0.2], seed=1))
     with pytest.raises(ValueError, match="experiment 'study', since no seed is complete"):

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from jestlab.analysis import costs, figures, published
+from jestlab.analysis import figures, published
+from jestlab.analysis.costs import Step
+from jestlab.analysis.flops import Forward
 
 
 @pytest.fixture(scope="module")
@@ -144,27 +146,41 @@ def test_costs_are_per_example_and_need_a_price(read_runs, stored_run):
         figures.step_costs(results)
 
 
+FULL = Forward(image=46.8e9, text=11.0e9)
+FLEXI = Step(
+    full=FULL,
+    batch_size=32_768,
+    super_batch_size=163_840,
+    embedding_dim=768,
+    approximate=FULL * 0.389,
+    approximate_share=0.5,
+    scoring="approximate",
+)
+
+
 def test_method_costs_are_those_of_the_paper():
-    plot = figures.method_costs()
+    plot = figures.method_costs(FLEXI)
     totals = plot.data.groupby("label")["total"].first()
     # The appendix: (2 + 2 · 5) / 3 without a cache, 7/3 with one.
     assert totals["IID"] == pytest.approx(1)
     assert totals["JEST"] == pytest.approx(12 / 3)
     assert totals["JEST, cached reference"] == pytest.approx(7 / 3)
-    counted = figures.method_costs(convention="counted").data.groupby("label")["total"].first()
+    counted = figures.method_costs(FLEXI, "counted").data.groupby("label")["total"].first()
     assert counted["JEST"] > totals["JEST"]
     assert "32,768 of 163,840 examples" in plot.texts.caption
     assert "an approximate one 0.39 of it; Flexi-JEST trains on 50%" in plot.texts.caption
     with pytest.raises(ValueError, match="unknown convention 'jest'"):
-        figures.method_costs(convention="jest")  # type: ignore[arg-type]
+        figures.method_costs(FLEXI, "jest")  # type: ignore[arg-type]
 
 
 def test_without_an_approximate_pass_there_is_no_flexi_jest():
-    jest = replace(costs.paper_step(), approximate=None, approximate_share=0.0, scoring="full")
+    jest = replace(FLEXI, approximate=None, approximate_share=0.0, scoring="full")
     plot = figures.method_costs(jest, "counted")
     assert list(dict.fromkeys(plot.data["label"])) == ["IID", "JEST", "JEST, cached reference"]
     assert plot.name == "method_costs_counted"
     assert "Flexi" not in plot.texts.caption
+    with pytest.raises(ValueError, match="trains on its whole super-batch"):
+        figures.method_costs(replace(jest, super_batch_size=32_768))
 
 
 def test_only_some_of_very_many_runs_are_shown(read_runs, stored_run):

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from jestlab.analysis.costs import clip_loss_scores_flops, deduplication_flops, norm_similarity_flops
+from jestlab.analysis.flops import clip_loss_scores_flops, deduplication_flops, norm_similarity_flops
 from jestlab.models.scoring import duplicates, norm_similarity
 from jestlab.models.scoring.clip_loss import negative_clip_loss
 

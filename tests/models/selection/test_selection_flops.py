@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jestlab.analysis.costs import loss_flops, selection_flops
+from jestlab.analysis.flops import loss_flops, selection_flops
 from jestlab.models.losses import sigmoid_loss, softmax_loss
 from jestlab.models.selection import select
 from jestlab.models.two_towers import Embeddings

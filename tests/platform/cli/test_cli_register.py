@@ -53,7 +53,7 @@ def test_launches_a_study_as_registered(write, jestlab, launched):
     text, changes = launched(spec)
     assert changes == {"Joint is better": "", "Other is better": ""} and "exploratory" not in text
     table = jestlab("table", "claims", "toy")
-    assert "registered on 20" in table and "before its first run" in table
+    assert "registered on 20" in table and "before the first run" in table
     refused = jestlab("register", write(claims=CLAIMS[:1]), code=1)
     assert "6 of the runs of toy have started" in refused
 

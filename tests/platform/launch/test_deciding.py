@@ -50,14 +50,14 @@ def started_once(root: Path) -> bool:
     return all(len(path.read_text().splitlines()) == 1 for path in (root / "runs").glob("*/starts.txt"))
 
 
-def test_seeds_are_added_until_each_claim_is_decided_or_hopeless(root, machine):
+def test_seeds_are_added_until_each_claim_is_decided_or_futile(root, machine):
     spec = write_study(root.parent)
     said = launched(root, spec)
     joint, other = claims(root)
     assert (joint["verdict"], joint["stopped"], joint["agree"]) == ("holds", "decided", joint["seeds"])
     assert joint["seeds"] == 6  # the fewest that decide one of two claims
     assert (other["verdict"], other["seeds"]) == ("undecided", 12)
-    assert other["stopped"].startswith("hopeless (a chance under 5% of a decision by 24 seeds)")
+    assert other["stopped"].startswith("out of reach (under 5% chance of a decision by 24 seeds)")
     assert seeds(root) == {"uniform": 12, "joint": 6, "other": 12, "lone": 3}  # at least 3 of every run
     assert "1 of 2 claims decided, 1 out of reach" in said
     assert "nothing to run" in launched(root, spec)
@@ -87,7 +87,7 @@ def test_a_seed_that_fails_counts_against_the_claims_that_need_it_alone(root, ma
     joint, other = claims(root)
     assert joint["verdict"] == "holds"
     assert (other["verdict"], other["seeds"]) == ("undecided", 10)
-    assert other["stopped"].startswith("hopeless") and "other failed in 1 of 10 seeds" in other["reason"]
+    assert other["stopped"].startswith("out of reach") and "other failed in 1 of 10 seeds" in other["reason"]
     assert started_once(root)  # it was not tried again in each round
     assert rows(root, "SELECT state FROM v_runs WHERE run = 'other' AND seed = 1") == [("FAILED",)]
 

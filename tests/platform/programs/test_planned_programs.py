@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from tiny_support import TOWERS
 
-from jestlab.analysis.costs import Cost, compared_loss_flops, loss_flops
+from jestlab.analysis.costs import Cost
+from jestlab.analysis.flops import compared_loss_flops, loss_flops
 from jestlab.models.config import EmbedConfig, ScoreConfig, TrainConfig, TwoTowers
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import Plan, PlannedRun, plan

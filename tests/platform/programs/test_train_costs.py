@@ -2,7 +2,7 @@
 
 import pytest
 
-from jestlab.analysis import costs
+from jestlab.analysis import flops as formulas
 from jestlab.models.config import TrainConfig
 from jestlab.platform.programs.pricing import price_train as price
 from jestlab.platform.programs.pricing import step_of
@@ -21,11 +21,11 @@ def cost(cfg, reference, examples):
 
 def flops(*, patch_size=4, keep=1.0):
     """Of the default towers, by the formulas."""
-    vision = costs.vision_forward(
+    vision = formulas.vision_forward(
         image_size=16, patch_size=patch_size, width=64, depth=2, mlp_dim=256, pooling="map", embedding_dim=48,
         keep=keep,
     )  # fmt: skip
-    return vision + costs.text_forward(length=12, width=48, depth=1, mlp_dim=192, embedding_dim=48)
+    return vision + formulas.text_forward(length=12, width=48, depth=1, mlp_dim=192, embedding_dim=48)
 
 
 F, COARSE, DROPPED = flops(), flops(patch_size=8), flops(keep=0.25)
@@ -92,7 +92,7 @@ def test_choosing_is_priced_by_rule_and_criterion(sections, meetings, models):
 
 def test_a_reference_of_another_size_counts_at_its_own():
     deep = config(model={"text": {"depth": 3}}).model
-    extra = 2 * costs.encoder_forward(length=12, width=48, depth=1, mlp_dim=192)
+    extra = 2 * formulas.encoder_forward(length=12, width=48, depth=1, mlp_dim=192)
     found = cost(config(selection=JOINT), deep, examples=1.0)
     assert (found.scoring, found.reference_scoring) == pytest.approx((5 * F, 5 * (F + extra)))
     wide = config(model={"embedding_dim": 100}).model

@@ -3,7 +3,8 @@
 import pytest
 import yaml
 
-from jestlab.analysis.costs import Cost, Forward, Step
+from jestlab.analysis.costs import Cost, Step
+from jestlab.analysis.flops import Forward
 from jestlab.platform.planning.matching import examples_within as examples
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import Price

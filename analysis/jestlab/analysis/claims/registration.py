@@ -1,12 +1,13 @@
-"""Studies that were registered: what they claimed before their first run, and what has changed since.
+"""Registered studies: their content before the first run, and the changes since.
 
-A claim that was found by looking at results is not tested by these results. So a study can be registered
-before its first run: its claims, the error of their family, the number of seeds or when there are enough,
-metrics, score, and the configs of its runs. What is not as it was registered is exploratory, and says why.
+Results can't test a claim that was chosen by looking at them. So a study can be registered before its first
+run, with its claims, error rate, seeds, metrics, score, and the configs of its runs. Whatever was changed
+since is exploratory.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,10 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..connection import frame
-
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+    from ..results import Snapshot
 
 _NEWEST = """
     SELECT content, digest, git_commit, author, created_at FROM v_registrations
@@ -27,26 +28,21 @@ _NEWEST = """
 
 _RUNS = "SELECT label, seed, fingerprint FROM v_runs WHERE experiment = :experiment"
 
-_RULES = ("seeds", "metrics", "score")
-"""What decides, besides the claims themselves, how those of a study are judged."""
-
-_SHOWN = ("name", "digits", "scale")
-"""How a metric is shown, which decides nothing."""
-
-_JUDGES = ("claims", "intervals.py", "curves.py", "metrics.py", "frames.py", "efforts.py")
-"""Code that judges claims, below this package."""
+_RULES = ("seeds", "metrics", "score")  # keys of a study that affect all its verdicts
+_DISPLAY = ("name", "digits", "scale")  # keys of a metric that affect no verdict
+_TEXTS = ("statement", "source", "unless")  # keys of a claim that affect no verdict
 
 
 @dataclass(frozen=True)
 class Registration:
-    """A study as it was registered.
+    """A registered study.
 
     Attributes:
-        content: As of `content_of`.
+        content: The registered content, from `content_of`.
         digest: SHA-256 of the content.
-        commit: Of jestlab's checkout; empty if it was installed otherwise.
-        author: Who registered it.
-        created_at: When, UTC.
+        commit: Commit of jestlab's checkout; empty if it was installed as a package.
+        author: The person who registered it.
+        created_at: Time of the registration, UTC.
     """
 
     content: Mapping[str, Any]
@@ -57,41 +53,36 @@ class Registration:
 
     @classmethod
     def load(cls, connection: Connection, experiment: str) -> Registration | None:
-        """Read the newest registration of an experiment; None if there is none.
-
-        Args:
-            connection: To the store, from `connect`.
-            experiment: Its name.
-        """
+        """Read the latest registration of an experiment; None without one."""
         from sqlalchemy import text
 
         row = connection.execute(text(_NEWEST), {"experiment": experiment}).mappings().first()
         if row is None:
             return None
-        made = row["created_at"]
+        created = row["created_at"]
         return cls(
             content=json.loads(row["content"]),
             digest=str(row["digest"]),
             commit=str(row["git_commit"] or ""),
             author=str(row["author"]),
-            created_at=datetime.fromisoformat(made) if isinstance(made, str) else made,
+            created_at=datetime.fromisoformat(created) if isinstance(created, str) else created,
         )
 
     def __str__(self) -> str:
-        at = f" at commit {self.commit[:8]}" if self.commit else ""
-        when = f"{self.created_at:%Y-%m-%d %H:%M} UTC"
-        return f"registered on {when} by {self.author}{at}, digest {self.digest[:12]}"
+        commit = f" at commit {self.commit[:8]}" if self.commit else ""
+        time = f"{self.created_at:%Y-%m-%d %H:%M} UTC"
+        return f"registered on {time} by {self.author}{commit}, digest {self.digest[:12]}"
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What has changed since a study was registered.
+    """The changes of a study since its registration.
 
     Attributes:
-        rules: Study → what has changed of how all its claims are judged.
-        claims: Study and statement → what has changed of a claim; that it was not registered.
-        runs: Study and label of the runs whose config has changed.
-        code: Whether the code that judges has.
+        rules: Study → changes that affect all its claims.
+        claims: Study and statement → changes of a claim, or that it wasn't registered.
+        runs: Study and label of runs with another config.
+        code: Whether the code that judges claims has changed.
     """
 
     rules: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -100,17 +91,14 @@ class Changes:
     code: bool = False
 
     def of(self, study: str, statement: str, labels: Sequence[str]) -> str:
-        """Say why a claim is exploratory; empty if it is not."""
+        """Return the changes that affect a claim; empty without any."""
         changed = [label for label in labels if (study, label) in self.runs]
-        told = [
-            *self.rules.get(study, ()),
-            self.claims.get((study, statement), ""),
-            f"other config: {', '.join(changed)}" if changed else "",
-        ]
-        return "; ".join(filter(None, told))
+        configs = f"other config: {', '.join(changed)}" if changed else ""
+        changes = [*self.rules.get(study, ()), self.claims.get((study, statement), ""), configs]
+        return "; ".join(filter(None, changes))
 
     def lines(self) -> Iterator[str]:
-        """Say what has changed, a line each."""
+        """Yield one line for each change."""
         for study, rules in self.rules.items():
             yield from (f"{study}: {rule}" for rule in rules)
         for (study, statement), change in self.claims.items():
@@ -120,87 +108,62 @@ class Changes:
 
 
 def content_of(name: str, spec: Mapping[str, Any], runs: Mapping[tuple[str, str], str]) -> dict[str, Any]:
-    """Collect what is registered of a study.
+    """Return the content to register for a study.
 
     Args:
-        name: Of the study.
-        spec: As a store keeps it.
+        name: Name of the study.
+        spec: The resolved spec.
         runs: Study and label → fingerprint of the run with the first seed.
     """
     parts = {name: spec} | dict(spec.get("studies") or {})
     return {
         "family": spec.get("family"),
         "studies": {
-            study: {"claims": its.get("claims") or [], **{key: its.get(key) for key in _RULES}}
-            for study, its in parts.items()
+            study: {"claims": part.get("claims") or [], **{key: part.get(key) for key in _RULES}}
+            for study, part in parts.items()
         },
         "runs": {f"{study}/{label}": run for (study, label), run in sorted(runs.items())},
         "code": code_digest(),
     }
 
 
-def content_now(connection: Connection, experiment: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Collect what could be registered of a study as it was launched last.
-
-    Args:
-        connection: To the store, from `connect`.
-        experiment: Its name.
-        spec: As the store keeps it.
-    """
-    rows = frame(connection, _RUNS, experiment=experiment).sort_values("seed")
-    first = rows.drop_duplicates("label").set_index("label")["fingerprint"]
-    is_union = bool(spec.get("studies"))
-    places = {label: _place(label) if is_union else (experiment, label) for label in first.index}
-    return content_of(experiment, spec, {places[label]: str(run) for label, run in first.items()})
+def content_now(store: Snapshot, experiment: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a launched study."""
+    rows = store.select(_RUNS, experiment=experiment).sort_values("seed").drop_duplicates("label")
+    prefix = "" if spec.get("studies") else f"{experiment}/"
+    runs = {
+        _place(f"{prefix}{label}"): str(run)
+        for label, run in zip(rows["label"], rows["fingerprint"], strict=True)
+    }
+    return content_of(experiment, spec, runs)
 
 
 def digest_of(content: Mapping[str, Any]) -> str:
-    """Compute the SHA-256 of what is registered, whatever the order of its keys."""
+    """Compute the SHA-256 of registered content, regardless of the order of its keys."""
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def compare(registered: Mapping[str, Any], now: Mapping[str, Any]) -> Changes:
-    """Compare a study with what was registered of it; both from `content_of`.
+    """Compare the content of a study with its registered content.
 
-    A run that was not registered, or is not there any more, is no change: its claims are.
+    Added and removed runs are not a change by themselves; their claims are.
     """
     rules: dict[str, list[str]] = {}
     claims: dict[tuple[str, str], str] = {}
-    for study, its in now["studies"].items():
+    for study, part in now["studies"].items():
         before = registered["studies"].get(study, {})
-        keys = [(key, _deciding(key, before), _deciding(key, its)) for key in _RULES if before]
+        keys = [(key, _rule(key, before), _rule(key, part)) for key in _RULES if before]
         keys.append(("family", registered["family"], now["family"]))
-        told = [f"{key}: {_short(old)} → {_short(new)}" for key, old, new in keys if old != new]
-        if told:
-            rules[study] = told
+        if changed := [f"{key}: {_short(old)} → {_short(new)}" for key, old, new in keys if old != new]:
+            rules[study] = changed
         known = {claim["statement"]: claim for claim in before.get("claims", ())}
-        for claim in its["claims"]:
+        for claim in part["claims"]:
             old = known.get(claim["statement"])
-            change = "not registered" if old is None else _changed(old, claim)
-            if change:
+            if change := "not registered" if old is None else _claim_changes(old, claim):
                 claims[study, claim["statement"]] = change
-    runs = frozenset(
-        (study, label)
-        for (study, label), run in ((_place(key), run) for key, run in now["runs"].items())
-        if registered["runs"].get(f"{study}/{label}", run) != run
-    )
-    return Changes(rules, claims, runs, registered.get("code") != now.get("code"))
-
-
-@cache
-def code_digest() -> str:
-    """Compute the SHA-256 of the code that judges claims."""
-    package = Path(__file__).parents[1]
-    files = sorted(
-        file
-        for name in _JUDGES
-        for file in ([package / name] if name.endswith(".py") else (package / name).glob("*.py"))
-    )
-    whole = hashlib.sha256()
-    for file in files:
-        whole.update(file.name.encode() + b"\0" + file.read_bytes())
-    return whole.hexdigest()
+    runs = {_place(key) for key, run in now["runs"].items() if registered["runs"].get(key, run) != run}
+    return Changes(rules, claims, frozenset(runs), registered.get("code") != now.get("code"))
 
 
 def _place(key: str) -> tuple[str, str]:
@@ -208,27 +171,71 @@ def _place(key: str) -> tuple[str, str]:
     return study, label
 
 
-def _deciding(rule: str, its: Mapping[str, Any]) -> Any:
-    """Return what a study's rule says, of its metrics without how they are shown."""
+def _rule(rule: str, study: Mapping[str, Any]) -> Any:
+    """Return a rule of a study; its metrics without their display options."""
     if rule != "metrics":
-        return its.get(rule)
+        return study.get(rule)
     return {
-        name: {key: value for key, value in metric.items() if key not in _SHOWN}
-        for name, metric in (its.get(rule) or {}).items()
+        name: {key: value for key, value in metric.items() if key not in _DISPLAY}
+        for name, metric in (study.get(rule) or {}).items()
     }
 
 
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Say what has changed of a claim that decides it; its source and likely cause do not."""
-    keys = [key for key in {**old, **new} if key not in ("statement", "source", "unless")]
-    told = [
-        f"{key} {_short(old.get(key))} → {_short(new.get(key))}"
-        for key in keys
-        if old.get(key) != new.get(key)
-    ]
-    return ", ".join(told)
+def _claim_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """List the changes that affect the verdict of a claim."""
+    keys = [key for key in {**old, **new} if key not in _TEXTS and old.get(key) != new.get(key)]
+    return ", ".join(f"{key} {_short(old.get(key))} → {_short(new.get(key))}" for key in keys)
 
 
 def _short(value: Any) -> str:
     text = "nothing" if value in (None, [], {}) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+# ---- the code that judges
+
+
+@cache
+def code_digest() -> str:
+    """Compute the SHA-256 of the code that judges claims: see `judging_code`."""
+    code = judging_code()
+    return hashlib.sha256("\0".join(f"{name}\0{code[name]}" for name in sorted(code)).encode()).hexdigest()
+
+
+def judging_code() -> dict[str, str]:
+    """Return module → code of `claims.verdicts`, and of all modules of this package that it imports."""
+    package = Path(__file__).parents[1]
+    code: dict[str, str] = {}
+    pending: list[tuple[str, ...]] = [("claims", "verdicts")]
+    while pending:
+        module = pending.pop()
+        path = package.joinpath(*module)
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        name = ".".join(module)
+        if name in code or not path.is_file():
+            continue
+        tree = _Essence().visit(ast.parse(path.read_bytes()))
+        code[name] = ast.unparse(tree)
+        folder = module if path.name == "__init__.py" else module[:-1]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                target = tuple(filter(None, (node.module or "").split(".")))
+                if node.level:
+                    target = (*folder[: len(folder) + 1 - node.level], *target)
+                elif target[:2] == ("jestlab", "analysis"):
+                    target = target[2:]
+                else:
+                    continue
+                pending += [target, *((*target, alias.name) for alias in node.names)]
+    return code
+
+
+class _Essence(ast.NodeTransformer):
+    """Removes what decides no verdict: docstrings, and imports for type checkers."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        return None if isinstance(node.value, ast.Constant) else node
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        is_typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return None if is_typing else self.generic_visit(node)

@@ -1,40 +1,78 @@
-"""Which seeds a study that goes on until its claims are decided runs next.
+"""Choose the next seeds of a study that adds seeds until its claims are decided.
 
-A study is run in rounds. Each takes open claims some seeds further, half of the way to where they can be
-decided at the earliest, so that a hopeless one is seen before. None goes beyond the number of seeds with
-which some claim can be decided at the earliest: what is clear is decided before what is not takes more. A
-run that several claims compare counts once.
+A round adds seeds to open claims, half of the way to their earliest possible decision, so that futile claims
+are noticed early. No claim passes the number of seeds at which some claim can be decided first, so clear
+claims are decided before unclear ones take more seeds. A run that several claims use counts once.
 
-What is next follows from the results in the store alone, so that a launch that was killed, or a second one
-beside the first, goes on with the same runs.
+The next round depends only on the results in the store. A launch that was killed, or a second launch,
+continues with the same runs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from .hours import Hours
+from .judged import Judged
 from .sign_test import Forecast
-from .verdicts import Judged
+
+if TYPE_CHECKING:
+    from ..results import Snapshot
+    from .claim import Until
 
 Label = tuple[str, str]
 """A study and the label of one of its runs."""
 
-
 _SECOND = 1 / 3600
+
+_HOURS = """
+    SELECT v_costs.fingerprint, v_costs.label, v_runs.state, v_costs.actual_hours
+    FROM v_costs JOIN v_runs ON v_runs.experiment = v_costs.experiment AND v_runs.label = v_costs.label
+        AND v_runs.seed = v_costs.seed
+    WHERE v_costs.experiment = :experiment AND v_costs.actual_hours IS NOT NULL"""
+
+
+@dataclass(frozen=True)
+class Hours:
+    """The duration of an experiment's runs.
+
+    Attributes:
+        spent: Hours of all attempts. Two concurrent hours count twice.
+        by_label: Label → mean hours of its completed runs; in a union, labels are "study/label".
+    """
+
+    spent: float = 0.0
+    by_label: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, store: Snapshot, experiment: str) -> Hours:
+        """Read the durations of an experiment."""
+        rows = store.select(_HOURS, experiment=experiment)
+        if rows.empty:
+            return cls()
+        means = rows[rows["state"] == "COMPLETED"].groupby("label")["actual_hours"].mean()
+        return cls(float(rows.drop_duplicates("fingerprint")["actual_hours"].sum()), dict(means))
+
+    def of(self, label: Label) -> float:
+        """Return the hours of a run; 0 if unknown."""
+        study, name = label
+        return self.by_label.get(f"{study}/{name}", self.by_label.get(name, 0.0))
+
+    def of_seed(self, each: Judged) -> float:
+        """Return the hours of one more seed of a claim."""
+        return sum(map(self.of, _labels(each)))
 
 
 @dataclass(frozen=True)
 class Round:
-    """What to run next.
+    """The runs of the next round.
 
     Attributes:
-        seeds: How many seeds each label has after it, of those that open claims need; empty at the end.
-        claims: The claims for whose sake it is run, the most likely decision per hour first.
-        left_out: Claims that are open, and for which the budget does not suffice.
+        seeds: Label → number of seeds after the round, for the labels of the chosen claims; empty at the end.
+        claims: The chosen claims, the most likely decision per hour first.
+        left_out: Open claims that exceed the budget.
     """
 
     seeds: Mapping[Label, int]
@@ -43,80 +81,68 @@ class Round:
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing is left to run."""
+        """Whether no runs are left."""
         return not self.seeds
 
 
 def next_round(judged: Sequence[Judged], hours: Hours | None = None) -> Round:
-    """Choose the next round of a study, or of a union, whose budget is one.
+    """Choose the next round of a study, or of a union.
 
     Args:
-        judged: Its claims with their verdicts so far.
-        hours: What its runs have taken.
+        judged: The claims with their verdicts so far.
+        hours: The duration of the runs.
     """
     hours = hours or Hours()
     limits = [until.hours for each in judged if (until := each.judging.until) and until.hours is not None]
     left = min(limits) - hours.spent if limits else math.inf
-    open_ = [each for each in judged if each.is_open and each.labels and each.seeds < _earliest(each)]
+    candidates = [each for each in judged if each.is_open and each.labels and each.seeds < _earliest(each)]
     left_out: list[Judged] = []
-    while open_:
-        soonest = min(_earliest(each) for each in open_)
-        nearest = [each for each in open_ if each.seeds < soonest]
-        found = _affordable(nearest, soonest, hours, left)
+    while candidates:
+        soonest = min(map(_earliest, candidates))
+        found = _fit([each for each in candidates if each.seeds < soonest], soonest, hours, left)
         left_out += found.left_out
-        if found.chosen:
-            return Round(found.seeds, tuple(found.chosen), tuple(left_out))
-        open_ = [each for each in open_ if each.seeds >= soonest]  # what is nearest is too dear
+        if found.claims:
+            return Round(found.seeds, found.claims, tuple(left_out))
+        candidates = [each for each in candidates if each.seeds >= soonest]
     return Round({}, (), tuple(left_out))
 
 
-class _Affordable(NamedTuple):
-    seeds: dict[Label, int]
-    chosen: list[Judged]
-    left_out: list[Judged]
-
-
-def _affordable(judged: Sequence[Judged], most: int, hours: Hours, left: float) -> _Affordable:
-    """Choose what the hours that are left suffice for.
-
-    Args:
-        judged: Claims.
-        most: The most seeds to which any of them goes.
-        hours: What runs have taken.
-        left: Hours that are left.
-    """
-    found = _Affordable({}, [], [])
-    candidates = list(judged)
+def _fit(candidates: list[Judged], most: int, hours: Hours, left: float) -> Round:
+    """Choose the claims that fit into the hours left, none with more than `most` seeds."""
+    seeds: dict[Label, int] = {}
+    chosen: list[Judged] = []
+    left_out: list[Judged] = []
 
     def cost(each: Judged, target: int) -> float:
-        return sum(hours.of_label(*label) * more for label, more in _more(each, target, found.seeds))
+        have = {label: max(seeds.get(label, 0), each.seeds) for label in _labels(each)}
+        return sum(hours.of(label) * (target - count) for label, count in have.items() if count < target)
 
+    candidates = [*candidates]
     while candidates:
         targets = [min(_target(each), most) for each in candidates]
         costs = [cost(each, target) for each, target in zip(candidates, targets, strict=True)]
-        # The most likely decision for each hour that it adds; what costs nothing more comes first.
         best = max(range(len(candidates)), key=lambda i: _promise(candidates[i]) / (costs[i] + _SECOND))
         each = candidates.pop(best)
-        # Where the whole way is too dear, one seed more: what not even that fits for says so (`spent`).
+        # If the whole step exceeds the budget, add one seed.
         target = targets[best] if costs[best] <= left else each.seeds + 1
         if (added := cost(each, target)) > left:
-            found.left_out.append(each)
+            left_out.append(each)
             continue
         left -= added
-        found.chosen.append(each)
-        found.seeds.update((label, target) for label, _ in _more(each, target, found.seeds))
-    return found
+        chosen.append(each)
+        seeds |= {label: max(seeds.get(label, 0), target) for label in _labels(each)}
+    return Round(seeds, tuple(chosen), tuple(left_out))
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What is expected of a study that goes on.
+    """The expected rest of a study.
 
     Attributes:
-        claims: Number of claims that are open.
-        decided: How many of them are expected to be decided.
-        runs: How many more runs that will take.
-        hours: How long those take, two at once counting twice; NaN where nothing has run yet.
+        claims: Number of open claims.
+        decided: Expected number of these that will be decided.
+        runs: Expected number of further runs.
+        hours: Expected hours of these runs. Two concurrent hours count twice; NaN before the first run.
     """
 
     claims: int
@@ -126,12 +152,7 @@ class Ahead:
 
 
 def ahead(judged: Sequence[Judged], hours: Hours) -> Ahead:
-    """Predict what is left of a study, from the seeds so far; its budget is not regarded.
-
-    Args:
-        judged: Its claims with their verdicts so far.
-        hours: What its runs have taken.
-    """
+    """Predict the rest of a study from the seeds so far, without its budget."""
     more: dict[Label, float] = {}
     decided = 0.0
     claims = [each for each in judged if each.is_open]
@@ -139,40 +160,36 @@ def ahead(judged: Sequence[Judged], hours: Hours) -> Ahead:
         expected = each.evidence.forecast
         if isinstance(expected, Forecast):
             decided += expected.decided
-            for label in each.labels:
-                place = each.experiment, label
-                more[place] = max(more.get(place, 0.0), expected.expected - each.seeds)
-    taken = sum(hours.of_label(*place) * count for place, count in more.items())
-    return Ahead(len(claims), decided, sum(more.values()), taken if hours.of else math.nan)
+            for label in _labels(each):
+                more[label] = max(more.get(label, 0.0), expected.expected - each.seeds)
+    total = sum(hours.of(label) * count for label, count in more.items())
+    return Ahead(len(claims), decided, sum(more.values()), total if hours.by_label else math.nan)
 
 
-def _more(each: Judged, target: int, seeds: Mapping[Label, int]) -> list[tuple[Label, int]]:
-    """How many seeds each run of a claim lacks for a look at so many, where it lacks any."""
-    labels = [(each.experiment, label) for label in each.labels]
-    have = [(label, max(seeds.get(label, 0), each.seeds)) for label in labels]
-    return [(label, target - count) for label, count in have if count < target]
+def _labels(each: Judged) -> list[Label]:
+    return [(each.experiment, label) for label in each.labels]
+
+
+def _until(each: Judged) -> Until:
+    assert each.judging.until is not None, "only open claims are asked for"
+    return each.judging.until
 
 
 def _earliest(each: Judged) -> int:
-    """With how many seeds a claim can be decided at the earliest; `at_least` if that is not known."""
-    until = each.judging.until
-    assert until is not None, "it is open"
-    expected = each.evidence.forecast
-    return max(until.at_least, expected.earliest) if isinstance(expected, Forecast) else until.at_least
+    """Return the minimum number of seeds for a decision; `at_least` if unknown."""
+    expected, least = each.evidence.forecast, _until(each).at_least
+    return max(least, expected.earliest) if isinstance(expected, Forecast) else least
 
 
 def _target(each: Judged) -> int:
-    """With how many seeds a claim is looked at next."""
-    until = each.judging.until
-    assert until is not None, "it is open"
-    if each.seeds < until.at_least:
-        return until.at_least
-    return each.seeds + max(1, (_earliest(each) - each.seeds) // 2)
+    """Return the number of seeds at the next look."""
+    least = _until(each).at_least
+    return least if each.seeds < least else each.seeds + max(1, (_earliest(each) - each.seeds) // 2)
 
 
 def _promise(each: Judged) -> float:
-    """How likely the claim will be decided, for each seed that it will probably take."""
-    ahead = each.evidence.forecast
-    if not isinstance(ahead, Forecast) or each.seeds == 0:
-        return 1.0  # nothing is known of it yet
-    return ahead.decided / max(1.0, ahead.expected - each.seeds)
+    """Return the probability of a decision per seed that it will take."""
+    expected = each.evidence.forecast
+    if not isinstance(expected, Forecast) or each.seeds == 0:
+        return 1.0
+    return expected.decided / max(1.0, expected.expected - each.seeds)

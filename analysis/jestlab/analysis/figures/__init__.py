@@ -214,7 +214,7 @@ def draw(kind: str, request: Request) -> Plot:
 
 def _draw(kind: str, request: Request) -> Plot:
     sheet = _sheet(request)
-    sheet.settings  # noqa: B018 — is its font installed?
+    sheet.families  # noqa: B018 — is its font installed?
     if kind in KINDS:
         return replace(KINDS[kind](replace(request, sheet=sheet)), sheet=sheet)
     code = load(request.own, request.experiment, "figure", kind)
@@ -242,7 +242,7 @@ def all_possible(request: Request) -> list[Plot]:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
         ValueError: If there is no such baseline or metric, or no figure can be made: what the first lacks.
     """
-    request.sheet.settings  # noqa: B018 — is its font installed?
+    request.sheet.families  # noqa: B018 — is its font installed?
     with opened(request.store) as store:
         return _all_possible(replace(request, store=store))
 

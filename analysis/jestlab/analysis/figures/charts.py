@@ -76,10 +76,10 @@ def curves(plot: Plot) -> dict[str, Any]:
         "kind": "curves",
         "x_title": title,
         "y_title": plot.texts.y,
-        "y_log": texts.metric.scale == "log" and bool(competing["low"].min() > 0),
+        "y_log": texts.metric.scale == "log" and bool(competing["mean"].min() > 0),
         "series": _marked(series, lambda one: -sign * one["y"][-1]),
         "baseline_level": ends["mean"].tolist(),
-        "levels": _levels(data, [*competing["low"], *competing["high"]]),
+        "levels": _levels(data, [*competing["mean"]]),
     }
 
 
@@ -132,7 +132,7 @@ def pareto(plot: Plot) -> dict[str, Any]:
         "kind": "pareto",
         "x_title": title,
         "y_title": plot.texts.y,
-        "y_log": texts.metric.scale == "log" and bool(means["low"].min() > 0),
+        "y_log": texts.metric.scale == "log" and bool(means["score"].min() > 0),
         "series": _marked(
             series,
             lambda one: (one["standing"] != "front", one["standing"] != "ambiguous", -sign * one["y"][0]),

@@ -62,7 +62,7 @@ def draw_curves(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     ends = _ends(data, scale)
     naming = Naming.of_lines(sheet, (end.key for end in ends), sheet.width or math.inf, _LEFT)
     axes = single(texts, sheet, x_label, naming.right or 0.16, naming.foot, naming.height)
-    scale_scores(axes, texts.metric.scale == "log", [*shown["low"], *shown["high"]])
+    scale_scores(axes, texts.metric.scale == "log", [*shown["mean"]])
     right = _draw(axes, data, scale)
     fit([axes], sheet)
     if naming.where == "direct":
@@ -95,7 +95,7 @@ def _metrics(panels: list[pd.DataFrame], texts: Texts, sheet: Sheet) -> Figure:
         axes.set(xlabel=x_label, ylabel=panel["y_label"].iloc[0])
         round_ticks(axes)
         competing = panel[panel["role"] != "reference"]
-        scale_scores(axes, bool(panel["log"].iloc[0]), [*competing["low"], *competing["high"]])
+        scale_scores(axes, bool(panel["log"].iloc[0]), [*competing["mean"]])
         _draw(axes, panel, scale)
     fit(all_axes, placed)
     naming.draw(all_axes, 0.42)
@@ -130,7 +130,7 @@ def _multiples(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         texts, placed, len(panels), columns, height, left=0.5, between=0.1, below=0.36, above=above,
         foot=naming.foot,
     )  # fmt: skip
-    everything = [*shown["low"], *shown["high"]]
+    everything = [*shown["mean"]]
     for place, (axes, curve, name) in enumerate(zip(all_axes, panels, names, strict=True)):
         axes.locator_params(axis="both", nbins=3)
         round_ticks(axes)
@@ -185,7 +185,7 @@ def _draw(axes: Axes, data: pd.DataFrame, scale: float) -> float:
         if last["role"] == "baseline" and last["final"]:
             axes.axhline(last["mean"], color=last["color"], **_DOTTED)
     right = float(axes.get_xlim()[1])
-    for level, _ in near_references(data, [*competing["low"], *competing["high"]]):
+    for level, _ in near_references(data, [*competing["mean"]]):
         axes.axhline(level, color=GRAY, linestyle=(0, (6, 2)), linewidth=0.8, zorder=1)
     axes.set_xlim(axes.get_xlim()[0], right)
     return right
@@ -204,6 +204,6 @@ def _ends(data: pd.DataFrame, scale: float) -> list[End]:
         last = curve.iloc[-1]
         look = (last["color"], last["line"], "" if dense else last["marker"])
         ends.append(End(last["effort"] / scale, last["mean"], last["text"], *look))
-    for level, text in near_references(data, [*competing["low"], *competing["high"]]):
+    for level, text in near_references(data, [*competing["mean"]]):
         ends.append(End(math.nan, level, text, GRAY, (0, (6, 2))))
     return ends

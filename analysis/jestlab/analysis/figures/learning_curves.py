@@ -23,7 +23,6 @@ from .plot import (
     Texts,
     about_lost,
     about_references,
-    looks_of,
     require_competitors,
     scale,
     score_axis,
@@ -149,15 +148,10 @@ def _thinned(data: pd.DataFrame) -> pd.DataFrame:
 
 
 def _highlighted(frames: Frames, data: pd.DataFrame, names: Sequence[str], baseline: str) -> pd.DataFrame:
-    """Set the role of those that compete and are not named to "other"; the named get the first colors."""
+    """Set the role of those that compete and are not named to "other";"""
     chosen = frames.only(names).labels
     roles = data["role"].where(data["label"].isin(chosen) | (data["role"] != "competitor"), "other")
-    bright = looks_of(frames, [label for label in chosen if label != baseline], baseline)
-    data = data.assign(role=roles)
-    for part in ("color", "marker", "line"):
-        of = {label: getattr(look, part) for label, look in bright.items()}
-        data[part] = [of.get(label, old) for label, old in zip(data["label"], data[part], strict=True)]
-    return data
+    return data.assign(role=roles)
 
 
 def _alone(data: pd.DataFrame, metric: Metric) -> list[str]:

@@ -1,34 +1,189 @@
-"""A figure before it is drawn: its data and texts, and how to save it; its colors are in `style`."""
+"""A figure before it is drawn: its data, its texts, and its files. `style` has its colors."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..efforts import WORDS, unit
 from ..files import write_whole
 from ..frames import Frames, NotYet
-from ..intervals import HUGE
+from ..intervals import HUGE, half_widths, of_groups
 from ..lost import DIVERGED, UNEVALUATED
 from ..metrics import UNKNOWN, Metric
 from ..sheet import PLAIN, Sheet
-from .style import SURVIVORS, Look, applied, looks
+from .style import SURVIVORS, UNCERTAINTY, Look, applied, looks
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+SUFFIXES = (".png", ".svg", ".pdf")
+
+WORDS_BESIDE = ".txt"
+"""Suffix of the file with the title and caption that a user leaves out of a figure."""
+
 _NEAR = 0.35  # a reference farther from the scores than this share of their range would squeeze them
 
 
+@dataclass(frozen=True)
+class Texts:
+    """The words on a figure.
+
+    Attributes:
+        title: Above the figure.
+        caption: Below the figure: what it shows, and by which convention.
+        x: Label of the horizontal axis.
+        y: Label of the vertical axis.
+        metric: What the vertical axis shows: how its numbers are written, and its scale.
+    """
+
+    title: str
+    caption: str
+    x: str
+    y: str
+    metric: Metric = UNKNOWN
+
+    def number(self, shown: float) -> str:
+        """Write a number of the vertical axis, which is in the unit of the axis."""
+        return self.metric.text(shown / self.metric.factor)
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Everything that a figure shows, as plain data.
+
+    Attributes:
+        name: Stem of the file names.
+        data: Everything that the figure shows: numbers and looks.
+        texts: The words on it.
+        draw: Draws the printed figure from data, texts, and sheet alone; the first to import Matplotlib.
+        sheet: Size, font, and words that the user chose.
+        code: Digest of the custom code that draws it; empty for built-in figures.
+    """
+
+    name: str
+    data: pd.DataFrame
+    texts: Texts
+    draw: Callable[[pd.DataFrame, Texts, Sheet], Figure]
+    sheet: Sheet = PLAIN
+    code: str = ""
+
+    def figure(self) -> Figure:
+        """Draw the figure with Matplotlib: a live one, whose axes can be restyled.
+
+        Returns:
+            A figure that pyplot has no record of, so it needs no closing. It has a canvas, so
+            `figure.savefig("score.pdf")` works; fonts are embedded whatever the user's settings are.
+        """
+        with applied(self.sheet):
+            return self.draw(self._drawable, self.sheet.worded(self.texts), self.sheet)
+
+    def save(self, folder: str | Path, made: Sequence[str | Path] = ()) -> list[Path]:
+        """Write the figure as PNG, SVG, and PDF, each atomically, unless the files are up to date.
+
+        The metadata of each file has a digest of what it was drawn from. The same data gives the same bytes.
+        A caption that isn't on the figure is written to a text file.
+
+        Args:
+            folder: Where to write; created if missing.
+            made: Other folders that may have up-to-date files to copy.
+
+        Returns:
+            The paths of the three files, and of the text file with the caption, if there is one.
+
+        Raises:
+            OSError: A file can't be written.
+            ValueError: The font isn't installed, or the figure doesn't fit in its height or width.
+        """
+        paths = [Path(folder) / f"{self.name}{suffix}" for suffix in SUFFIXES]
+        if self._current_files(folder) is None:
+            copies = (self._current_files(other) for other in made)
+            contents = next(filter(None, copies), None) or self._drawn(SUFFIXES)
+            for path, drawn in zip(paths, contents, strict=True):
+                write_whole(path, drawn)
+        if not self.words_beside:
+            return paths
+        beside = Path(folder) / f"{self.name}{WORDS_BESIDE}"
+        if not beside.is_file() or beside.read_text(encoding="utf-8") != self.words_beside:
+            write_whole(beside, self.words_beside)
+        return [*paths, beside]
+
+    @property
+    def words_beside(self) -> str:
+        """Title and caption, as the content of a text file; empty if both are on the figure."""
+        shown = self.sheet.worded(self.texts)
+        is_complete = shown.title and shown.caption == self.texts.caption
+        return "" if is_complete else f"{self.texts.title}\n\n{self.texts.caption}\n"
+
+    def png(self, folders: Sequence[str | Path] = ()) -> bytes:
+        """Render the figure as PNG, or read it from the first of `folders` with an up-to-date file."""
+        known = (self._current(Path(folder) / f"{self.name}.png") for folder in folders)
+        return next(filter(None, known), None) or self._drawn([".png"])[0]
+
+    def _current_files(self, folder: str | Path) -> list[bytes] | None:
+        """Contents of a folder's files of this figure; None unless all are up to date."""
+        contents = [self._current(Path(folder) / f"{self.name}{suffix}") for suffix in SUFFIXES]
+        return [content for content in contents if content] if all(contents) else None
+
+    def _current(self, path: Path) -> bytes | None:
+        """Content of a file that shows this figure; None if it is missing or shows another."""
+        content = path.read_bytes() if path.is_file() else b""
+        return content if self._mark.encode() in content else None
+
+    @property
+    def _drawable(self) -> pd.DataFrame:
+        """The data with gaps in place of numbers that no axis can show."""
+        numbers = self.data.select_dtypes("float").drop(columns="factor", errors="ignore")  # has no axis
+        is_huge = numbers.abs() > HUGE
+        return self.data.assign(**numbers.mask(is_huge)) if is_huge.any(axis=None) else self.data
+
+    def _drawn(self, suffixes: Sequence[str]) -> list[bytes]:
+        """The figure, drawn once, in each of the formats."""
+        contents = []
+        with applied(self.sheet):
+            figure = self.draw(self._drawable, self.sheet.worded(self.texts), self.sheet)
+            for suffix in suffixes:
+                content = io.BytesIO()
+                figure.savefig(content, format=suffix[1:], metadata=_metadata(suffix, self._mark))
+                contents.append(content.getvalue())
+        return contents
+
+    @cached_property
+    def _mark(self) -> str:
+        """What the metadata of the files says: a digest of data, words, sheet, and code."""
+        content = hashlib.sha256(f"{self.name}\n{self.texts}\n{self.sheet}\n{_code()}{self.code}\n".encode())
+        content.update(self.data.to_csv().encode())
+        return f"jestlab:{content.hexdigest()}"
+
+
+@cache
+def _code() -> str:
+    """Digest of our code and the version of Matplotlib, taken once in a process."""
+    content = hashlib.sha256(f"matplotlib {version('matplotlib')}\n".encode())
+    for module in sorted(Path(__file__).parents[1].rglob("*.py")):
+        content.update(module.read_bytes())
+    return content.hexdigest()
+
+
+def _metadata(suffix: str, mark: str) -> dict[str, str | None]:
+    """Metadata of a file, without a date, since two drawings of the same data must not differ."""
+    if suffix == ".pdf":
+        return {"Keywords": mark, "CreationDate": None}
+    return {"Description": mark} | ({"Date": None} if suffix == ".svg" else {})
+
+
+# ---- data: looks, roles, and intervals
+
+
 def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[str]) -> pd.DataFrame:
-    """Order rows as in the study, scale scores to the axis unit, and add how each label looks and reads.
+    """Order rows as in the study, scale scores to the unit of the axis, and add name and look of each label.
 
     Args:
         frames: Results of the experiment.
@@ -37,31 +192,48 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
         scores: Columns that hold scores.
 
     Returns:
-        The rows with role ("baseline", "competitor", "reference"), text, color, marker and line.
+        The rows with role ("baseline", "competitor", "reference"), text, color, marker, and line.
     """
     data = data.copy()
     apart = set(frames.apart_from(baseline))
-    chosen = looks_of(frames, [label for label in frames.labels if label not in apart], baseline)
     roles = {label: "reference" if label in apart else "competitor" for label in frames.labels}
     data["role"] = data["label"].map(roles | {baseline: "baseline"})
     data["text"] = data["label"].map(texts(frames))
+    chosen = looks_of(frames, baseline)
     for part in ("color", "marker", "line"):
-        data[part] = data["label"].map({label: getattr(look, part) for label, look in chosen.items()})
+        of = {label: getattr(look, part) for label, look in chosen.items() if label not in apart}
+        data[part] = data["label"].map(of)
     data[list(scores)] = data[list(scores)] * scale(frames)
     order = {label: position for position, label in enumerate(frames.labels)}
     return data.sort_values("label", key=lambda labels: labels.map(order), kind="stable", ignore_index=True)
 
 
-def looks_of(frames: Frames, labels: Sequence[str], baseline: str) -> dict[str, Look]:
-    """Choose a look for each label, as `looks`; the line of one that lost seeds is `SURVIVORS`."""
-    chosen = looks(labels, baseline)
+def looks_of(frames: Frames, baseline: str) -> dict[str, Look]:
+    """Choose the look of each label of an experiment; the line of one that lost seeds is `SURVIVORS`.
+
+    A label keeps its look in a figure of some of the labels, and beside another baseline.
+    """
+    labels = dict.fromkeys([*map(str, frames.configs["label"]), *frames.labels])
     return {
-        name: replace(look, line=SURVIVORS) if name in frames.lost else look for name, look in chosen.items()
+        label: Look(look.color, look.marker, SURVIVORS) if label in frames.lost else look
+        for label, look in looks(list(labels), baseline).items()
     }
 
 
+def mean_intervals(values: pd.Series[float], groups: pd.Series[Any]) -> pd.DataFrame:
+    """Compute for each group, as of the seeds of a label, the mean and its confidence interval.
+
+    Returns:
+        A row for each group: mean, std, count, low, high; of a single value, both ends are the mean.
+    """
+    found = of_groups(values, groups)
+    half = half_widths(found["std"], found["count"])
+    low, high = found["mean"] - half, found["mean"] + half
+    return found.assign(low=low.fillna(found["mean"]), high=high.fillna(found["mean"]))
+
+
 def texts(frames: Frames) -> dict[str, str]:
-    """Return each label's name in a figure, marked where some of its seeds have no final score."""
+    """Return the name of each label in a figure; some say how many of the seeds have a final score."""
     found = {}
     for label, (completed, planned) in seeds(frames).items():
         done = completed - sum(fate in (DIVERGED, UNEVALUATED) for fate in frames.fates[label])
@@ -76,11 +248,48 @@ def seeds(frames: Frames) -> dict[str, tuple[int, int]]:
 
 
 def require_competitors(frames: Frames, data: pd.DataFrame) -> None:
-    """Raise a ValueError if nothing but references has a score."""
+    """Raise `NotYet` if nothing but references has a score."""
     if (data["role"] == "reference").all():
         raise NotYet(
             f"only references of experiment {frames.experiment!r} have a score so far: {frames.progress()}"
         )
+
+
+def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[float, str]]:
+    """Return final scores and names of the references that get a line: those near the other scores.
+
+    Args:
+        data: Rows of a figure: role, label, text, and the score as `mean`.
+        scores: The other scores.
+    """
+    known = list(scores)
+    low, high = min(known), max(known)
+    room = _NEAR * (high - low)
+    ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
+    return [
+        (float(score), str(text))
+        for score, text in zip(ends["mean"], ends["text"], strict=True)
+        if low - room <= score <= high + room
+    ]
+
+
+# ---- words: captions and labels of axes
+
+
+def about_seeds(
+    count: float, means: str = "Lines", intervals: str = "bars", *, dots: bool = True
+) -> list[str]:
+    """Say what means and intervals are, if a label has several seeds.
+
+    Args:
+        count: Largest number of seeds.
+        means: What shows the means.
+        intervals: What shows their confidence intervals.
+        dots: Whether there is a dot for each seed.
+    """
+    if count <= 1:
+        return []
+    return [f"{means}: mean over seeds; {intervals}: {UNCERTAINTY}{'; dots: seeds' if dots else ''}."]
 
 
 def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None = None) -> list[str]:
@@ -127,24 +336,6 @@ def axis_unit(x_label: str, values: pd.Series[float]) -> tuple[float, str]:
     return divisor, f"{x_label} ({name})" if name else x_label
 
 
-def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[float, str]]:
-    """Return final scores and names of the references that get a line: those near the others' scores.
-
-    Args:
-        data: Rows of a figure: role, label, text, and the score as `mean`.
-        scores: Scores of the others.
-    """
-    known = list(scores)
-    low, high = min(known), max(known)
-    room = _NEAR * (high - low)
-    ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
-    return [
-        (float(score), str(text))
-        for score, text in zip(ends["mean"], ends["text"], strict=True)
-        if low - room <= score <= high + room
-    ]
-
-
 def scale(frames: Frames) -> float:
     """Return what scores are multiplied by for display: 100 where they are percentages, else 1."""
     return frames.score.factor
@@ -174,166 +365,3 @@ def what_score_is(frames: Frames) -> str:
 def title(frames: Frames) -> str:
     """Return the study's question, or else its name."""
     return frames.question or frames.experiment
-
-
-SUFFIXES = (".png", ".svg", ".pdf")
-
-WORDS_BESIDE = ".txt"
-"""End of the name of the file with the words that a user leaves out of a figure."""
-
-
-@dataclass(frozen=True)
-class Texts:
-    """The words on a figure.
-
-    Attributes:
-        title: Above the figure.
-        caption: Below the figure: what is shown, and by what convention.
-        x: Label of the horizontal axis.
-        y: Label of the vertical axis.
-        metric: What the vertical axis shows, which says how its numbers are written, and its scale.
-    """
-
-    title: str
-    caption: str
-    x: str
-    y: str
-    metric: Metric = UNKNOWN
-
-    def number(self, shown: float) -> str:
-        """Write a number of the vertical axis, which is scaled to the axis unit."""
-        return self.metric.text(shown / self.metric.factor)
-
-
-@dataclass(frozen=True)
-class Plot:
-    """Everything a figure shows, as plain data.
-
-    Attributes:
-        name: Stem of the figure's file names.
-        data: All that the figure shows: numbers and looks.
-        texts: The words on it.
-        draw: Draws the printed figure from data, texts and sheet alone; the first to import matplotlib.
-        sheet: Size, font and words that the user chooses.
-        code: Digest of the code of one's own that draws it; empty for jestlab's.
-    """
-
-    name: str
-    data: pd.DataFrame
-    texts: Texts
-    draw: Callable[[pd.DataFrame, Texts, Sheet], Figure]
-    sheet: Sheet = PLAIN
-    code: str = ""
-
-    def figure(self) -> Figure:
-        """Draw the figure with matplotlib: a live one, whose axes can be restyled.
-
-        Returns:
-            A figure that pyplot does not know, so that nobody has to close it. It has a canvas, so that
-            `figure.savefig("score.pdf")` works; fonts are embedded whatever the user's settings say.
-        """
-        with applied(self.sheet):
-            return self.draw(self._drawable, self.sheet.worded(self.texts), self.sheet)
-
-    def save(self, folder: str | Path, made: Sequence[str | Path] = ()) -> list[Path]:
-        """Write the figure as PNG, SVG and PDF, each atomically; files that are up to date stay untouched.
-
-        Each file carries in its metadata the digest it was drawn from. The same data gives the same bytes. A
-        caption that is not on the figure is written beside it, as text.
-
-        Args:
-            folder: Where to write; created if missing.
-            made: Other folders where up-to-date files may exist already, which are then copied.
-
-        Returns:
-            The paths of the three files, and of the text with the caption, if there is one.
-
-        Raises:
-            OSError: A file cannot be written.
-            ValueError: The font is not installed, or the figure does not fit into its height or width.
-        """
-        paths = [Path(folder) / f"{self.name}{suffix}" for suffix in SUFFIXES]
-        if not all(self._current(path) is not None for path in paths):
-            contents = self._found(made) or self._drawn(SUFFIXES)
-            for path, drawn in zip(paths, contents, strict=True):
-                write_whole(path, drawn)
-        if not self.words_beside:
-            return paths
-        beside = Path(folder) / f"{self.name}{WORDS_BESIDE}"
-        if not beside.is_file() or beside.read_text(encoding="utf-8") != self.words_beside:
-            write_whole(beside, self.words_beside)
-        return [*paths, beside]
-
-    @property
-    def words_beside(self) -> str:
-        """Title and caption, as the content of a text file; empty if both are on the figure."""
-        shown = self.sheet.worded(self.texts)
-        there = shown.title and shown.caption == self.texts.caption
-        return "" if there else f"{self.texts.title}\n\n{self.texts.caption}\n"
-
-    def png(self, folders: Sequence[str | Path] = ()) -> bytes:
-        """Render the figure to PNG bytes.
-
-        Args:
-            folders: Where an up-to-date file may exist already, which is then returned as it is.
-        """
-        for folder in folders:
-            found = self._current(Path(folder) / f"{self.name}.png")
-            if found is not None:
-                return found
-        return self._drawn([".png"])[0]
-
-    def _found(self, folders: Sequence[str | Path]) -> list[bytes]:
-        """The files of a folder that has all of them up to date; none if there is no such folder."""
-        for folder in folders:
-            files = [self._current(Path(folder) / f"{self.name}{suffix}") for suffix in SUFFIXES]
-            found = [content for content in files if content is not None]
-            if len(found) == len(files):
-                return found
-        return []
-
-    def _current(self, path: Path) -> bytes | None:
-        """Content of a file that shows this figure; None if there is none, or it shows another."""
-        content = path.read_bytes() if path.is_file() else b""
-        return content if self._mark.encode() in content else None
-
-    @property
-    def _drawable(self) -> pd.DataFrame:
-        """The data without numbers that no axis can hold, which are gaps."""
-        numbers = self.data.select_dtypes("float").drop(columns="factor", errors="ignore")  # has no axis
-        is_huge = numbers.abs() > HUGE
-        return self.data.assign(**numbers.mask(is_huge)) if is_huge.any(axis=None) else self.data
-
-    def _drawn(self, suffixes: Sequence[str]) -> list[bytes]:
-        """The figure, drawn once, in each of the formats."""
-        contents = []
-        with applied(self.sheet):
-            figure = self.draw(self._drawable, self.sheet.worded(self.texts), self.sheet)
-            for suffix in suffixes:
-                content = io.BytesIO()
-                figure.savefig(content, format=suffix[1:], metadata=_metadata(suffix, self._mark))
-                contents.append(content.getvalue())
-        return contents
-
-    @cached_property
-    def _mark(self) -> str:
-        """What the metadata of the files says: a digest of data, words, sheet and code."""
-        content = hashlib.sha256(f"{self.name}\n{self.texts}\n{self.sheet}\n{_code()}{self.code}\n".encode())
-        content.update(self.data.to_csv().encode())
-        return f"jestlab:{content.hexdigest()}"
-
-
-@cache
-def _code() -> str:
-    """Digest of our code and the version of matplotlib, taken once in a process."""
-    content = hashlib.sha256(f"matplotlib {version('matplotlib')}\n".encode())
-    for module in sorted(Path(__file__).parents[1].rglob("*.py")):
-        content.update(module.read_bytes())
-    return content.hexdigest()
-
-
-def _metadata(suffix: str, mark: str) -> dict[str, str | None]:
-    """Metadata of a file. Without a date, since two drawings of the same data must not differ."""
-    if suffix == ".pdf":
-        return {"Keywords": mark, "CreationDate": None}
-    return {"Description": mark} | ({"Date": None} if suffix == ".svg" else {})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .. import units
 from ..configs import Configs
-from ..costs import CONVENTIONS, Convention, Step, paper_step, step_bars
+from ..costs import CONVENTIONS, EXECUTED, Convention, Step
 from ..frames import Frames
 from .drawing_bars import draw_stacked_bars
 from .plot import Plot, Texts, title
@@ -84,11 +84,11 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
     )
 
 
-def method_costs(step: Step | None = None, convention: Convention = "paper") -> Plot:
+def method_costs(step: Step, convention: Convention = "paper") -> Plot:
     """Plot what a step of each method costs, without any experiment: IID, JEST (cached or not), Flexi-JEST.
 
     Args:
-        step: Of Flexi-JEST, or of JEST where there is no approximate pass; None for the paper's.
+        step: Of Flexi-JEST, or of JEST where there is no approximate pass.
         convention: How FLOPs are counted: "paper" or "counted".
 
     Returns:
@@ -101,20 +101,27 @@ def method_costs(step: Step | None = None, convention: Convention = "paper") -> 
 
     if convention not in CONVENTIONS:
         raise ValueError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
-    of = step or paper_step()
-    bars = pd.DataFrame(step_bars(of))
-    data = bars[bars["convention"] == convention].rename(columns={"method": "label"})
+    if step.super_batch_size == step.batch_size:
+        raise ValueError("the step trains on its whole super-batch: expected one that selects from it")
+    whole = step.iid.cost(convention).total()
+    bars = []
+    for method, its_step in step.methods.items():
+        cost = its_step.cost(convention)
+        for component in EXECUTED:
+            flops = float(getattr(cost, component))
+            bars.append((method, component, flops * step.batch_size, flops / whole))
+    data = pd.DataFrame(bars, columns=["label", "component", "flops", "relative"])
     data["total"] = data.groupby("label")["relative"].transform("sum")
     data = _looks(data).assign(text=data["label"])
     caption = (
         f"FLOPs of a step relative to uniform sampling (IID), by the convention {convention!r}, when "
-        f"{of.batch_size:,} of {of.super_batch_size:,} examples are chosen. A forward pass of one example is "
-        f"{units.flops(of.full.total)}"
+        f"{step.batch_size:,} of {step.super_batch_size:,} examples are chosen. A forward pass of one "
+        f"example is {units.flops(step.full.total)}"
     )
-    if of.approximate is not None:
+    if step.approximate is not None:
         caption += (
-            f", an approximate one {of.approximate.total / of.full.total:.2f} of it; Flexi-JEST trains on "
-            f"{of.approximate_share:.0%} of a batch with it, and scores with it"
+            f", an approximate one {step.approximate.total / step.full.total:.2f} of it; Flexi-JEST trains "
+            f"on {step.approximate_share:.0%} of a batch with it, and scores with it"
         )
     caption += "."
     words = Texts("What a step costs", caption, "", "cost of a step, IID = 1")

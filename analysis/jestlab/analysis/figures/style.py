@@ -1,12 +1,10 @@
-"""The style of figures: colors, markers and line styles of curves, colors of costs, matplotlib's settings.
+"""The style of figures: colors, markers, and line styles of labels, uncertainty, and Matplotlib's settings.
 
-To change the color of a curve, change it here: figures carry their looks in their data, and both drawings
-read them from there. The page lightens colors in dark mode (`ink` in report/page.js).
+Change the color of a curve here. Figures carry the looks in their data, so print and page agree. The page
+lightens colors in dark mode (`ink` in report/page.js).
 
-Colors are Okabe and Ito's ("Color Universal Design", 2008), legible in print, in gray and to the
-color-blind; from the eighth run on Paul Tol's, chosen to differ from these. Twelve runs have colors of
-their own. No two runs of a figure differ by color alone: each also has its own marker and line style, and
-no two of 110 have all three in common.
+Colors are from Okabe and Ito ("Color Universal Design", 2008): legible in print, in gray, and for color-blind
+readers. From the eighth on they are Paul Tol's. No two of 110 labels share color, marker, and line style.
 """
 
 from __future__ import annotations
@@ -14,14 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from ..sheet import PLAIN_SIZE, Sheet
+from ..intervals import INTERVAL
 
-GRAY = "#6e6e6e"  # references, fronts and notes, which do not compete
+if TYPE_CHECKING:
+    from ..sheet import Sheet
 
-ACCENT = "#0072B2"
-"""The one curve that a panel is about."""
+GRAY = "#6e6e6e"  # references, fronts, and notes, which don't compete
+FAINT = "#c4c4c4"  # curves that are shown for comparison
+ACCENT = "#0072B2"  # the one curve that a panel is about
 
 _BASELINE = "#000000"
 _COLORS = (
@@ -38,7 +38,16 @@ _LINES: tuple[Any, ...] = (
 )
 
 SURVIVORS: Any = (0, (1, 1.5))
-"""Line of a mean over some of the seeds, the others being lost: finely dotted, whatever its label."""
+"""Line of a mean over some of the seeds, after others were lost: finely dotted for any label."""
+
+DOTTED: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9, "zorder": 1}
+"""A level for comparison, such as the baseline's final score."""
+
+DASHED: dict[str, Any] = {"color": GRAY, "linestyle": (0, (6, 2)), "linewidth": 0.8, "zorder": 1}
+"""The final score of a reference."""
+
+UNCERTAINTY = f"{INTERVAL} of the mean"
+"""What every bar and band of a figure shows."""
 
 COMPONENT_LOOKS = {
     "learner": ("#0072B2", ""),
@@ -49,7 +58,7 @@ COMPONENT_LOOKS = {
     "selection": ("#009E73", "...."),
     "reference_scoring": ("#CC79A7", "xxxx"),
 }
-"""Component of the cost → color and hatch; hatches tell components apart in gray."""
+"""Component of the cost → color and hatch. Hatches distinguish components in gray print."""
 
 PARTS = (
     ("#0072B2", ""),
@@ -61,18 +70,16 @@ PARTS = (
     ("#7A5195", "...."),
     ("#999933", "xxxx"),
 )
-"""Parts of a whole in the order of their size → color and hatch."""
+"""Color and hatch of the parts of a whole, largest part first."""
 
 SAVED: Any = {
-    "pdf.fonttype": 42,  # text that can be searched and edited; journals refuse the other kind
+    "pdf.fonttype": 42,  # text that can be searched and edited; journals reject the other kind
     "svg.fonttype": "path",  # independent of installed fonts
-    "svg.hashsalt": "jestlab",  # ids that do not change from one drawing to the next
+    "svg.hashsalt": "jestlab",  # the same ids in every drawing
 }
-"""What matplotlib reads when a figure is saved, which may be long after it was drawn."""
+"""Settings that Matplotlib reads when a figure is saved, which may be long after it was drawn."""
 
 _RC: dict[str, Any] = {
-    "font.size": 8,
-    "axes.labelsize": 8,
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -80,22 +87,23 @@ _RC: dict[str, Any] = {
     "axes.axisbelow": True,
     "grid.color": "#e4e4e4",
     "grid.linewidth": 0.5,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
     "lines.linewidth": 1.4,
     "lines.markersize": 4,
     "hatch.linewidth": 0.5,
     "hatch.color": "white",
-    "text.parse_math": False,  # a $ in a run's name is a $
+    "text.parse_math": False,  # a $ in the name of a run is a $
     **SAVED,
 }
+_SIZES = {"title": 1.125, "label": 1.0, "name": 0.94, "caption": 0.82}  # relative to the font size
+_SCALED = {"axes.titlesize": "label", "axes.labelsize": "label", "xtick.labelsize": "label",
+           "ytick.labelsize": "label", "legend.fontsize": "name"}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Look:
-    """How the curve of one label is drawn: color, marker and line style, as matplotlib names them."""
+    """How a label is drawn: color, marker, and line style, in Matplotlib's notation."""
 
     color: str
     marker: str
@@ -107,13 +115,17 @@ OURS, OTHERS = Look(_COLORS[2], "D", "-"), Look(GRAY, "o", "-")
 
 
 def looks(labels: Sequence[str], baseline: str) -> dict[str, Look]:
-    """Choose a look for each label, the same in every figure of an experiment; the baseline is black."""
-    others = [label for label in labels if label != baseline]
+    """Choose a look for each label by its position, the same in every figure; the baseline is black.
+
+    Args:
+        labels: All labels of an experiment in order, so that a figure of some of them keeps their looks.
+        baseline: Label of the baseline.
+    """
     chosen = {
         label: Look(_COLORS[i % len(_COLORS)], _MARKERS[i % len(_MARKERS)], _LINES[i % len(_LINES)])
-        for i, label in enumerate(others)
+        for i, label in enumerate(labels)
     }
-    return {baseline: Look(_BASELINE, "o", "-"), **chosen}
+    return chosen | {baseline: Look(_BASELINE, "o", "-")}
 
 
 def ink(color: str) -> str:
@@ -129,30 +141,39 @@ def shades(color: str, count: int) -> list[str]:
     return ["#" + "".join(f"{round(c + white * (255 - c)):02x}" for c in channels) for white in whites]
 
 
-def points(size: float) -> float:
-    """Convert a size of letters, as it is at the usual 8 points, to that of the style that is applied."""
+def size_of(what: Literal["title", "label", "name", "caption"]) -> float:
+    """Return the font size of a kind of text in the style that is applied, points."""
     import matplotlib
 
-    return size * float(matplotlib.rcParams["font.size"]) / PLAIN_SIZE
-
-
-def label_size() -> float:
-    """Size of names, points."""
-    return points(7.5)
+    return _SIZES[what] * float(matplotlib.rcParams["font.size"])
 
 
 @contextmanager
 def applied(sheet: Sheet | None = None) -> Iterator[None]:
-    """Apply our style, over matplotlib's defaults and not the user's, while drawing and saving.
+    """Apply our style over Matplotlib's defaults, not over the user's, while drawing and saving.
 
     Args:
-        sheet: With font and size of letters.
+        sheet: Font and font size that the user chose.
 
     Raises:
-        ValueError: Its font is not installed.
+        ValueError: The font isn't installed.
     """
     import matplotlib.style
 
-    settings = _RC if sheet is None else _RC | sheet.settings
+    from ..sheet import PLAIN
+
+    sheet = sheet or PLAIN
+    settings = _RC | {"font.size": sheet.font_size or 8.0, "font.family": sheet.families}
+    settings |= {name: _SIZES[what] * settings["font.size"] for name, what in _SCALED.items()}
     with matplotlib.style.context(["default", settings]):
         yield
+
+
+def points(size: float) -> float:
+    """Convert a font size at the usual 8 points to that of the style that is applied."""
+    return size * size_of("label") / 8
+
+
+def label_size() -> float:
+    """Font size of names, points."""
+    return points(7.5)

@@ -14,10 +14,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..configs import flat
-from ..connection import connect
 from ..results import Snapshot, opened
 from .code import code_of, commit_text, made_with_different, unified_diff
-from .history import History, load, source_texts
+from .history import History, load
 
 if TYPE_CHECKING:
     from ..tables.core import Column, Table
@@ -292,8 +291,9 @@ class Origins:
         if not others or self._url is None:
             return ""
         digests = {digest for files in (first, *others) for digest in files.values()}
-        with connect(self._url) as connection:
-            texts = source_texts(connection, digests)
+        with opened(self._url) as store:
+            rows = store.select("SELECT sha256, text FROM v_sources WHERE sha256 IN :names", names=[*digests])
+        texts = dict(zip(rows["sha256"], rows["text"], strict=True))
         return "\n".join(dict.fromkeys(unified_diff(first, files, texts) for files in others))
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..connection import frame
-from ..costs.goodput import QUERY, AttemptTime
+from ..goodput import QUERY, AttemptTime
 from ..names import Shown, names_in
 from ..results import Snapshot, opens_store
 from ..soundness import retractions
@@ -19,7 +18,6 @@ from .code import JESTLAB, code_of, commit_text, made_with_different, names_of
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sqlalchemy import Connection
 
 _STUDY = "SELECT * FROM v_experiments WHERE experiment = :experiment"
 _RUNS = """
@@ -35,7 +33,6 @@ _ATTEMPTS = """
     FROM v_attempts WHERE experiment = :experiment"""
 _ACCEPTED = """
     SELECT accepted, reason, author, created_at FROM v_acceptances WHERE experiment = :experiment"""
-_TEXTS = "SELECT sha256, text FROM v_sources WHERE sha256 IN :names"
 _COSTS = "SELECT * FROM v_costs WHERE experiment = :experiment"
 
 
@@ -150,14 +147,6 @@ def load(store: Snapshot, experiment: str) -> History | None:
         ),
         times=tuple(map(AttemptTime.of, in_order(QUERY, "number").to_dict("records"))),
     )
-
-
-def source_texts(connection: Connection, digests: Collection[str]) -> dict[str, str]:
-    """Return the stored texts of files of custom code, by digest."""
-    if not digests:
-        return {}
-    rows = frame(connection, _TEXTS, names=sorted(digests))
-    return dict(zip(rows["sha256"].map(str), rows["text"].map(str), strict=True))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ whichever of them is wrong. Nothing is corrected.
 
 Derived cells:
 
-flops_per_iteration   from the row's accounting: `costs.paper_iid`, `paper_jest`, and `paper_flexi` at the
+flops_per_iteration   from the row's accounting: `flops.paper_iid`, `paper_jest`, and `paper_flexi` at the
                       paper's f = .8 and λ = .5, with its printed A = 0.28; 100 % for the baseline. Without
                       an accounting the cell is not derived.
 flops_total           FLOPs per iteration × the row's examples / the baseline's examples
@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jestlab.analysis import costs
+from jestlab.analysis import flops
 from jestlab.analysis.published.cell import (
     DELTA,
     EXAMPLES,
@@ -209,8 +209,8 @@ def _mean_of_directions(row: _Row, quantity: str) -> _Derived | None:
 
 def _per_iteration(row: _Row, baseline: _Row) -> _Derived | None:
     ratio, A = SUPER_BATCH_RATIO, APPROXIMATION
-    jest, iid = costs.paper_jest(1.0, ratio), costs.paper_iid(1.0)
-    flexi = Interval(*(costs.paper_flexi(1.0, ratio, share) for share in (A.value, A.low, A.high)))
+    jest, iid = flops.paper_jest(1.0, ratio), flops.paper_iid(1.0)
+    flexi = Interval(*(flops.paper_flexi(1.0, ratio, share) for share in (A.value, A.low, A.high)))
     formulas = {
         "iid": (Interval(iid, iid, iid), "uniform sampling, 3F, comes to"),
         "jest": (Interval(jest, jest, jest), "JEST, F(2 + B/b) at B/b = 5, comes to"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..claims import studies
-from ..claims.verdicts import Judged
+from ..claims.judged import Judged
 from ..claims.verdicts import load as load_verdicts
 from ..costs import Scope
 from ..curves import score_curves

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import units
-from ..costs.goodput import CAUSES, USEFUL, Cause, Goodput, by_run, percent, total
+from ..goodput import CAUSES, USEFUL, Goodput, by_run, percent, total
 from ..provenance.history import History
 from ..tables.core import MISSING, Column, Table
 from ..tables.show import known
@@ -19,7 +19,7 @@ _MOST_BARS = 24
 _LEAST_SHARE = 0.0005  # of all time: a cause that took less has no column
 _HOUR = 3600.0
 
-_COLOURS: dict[Cause, str] = {
+_COLOURS: dict[str, str] = {
     "training": "#0072b2",
     "evaluation": "#56b4e9",
     "startup": "#e69f00",
@@ -124,7 +124,7 @@ def machine_time(history: History) -> MachineTime | None:
     ordered = [str(label) for label in dict.fromkeys(history.runs["label"]) if str(label) in labels]
     found = {label: total(labels[label].values()) for label in ordered}
     found = {label: its for label, its in found.items() if its.attempts}
-    shown: list[Cause] = [cause for cause in CAUSES if whole.share(cause) >= _LEAST_SHARE]
+    shown: list[str] = [cause for cause in CAUSES if whole.share(cause) >= _LEAST_SHARE]
     table = _table(history, found, {label: len(labels[label]) for label in found}, whole, shown)
     names = [*(history.shown[label] for label in found), _ALL]
     bars = [_bar(name, its, shown) for name, its in zip(names, [*found.values(), whole], strict=True)]
@@ -144,7 +144,7 @@ def machine_time(history: History) -> MachineTime | None:
     )
 
 
-def _bar(name: str, found: Goodput, shown: Sequence[Cause]) -> Bar:
+def _bar(name: str, found: Goodput, shown: Sequence[str]) -> Bar:
     segments: list[Segment] = []
     x = 0.0
     for cause in shown:
@@ -163,7 +163,7 @@ def _table(
     found: dict[str, Goodput],
     runs: dict[str, int],
     whole: Goodput,
-    shown: Sequence[Cause],
+    shown: Sequence[str],
 ) -> Table:
     import pandas as pd
 
@@ -186,7 +186,7 @@ def _table(
     )  # fmt: skip
     names = history.shown
 
-    def share(cause: Cause) -> Column:
+    def share(cause: str) -> Column:
         return Column(cause, CAUSES[cause], lambda row: _share(row[cause]), formula=_FORMULAS[cause])
 
     columns = (

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from .. import units
 from ..claims.claim import SCORE
 from ..claims.evidence import Verdict
-from ..claims.verdicts import Judged
+from ..claims.judged import Judged
 from ..provenance.document import SUFFIX
 from ..provenance.history import History
 from ..tables import show
-from ..tables.claims import MARKS, agree, difference, error, expected, names
+from ..tables.claims import MARKS, agree, chance, difference, expected, names
 from ..tables.core import MISSING, Column, Record, Table, records
 from ..tables.show import first_line, known
 
@@ -94,27 +94,27 @@ def _claim_item(name: str, each: Judged, row: Record) -> dict[str, Any]:
         "study": each.experiment,
         "kind": _KINDS[each.verdict],
         "mark": MARKS[each.verdict],
-        "verdict": each.said,
+        "verdict": each.verdict_text,
         "statement": claim.statement,
         "source": claim.source,
         "difference": "" if shown == MISSING else shown,
         "unit": f" {each.metric.of_differences}" if each.metric.suffix and claim.unit == SCORE else "",
         "seeds": f"{seeds} {'seed' if seeds == '1' else 'seeds'}",
         "claim": claim.text(each.shown),
-        "sure": _sure(each, row),
+        "sure": _sure(each),
         "missing": _sentence(each.gap),
         "likely": likely,
     }
 
 
-def _sure(each: Judged, row: Record) -> str:
+def _sure(each: Judged) -> str:
     """Say what was expected, how sure the verdict is, and why there are no more seeds."""
     if each.seeds < 2:
         return ""
     said = [
-        f"Expected {expected(row, each.metric)}",
-        f"{agree(row)} seeds agree",
-        f"chance of an error {error(row)}",
+        f"Expected {expected(each)}",
+        f"{agree(each)} seeds agree",
+        f"chance of an error {chance(each)}",
         *([f"stopped: {each.stopped}"] if each.judging.until is not None else []),
         *([f"exploratory: {each.exploratory}"] if each.exploratory else []),
     ]

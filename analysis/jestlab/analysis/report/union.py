@@ -9,7 +9,7 @@ from typing import Any
 
 from ..claims import Study, studies
 from ..claims.evidence import VERDICTS
-from ..claims.verdicts import Judged, counted
+from ..claims.judged import Judged, count_verdicts
 from ..claims.verdicts import load as load_verdicts
 from ..figures import Plot
 from ..figures.selected import Pictures
@@ -60,7 +60,7 @@ class Section:
     @property
     def verdicts(self) -> str:
         """Verdicts on its claims in words; empty if it claims nothing."""
-        return counted([replace(each, scale="") for each in self.judged]) if self.judged else ""
+        return count_verdicts([replace(each, scale="") for each in self.judged]) if self.judged else ""
 
     @property
     def command(self) -> str:

@@ -1,16 +1,16 @@
-"""The table of claims, each with its verdict and difference."""
+"""The table of claims with their verdicts, differences, and p-values."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..claims.claim import SCORE
 from ..claims.evidence import Verdict
-from ..claims.verdicts import Judged, counted, place
+from ..claims.judged import Judged, count_verdicts
 from ..intervals import INTERVAL
 from ..metrics import Metric
 from . import show
@@ -22,165 +22,194 @@ if TYPE_CHECKING:
 MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?", "not run": "○"}
 """Verdict → its sign in pages and terminals."""
 
-_SEEDS = "seeds in which all runs of both sides have ended, of those planned"
-_AGREE = "seeds in which the difference lies where the claim says"
-_CHANCE = "chance with which any claim of the family would show evidence so strong for the wrong side"
+_CHANCE = "family-wise p-value: the chance of evidence this strong for any wrong verdict of the family"
+_AGREE = "seeds whose difference agrees with the claim"
+_SEEDS = "seeds in which all runs of both sides have ended, of the planned ones"
 
 
 def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) -> Table:
-    """Build the table of claims with their verdicts, one row for each claim.
+    """Build the table of claims, with one row for each claim.
 
     Args:
-        judged: Them, in the order of the studies.
-        name: Of the experiment, or of several.
-        by_study: Whether a first column says of which study each is.
+        judged: The claims with their verdicts, in the order of the studies.
+        name: Name of the experiment, or of several.
+        by_study: Whether to add a column with the study.
 
     Returns:
-        A table whose frame has study, statement, source, verdict, scale, claim (what is compared, in the
-        words of the spec), measure (what the difference is one of), within, difference, low, high (in the
-        measure's own unit), bound_low and bound_high (by which it is judged; NaN where nothing is known),
-        chance (of an error, of the whole family), agree (seeds that do), seeds, seeds_planned, stopped (why
-        there are no more), registered, exploratory (what is not as it was registered), reason; unit and
-        digits of the measure.
+        A table whose frame has study, statement, source, verdict, scale, claim (the comparison in words),
+        measure (name of the difference), within, difference, low, high (in the measure's own unit), bound_low
+        and bound_high (the interval that decides; NaN if infinite), chance (family-wise p-value), agree
+        (number of seeds that agree), seeds, seeds_planned, stopped (why no more seeds are run), registered,
+        exploratory (changes since the registration), reason; unit and digits of the measure.
     """
-    meant = {row: each.metric for row, each in zip(names(judged), judged, strict=True)}
-    is_sequential = any(each.judging.until is not None for each in judged)
-    registered = Column("registered", "registered", _registered, align="left", importance=45)
+    by_row = dict(zip(names(judged), judged, strict=True))
+
+    def column(
+        key: str,
+        header: str,
+        text: Callable[[Judged], str],
+        importance: int,
+        formula: str = "",
+        data: str = "",
+    ) -> Column:
+        return Column(
+            key,
+            header,
+            lambda row: text(by_row[row["row"]]),
+            align="right" if formula or key == "expected" else "left",
+            importance=importance,
+            formula=formula,
+            data=tuple(data.split()),
+        )
+
+    columns = [
+        column("study", "study", lambda each: each.experiment, 70),
+        column("statement", "claim", lambda each: each.claim.statement, ESSENTIAL),
+        column("source", "source", lambda each: each.claim.source, 40, data="source"),
+        column("expected", "expected", expected, 60, data="comparison within"),
+        _difference_column({row: each.metric for row, each in by_row.items()}),
+        column("verdict", "verdict", lambda each: each.verdict_text, 90),
+        column("chance", "error", chance, 50, _CHANCE, data="chance"),
+        column("agree", "agree", agree, 55, _AGREE, data="agree seeds"),
+        Column("seeds", "n", show.seeds, importance=30, formula=_SEEDS),
+        column("stopped", "stopped", lambda each: each.stopped, 35),
+        column("registered", "registered", _registered, 45),
+        column("reason", "why not", lambda each: each.reason, 20, data="reason"),
+    ]
+    shown = {
+        "study": by_study,
+        "stopped": any(each.judging.until is not None for each in judged),
+        "registered": any(each.registered for each in judged),
+    }
     return Table(
         name=f"{name} claims",
-        caption=counted(judged),
-        frame=_frame(judged),
-        columns=(
-            *([_text_column("study", "study", 70)] if by_study else []),
-            _text_column("statement", "claim", ESSENTIAL),
-            _text_column("source", "source", 40, data=("source",)),
-            Column(
-                "expected",
-                "expected",
-                lambda row: expected(row, meant[row["row"]]),
-                importance=60,
-                data=("comparison", "within"),
-            ),
-            _difference_column(meant),
-            Column("verdict", "verdict", lambda row: str(row["said"]), align="left", importance=90),
-            Column("chance", "error", error, formula=_CHANCE, importance=50, data=("chance",)),
-            Column("agree", "agree", agree, formula=_AGREE, importance=55, data=("agree", "seeds")),
-            Column("seeds", "n", show.seeds, formula=_SEEDS, importance=30),
-            *([_text_column("stopped", "stopped", 35)] if is_sequential else []),
-            *([registered] if any(each.registered for each in judged) else []),
-            _text_column("reason", "why not", 20, data=("reason",)),
-        ),
-        notes=(*_rules(judged), *_lost(judged), *_gaps(judged)),
-        parts=_parts(judged),
+        caption=count_verdicts(judged),
+        frame=_frame(by_row),
+        columns=tuple(each for each in columns if shown.get(each.key, True)),
+        notes=tuple(_notes(by_row)),
+        parts=_parts(by_row),
     )
 
 
-def _text_column(key: str, header: str, importance: int, data: tuple[str, ...] = ()) -> Column:
-    """Column of a text of the frame."""
-    return Column(key, header, lambda row: str(row[key]), align="left", importance=importance, data=data)
-
-
-def _difference_column(meant: Mapping[str, Metric]) -> Column:
-    """Column of differences.
-
-    Args:
-        meant: Row → what its difference is one of.
-    """
-    return Column(
-        "difference",
-        "difference",
-        lambda row: difference(row, meant[row["row"]]),
-        formula="mean over seeds of what the claim is of minus what it is compared with; in brackets "
-        f"its {INTERVAL} by Student's t; a run adds its value times its weight",
-        inputs=("value", "weight"),
-        importance=80,
-        family="differences",
-        data=("difference", "low", "high"),
-        rounded=lambda n: _difference_column({row: replace(each, digits=n) for row, each in meant.items()}),
-    )
+def names(judged: Sequence[Judged]) -> list[str]:
+    """Name the rows by their statements, and by the study if several studies have the same statement."""
+    count = Counter(each.claim.statement for each in judged)
+    return [
+        each.claim.statement + (f" ({each.experiment})" if count[each.claim.statement] > 1 else "")
+        for each in judged
+    ]
 
 
 def difference(row: Record, metric: Metric) -> str:
-    """Write the difference of a claim with its interval, and its measure if that is not the score."""
+    """Write the difference of a row with its interval, and the measure unless it is the score."""
     text = show.difference(row["difference"], row["low"], row["high"], metric)
     if text == show.MISSING or row["measure"] == SCORE:
         return text
     return f"{text} {metric.name or row['measure']}"
 
 
-def expected(row: Record, metric: Metric) -> str:
-    """Write where a claim says that the difference lies: "above 0", "above −1.0", "−5.0 to +5.0"."""
-    within = 0.0 if math.isnan(row["within"]) else float(row["within"])
-    if row["comparison"] == "near":
+def expected(each: Judged) -> str:
+    """Write the differences that agree with a claim: "above 0", "above −1.0", "−5.0 to +5.0"."""
+    within, metric = each.claim.within or 0.0, each.metric
+    if each.relation == "near":
         return f"{metric.text(-within)} to {metric.text(within, '+')}"
-    end = -within if row["comparison"] == "above" else within
-    return f"{row['comparison']} {metric.text(end, '+') if within else '0'}"
+    end = -within if each.relation == "above" else within
+    return f"{each.relation} {metric.text(end, '+') if within else '0'}"
 
 
-def _registered(row: Record) -> str:
-    if not row["registered"]:
-        return "no"
-    return f"exploratory: {row['exploratory']}" if row["exploratory"] else "yes"
-
-
-def error(row: Record) -> str:
-    """Write the chance with which the family would show evidence so strong for the wrong side."""
-    if row["seeds"] < 2:
+def chance(each: Judged) -> str:
+    """Write the family-wise p-value of a claim."""
+    if each.seeds < 2:
         return show.MISSING
-    chance = float(row["chance"])
-    return "under 0.001" if chance < 0.001 else f"{chance:.3f}" if chance < 0.1 else f"{chance:.2f}"
+    if each.chance < 0.001:
+        return "under 0.001"
+    return f"{each.chance:.3f}" if each.chance < 0.1 else f"{each.chance:.2f}"
 
 
-def agree(row: Record) -> str:
-    """Write how many seeds lie where the claim says."""
-    return f"{row['agree']} of {row['seeds']}" if row["seeds"] else show.MISSING
+def agree(each: Judged) -> str:
+    """Write how many seeds agree with a claim."""
+    return f"{each.evidence.agree} of {each.seeds}" if each.seeds else show.MISSING
 
 
-def _rules(judged: Sequence[Judged]) -> list[str]:
-    """Notes on how the claims are judged, of each way that occurs."""
+def _registered(each: Judged) -> str:
+    if each.registered is None:
+        return "no"
+    return f"exploratory: {each.exploratory}" if each.exploratory else "yes"
+
+
+def _difference_column(metrics: Mapping[str, Metric]) -> Column:
+    """Make the column of differences, given the metric of each row."""
+    return Column(
+        "difference",
+        "difference",
+        lambda row: difference(row, metrics[row["row"]]),
+        formula="mean over seeds of one side of the claim minus the other; in brackets the "
+        f"{INTERVAL} by Student's t; a run adds its value times its weight",
+        inputs=("value", "weight"),
+        importance=80,
+        family="differences",
+        data=("difference", "low", "high"),
+        rounded=lambda n: _difference_column(
+            {row: replace(metric, digits=n) for row, metric in metrics.items()}
+        ),
+    )
+
+
+def _notes(by_row: Mapping[str, Judged]) -> list[str]:
+    """Explain how the claims are judged, and list lost and missing seeds."""
+    judged = list(by_row.values())
+    in_points = any(each.metric.of_differences == "points" for each in judged)
+    error = judged[0].judging.family.error
     notes = [
-        f"difference: what the claim is of minus what it is compared with, seed by seed, mean [{INTERVAL} by "
-        "Student's t, of one claim and one look]; of scores in points (%)",
+        "difference: mean over seeds of one side of the claim minus the other "
+        f"[{INTERVAL} by Student's t, for one claim and one look]{'; percentages in points' * in_points}"
     ]
-    wrong = judged[0].judging.family.error
-    together = {its.claims for each in judged if (its := each.judging).family.adjust != "none"}
-    for claims in sorted(together):
+    for claims in sorted({each.judging.claims for each in judged if each.judging.error < error}):
         notes.append(
-            f"family of {claims} claims: the chance that any of its verdicts is wrong is at most {wrong:.0%},"
-            f" {wrong / claims:.2g} for each (Bonferroni)"
-            if claims > 1
-            else f"one claim: the chance that its verdict is wrong is at most {wrong:.0%}"
+            f"family of {claims} claims: the chance that any verdict is wrong is at most {error:.0%}, "
+            f"{error / claims:.2g} for each (Bonferroni)"
         )
-    if alone := sum(each.judging.family.adjust == "none" for each in judged):
-        notes.append(
-            f"family: none: each verdict by itself is wrong with a chance of at most {wrong:.0%}; of {alone} "
-            f"claims some verdict is with {1 - (1 - wrong) ** alone:.2f}, were they independent"
-        )
+    if alone := sum(each.judging.error == error for each in judged):
+        chance = 1 - (1 - error) ** alone
+        total = f"; for any of {alone} independent claims it is {chance:.2f}" if alone > 1 else ""
+        notes.append(f"each verdict is wrong with a chance of at most {error:.0%}{total}")
     if any(each.judging.until is None for each in judged):
         notes.append(
-            "holds: the whole interval of Student's t at the claim's share of the error lies where the claim "
-            "says; does not hold: it lies elsewhere; undecided: neither, or there are fewer than two seeds. "
-            "That takes normal differences and one look: seeds added because these did not tell are not "
-            "accounted for; `jestlab launch --decide` may look after every seed"
+            "holds, does not hold: by a one-sided t-test at the claim's share of the error; undecided: "
+            "neither, or fewer than two seeds. The test assumes normal differences and one look: if a "
+            "claim is undecided, add seeds only by `jestlab launch --decide`"
         )
     if any(each.judging.until is not None for each in judged):
         notes.append(
-            "until decided: judged after every seed by a sign test of the median, whose error holds for all "
-            "looks together, whatever the distribution of the differences. holds: more than half of all "
-            "seeds agree with the claim; does not hold: more than half disagree; undecided: neither is shown"
+            "until decided: a sign test of the median after every seed. Its error covers all looks, whatever "
+            "the distribution of the differences. holds: more than half of all seeds agree with the claim; "
+            "does not hold: more than half disagree"
         )
-    notes.append(f"error: {_CHANCE}; a claim is decided once this is at most {wrong:.0%}")
+    notes.append(f"error: {_CHANCE}; a claim is decided once it is at most {error:.0%}")
     for registered in dict.fromkeys(str(each.registered) for each in judged if each.registered):
-        other = any(each.other_code for each in judged)
-        code = "; the code that judges has changed since" if other else ""
-        notes.append(f"{registered}, before its first run{code}; exploratory: not as it was registered")
+        code = "; the code that judges has changed since" if any(each.other_code for each in judged) else ""
+        notes.append(f"{registered}, before the first run{code}; exploratory: changed since")
+    if any(each.lost for each in judged):
+        notes.append(
+            "a run that diverged counts as the worst outcome of its side; one that failed or has no value "
+            "counts against both verdicts; such seeds are judged by the sign test of the median"
+        )
+    notes += (f"{name}: {each.lost}" for name, each in by_row.items() if each.lost)
+    notes += (
+        f"{name}: by {each.seeds} of {each.planned} seeds; {each.gap}"
+        for name, each in by_row.items()
+        if 2 <= each.seeds < each.planned and each.judging.until is None
+    )
     return notes
 
 
-def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
+def _frame(by_row: Mapping[str, Judged]) -> pd.DataFrame:
     import pandas as pd
 
-    rows: list[dict[str, Any]] = [
+    def finite(bound: float) -> float:
+        return bound if math.isfinite(bound) else math.nan  # JSON and CSV have no infinity
+
+    return pd.DataFrame(
         {
             "row": name,
             "apart": False,
@@ -188,21 +217,21 @@ def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
             "statement": each.claim.statement,
             "source": each.claim.source,
             "verdict": each.verdict,
-            "said": each.said,
+            "said": each.verdict_text,
             "scale": each.scale,
             "claim": each.claim.text({}),
             "measure": each.claim.unit,
-            "comparison": place(each.claim.comparison, each.metric),
+            "comparison": each.relation,
             "within": math.nan if each.claim.within is None else each.claim.within,
             "difference": each.difference,
             "low": each.low,
             "high": each.high,
-            "bound_low": _finite(each.evidence.low),
-            "bound_high": _finite(each.evidence.high),
+            "bound_low": finite(each.evidence.low),
+            "bound_high": finite(each.evidence.high),
             "chance": each.chance,
             "agree": each.evidence.agree,
             "seeds": each.seeds,
-            "seeds_planned": each.seeds if each.judging.until is not None else each.planned,
+            "seeds_planned": each.planned if each.judging.until is None else each.seeds,
             "stopped": each.stopped,
             "registered": each.registered is not None,
             "exploratory": each.exploratory,
@@ -210,49 +239,12 @@ def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
             "unit": each.metric.unit,
             "digits": math.nan if each.metric.digits is None else each.metric.digits,
         }
-        for name, each in zip(names(judged), judged, strict=True)
-    ]
-    return pd.DataFrame(rows)
+        for name, each in by_row.items()
+    )
 
 
-def _finite(bound: float) -> float:
-    """Write an infinite bound as a missing one, which JSON and CSV have."""
-    return bound if math.isfinite(bound) else math.nan
-
-
-def names(judged: Sequence[Judged]) -> list[str]:
-    """Name the rows by their statements, and by the study if several state the same."""
-    several = Counter(each.claim.statement for each in judged)
-    return [
-        each.claim.statement
-        if several[each.claim.statement] == 1
-        else f"{each.claim.statement} ({each.experiment})"
-        for each in judged
-    ]
-
-
-def _parts(judged: Sequence[Judged]) -> pd.DataFrame:
+def _parts(by_row: Mapping[str, Judged]) -> pd.DataFrame:
     import pandas as pd
 
-    found = [each.parts.assign(row=name) for name, each in zip(names(judged), judged, strict=True)]
-    filled = [parts for parts in found if len(parts)]
-    return pd.concat(filled, ignore_index=True) if filled else found[0]
-
-
-def _lost(judged: Sequence[Judged]) -> list[str]:
-    """Notes on seeds that diverged or failed."""
-    notes = [f"{name}: {each.lost}" for name, each in zip(names(judged), judged, strict=True) if each.lost]
-    rule = (
-        "a run that diverged counts as the worst outcome of its side; one that failed or has no value counts "
-        "against both verdicts; with such seeds, one look is judged by the sign test of the median, too"
-    )
-    return [rule, *notes] if notes else []
-
-
-def _gaps(judged: Sequence[Judged]) -> list[str]:
-    """Notes on verdicts by fewer seeds than planned; with one seed or none, the row itself says it."""
-    return [
-        f"{name}: by {each.seeds} of {each.planned} seeds; {each.gap}"
-        for name, each in zip(names(judged), judged, strict=True)
-        if 2 <= each.seeds < each.planned and each.judging.until is None
-    ]
+    parts = [each.parts.assign(row=name) for name, each in by_row.items()]
+    return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)

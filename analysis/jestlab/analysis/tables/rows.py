@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..configs import Configs
-from ..costs import paper_run
+from ..flops import paper_run
 from ..intervals import of_groups
 from ..published.cell import COUNTED, DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
 from .summary import Finals

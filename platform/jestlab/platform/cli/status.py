@@ -14,7 +14,7 @@ import click
 from rich.text import Text
 
 from jestlab.analysis import units
-from jestlab.analysis.costs.goodput import Goodput, by_run, summary, total
+from jestlab.analysis.goodput import Goodput, by_run, summary, total
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import EXPERIMENT, SUBJECT
 from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options

@@ -12,7 +12,7 @@ import click
 
 from jestlab.analysis import units
 from jestlab.analysis.costs import CONVENTIONS, EXECUTED, Scope
-from jestlab.analysis.costs.goodput import CAUSES, USEFUL, Cause, Goodput, by_run, percent, summary, total
+from jestlab.analysis.goodput import CAUSES, USEFUL, Goodput, by_run, percent, summary, total
 from jestlab.platform.cli.options import (
     FOLDER,
     baseline_option,
@@ -379,7 +379,7 @@ def _show_goodput(experiment: str, lab: Lab, as_json: bool) -> None:
 def _goodput_blocks(runs: Sequence[RunSummary], goodputs: Mapping[str, Goodput]) -> Iterator[Block]:
     """Yield a table of the time of each run and of all runs, and an explanation of the columns."""
     whole = total(goodputs.values())
-    causes: list[Cause] = [cause for cause in CAUSES if whole.share(cause) >= 0.0005]
+    causes: list[str] = [cause for cause in CAUSES if whole.share(cause) >= 0.0005]
     headers = ["RUN", "SEED", "HELD", "GOODPUT", *(CAUSES[cause].upper() for cause in causes)]
     headers += ["ATTEMPTS", "QUEUE"]
     rows = [
@@ -394,7 +394,7 @@ def _goodput_blocks(runs: Sequence[RunSummary], goodputs: Mapping[str, Goodput])
     yield "HELD: chip-time, or wall time on machines without chips. Shares are of HELD, which excludes QUEUE."
 
 
-def _goodput_cells(found: Goodput, causes: Sequence[Cause]) -> list[str]:
+def _goodput_cells(found: Goodput, causes: Sequence[str]) -> list[str]:
     known = found.ratio is not None
     shares = [percent(found.share(cause)) if known and found.parts[cause] else "–" for cause in causes]
     goodput = "unknown" if found.ratio is None else percent(found.ratio)

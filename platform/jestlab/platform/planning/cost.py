@@ -85,7 +85,7 @@ def on_tpu(plan: Plan, slice_: Slice, settings: Settings) -> Plan:
 
 def utilization(settings: Settings, chip: str) -> float:
     """Return the assumed share of a TPU type's peak FLOP/s: the user's setting, or else the default."""
-    return settings.utilization.get(chip, costs.ASSUMED_UTILISATION)
+    return settings.utilization.get(chip, costs.ASSUMED_UTILIZATION)
 
 
 def by_earlier_runs(plan: Plan, speeds: Mapping[str, Speed], gpus: int = 0) -> Plan:

@@ -13,15 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jestlab.analysis.claims import Until
-from jestlab.analysis.claims.hours import Hours
 from jestlab.analysis.claims.registration import Registration, compare, content_of
-from jestlab.analysis.claims.rounds import Round, next_round
+from jestlab.analysis.claims.rounds import Hours, Round, next_round
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
-    from jestlab.analysis.claims.verdicts import Judged
+    from jestlab.analysis.claims.judged import Judged
     from jestlab.platform.store.store import Store
 
 _MOST_CHANGES = 3  # maximum number of changes in a message
@@ -67,7 +66,7 @@ def claims_status(store_url: str, experiment: str) -> ClaimsStatus:
 
     with opened(store_url) as store:
         judged = verdicts.load(store, experiment)
-        hours = Hours.load(store.connection, experiment)
+        hours = Hours.load(store, experiment)
     return ClaimsStatus(tuple(judged), hours, next_round(judged, hours))
 
 

@@ -17,8 +17,8 @@ from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import memory
 from jestlab.platform.planning.cost import NO_CHIP, done, to_do, total, utilization, wall_hours
-from jestlab.platform.planning.explain import RunReason
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, waiting_lines
+from jestlab.platform.planning.reasons import RunReason
 from jestlab.platform.planning.survey import Survey
 from jestlab.platform.programs import Price
 from jestlab.platform.render import Block, render, styled, table

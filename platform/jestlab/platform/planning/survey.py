@@ -15,11 +15,11 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import deciding
 from jestlab.platform.planning.cost import NO_CHIP, budgeted, to_do, total, wall_hours
-from jestlab.platform.planning.explain import RunReason, explain
 from jestlab.platform.planning.matching import Timings
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, totals
 from jestlab.platform.planning.plan import plan as make_plan
+from jestlab.platform.planning.reasons import RunReason, reasons_to_run
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, ExecutorName, runs_here
 from jestlab.platform.spec.schema import StudySpec
 
@@ -123,7 +123,7 @@ def survey(lab: Lab, study: StudySpec, *, why: bool = False) -> Survey:
             plan = plan.with_states(store.states(plan.fingerprints))
         plan = budgeted(plan, store, executor)
         if why:
-            reasons = explain(plan, [] if store is None else store.finished())
+            reasons = reasons_to_run(plan, [] if store is None else store.finished())
         if store is not None:
             from jestlab.platform.planning.changes import changes
             from jestlab.platform.store.trust import check_names_available

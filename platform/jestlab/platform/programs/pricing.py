@@ -1,5 +1,5 @@
 """Prices of jestlab's own programs, computed from their configs by the formulas of
-`jestlab.analysis.costs`."""
+`jestlab.analysis.flops`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from jestlab.analysis import costs
-from jestlab.analysis.costs import RULES, Cost, Forward, Step, selection_flops
+from jestlab.analysis import flops as formulas
+from jestlab.analysis.costs import Cost, Step
+from jestlab.analysis.flops import RULES, Forward, selection_flops
 from jestlab.models import extensions
 from jestlab.models.config import (
     DiagnoseConfig,
@@ -67,7 +68,7 @@ def _custom_tower_flops(field: str, tower: VisionTower | TextTower, embedding_di
             f"{place}: {tower.architecture} declares no FLOPs, so its cost is unknown: add a function "
             "`flops(config, **options)` that returns the FLOPs of one example's forward pass"
         )
-    return round(flops) + costs.head_flops(tower.width, embedding_dim)
+    return round(flops) + formulas.head_flops(tower.width, embedding_dim)
 
 
 def _custom_loss_flops(config: TrainConfig, reference_dim: int) -> float | None:
@@ -77,8 +78,8 @@ def _custom_loss_flops(config: TrainConfig, reference_dim: int) -> float | None:
     sizes = {"batch_size": config.batch_size, "embedding_dim": config.model.embedding_dim}
     if config.compares_with_reference:
         sizes["reference_dim"] = reference_dim
-    if config.loss in costs.LOSSES:
-        return costs.LOSSES[config.loss](**sizes)
+    if config.loss in formulas.LOSSES:
+        return formulas.LOSSES[config.loss](**sizes)
     return _custom_flops("loss", "loss", config.loss, **sizes | config.loss_options)
 
 
@@ -98,7 +99,7 @@ def forward(model: TwoTowers, patch_size: int | None = None, keep: float = 1.0) 
     return Forward(
         image=_custom_tower_flops("vision", vision, head)
         if vision.is_own
-        else costs.vision_forward(
+        else formulas.vision_forward(
             image_size=vision.image_size,
             patch_size=patch_size or vision.patch_size,
             width=vision.width,
@@ -110,7 +111,7 @@ def forward(model: TwoTowers, patch_size: int | None = None, keep: float = 1.0) 
         ),
         text=_custom_tower_flops("text", text, model.embedding_dim)
         if text.is_own
-        else costs.text_forward(
+        else formulas.text_forward(
             length=text.length,
             width=text.width,
             depth=text.depth,
@@ -144,11 +145,20 @@ def step_of(config: TrainConfig, reference: TwoTowers | None, reference_dim: int
     dims = [config.model.embedding_dim] if config.scores_learner else []
     dims += [reference_dim] if config.scores_reference else []
     rule = config.selection.rule
-    own_rule = None
-    if config.selects and rule not in (*RULES, *costs.FREE_RULES):
-        sizes = {"batch_size": config.batch_size, "super_batch_size": config.super_batch_size}
-        options = {**sizes, "embedding_dims": tuple(dims), **config.selection.rule_options}
-        own_rule = _custom_flops("selection.rule", "rule", rule, **options)
+    selection = 0.0  # FLOPs per sub-batch
+    if config.selects:
+        selection = selection_flops(
+            rule if rule in RULES else "independent",
+            batch_size=config.batch_size,
+            super_batch_size=config.super_batch_size,
+            embedding_dims=dims,
+            chunks=config.selection.chunks,
+            sweeps=config.selection.sweeps,
+        )
+        if rule not in (*RULES, *formulas.FREE_RULES):
+            sizes = {"batch_size": config.batch_size, "super_batch_size": config.super_batch_size}
+            options = {**sizes, "embedding_dims": tuple(dims), **config.selection.rule_options}
+            selection += _custom_flops("selection.rule", "rule", rule, **options) or 0.0
     return Step(
         full=forward(config.model),
         batch_size=config.batch_size,
@@ -160,12 +170,8 @@ def step_of(config: TrainConfig, reference: TwoTowers | None, reference_dim: int
         reference=forward(reference) if reference and config.needs_reference else None,
         reference_scores=config.scores_reference,
         compares=config.compares_with_reference,
+        selection=selection,
         own_loss=_custom_loss_flops(config, reference_dim),
-        rule=rule if rule in RULES or not config.selects else "independent",
-        own_rule=own_rule or 0.0,
-        chunks=config.selection.chunks,
-        sweeps=config.selection.sweeps,
-        scored_dims=tuple(dims),
         reuses=config.reuses_scoring,
         selecting_share=config.selecting_steps / config.total_steps if config.selects else 1.0,
     )
@@ -232,13 +238,13 @@ def price_score(config: ScoreConfig, needs: Mapping[str, Config]) -> Price | Non
     if n is None or model is None:
         return None
     width = model.embedding_dim
-    flops = costs.clip_loss_scores_flops(
+    flops = formulas.clip_loss_scores_flops(
         examples=n,
         embedding_dim=width,
         batch_size=config.negcliploss.batch_size,
         repeats=config.negcliploss.repeats,
     )
-    flops += costs.deduplication_flops(
+    flops += formulas.deduplication_flops(
         examples=n,
         embedding_dim=width,
         clusters=config.semdedup.clusters_of(n),
@@ -248,7 +254,7 @@ def price_score(config: ScoreConfig, needs: Mapping[str, Config]) -> Price | Non
     if isinstance(target, EmbedConfig):
         if (m := _example_count(target.data.train)) is None:
             return None
-        flops += costs.norm_similarity_flops(examples=n, targets=m, embedding_dim=width)
+        flops += formulas.norm_similarity_flops(examples=n, targets=m, embedding_dim=width)
     return Price(Cost(reference_scoring=flops), examples=0)
 
 

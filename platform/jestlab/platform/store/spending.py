@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select, text, true
 
-from jestlab.analysis.costs.goodput import QUERY, AttemptTime
+from jestlab.analysis.goodput import QUERY, AttemptTime
 from jestlab.platform.store.provenance import device
 from jestlab.platform.store.records import RunState, Speed, Spending
 from jestlab.platform.store.tables import AttemptRow, CostRow, RunRow

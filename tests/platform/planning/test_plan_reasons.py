@@ -2,8 +2,8 @@
 
 import plans_support as plans
 
-from jestlab.platform.planning.explain import explain
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.planning.reasons import reasons_to_run
 from jestlab.platform.spec import StudySpec
 from jestlab.platform.store.records import RunState
 
@@ -18,7 +18,7 @@ def planned(runs, **written):
 def reasons(now, before):
     compared = now.with_states({run.fingerprint: RunState.COMPLETED for run in before.runs})
     labels = {run.fingerprint: run.label for run in compared.runs}
-    return {labels[run]: why for run, why in explain(compared, before.runs).items()}
+    return {labels[run]: why for run, why in reasons_to_run(compared, before.runs).items()}
 
 
 def test_only_new_runs_are_explained():
@@ -53,7 +53,7 @@ def test_a_run_whose_reference_changed_says_so_and_the_reference_says_why():
 def test_a_run_that_had_started_is_resumed():
     now = planned({"a": {}, "b": OTHER})
     states = dict(zip(now.fingerprints, (RunState.CANCELLED, RunState.SKIPPED), strict=True))
-    resumed, skipped = explain(now.with_states(states), []).values()
+    resumed, skipped = reasons_to_run(now.with_states(states), []).values()
     assert str(resumed) == "CANCELLED before: resumes from its latest checkpoint, if it has one"
     assert str(skipped).startswith("SKIPPED before: has not started yet")
 
@@ -61,7 +61,7 @@ def test_a_run_that_had_started_is_resumed():
 def test_stored_configs_that_no_longer_validate_are_skipped():
     old = plans.run("old", "train", {"removed_field": 1})
     gone = plans.run("gone", "no_such_module:main")
-    (why,) = explain(planned({"a": {}}), [old, gone]).values()
+    (why,) = reasons_to_run(planned({"a": {}}), [old, gone]).values()
     assert why.nearest is None
 
 
@@ -73,6 +73,6 @@ def test_comparing_a_pair_takes_few_operations():
         assert len(found) == points and all(
             [*why.differences] == ["optimizer.beta2"] for why in found.values()
         )
-        return plans.function_calls(lambda: explain(now, before.runs))
+        return plans.function_calls(lambda: reasons_to_run(now, before.runs))
 
     assert work(80) < 6 * work(20), "flattening the configs of each pair would take 16 times as many calls"

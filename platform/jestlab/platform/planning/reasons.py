@@ -1,4 +1,4 @@
-"""Explain why a run would run: how it differs from the most similar completed run."""
+"""Find the reason why a run would run, and how it differs from the most similar completed run."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class RunReason:
         return f"{self.reason}; {self.nearest} differs in {fields}"
 
 
-def explain(plan: Plan, finished: Iterable[_Run]) -> dict[str, RunReason]:
-    """Explain why each run that a launch starts or resumes would run; return fingerprint → explanation.
+def reasons_to_run(plan: Plan, finished: Iterable[_Run]) -> dict[str, RunReason]:
+    """Return why each run that a launch starts or resumes would run: fingerprint → reason.
 
     Args:
         plan: The plan, with the states of its runs.

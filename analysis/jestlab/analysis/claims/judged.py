@@ -1,0 +1,216 @@
+"""A claim with its verdict, and the words that describe it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..metrics import Metric
+from .claim import MOST_SEEDS, Claim, Family, Until
+from .evidence import VERDICTS, Evidence, Relation, Verdict, any_look, one_look
+from .power import Needed
+from .sign_test import Forecast
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .registration import Registration
+
+FUTILE = 0.05
+"""A claim is out of reach if the probability of a decision is below this."""
+
+_PLURALS = {"holds": "hold", "does not hold": "do not hold"}
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How the claims of a study are judged.
+
+    Attributes:
+        family: The error rate that the claims share.
+        claims: Number of claims in the family.
+        until: The rule that adds seeds; None if their number is fixed, for one look.
+    """
+
+    family: Family = field(default_factory=Family)
+    claims: int = 1
+    until: Until | None = None
+
+    @property
+    def error(self) -> float:
+        """The error of one claim."""
+        return self.family.share(self.claims)
+
+    def test(self, differences: Sequence[float], relation: Relation, within: float) -> Evidence:
+        """Test the differences of a claim, one for each seed, in the order of the seeds."""
+        if self.until is None:
+            return one_look(differences, relation, within, self.error)
+        return any_look(differences, relation, within, self.error, self.until.at_most)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with its verdict.
+
+    Attributes:
+        experiment: The experiment whose runs decide the claim.
+        scale: The scale of these runs; empty without scales.
+        claim: The claim.
+        judging: How it was judged.
+        evidence: The result of the test, with the error of the family.
+        verdict: The verdict; "not run" if no seed has completed.
+        difference: Mean over seeds of one side minus the other; NaN if unknown.
+        low: Lower end of its 95% confidence interval by Student's t, for this claim alone and one look; NaN
+            with fewer than two seeds.
+        high: Upper end.
+        seeds: Number of seeds used.
+        planned: Number of seeds that both sides have in the study.
+        metric: Goal and unit of the difference.
+        parts: One row for each run and measure: experiment, label, seed, fingerprint, value (of the
+            measure), weight, difference (weight × value, which add up to the difference of the seed).
+        labels: Labels of the runs.
+        shown: Label or run → display name.
+        gap: One clause about missing results; empty if none are missing.
+        lost: The seeds in which runs diverged or failed: "joint diverged in 2 of 5 seeds".
+        spent: Whether the budget of the study is spent.
+        registered: The registration before the first run; None without one.
+        exploratory: The changes since the registration that affect the claim; empty without any.
+        other_code: Whether the code that judges claims has changed since the registration.
+    """
+
+    experiment: str
+    scale: str
+    claim: Claim
+    judging: Judging
+    evidence: Evidence
+    verdict: Verdict
+    difference: float
+    low: float
+    high: float
+    seeds: int
+    planned: int
+    metric: Metric
+    parts: pd.DataFrame
+    labels: tuple[str, ...] = ()
+    shown: Mapping[str, str] = field(default_factory=dict)
+    gap: str = ""
+    lost: str = ""
+    spent: bool = False
+    registered: Registration | None = None
+    exploratory: str = ""
+    other_code: bool = False
+
+    @property
+    def relation(self) -> Relation:
+        """What the claim states about the difference."""
+        return relation(self.claim, self.metric)
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict, with the scale if the claim doesn't hold, and the seeds if some are missing."""
+        if not self.is_decided:
+            return self.verdict
+        scale = f" at this scale ({self.scale})" if self.scale and self.verdict == "does not hold" else ""
+        lacks = self.seeds < self.planned and self.judging.until is None
+        return self.verdict + scale + (f", by {self.seeds} of {self.planned} seeds" if lacks else "")
+
+    @property
+    def chance(self) -> float:
+        """The family-wise p-value of the more likely verdict."""
+        return min(1.0, self.evidence.chance * self.judging.family.error / self.judging.error)
+
+    @property
+    def points_to_claim(self) -> bool:
+        """Whether the mean so far agrees with the claim; without a mean, whether most seeds do."""
+        if math.isnan(self.difference):
+            return 2 * self.evidence.agree > self.seeds
+        within = self.claim.within or 0.0
+        if self.relation == "near":
+            return abs(self.difference) <= within
+        return (self.difference if self.relation == "above" else -self.difference) > -within
+
+    @property
+    def reason(self) -> str:
+        """The likely reason why the claim doesn't hold or is undecided; empty if it holds."""
+        if self.verdict == "holds":
+            return ""
+        if self.seeds < 2:
+            return self.gap or self.lost
+        clauses = [self.lost]
+        if self.verdict == "undecided":
+            clauses.append(f"currently points {'to' if self.points_to_claim else 'against'} the claim")
+            clauses.append(self._outlook)
+        if self.verdict == "does not hold" or not self.points_to_claim:
+            clauses.append(self.claim.unless)
+        return "; ".join(filter(None, clauses))
+
+    @property
+    def _outlook(self) -> str:
+        """The number of seeds that would decide an undecided claim."""
+        ahead, until = self.evidence.forecast, self.judging.until
+        if isinstance(ahead, Needed):
+            if ahead.even is None:
+                return f"even {MOST_SEEDS} seeds have less than a 50% chance to decide it"
+            likely = "" if ahead.likely is None else f", {ahead.likely} seeds an 80% chance"
+            return f"about {ahead.even} seeds have a 50% chance to decide it{likely}"
+        if ahead is None or until is None or not self.is_open:
+            return ""
+        return f"the chance of a decision by {until.at_most} seeds is {ahead.decided:.0%}"
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the verdict is "holds" or "does not hold"."""
+        return self.verdict in ("holds", "does not hold")
+
+    @property
+    def is_futile(self) -> bool:
+        """Whether more seeds are unlikely to decide it, up to the most that the study may have."""
+        ahead = self.evidence.forecast
+        return self.verdict == "undecided" and isinstance(ahead, Forecast) and ahead.decided < FUTILE
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the study adds seeds for this claim, within its budget."""
+        until = self.judging.until
+        if until is None or self.is_decided:
+            return False
+        return self.seeds < until.at_least or (self.seeds < until.at_most and not self.is_futile)
+
+    @property
+    def stopped(self) -> str:
+        """The reason why no more seeds are run for it."""
+        until = self.judging.until
+        if until is None:
+            return f"{self.planned} seeds planned" if self.planned != 1 else "one seed planned"
+        if self.is_decided:
+            return "decided"
+        if self.is_open:
+            return "budget spent" if self.spent else "continues"
+        if self.seeds >= until.at_most:
+            return f"{until.at_most} seeds, the maximum"
+        return f"out of reach (under {FUTILE:.0%} chance of a decision by {until.at_most} seeds)"
+
+
+def relation(claim: Claim, metric: Metric) -> Relation:
+    """Return what a claim states about the difference: "better_than" depends on the metric's goal."""
+    if claim.comparison == "better_than":
+        return "below" if metric.goal == "min" else "above"
+    return claim.comparison
+
+
+def count_verdicts(judged: Sequence[Judged]) -> str:
+    """Count the verdicts in a sentence: "At scale smoke, 3 claims: 2 hold, 1 undecided."."""
+    counts = Counter(each.verdict for each in judged)
+    scales = dict.fromkeys(each.scale for each in judged if each.scale)
+    where = f"At scale {' and '.join(scales)}, " if scales else ""
+    if len(judged) == 1:
+        return f"{where}1 claim: {judged[0].verdict}."
+    parts = [
+        f"{counts[each]} {_PLURALS.get(each, each) if counts[each] > 1 else each}"
+        for each in VERDICTS
+        if counts[each]
+    ]
+    return f"{where}{len(judged)} claims: {', '.join(parts)}."

@@ -1,0 +1,329 @@
+"""Costs of training: FLOPs of a step, an example, or a run by component; budgets and chip-hours.
+
+    step = Step(full=Forward(image, text), batch_size=b, super_batch_size=B, ...)
+    step.cost("counted").total("scoring")     # FLOPs of one example seen
+
+The formulas and the letters are in `flops`. There are two conventions (`Step.cost`):
+
+- *counted*: the executed FLOPs. Scoring passes the super-batch forward, and training passes the sub-batch
+  again, so an example seen costs 3F + F·B/b, plus loss and selection.
+- *paper*: the appendix of Evans et al. (2024), "FLOP calculations for JEST / Flexi-JEST". Training reuses the
+  scoring pass of JEST, and loss and selection are free: C_IID = 3F, C_JEST = F(2 + B/b), or F(2 + 2B/b) if
+  the reference's embeddings aren't cached, and C_Flexi = 3F((1 − λ) + λA) + A·F·B/b.
+
+There are four scopes, each with those before it (`Cost.total`): the learner; scoring; the reference's
+scoring; a share of the cost of the runs that a run needs.
+
+This module imports only the standard library, because plans of thousands of runs are priced with it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from .flops import Forward, check_ratio, loss_flops
+
+# ---- FLOPs by component
+
+Scope = Literal["learner", "scoring", "reference_scoring", "reference_training"]
+"""Which FLOPs of a run count. Each scope includes those before it."""
+
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+COMPONENTS: dict[Scope, tuple[str, ...]] = {
+    "learner": ("image_tower", "text_tower", "loss"),
+    "scoring": ("scoring", "selection"),
+    "reference_scoring": ("reference_scoring",),
+    "reference_training": ("reference_training",),
+}
+"""Scope → the attributes of `Cost` that it adds."""
+
+EXECUTED: tuple[str, ...] = tuple(
+    name for scope in SCOPES if scope != "reference_training" for name in COMPONENTS[scope]
+)
+"""The components that a run executes itself."""
+
+COUNTED: dict[Scope, str] = {
+    "learner": "training alone, without scoring",
+    "scoring": "training, plus the learner's scoring and selection; without the reference's scoring",
+    "reference_scoring": "training, plus scoring by learner and reference, and selection",
+    "reference_training": "training, plus scoring by learner and reference, selection, and a share in the "
+    "reference's training (divided by the runs that train by it)",
+}
+"""Scope → the FLOPs that it counts, in words for notes under tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """FLOPs by component, of an example, a step, or a run.
+
+    Attributes:
+        image_tower: The learner's forward and backward passes over the images of sub-batches.
+        text_tower: The same passes over the captions.
+        loss: Logits of all pairs of a sub-batch, and their gradients.
+        scoring: The learner's forward passes over super-batches.
+        selection: Choosing the sub-batch by the embeddings of scoring.
+        reference_scoring: The reference's forward passes over super-batches, or over the data whose
+            embeddings it caches.
+        reference_training: The run's share in the cost of the runs that it needs.
+    """
+
+    image_tower: float = 0.0
+    text_tower: float = 0.0
+    loss: float = 0.0
+    scoring: float = 0.0
+    selection: float = 0.0
+    reference_scoring: float = 0.0
+    reference_training: float = 0.0
+
+    @property
+    def learner(self) -> float:
+        """FLOPs of training alone: towers and loss."""
+        return self.total("learner")
+
+    def total(self, scope: Scope = "scoring") -> float:
+        """Sum the FLOPs within a scope; raise ValueError if the scope is unknown."""
+        check_scope(scope)
+        within = SCOPES[: SCOPES.index(scope) + 1]
+        return float(sum(getattr(self, name) for part in within for name in COMPONENTS[part]))
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    def __mul__(self, times: float) -> Cost:
+        return Cost(*(getattr(self, each.name) * times for each in fields(self)))
+
+
+def check_scope(scope: str) -> None:
+    """Raise ValueError unless `scope` is one of `SCOPES`."""
+    if scope not in SCOPES:
+        raise ValueError(f"unknown cost scope {scope!r}: choose one of {', '.join(SCOPES)}")
+
+
+def planned_flops(planned: Any, scope: Scope) -> Any:
+    """Sum the planned FLOPs that a run itself executes within a scope.
+
+    Args:
+        planned: A mapping from columns of the store's view `v_costs` to values, or a pandas frame of them.
+        scope: Which FLOPs count. The share of "reference_training" is not included: it is spent before the
+            run starts.
+    """
+    if scope == "learner":
+        return planned["learner_flops"]
+    if scope == "scoring":
+        return planned["total_flops"]
+    return planned["total_flops"] + planned["reference_scoring_flops"]
+
+
+# ---- a training step
+
+Convention = Literal["counted", "paper"]
+"""How FLOPs are counted: as executed, or as in the paper's appendix."""
+
+CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One training step.
+
+    Attributes:
+        full: F, the learner's forward pass on one example.
+        batch_size: b.
+        super_batch_size: B; b without selection.
+        embedding_dim: E of the learner.
+        approximate: A·F, its approximate forward pass; None without one.
+        approximate_share: λ, a whole number of examples over b.
+        scoring: Which model scores the super-batch; None if the learner does not score.
+        reference: The reference's forward pass on one example; None without a reference, or with cached
+            embeddings.
+        reference_scores: Whether the reference scores the super-batch.
+        compares: Whether the loss uses the reference, so that it embeds the sub-batch if it does not score.
+        selection: FLOPs of choosing one sub-batch.
+        reuses: Whether training reuses the scoring pass of the sub-batch.
+        own_loss: FLOPs of the loss of one sub-batch, forward and backward; None for the sigmoid or softmax
+            loss.
+        selecting_share: Fraction of the steps that select. The others read their sub-batch.
+    """
+
+    full: Forward
+    batch_size: int
+    super_batch_size: int
+    embedding_dim: int = 0
+    approximate: Forward | None = None
+    approximate_share: float = 0.0
+    scoring: Literal["full", "approximate"] | None = None
+    reference: Forward | None = None
+    reference_scores: bool = True
+    compares: bool = False
+    selection: float = 0.0
+    reuses: bool = False
+    own_loss: float | None = None
+    selecting_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_ratio(self.super_batch_size / self.batch_size)
+        for name, share in (("selecting_share", self.selecting_share), ("λ", self.approximate_share)):
+            if not 0 <= share <= 1:
+                raise ValueError(f"{name} must be in [0, 1], got {share:g}")
+        if self.approximate is None and (self.approximate_share or self.scoring == "approximate"):
+            raise ValueError("missing cost of the approximate pass: set `approximate`")
+
+    @property
+    def iid(self) -> Step:
+        """The same learner's step under uniform sampling, without any approximation."""
+        return Step(self.full, self.batch_size, self.batch_size, self.embedding_dim)
+
+    @property
+    def selecting(self) -> Step:
+        """A step that selects its sub-batch."""
+        return replace(self, selecting_share=1.0)
+
+    @property
+    def reading(self) -> Step:
+        """A step that reads its sub-batch, without scoring and selection."""
+        return replace(
+            self,
+            super_batch_size=self.batch_size,
+            scoring=None,
+            reference_scores=False,
+            selection=0.0,
+            reuses=False,
+            selecting_share=1.0,
+        )
+
+    @property
+    def methods(self) -> dict[str, Step]:
+        """The step of each method of the paper, for its figure of costs.
+
+        The reference has the learner's size if the step has none. Without an approximate pass there is no
+        Flexi-JEST.
+        """
+        jest = replace(self, scoring="full", approximate_share=0.0, reference=self.reference or self.full)
+        steps = {"IID": self.iid, "JEST": jest, "JEST, cached reference": replace(jest, reference=None)}
+        if self.approximate is not None:
+            flexi = replace(self, scoring="approximate", reference=None)
+            steps["Flexi-JEST, cached reference"] = flexi
+        return steps
+
+    def cost(self, convention: Convention = "counted") -> Cost:
+        """Count the FLOPs of one example that the learner trains on, which is 1/b of a step.
+
+        If only some steps select, this is the mean over all steps.
+
+        Args:
+            convention: "counted": the executed FLOPs, without recomputation to save memory, and without
+                diagnostics. The towers process the sub-batch again after scoring unless the step `reuses`
+                that pass.
+                "paper": training reuses a full scoring pass, so that scoring costs F(B/b − 1) beyond
+                training: C_JEST = F(2 + B/b), C_Flexi = 3F((1−λ) + λA) + A·F·B/b. JEST with a part that is
+                trained on approximately, which the paper does not price, reuses the pass of the other part.
+                Loss and selection are free.
+
+        Raises:
+            ValueError: Unknown convention.
+        """
+        if convention not in CONVENTIONS:
+            raise ValueError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
+        if self.selecting_share < 1:
+            share = self.selecting_share
+            return self.selecting.cost(convention) * share + self.reading.cost(convention) * (1 - share)
+        full, approximate, share = self.full, self.approximate or self.full, self.approximate_share
+        ratio = self.super_batch_size / self.batch_size
+        scoring = {None: 0.0, "full": full.total, "approximate": approximate.total}[self.scoring] * ratio
+        if self.scoring == "full" and (self.reuses or convention == "paper"):
+            scoring -= full.total * (1 - share)
+        passes = ratio if self.reference_scores else float(self.compares)
+        cost = Cost(  # a backward pass costs twice its forward pass
+            image_tower=3 * (full.image * (1 - share) + approximate.image * share),
+            text_tower=3 * (full.text * (1 - share) + approximate.text * share),
+            scoring=scoring,
+            reference_scoring=0.0 if self.reference is None else self.reference.total * passes,
+        )
+        if convention == "paper":
+            return cost
+        loss = self.own_loss
+        if loss is None:
+            loss = loss_flops(batch_size=self.batch_size, embedding_dim=self.embedding_dim)
+        return replace(cost, loss=loss / self.batch_size, selection=self.selection / self.batch_size)
+
+    def relative(self, convention: Convention = "counted", scope: Scope = "reference_scoring") -> float:
+        """α: the cost of an example over its cost under uniform sampling (`iid`)."""
+        return self.cost(convention).total(scope) / self.iid.cost(convention).total(scope)
+
+
+# ---- budgets and hours
+
+
+def matching_examples(
+    examples: float, spent: Cost, wanted: Cost, scope: Scope = "scoring", fixed: float = 0.0
+) -> float:
+    """Compute the number of examples at which one way of training costs as much as another (iso-FLOP).
+
+    Args:
+        examples: Examples seen by the other way, whose FLOPs are the budget.
+        spent: Cost of each of these examples (`Step.cost`).
+        wanted: Cost of an example of the way to be matched, by the same convention.
+        scope: Which FLOPs count. The paper matches "learner" in "Comparing approximation methods".
+        fixed: FLOPs that do not grow with the examples, such as a share in the reference's training.
+
+    Returns:
+        By the paper's convention with A = .25, for 3B of uniform sampling at λ = .25, .5, .75, .95: 3.69B,
+        4.8B, 6.86B, 10.43B.
+
+    Raises:
+        ValueError: An example costs nothing, or `fixed` alone exceeds the budget.
+    """
+    budget, each = examples * spent.total(scope), wanted.total(scope)
+    if not each > 0:
+        raise ValueError(f"an example costs nothing in scope {scope!r}: any number fits the budget")
+    if fixed > budget:
+        raise ValueError(f"{fixed:.3g} FLOPs are spent before the first example, of a budget of {budget:.3g}")
+    return (budget - fixed) / each
+
+
+def break_even_runs(reference_training: float, run: float, baseline: float) -> int | None:
+    """Compute how many runs must share a reference until the reference has paid for itself.
+
+    Args:
+        reference_training: FLOPs of making the reference, once.
+        run: FLOPs until a run that selects by it reaches a target score, without `reference_training`.
+        baseline: FLOPs until the uniform baseline reaches the same target.
+
+    Returns:
+        The smallest n such that n runs and the reference cost less than n baselines; None if a run saves
+        nothing.
+
+    Raises:
+        ValueError: A cost is negative or not finite.
+    """
+    for name, flops in (("reference_training", reference_training), ("run", run), ("baseline", baseline)):
+        if not 0 <= flops < math.inf:
+            raise ValueError(f"{name} must be finite and not negative, got {flops:g} FLOPs")
+    saved = baseline - run
+    return math.floor(reference_training / saved) + 1 if saved > 0 else None
+
+
+ASSUMED_UTILIZATION = 0.4
+"""Assumed fraction of a chip's peak FLOP/s that training reaches. Reported values of dense transformers are
+between .3 and .6, depending on their size and on the input pipeline."""
+
+
+def chip_hours(flops: float, peak_flops: float, utilization: float = ASSUMED_UTILIZATION) -> float:
+    """Compute the hours that one chip takes for the FLOPs of a run; n chips take 1/n of them.
+
+    Args:
+        flops: FLOPs that the run executes itself (`Cost.total("reference_scoring")`).
+        peak_flops: Peak FLOP/s of one chip, such as 197e12 for a TPU v5e in bfloat16.
+        utilization: Fraction of the peak that is reached, in (0, 1].
+
+    Raises:
+        ValueError: The peak is not positive, or the utilization is out of range.
+    """
+    if not peak_flops > 0:
+        raise ValueError(f"peak FLOP/s must be positive, got {peak_flops:g}")
+    if not 0 < utilization <= 1:
+        raise ValueError(f"utilization must be in (0, 1], got {utilization:g}")
+    return flops / (peak_flops * utilization) / 3600

@@ -1,0 +1,123 @@
+"""What panels have in common: scales and ticks of axes, confidence intervals, seeds, and steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from .. import units
+from .style import DASHED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LOG_FROM = 8.0
+"""Costs that differ by this factor get a logarithmic axis; from it on, ticks are at 1, 2, 5, 10, …"""
+
+_BEYOND = 0.35  # of the range of means and seeds: how far intervals stretch an axis
+
+
+def scale_axis(
+    axes: Axes, which: Literal["x", "y"], values: Iterable[float], *, log: bool, form: Callable[[float], str]
+) -> None:
+    """Scale an axis and write its ticks.
+
+    Args:
+        axes: The panel.
+        which: The axis.
+        values: What the axis shows; it stays linear unless all are positive.
+        log: Whether it is logarithmic.
+        form: Writes a tick.
+    """
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    known = [value for value in values if math.isfinite(value)]
+    if log and known and min(known) > 0:
+        (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+        wide = max(known) >= LOG_FROM * min(known)
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if wide else MaxNLocator(5, steps=[1, 2, 5, 10]))
+        axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(lambda value, _: form(value))
+
+
+def count_axis(axes: Axes, values: Iterable[float] = (), *, log: bool = False) -> None:
+    """Write the ticks of the horizontal axis as 5k and 2M; make it logarithmic if `log`."""
+    scale_axis(axes, "x", values, log=log, form=lambda x: units.tick(x, axes.get_xlim()[1]))
+
+
+def value_axis(axes: Axes, values: Iterable[float], *, log: bool = False) -> None:
+    """Write the ticks of the vertical axis as plain numbers; make it logarithmic if `log`."""
+    scale_axis(axes, "y", values, log=log, form=lambda y: f"{y:g}")
+
+
+def limit(axes: Axes, values: Iterable[float]) -> None:
+    """Keep wide confidence intervals, as of two seeds, from squeezing the means.
+
+    Args:
+        axes: The panel, drawn.
+        values: Means and seeds on the vertical axis, which are shown entirely.
+    """
+    known = [value for value in values if math.isfinite(value)]
+    if not known or axes.get_yscale() == "log":
+        return
+    low, high = min(known), max(known)
+    room = _BEYOND * ((high - low) or abs(high) or 1.0)
+    bottom, top = axes.get_ylim()
+    axes.set_ylim(max(bottom, low - room), min(top, high + room))
+
+
+def draw_interval(
+    axes: Axes, x: Any, y: Any, low: Any, high: Any, color: Any, *, across: bool = False
+) -> None:
+    """Draw the confidence intervals of points as bars: of y, or of x if `across`.
+
+    Args:
+        axes: The panel.
+        x: Of the points, [n].
+        y: Of the points, [n].
+        low: Lower ends of the intervals, [n]; equal to `high` where there is none.
+        high: Upper ends, [n].
+        color: Of the bars.
+        across: Whether the intervals are horizontal.
+    """
+    if across:
+        axes.hlines(y, low, high, colors=color, linewidth=0.9, zorder=3)
+    else:
+        axes.vlines(x, low, high, colors=color, linewidth=0.9, zorder=3)
+
+
+def draw_band(axes: Axes, x: Any, low: Any, high: Any, color: str, alpha: float = 0.16) -> None:
+    """Shade the confidence interval around a line; arguments are those of `draw_interval`."""
+    axes.fill_between(x, low, high, color=color, alpha=alpha, linewidth=0)
+
+
+def draw_seeds(axes: Axes, x: Any, y: Any, colors: Any) -> None:
+    """Draw a small dot for each seed."""
+    axes.scatter(x, y, s=6, c=colors, alpha=0.6, linewidths=0, zorder=3)
+
+
+def draw_levels(axes: Axes, levels: Iterable[tuple[float, str]]) -> None:
+    """Draw the scores of references, from `near_references`, as dashed lines with their names."""
+    for level, name in levels:
+        axes.axhline(level, label=name, **DASHED)
+
+
+def draw_steps(axes: Axes, x: Any, y: Any, *, down: bool, **style: Any) -> None:
+    """Draw what is reached from which cost on, as steps across the panel, whose limits are final.
+
+    Args:
+        axes: The panel.
+        x: Costs, [m].
+        y: What is reached from each cost on, [m].
+        down: Whether less of y is better, so that steps go down.
+        style: Of the line.
+    """
+    order = np.argsort(x)
+    xs, ys = np.asarray(x, float)[order], np.asarray(y, float)[order]
+    xs = np.concatenate([xs[:1], xs, [axes.get_xlim()[1]]])
+    ys = np.concatenate([[axes.get_ylim()[1 if down else 0]], ys, ys[-1:]])
+    axes.plot(xs, ys, drawstyle="steps-post", **style)

@@ -1,0 +1,440 @@
+"""The page of a printed figure: panels, title, caption, legend, and the names next to curves and points.
+
+`panels` makes the axes. Ordinary Matplotlib calls draw on them, with a `label` for each line, marker, or bar
+that readers must identify. `finish` adds the words, names the labeled artists, and lays everything out.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..sheet import Legend, Sheet
+from .plot import Texts
+from .style import GRAY, SAVED, ink, size_of
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Where = Legend | Literal["above"]
+"""Where names are: next to lines and markers, or in a legend."""
+
+WIDTH = 5.5  # inches: the text width of a paper
+DPI = 200
+EDGE = 0.06  # inches around everything
+_LEAST = 1.3  # inches that names next to lines must leave to the panel
+_LOWEST = 0.6  # inches: height of a row of panels with its labels
+_MOST_COVERED = 0.16  # of a panel by the names of points
+_LINE = 1.3  # distance between names, relative to the font size
+_LEGEND: dict[str, Any] = {
+    "frameon": False, "handlelength": 1.8, "handletextpad": 0.5, "columnspacing": 1.2, "labelspacing": 0.35,
+    "borderpad": 0.1, "borderaxespad": 0.0,
+}  # fmt: skip
+
+
+def panels(
+    sheet: Sheet,
+    count: int = 1,
+    *,
+    height: float | None = None,
+    columns: int | None = None,
+    least: float = 1.7,
+    **options: Any,
+) -> tuple[Figure, list[Axes]]:
+    """Create a figure with axes in rows.
+
+    Args:
+        sheet: Width of the figure; 5.5 inches by default.
+        count: Number of panels.
+        height: Of a row, with its labels, inches; None for one that suits the width.
+        columns: Number of panels in a row; None for as many as are at least `least` inches wide.
+        least: Width of a panel, inches.
+        options: Of `Figure.subplots`, such as `sharey` and `width_ratios`.
+    """
+    width = sheet.width or WIDTH
+    columns = columns or max(1, min(count, int(width / least)))
+    rows = -(-count // columns)
+    columns = -(-count // rows)
+    height = height or min(2.8, max(1.6, 0.75 * width / columns))
+    figure = _blank(width, rows * height)
+    axes = list(figure.subplots(rows, columns, squeeze=False, **options).flat)
+    for unused in axes[count:]:
+        unused.remove()
+    for above in axes[max(0, count - columns) : count - columns * (rows - 1) or None]:
+        above.tick_params(labelbottom=True)  # nothing is below it, even if the panels share the axis
+    return figure, axes[:count]
+
+
+def finish(
+    figure: Figure,
+    texts: Texts,
+    sheet: Sheet,
+    *,
+    named: Where = "direct",
+    x: str = "",
+    y: str = "",
+    keys: Sequence[Artist] | None = None,
+) -> Figure:
+    """Name what is labeled, add title and caption, and lay out the figure.
+
+    Args:
+        figure: From `panels`, drawn.
+        texts: Title and caption; either may be empty.
+        sheet: Height, and where names are, if the user says so.
+        named: Where names are by default. "direct" is next to lines and markers, unless there is no room.
+        x: Label below all panels, in place of a label for each.
+        y: Label left of all panels.
+        keys: Entries of the legend, if they differ from the labeled artists.
+
+    Raises:
+        ValueError: The figure doesn't fit in its width or height.
+    """
+    axes = figure.axes
+    shown = list(_by_label(keys or [handle for each in axes for handle in _labeled(each)]).values())
+    where: Where = (sheet.legend or named) if shown else "none"
+    if where == "direct" and not all(hasattr(handle, "get_xydata") for handle in shown):
+        where = named
+    page = _Page(figure, texts, sheet, x, y)
+    names: dict[Axes, list[Any]] = {}
+    if where == "direct":
+        names = {each: [_name(each, handle) for handle in _labeled(each)] for each in axes}
+    page.arrange(None)
+    if not sheet.legend and any(_is_crowded(*each) for each in names.items()):
+        for name in (name for each in names.values() for name in each):
+            name.remove()
+        names, where = {}, "below"
+    if where in ("right", "below", "above"):
+        page.arrange(_legend(figure, shown, where), where)
+    elif where == "inside":
+        axes[0].legend(handles=shown, loc="best", **_LEGEND | {"frameon": True, "framealpha": 0.7})
+        page.arrange(None)
+    elif not names:
+        page.arrange(None)
+    for each, of_panel in names.items():
+        _spread(each, of_panel)
+    return figure
+
+
+class _Page:
+    """Strips of words around the panels; Matplotlib's constrained layout places the panels between them."""
+
+    def __init__(self, figure: Figure, texts: Texts, sheet: Sheet, x: str, y: str) -> None:
+        self.figure, self.sheet, self.content = figure, sheet, figure.get_figheight()
+        width = figure.get_figwidth()
+        inside = width - 2 * EDGE
+        self.title = figure.text(
+            EDGE / width, 1, "\n".join(wrapped(texts.title, inside, size_of("title"))), va="top",
+            size=size_of("title"),
+        )  # fmt: skip
+        self.caption = figure.text(
+            EDGE / width, 0, "\n".join(wrapped(texts.caption, inside, size_of("caption"))), va="bottom",
+            size=size_of("caption"), color=GRAY, linespacing=1.15,
+        )  # fmt: skip
+        self.x = figure.text(0.5, 0, x, ha="center", va="bottom")
+        self.y = figure.text(EDGE / width, 0.5, y, ha="left", va="center", rotation=90)
+
+    def arrange(self, legend: Any, where: Where = "none") -> None:
+        """Set the height, move the strips, and lay out the panels in what is left."""
+        figure, width = self.figure, self.figure.get_figwidth()
+        title, caption, x = (_size(text)[1] for text in (self.title, self.caption, self.x))
+        wide, high = _size(legend) if legend is not None else (0.0, 0.0)
+        above, below = EDGE + title, EDGE + caption
+        beside = wide if where == "right" else 0.0
+        above += high if where == "above" else 0.0
+        legend_at = below
+        below += (high if where == "below" else 0.0) + x
+        content = max(self.content, high) if where == "right" else self.content
+        total = self.sheet.height or above + content + below
+        rows = max(spec.rowspan.stop for each in figure.axes if (spec := each.get_subplotspec()))
+        if total - above - below < _LOWEST * rows:
+            raise ValueError(
+                f"a height of {total:.3g}in leaves no room for the figure: it takes at least "
+                f"{above + below + _LOWEST * rows:.2f}in, less without title, caption, or legend"
+            )
+        figure.set_figheight(total)
+        left = _size(self.y)[0]
+        self.title.set_y(1 - EDGE / total)
+        self.caption.set_y(0.5 * EDGE / total)
+        self.x.set_y((below - x) / total)
+        rect = (left / width, below / total, 1 - (left + beside + EDGE) / width, 1 - (above + below) / total)
+        self.x.set_x(rect[0] + rect[2] / 2)
+        self.y.set_y(rect[1] + rect[3] / 2)
+        if legend is not None:
+            place = {
+                "right": ("upper right", (1 - EDGE / width, rect[1] + rect[3])),
+                "below": ("lower center", (0.5, legend_at / total)),
+                "above": ("upper left", (EDGE / width, 1 - (above - high) / total)),
+            }[where]
+            legend.set_loc(place[0])
+            legend.set_bbox_to_anchor(place[1], figure.transFigure)
+        self._lay_out(rect)
+
+    def _lay_out(self, rect: tuple[float, ...]) -> None:
+        """Place the panels twice: labels are wrapped to the width that the first layout gives them."""
+        import warnings
+
+        figure = self.figure
+        for _ in range(2):
+            figure.set_layout_engine("constrained", rect=rect, w_pad=EDGE / 2, h_pad=EDGE / 2)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", "constrained_layout not applied")
+                try:
+                    figure.draw_without_rendering()
+                except UserWarning:
+                    raise ValueError(
+                        f"a width of {figure.get_figwidth():.3g}in is too narrow for these names in letters "
+                        f"of {size_of('name'):.3g} points: take smaller letters, or legend: below"
+                    ) from None
+            changed = [_wrap_labels(each) for each in figure.axes]
+            if not any(changed):
+                break
+        figure.set_layout_engine("none")
+
+
+def wrapped(text: str, width: float, size: float) -> list[str]:
+    """Break a text into lines.
+
+    Args:
+        text: Broken at its spaces; a longer word after one of `_=,/-`, or anywhere.
+        width: Of a line, inches.
+        size: Of the letters, points.
+    """
+    lines: list[str] = []
+    for word in text.split():
+        if lines and _width(f"{lines[-1]} {word}", size) <= width:
+            lines[-1] += f" {word}"
+            continue
+        lines.append("")
+        for piece in (
+            [word] if _width(word, size) <= width else re.findall(r"[^_=,/-]+[_=,/-]*|[_=,/-]+", word)
+        ):
+            if lines[-1] and _width(lines[-1] + piece, size) > width:
+                lines.append("")
+            for letter in [piece] if _width(piece, size) <= width else piece:
+                if lines[-1] and _width(lines[-1] + letter, size) > width:
+                    lines.append("")
+                lines[-1] += letter
+    return lines
+
+
+def titled(axes: Sequence[Axes], titles: Sequence[str], width: float) -> None:
+    """Write titles above panels; those that take more than two lines lose the beginning that all share.
+
+    Args:
+        axes: The panels.
+        titles: One for each.
+        width: Of a panel, inches.
+    """
+    size = size_of("name")
+    first = titles[0]
+    starts = (first[:end] for end in range(len(first), -1, -1))
+    start = next(each for each in starts if all(title.startswith(each) for title in titles))
+    start = re.sub(r"[^ ]*$", "", start)
+    if len(titles) > 1 and any(len(wrapped(each, width, size)) > 2 for each in titles):
+        titles = [f"…{each[len(start) :]}" if start else each for each in titles]
+    for each, title in zip(axes, titles, strict=True):
+        each.set_title("\n".join(wrapped(title, width, size)), size=size, pad=3, loc="left", linespacing=1.0)
+
+
+def _blank(width: float, height: float) -> Figure:
+    """Create an empty figure, in inches, that pyplot has no record of.
+
+    It may outlive our style: a PDF that a user saves later still has text as text.
+    """
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    class Printed(Figure):
+        def savefig(self, fname: Any, **options: Any) -> None:
+            with rc_context(SAVED):
+                super().savefig(fname, **options)
+
+        def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+            """Show the figure in a notebook in its size, as sharp as in print."""
+            content = io.BytesIO()
+            self.savefig(content, format="png")
+            wide, high = (round(96 * inches) for inches in self.get_size_inches())
+            return content.getvalue(), {"width": wide, "height": high}
+
+    figure = Printed(figsize=(width, height), dpi=DPI)
+    FigureCanvasAgg(figure)  # measures texts, whatever the format of the file
+    return figure
+
+
+def _labeled(axes: Axes) -> list[Any]:
+    """Artists of a panel that have a label, one for each label."""
+    return list(_by_label(axes.get_legend_handles_labels()[0]).values())
+
+
+def _by_label(handles: Iterable[Any]) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for handle in handles:
+        found.setdefault(handle.get_label(), handle)
+    return found
+
+
+def _is_line(handle: Any) -> bool:
+    return handle.get_linestyle() not in ("None", "none", "")
+
+
+def _is_crowded(axes: Axes, names: Sequence[Any]) -> bool:
+    """Whether names leave too little of a panel: lines have become narrow, or names would cover much."""
+    frame, dpi = axes.get_window_extent(), axes.figure.dpi
+    boxes = [name.get_window_extent() for name in names if not _is_beside(name)]
+    lines = sum(map(_is_beside, names))
+    return (
+        (lines > 0 and frame.width < _LEAST * dpi)
+        or lines * _LINE * size_of("name") * dpi / 72 > frame.height
+        or sum(box.width * box.height for box in boxes) > _MOST_COVERED * frame.width * frame.height
+    )
+
+
+def _is_beside(name: Any) -> bool:
+    """Whether a name is right of the panel, as that of a line."""
+    return hasattr(name, "arrow_patch")
+
+
+def _name(axes: Axes, handle: Any) -> Any:
+    """Write the name of a line at the right of its panel, joined to its end; that of a point next to it."""
+    color = handle.get_color()
+    style: dict[str, Any] = {"size": size_of("name"), "color": ink(color), "zorder": 6}
+    x, y = (np.asarray(each, float) for each in handle.get_data(orig=False))
+    if not _is_line(handle):
+        return axes.text(x[-1], y[-1], handle.get_label(), ha="center", va="center", in_layout=False, **style)
+    known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+    end = (x[known[-1]], y[known[-1]]) if known.size else (1.0, 0.0)
+    arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.5, "alpha": 0.6 if known.size else 0.0,
+             "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5)}  # fmt: skip
+    return axes.annotate(
+        handle.get_label(), end, xycoords=handle.get_transform() if known.size else "axes fraction",
+        xytext=(1.03, 0.5), textcoords="axes fraction", va="center_baseline", annotation_clip=False,
+        arrowprops=arrow, **style,
+    )  # fmt: skip
+
+
+def _spread(axes: Axes, names: Sequence[Any]) -> None:
+    """Move names apart: those of lines up and down, near the level of their ends; others around points."""
+    of_lines = [name for name in names if _is_beside(name)]
+    of_points = [name for name in names if not _is_beside(name)]
+    if of_lines:
+        frame = axes.get_window_extent()
+        ends = [name._get_position_xy(None)[1] for name in of_lines]
+        gap = _LINE * size_of("name") * axes.figure.dpi / 72
+        levels = spread(ends, gap, frame.y0 + gap / 2, frame.y1 - gap / 2)
+        for name, level in zip(of_lines, levels, strict=True):
+            name.set_position((1.03, (level - frame.y0) / frame.height))
+    if of_points:
+        _place(axes, of_points)
+
+
+def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Move positions apart, each as little as possible (least squares), and keep their order.
+
+    With q[i] = p[i] − i·gap, p[i+1] − p[i] ≥ gap is isotonic regression.
+
+    Args:
+        wanted: Positions, in any order.
+        gap: Least distance between neighbors.
+        low: Lower end of the room.
+        high: Upper end of the room. Positions exceed it if the room is too small.
+    """
+    from scipy.optimize import isotonic_regression
+
+    order, steps = np.argsort(wanted, kind="stable"), gap * np.arange(len(wanted))
+    found = isotonic_regression(np.asarray(wanted, float)[order] - steps).x
+    placed = np.empty(len(wanted))
+    placed[order] = np.clip(found, low, max(low, high - steps[-1])) + steps
+    return placed.tolist()
+
+
+def _place(axes: Axes, names: Sequence[Any]) -> None:
+    """Move each name from its point to the nearest place around it that covers least; a line joins the two.
+
+    adjustText 1.4 covered more of the same plots, and took 80 s for 19 names.
+    """
+    frame, to_data = axes.get_window_extent(), axes.transData.inverted()
+    drawn, taken = _drawn(axes), np.empty((0, 4))
+    angles = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+    for name in names:
+        box, at = name.get_window_extent(), axes.transData.transform(name.get_position())
+        half = np.array([box.width, box.height]) / 2 + 0.1 * box.height
+        far = np.repeat(box.height * np.array([0.8, 1.4, 2.2, 3.5, 5.0]), len(angles))
+        turned = np.tile(np.column_stack([np.cos(angles), np.sin(angles)]), (5, 1))
+        places = at + turned * (half + far[:, None])
+        low, high = places - half, places + half
+        covered = ((drawn > low[:, None]) & (drawn < high[:, None])).all(axis=2).sum(axis=1)
+        lapped = ((taken[:, :2] < high[:, None]) & (taken[:, 2:] > low[:, None])).all(axis=2).sum(axis=1)
+        outside = (low < frame.min).any(axis=1) | (high > frame.max).any(axis=1)
+        best = int(np.argmin(covered + 30 * lapped + 100 * outside + far / box.height))
+        taken = np.vstack([taken, [*low[best], *high[best]]])
+        name.set_position(to_data.transform(places[best]))
+        if far[best] > 2 * box.height:
+            nearest = np.clip(at, low[best], high[best])
+            ends = to_data.transform([at, nearest])
+            axes.plot(*ends.T, color=name.get_color(), linewidth=0.5, alpha=0.7, zorder=2)
+
+
+def _drawn(axes: Axes) -> Any:
+    """Pixels of a panel that are drawn on, a few apart, [n, 2]."""
+    lines = [line.get_xydata() for line in axes.get_lines() if line.get_transform() == axes.transData]
+    dots: list[Any] = []
+    for each in axes.collections:
+        if hasattr(each, "get_segments"):
+            lines += each.get_segments()
+        else:
+            dots += list(np.asarray(each.get_offsets()))
+    found = [axes.transData.transform(np.reshape(dots, (-1, 2)))]
+    for line in lines:
+        pixels = axes.transData.transform(line)
+        length = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(pixels, axis=0).T))])
+        at = np.linspace(0.0, length[-1], max(1, int(length[-1] / 8)))
+        found.append(np.column_stack([np.interp(at, length, side) for side in pixels.T]))
+    pixels = np.concatenate(found)
+    return pixels[np.isfinite(pixels).all(axis=1)]
+
+
+def _legend(figure: Figure, handles: Sequence[Any], where: Where) -> Any:
+    """Create a legend with as many columns as fit."""
+    legend = figure.legend(handles=handles, ncols=1, **_LEGEND)
+    legend.set_in_layout(False)
+    if where == "right":
+        return legend
+    each = _size(legend)[0] + _LEGEND["columnspacing"] * size_of("name") / 72
+    columns = max(1, min(len(handles), int((figure.get_figwidth() - EDGE) / each)))
+    legend.remove()
+    legend = figure.legend(handles=handles, ncols=columns, **_LEGEND)
+    legend.set_in_layout(False)
+    return legend
+
+
+def _wrap_labels(axes: Axes) -> bool:
+    """Break labels that are longer than their axis, which constrained layout ignores."""
+    frame, dpi, changed = axes.get_window_extent(), axes.figure.dpi, False
+    for label, room in ((axes.xaxis.label, frame.width), (axes.yaxis.label, frame.height)):
+        old = label.get_text()
+        label.set_text("\n".join(wrapped(old, 1.1 * room / dpi, float(label.get_fontsize()))))
+        changed |= label.get_text() != old
+    return changed
+
+
+def _size(artist: Any) -> tuple[float, float]:
+    """Width and height of a text or a legend with the gap around it, inches; none if it is empty."""
+    if hasattr(artist, "get_text") and not artist.get_text():
+        return 0.0, 0.0
+    box, dpi = artist.get_window_extent(artist.figure.canvas.get_renderer()), artist.figure.dpi
+    return box.width / dpi + EDGE, box.height / dpi + EDGE
+
+
+def _width(text: str, size: float) -> float:
+    """Width of a text, inches."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    return float(text_to_path.get_text_width_height_descent(text, FontProperties(size=size), False)[0]) / 72
