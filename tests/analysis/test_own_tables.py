@@ -15,7 +15,7 @@ from jestlab.analysis.report.contents import gather
 from jestlab.analysis.tables import summary as built_in
 from jestlab.analysis.tables import table
 from jestlab.analysis.tables.core import Table
-from jestlab.analysis.tables.summary import finals
+from jestlab.analysis.tables.final_results import finals
 from jestlab.platform.cli import cli
 
 BESIDES = {"goal": "min", "digits": 2, "name": "wasted"}

@@ -38,7 +38,7 @@ def test_summary(results):
         "zero-shot": f"**65.0 ± {std:.1f}**",
         "I2T R@1": f"**65.0 ± {std:.1f}**",
         "score": f"**65.0 ± {std:.1f}**",
-        "Δ uniform": "+20.0 [+20.0, +20.0]",  # .6 − .4 and .7 − .5: paired by seed
+        "Δ uniform": "**+20.0 [+20.0, +20.0]**",  # .6 − .4 and .7 − .5: paired by seed
         "examples": "256",
         "GFLOP": "32.0",
         "fewer examples": "**2.3×**",  # 4/1.5 and 4/2

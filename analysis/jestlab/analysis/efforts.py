@@ -1,4 +1,4 @@
-"""What runs spend until they reach a score: examples, FLOPs, seconds, chip-hours; in words and units."""
+"""What runs spend to reach a score: examples, FLOPs, seconds, and chip-hours; their names and units."""
 
 from __future__ import annotations
 
@@ -17,71 +17,74 @@ Effort = Literal["examples_seen", "flops", "seconds", "chip_hours"]
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 Over = Literal["examples_seen", "flops", "seconds", "chip_hours", "steps"]
-"""What learning curves may be drawn over."""
+"""Horizontal axes of learning curves."""
 
 OVERS: tuple[Over, ...] = get_args(Over)
 
 MEASURED: tuple[Effort, ...] = ("seconds", "chip_hours")
-"""Efforts that two runs of one config differ in."""
+"""Efforts that differ between two runs of one config."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """An effort in words.
+    """Names of an effort.
 
     Attributes:
-        name: In columns of tables, `fewer_<name>`.
-        axis: On an axis, without its unit.
-        fewer: Over a column of factors.
-        amount: What a factor is of: "2.0× fewer examples".
-        less: Whether it is "less" and not "fewer".
+        name: In names of columns, such as `fewer_<name>`.
+        axis: Label of an axis, without unit.
+        header: Heading of a column, with a place for the unit.
+        fewer: Heading of a column of factors.
+        amount: In sentences: "2.0× fewer examples".
+        less: Whether to write "less" instead of "fewer".
     """
 
     name: str
     axis: str
+    header: str
     fewer: str
     amount: str
     less: bool = False
 
 
 WORDS: dict[Effort, Words] = {
-    "examples_seen": Words("examples", "examples seen", "fewer examples", "examples"),
-    "flops": Words("flops", "training FLOPs", "fewer FLOPs", "FLOPs"),
-    "seconds": Words("seconds", "training time", "less time", "training time", less=True),
-    "chip_hours": Words("chip_hours", "chip-hours of training", "fewer chip-hours", "chip-hours"),
+    "examples_seen": Words("examples", "examples seen", "examples", "fewer examples", "examples"),
+    "flops": Words("flops", "training FLOPs", "{unit}", "fewer FLOPs", "FLOPs"),
+    "seconds": Words("seconds", "training time", "time ({unit})", "less time", "training time", less=True),
+    "chip_hours": Words(
+        "chip_hours", "chip-hours of training", "chip-hours", "fewer chip-hours", "chip-hours"
+    ),
 }
 
 
 def known(rows: pd.DataFrame) -> list[Effort]:
-    """List the efforts that are known of any row; chip-hours only where they say more than seconds.
+    """List the efforts that are known for any row; chip-hours only if they aren't just the seconds.
 
     Args:
-        rows: With the columns of `EFFORTS`.
+        rows: Frame with columns of `EFFORTS`.
     """
-    found = [effort for effort in EFFORTS if effort in rows and bool(rows[effort].notna().any())]
-    if "chip_hours" in found and "seconds" in found:
-        chips = (rows["chip_hours"] / rows["seconds"]).dropna()
-        # One process on this machine is one chip: then chip-hours are the seconds once more.
-        if chips.empty or 3600 * chips.max() <= 1 + 1e-9:
-            found.remove("chip_hours")
-    return found
+    efforts = [effort for effort in EFFORTS if effort in rows and bool(rows[effort].notna().any())]
+    if "chip_hours" in efforts and "seconds" in efforts:
+        chips = 3600 * (rows["chip_hours"] / rows["seconds"]).dropna()
+        if chips.empty or chips.max() <= 1 + 1e-9:  # a process without accelerators counts as one chip
+            efforts.remove("chip_hours")
+    return efforts
 
 
 def cost_of(rows: pd.DataFrame) -> Effort:
     """Choose the default effort to compare runs by: FLOPs, else seconds, else examples, if any are spent."""
-    there = [effort for effort in known(rows) if rows[effort].max() > 0]
-    return next((effort for effort in ("flops", "seconds", "examples_seen") if effort in there), "flops")
+    spent = [effort for effort in known(rows) if rows[effort].max() > 0]
+    return next((effort for effort in ("flops", "seconds", "examples_seen") if effort in spent), "flops")
 
 
 def unit(effort: Effort, values: pd.Series[float]) -> tuple[float, str]:
     """Choose one unit for a column or an axis.
 
     Args:
-        effort: What it holds.
-        values: NaN is passed over.
+        effort: The effort.
+        values: Its amounts; NaN is ignored.
 
     Returns:
-        What to divide by, and the unit's name; empty for a plain count.
+        The divisor, and the unit's name, which is empty for a count.
     """
     if effort == "flops":
         return units.flops_unit(values)
@@ -90,8 +93,16 @@ def unit(effort: Effort, values: pd.Series[float]) -> tuple[float, str]:
     return 1.0, ""
 
 
-def writer(effort: Effort, divisor: float) -> Callable[[float], str]:
-    """Return what writes an amount in a unit from `unit`, without its name."""
+def writer(effort: Effort, divisor: float, digits: int | None = None) -> Callable[[float], str]:
+    """Return a function that writes an amount, without the name of its unit.
+
+    Args:
+        effort: The effort.
+        divisor: As returned by `unit`.
+        digits: Number of decimals; None for as many as is usual.
+    """
+    if digits is not None:
+        return lambda amount: f"{amount / divisor:,.{digits}f}"
     if effort == "examples_seen":
         return units.count
     if effort == "chip_hours":

@@ -97,6 +97,20 @@ def half_widths(
     return half
 
 
+def direction(low: float, high: float, value: float = 0.0) -> int:
+    """Decide whether a difference is significant.
+
+    Args:
+        low: Lower end of its confidence interval; NaN if unknown, as for one seed.
+        high: Upper end.
+        value: The value to compare with.
+
+    Returns:
+        1 if the whole interval is above the value, −1 if it is below, and 0 if it isn't significant.
+    """
+    return int(low > value) - int(high < value)
+
+
 def tail(distance: float, std: float, n: int) -> float:
     """Compute the one-sided p-value of Student's t.
 

@@ -15,7 +15,7 @@ from ..efforts import WORDS, Effort, Over, cost_of, known
 from ..frames import Frames, NotYet
 from ..metrics import Metric
 from ..tables import finals, speedup_table
-from ..tables.summary import BREAK_EVEN, with_range
+from ..tables.speedups import BREAK_EVEN, with_range
 from .drawing import draw_speedup
 from .drawing_curves import MOST_ALONE, MOST_TOGETHER, draw_curves
 from .plot import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..costs import SCOPES, Scope
 from ..efforts import WORDS, Effort
 from ..frames import Frames
-from ..intervals import CONFIDENCE
+from ..intervals import CONFIDENCE, direction
 from ..lost import UNEVALUATED
 from ..metrics import Metric, lacks_goal
 from ..tables import Finals, finals, summary
@@ -107,8 +107,8 @@ class _Words:
 
 
 def _side(row: Record) -> int:
-    """1 if the whole interval of the difference from the baseline is above 0, −1 if below, else 0."""
-    return int(row["delta_low"] > 0) - int(row["delta_high"] < 0)  # NaN, of one seed, is neither
+    """Return on which side of the baseline a run is; 0 if the seeds don't distinguish the two."""
+    return direction(row["delta_low"], row["delta_high"])
 
 
 def _compared(say: _Words, best: Record, own: Record, rivals: int) -> str:

@@ -209,7 +209,7 @@ def cost_breakdown(history: History) -> Table | None:
     ]
     rows = records(frame)
     # A column of which nothing is known is left out.
-    kept = [c for i, c in enumerate(columns) if i < 2 or any(c.show(row) != MISSING for row in rows)]
+    kept = [c for i, c in enumerate(columns) if i < 2 or any(c.text(row) != MISSING for row in rows)]
     return Table(
         name=f"{history.experiment} costs",
         caption="Planned and actual cost, summed over the seeds of each run.",

@@ -17,10 +17,12 @@ from ..results import Snapshot, opens_store
 from ..units import nearest
 from .claims import claims_table
 from .core import Table
+from .final_results import MEANS, Finals, Mean, finals
 from .own import own_table
 from .paper import LAYOUTS, paper_table
 from .shape import Shape
-from .summary import MEANS, Finals, Mean, finals, speedup_table, summary
+from .speedups import speedup_table
+from .summary import summary
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..claims.claim import SCORE
@@ -142,16 +141,14 @@ def _difference_column(metrics: Mapping[str, Metric]) -> Column:
     return Column(
         "difference",
         "difference",
-        lambda row: difference(row, metrics[row["row"]]),
+        lambda row, digits: difference(row, show.to_digits(metrics[row["row"]], digits)),
         formula="mean over seeds of one side of the claim minus the other; in brackets the "
         f"{INTERVAL} by Student's t; a run adds its value times its weight",
         inputs=("value", "weight"),
         importance=80,
         family="differences",
         data=("difference", "low", "high"),
-        rounded=lambda n: _difference_column(
-            {row: replace(metric, digits=n) for row, metric in metrics.items()}
-        ),
+        takes_digits=True,
     )
 
 

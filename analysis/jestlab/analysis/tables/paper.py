@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import units
@@ -28,8 +28,8 @@ from ..published.cell import (
 from ..published.lint import Finding, checks
 from . import show
 from .core import ESSENTIAL, Column, Record, Table
+from .final_results import Finals
 from .rows import OwnRows, own_rows, published_rows, with_unique_names
-from .summary import Finals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -284,19 +284,19 @@ def _columns(
 
         return of
 
-    def column(quantity: str, digits: int | None = None) -> Column:
+    def column(quantity: str) -> Column:
         header, group = _heading(quantity, several, mixed)
         if quantity in called:
             header, group = called[quantity], ""
         return Column(
-            quantity, header, _text(quantity, meant, digits), _rank(quantity, meant, digits), group=group,
+            quantity, header, _text(quantity, meant), _rank(quantity, meant), group=group,
             shade=shade(quantity), mark=mark(quantity), formula=_formula(quantity, own, mixed),
             inputs=inputs.get(quantity, ()), compares=quantity in inputs,
             align="center" if quantity == FILTERED else "right",
             importance=60 if is_score(quantity) else _IMPORTANCE.get(quantity, 50),
             family=_family(quantity),
             data=(quantity, *(f"{quantity}_{end}" for end in ("printed", "std", "seeds", "low", "high"))),
-            rounded=(lambda n: column(quantity, n)) if _family(quantity) else None,
+            takes_digits=bool(_family(quantity)),
         )  # fmt: skip
 
     variant = Column(
@@ -360,41 +360,37 @@ def _heading(quantity: str, several: Counter[str], mixed: bool) -> tuple[str, st
     return headers[quantity]
 
 
-def _text(quantity: str, meant: _Meant, digits: int | None = None) -> Callable[[Record], str]:
+def _text(quantity: str, meant: _Meant) -> Callable[..., str]:
     """Make a function that writes a row's value: as it was printed, or in our own format."""
 
-    def own(row: Record, value: float) -> str:
+    def own(row: Record, value: float, digits: int | None) -> str:
         if quantity == FILTERED:
             return "✓" if value else "✗"
         if quantity == EXAMPLES:
             return units.count(value)
         if quantity in (PER_ITERATION, TOTAL, *_COUNTED):
             return f"{100 * value:.0f}"
-        metric = _to_digits(meant(row, quantity), digits)
+        metric = show.to_digits(meant(row, quantity), digits)
         if quantity == DELTA:
             return show.difference(value, row[f"{DELTA}_low"], row[f"{DELTA}_high"], metric)
         std, count = row[f"{quantity}_std"], row[f"{quantity}_seeds"]
         return show.mean(value, std, count, row[f"{EXAMPLES}_seeds"], metric)
 
-    def text(row: Record) -> str:
+    def text(row: Record, digits: int | None = None) -> str:
         printed, value = row.get(f"{quantity}_printed"), row.get(quantity, math.nan)
         if isinstance(printed, str):
             return printed
-        return show.MISSING if value is None or math.isnan(value) else own(row, float(value))
+        return show.MISSING if value is None or math.isnan(value) else own(row, float(value), digits)
 
     return text
 
 
-def _to_digits(metric: Metric, digits: int | None) -> Metric:
-    return metric if digits is None else replace(metric, digits=digits)
-
-
-def _rank(quantity: str, meant: _Meant, digits: int | None = None) -> Callable[[Record], float] | None:
+def _rank(quantity: str, meant: _Meant) -> Callable[..., float] | None:
     """Make a function that ranks rows: by the score's goal, and by the lowest cost."""
     if quantity in (TOTAL, _COUNTED[1]):
         return lambda row: -round(float(row[quantity]), 2)
     if _family(quantity):
-        return lambda row: _to_digits(meant(row, quantity), digits).rank(float(row[quantity]))
+        return lambda row, digits: show.to_digits(meant(row, quantity), digits).rank(float(row[quantity]))
     return None
 
 
@@ -452,5 +448,5 @@ def _notes(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals], flaws: li
     if own:
         said.append("own runs: mean ± standard deviation over seeds")
     for finals in own:
-        said += [note for note in show.gaps(finals) if note not in said]
+        said += [note for note in finals.gaps if note not in said]
     return said

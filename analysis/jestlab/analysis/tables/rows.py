@@ -17,7 +17,7 @@ from ..configs import Configs
 from ..flops import paper_run
 from ..intervals import of_groups
 from ..published.cell import COUNTED, DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
-from .summary import Finals
+from .final_results import Finals
 
 if TYPE_CHECKING:
     import pandas as pd

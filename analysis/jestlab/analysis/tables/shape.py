@@ -186,13 +186,13 @@ def _with_digits(table: Table, digits: int | Mapping[str, int] | None) -> Table:
     if isinstance(digits, Mapping):
         for name, number in digits.items():
             for column in _meant(table, name):
-                if column.rounded is None and column.family not in FAMILIES:
+                if not column.takes_digits and column.family not in FAMILIES:
                     raise ValueError(f"column {column.key!r} of table {table.name!r} has no digits to choose")
                 wanted[column.key] = number
     else:
         wanted = {column.key: digits for column in table.columns if column.family in _OF_SCORES}
     columns = tuple(
-        column.rounded(wanted[column.key]) if column.rounded is not None and column.key in wanted else column
+        replace(column, digits=wanted[column.key]) if column.takes_digits and column.key in wanted else column
         for column in table.columns
     )
     return replace(table, columns=columns)
@@ -204,7 +204,7 @@ def _sorted(table: Table, by: str) -> Table:
     name = next((name for name in column.data if name in table.frame), None)
     values = None if name is None else table.frame[name]
     if values is None or values.dtype.kind not in "fiub":
-        values = table.frame["row"].map(dict(zip(table.frame["row"], map(column.show, records(table.frame)),
+        values = table.frame["row"].map(dict(zip(table.frame["row"], map(column.text, records(table.frame)),
                                                  strict=True)))  # fmt: skip
     order = values.sort_values(ascending=not by.startswith("-"), kind="stable", na_position="last").index
     return replace(table, frame=table.frame.loc[order].reset_index(drop=True))

@@ -1,4 +1,4 @@
-"""How the numbers of a table are printed, and the notes that explain them."""
+"""Texts of cells and headings, and the mark of numbers from one seed."""
 
 from __future__ import annotations
 
@@ -6,35 +6,19 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
-from ..frames import Frames
-from ..lost import DIVERGED
 from ..metrics import Metric, Metrics
 from .core import MISSING as MISSING
 from .core import Record, Table, records
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from .summary import Finals
-
 ONE_SEED = "†"
 
-_METRICS = {
-    "zero_shot": "zero-shot",
-    "10_shot": "10-shot",
-    "i2t_r1": "I2T R@1",
-    "t2i_r1": "T2I R@1",
-}
+_METRICS = {"zero_shot": "zero-shot", "10_shot": "10-shot", "i2t_r1": "I2T R@1", "t2i_r1": "T2I R@1"}
 
 
-def mean(value: float, std: float, seeds: float, whole: float, metric: Metric) -> str:
-    """A mean score ± its standard deviation; with the number of its seeds if the row has others as well."""
-    if math.isnan(value):
-        return MISSING
-    text = spread(value, std, metric)
-    return text if seeds in (1, whole) else f"{text} (n = {seeds:.0f})"  # one seed has a mark
+def to_digits(metric: Metric, digits: int | None) -> Metric:
+    """Return a metric that is shown with a number of decimals; None for its usual ones."""
+    return metric if digits is None else replace(metric, digits=digits)
 
 
 def spread(value: float, std: float, metric: Metric) -> str:
@@ -47,36 +31,60 @@ def spread(value: float, std: float, metric: Metric) -> str:
     return f"{metric.text(value)} ± {metric.text(std)}"
 
 
+def mean(value: float, std: float, seeds: float, of_row: float, metric: Metric) -> str:
+    """Write a mean score ± its standard deviation, and the number of seeds if other scores have more.
+
+    Args:
+        value: The mean; NaN if it is unknown.
+        std: The standard deviation; NaN for one seed, which has a mark.
+        seeds: Number of seeds with this score.
+        of_row: Number of completed seeds.
+        metric: What the score means.
+    """
+    if math.isnan(value):
+        return MISSING
+    return spread(value, std, metric) + ("" if seeds in (1, of_row) else f" (n = {seeds:.0f})")
+
+
 def difference(value: float, low: float, high: float, metric: Metric) -> str:
-    """A difference of scores with its confidence interval, which one seed does not have."""
+    """Write a difference of scores with its confidence interval, which one seed doesn't have."""
     if math.isnan(value):
         return MISSING
     text, *ends = (metric.text(number, "+") for number in (value, low, high))
     return text if math.isnan(low) else f"{text} [{', '.join(ends)}]"
 
 
-def known(value: float, show: Callable[[float], str]) -> str:
-    """Format a value, or a dash if it is unknown."""
-    return MISSING if math.isnan(value) else show(value)
+def known(value: float, write: Callable[[float], str]) -> str:
+    """Write a value, or a dash if it is unknown."""
+    return MISSING if math.isnan(value) else write(value)
 
 
-def one_seed(key: str) -> Callable[[Record], str]:
-    """Mark cells that rest on one seed; `key` holds the number of seeds."""
-    return lambda row: ONE_SEED if row[key] == 1 else ""
+def seeds(row: Record) -> str:
+    """Write the number of completed seeds, and of planned ones if some are missing."""
+    done, planned = row["seeds"], row["seeds_planned"]
+    return f"{done}" if done == planned else f"{done} of {planned}"
+
+
+def first_line(text: str, width: int = 100) -> str:
+    """Return the first line of a text, shortened to a number of characters."""
+    line = next(iter(text.strip().splitlines()), "")
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+# ---- headings
 
 
 def metric_headers(names: Sequence[str], declared: Metrics) -> dict[str, str]:
-    """Headings of metrics by name, as declared; the dataset is left out if only one dataset has the metric.
+    """Return headings of metrics by name, as declared; the dataset is named only if several have the metric.
 
-    Unless all metrics have one unit and more of each is better, each heading has its unit, and an arrow that
-    says whether more or less is better.
+    Unless all metrics have one unit and more of each is better, each heading has its unit and an arrow for
+    its goal.
     """
-    parts = {name: name.split("/", 1) for name in names}
-    several = Counter(metric for _, metric in parts.values())
-    headers = {}
-    for name, (dataset, metric) in parts.items():
-        short = _METRICS.get(metric, metric)
-        headers[name] = f"{dataset} {short}" if several[metric] > 1 else short
+    short = {name: _METRICS.get(metric, metric) for name in names for _, metric in [name.split("/", 1)]}
+    count = Counter(short.values())
+    headers = {
+        name: text if count[text] == 1 else f"{name.split('/', 1)[0]} {text}" for name, text in short.items()
+    }
     headers |= {name: text for name, text in declared.called(names).items() if text != name}
     if all_alike(names, declared):
         return headers
@@ -84,9 +92,9 @@ def metric_headers(names: Sequence[str], declared: Metrics) -> dict[str, str]:
 
 
 def all_alike(names: Sequence[str], declared: Metrics) -> bool:
-    """Whether the metrics have one unit, and more of each is better."""
-    found = [declared.of(name) for name in names]
-    return len({each.unit for each in found}) == 1 and all(each.goal == "max" for each in found)
+    """Return whether the metrics have one unit, and more of each is better."""
+    metrics = [declared.of(name) for name in names]
+    return len({each.unit for each in metrics}) == 1 and all(each.goal == "max" for each in metrics)
 
 
 def heading(name: str, metric: Metric) -> str:
@@ -94,64 +102,17 @@ def heading(name: str, metric: Metric) -> str:
     return " ".join(filter(None, (name, f"({metric.suffix})" if metric.suffix else "", metric.arrow)))
 
 
-def seeds(row: Record) -> str:
-    """Number of completed seeds, and of planned ones if some are missing."""
-    done, planned = row["seeds"], row["seeds_planned"]
-    return f"{done}" if done == planned else f"{done} of {planned}"
+# ---- numbers from one seed
 
 
-# ---- notes
+def one_seed(key: str) -> Callable[[Record], str]:
+    """Return a function that marks rows with one seed, whose number is in column `key`."""
+    return lambda row: ONE_SEED if row[key] == 1 else ""
 
 
 def with_marks_explained(table: Table) -> Table:
-    """Add a note on each kind of mark that the table has."""
-    marks = [column.mark for column in table.columns if column.mark is not None]
+    """Add a note on the mark of cells from one seed, if there are any."""
+    marks = [column.mark for column in table.columns if column.mark]
     if not any(ONE_SEED in mark(row) for row in records(table.frame) for mark in marks):
         return table
     return replace(table, notes=(*table.notes, f"{ONE_SEED} one seed only: its spread is unknown"))
-
-
-def gaps(finals: Finals) -> list[str]:
-    """Notes on rows that need one: references, runs that did not complete, missing scores."""
-    frames = finals.frames
-    notes = [
-        f"{frames.shown[label]}: a reference that other runs depend on; not ranked"
-        for label in frames.apart_from(finals.baseline)
-    ]
-    for name, lost in frames.lost.items():
-        notes.append(f"{frames.shown[name]}: {lost}{'; not ranked' * (DIVERGED in frames.fates[name])}")
-    notes += unfinished(frames)
-    averaged = list(finals.averaged)
-    left_out = [name for name in frames.averaged if name not in averaged]
-    missing = finals.runs[averaged].isna().groupby(finals.runs["label"], sort=False).any()
-    for row, of_metric in missing[missing.any(axis=1)].iterrows():
-        lacking = [name for name in averaged if of_metric[name]]
-        notes.append(f"{frames.shown[str(row)]}: no score where {', '.join(lacking)} is missing")
-    if left_out:
-        notes.append(f"score: without {', '.join(left_out)}, which some runs lack")
-    return notes
-
-
-def unfinished(frames: Frames) -> list[str]:
-    """One line for each label with runs that have not completed, and why."""
-    runs = frames.runs[frames.runs["state"] != "COMPLETED"]
-    return [
-        f"{frames.shown[str(label)]}: {'; '.join(_why_open(run) for _, run in of_label.iterrows())}"
-        for label, of_label in runs.groupby("label", sort=False)
-    ]
-
-
-def _why_open(run: pd.Series[Any]) -> str:
-    text = f"seed {run['seed']} {run['state']}"
-    if run["step"] > 0:
-        text += f" at step {run['step']:.0f}"
-        text += f" of {run['total_steps']:.0f}" if run["total_steps"] > 0 else ""  # NaN where it is not known
-    if isinstance(run["reason"], str) and (reason := first_line(run["reason"])):
-        text += f" ({reason})"
-    return text
-
-
-def first_line(text: str, width: int = 100) -> str:
-    """The first line of a text, shortened to a number of characters; empty if there is none."""
-    line = next(iter(text.strip().splitlines()), "")
-    return line if len(line) <= width else line[: width - 1] + "…"

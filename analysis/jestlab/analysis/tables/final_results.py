@@ -1,0 +1,239 @@
+"""Final results of an experiment: scores, costs, and what each run takes to match the baseline."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from ..costs import Scope
+from ..curves import Crossing, score_curves, speedups
+from ..efforts import WORDS, Effort, known
+from ..frames import Frames, NotYet
+from ..intervals import censored_median, half_widths, of_groups, to_match
+from ..lost import DIVERGED
+from ..metrics import Metric
+from .show import first_line
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+Mean = Literal["all", "shared"]
+"""Metrics that a score averages: all, so that a run without one of them has no score; or those that every
+completed run has."""
+
+MEANS: tuple[Mean, ...] = get_args(Mean)
+
+
+@dataclass(frozen=True)
+class Finals:
+    """Final results of an experiment, compared with a baseline.
+
+    Attributes:
+        frames: Results of the experiment.
+        baseline: Label of the baseline.
+        scope: What counts as FLOPs.
+        mean: Which metrics the score averages.
+        crossing: Which crossing of the baseline's final score counts.
+        averaged: Names of the averaged metrics; none if there is no score (`Frames.no_score`).
+        runs: One row for each completed run that was evaluated, in the order of the study: fingerprint,
+            label, seed, the metrics, score, delta (score minus that of the baseline with the same seed; NaN
+            for the baseline, for references, and without such a seed), examples_seen, flops, and the columns
+            of `curves.speedups`, NaN for runs that aren't compared, and if no score is better than another.
+    """
+
+    frames: Frames
+    baseline: str
+    scope: Scope
+    mean: Mean
+    crossing: Crossing
+    averaged: tuple[str, ...]
+    runs: pd.DataFrame
+
+    @cached_property
+    def efforts(self) -> list[Effort]:
+        """Efforts that are known."""
+        return known(self.runs)
+
+    @property
+    def metric(self) -> Metric:
+        """What the score means; unknown without a score."""
+        return Metric() if self.frames.no_score else self.frames.score
+
+    @property
+    def against(self) -> str:
+        """The name that is shown for the baseline."""
+        return self.frames.shown[self.baseline]
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Label → the name that is shown for it, if it is another one."""
+        return {label: name for label in self.frames.labels if (name := self.frames.shown[label]) != label}
+
+    @property
+    def has_rivals(self) -> bool:
+        """Whether there is another competitor than the baseline."""
+        return any(label != self.baseline for label in self.frames.competitors)
+
+    @property
+    def baselines(self) -> dict[str, str]:
+        """Each label that is compared → the baseline."""
+        return {label: self.baseline for label in self.frames.labels if label != self.baseline}
+
+    @cached_property
+    def by_label(self) -> pd.DataFrame:
+        """One row for each label, in the order of the study: index label; run, apart (bool), seeds,
+        seeds_planned, lost (`Frames.lost`), diverged (bool: whether a seed did); for each metric, score, and
+        delta `_mean`, `_std`, and `_seeds`; delta_low and delta_high (95% confidence interval of the mean);
+        and the mean of each known effort."""
+        import pandas as pd
+
+        of_label = self.frames.runs.groupby("label", sort=False)
+        rows = pd.DataFrame({"run": of_label["run"].first(), "apart": False})
+        rows.loc[self.frames.apart_from(self.baseline), "apart"] = True
+        rows["seeds"] = self.runs.groupby("label").size()
+        rows["seeds_planned"] = of_label.size()
+        rows["lost"] = [self.frames.lost.get(str(label), "") for label in rows.index]
+        rows["diverged"] = [DIVERGED in self.frames.fates[str(label)] for label in rows.index]
+        for name in [*self.frames.metrics, "score", "delta"]:
+            of_seeds = of_groups(self.runs[name], self.runs["label"])
+            rows[[f"{name}_mean", f"{name}_std", f"{name}_seeds"]] = of_seeds
+        counts = [name for name in rows.columns if name == "seeds" or str(name).endswith("_seeds")]
+        rows[counts] = rows[counts].fillna(0).astype(int)
+        half = half_widths(rows["delta_std"], rows["delta_seeds"])
+        # If a seed diverged, the others are a biased selection.
+        half[rows["diverged"] | (DIVERGED in self.frames.fates[self.baseline])] = math.nan
+        rows["delta_low"], rows["delta_high"] = rows["delta_mean"] - half, rows["delta_mean"] + half
+        for effort in self.efforts:
+            rows[effort] = of_groups(self.runs[effort], self.runs["label"])["mean"]
+        return rows
+
+    @cached_property
+    def matching(self) -> pd.DataFrame:
+        """What each compared label takes to match the baseline, in the order of the study.
+
+        Index label; seeds_compared (with diverged ones), seeds_reached; for each effort: `<effort>_to_match`
+        (median over seeds, or a lower bound of it if `<effort>_most` is greater), `_low` and `_high` (range
+        of the seeds; infinite if one doesn't reach the score), `_spent` (the least that a seed spent without
+        reaching it, else NaN), `_at_most` and `_low_at_most` (bool: the median, or the least, is of a run
+        that reached the score at its first evaluation), `fewer_<effort>` (censored median), and
+        `fewer_<effort>_at_least` (bool).
+        """
+        import pandas as pd
+
+        compared = self.runs.dropna(subset="reached")
+        columns = {str(name): compared[name].to_numpy() for name in compared.columns}
+        lines = []
+        for label, at in compared.groupby("label", sort=False).indices.items():
+            reached, early = (columns[name][at].astype(bool) for name in ("reached", "bounded"))
+            line = {"label": label, "seeds_compared": len(at), "seeds_reached": int(reached.sum())}
+            for effort in (WORDS[each].name for each in self.efforts):
+                names = (f"{effort}_to_match", f"{effort}_spent", f"fewer_{effort}")
+                took, spent, fewer = (columns[name][at].astype(float) for name in names)
+                line |= _over_seeds(effort, took, spent, fewer, early)
+            lines.append(line)
+        return pd.DataFrame(lines).set_index("label") if lines else pd.DataFrame()
+
+    @property
+    def gaps(self) -> list[str]:
+        """Notes on references, runs that didn't complete, and missing scores."""
+        frames, shown = self.frames, self.frames.shown
+        notes = [
+            f"{shown[label]}: a reference that other runs depend on; not ranked"
+            for label in frames.apart_from(self.baseline)
+        ]
+        for label, lost in frames.lost.items():
+            notes.append(f"{shown[label]}: {lost}{'; not ranked' * (DIVERGED in frames.fates[label])}")
+        notes += _unfinished(frames)
+        averaged = list(self.averaged)
+        missing = self.runs[averaged].isna().groupby(self.runs["label"], sort=False).any()
+        for row, of_metric in missing[missing.any(axis=1)].iterrows():
+            lacking = [name for name in averaged if of_metric[name]]
+            notes.append(f"{shown[str(row)]}: no score where {', '.join(lacking)} is missing")
+        if left_out := [name for name in frames.averaged if name not in averaged]:
+            notes.append(f"score: without {', '.join(left_out)}, which some runs lack")
+        return notes
+
+
+def finals(
+    frames: Frames,
+    baseline: str | None = None,
+    scope: Scope = "scoring",
+    mean: Mean = "all",
+    crossing: Crossing = "first",
+) -> Finals:
+    """Compute the final results of an experiment.
+
+    Args:
+        frames: Results of the experiment.
+        baseline: Label or run to compare with; by default that of the study (`Frames.baseline`).
+        scope: What counts as FLOPs.
+        mean: Which metrics the score averages.
+        crossing: Which crossing of the baseline's final score counts.
+
+    Raises:
+        ValueError: No run has completed yet, there is no such baseline, or no metric is shared.
+    """
+    compared = frames.baseline(baseline)
+    averaged = [name for name in frames.averaged if mean == "all" or name in frames.shared_metrics]
+    if frames.averaged and not averaged:
+        raise ValueError(f"runs of experiment {frames.experiment!r} share no metric: leave out --mean shared")
+    curves = score_curves(frames, scope, averaged)
+    runs = curves[curves["final"]].drop(columns=["step", "final"])
+    if runs.empty:
+        raise NotYet(f"no run of experiment {frames.experiment!r} has completed yet: {frames.progress()}")
+    apart = frames.apart_from(compared)
+    of_baseline = runs[runs["label"] == compared].set_index("seed")["score"]
+    delta = runs["score"] - runs["seed"].map(of_baseline)
+    runs["delta"] = delta.where(~runs["label"].isin([compared, *apart]))
+    is_ranked = not frames.no_score and frames.score.goal is not None
+    sign = frames.score.sign if is_ranked else 1.0
+    sooner = speedups(curves if is_ranked else curves[:0], compared, crossing, sign)
+    sooner = sooner[~sooner["label"].isin(apart)]
+    runs = runs.merge(sooner, on=["fingerprint", "label", "seed"], how="left")
+    return Finals(frames, compared, scope, mean, crossing, tuple(averaged), runs)
+
+
+def _over_seeds(
+    effort: str, took: Floats, spent: Floats, fewer: Floats, early: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """Summarize what the seeds of a label take; `early` marks bounds, from the first evaluation."""
+    import numpy as np
+
+    reach, factor = to_match(took, spent), censored_median(fewer)
+    without = spent[np.isnan(took)]
+    return {
+        f"{effort}_to_match": reach.value,
+        f"{effort}_most": reach.most,
+        f"{effort}_low": reach.low,
+        f"{effort}_high": reach.high,
+        f"{effort}_spent": min(without.tolist(), default=math.nan),
+        # A bound beyond the median, on its other side, can't move it.
+        f"{effort}_at_most": bool((took[early] >= reach.value).any()),
+        f"{effort}_low_at_most": bool((took[early] == reach.low).any()),
+        f"fewer_{effort}": factor,
+        f"fewer_{effort}_at_least": bool((fewer[early] <= factor).any()),
+    }
+
+
+def _unfinished(frames: Frames) -> list[str]:
+    """Describe the runs of each label that haven't completed."""
+    runs = frames.runs[frames.runs["state"] != "COMPLETED"]
+    return [
+        f"{frames.shown[str(label)]}: {'; '.join(_state(run) for _, run in of_label.iterrows())}"
+        for label, of_label in runs.groupby("label", sort=False)
+    ]
+
+
+def _state(run: pd.Series[Any]) -> str:
+    text = f"seed {run['seed']} {run['state']}"
+    if run["step"] > 0:
+        text += f" at step {run['step']:.0f}"
+        text += f" of {run['total_steps']:.0f}" if run["total_steps"] > 0 else ""  # NaN if unknown
+    reason = first_line(run["reason"]) if isinstance(run["reason"], str) else ""
+    return f"{text} ({reason})" if reason else text
