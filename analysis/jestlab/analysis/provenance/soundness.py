@@ -69,9 +69,7 @@ class Soundness:
         accepted: list[Mapping[str, list[str]]] = []
         for name in experiments:
             specs = [json.loads(spec or "{}") for spec in store.select(_SPEC, experiment=name)["spec"]]
-            packages = [
-                str(package) for spec in specs for package in spec.get("record", {}).get("packages", ())
-            ]
+            packages = [each for spec in specs for each in spec.get("record", {}).get("packages", ())]
             # Grouped in plain Python: pandas takes a millisecond a group, and there may be thousands.
             attempts: dict[str, list[Mapping[str, Any]]] = {}
             for row in store.connection.execute(text(_ATTEMPTS), {"experiment": name}).mappings():
@@ -116,9 +114,7 @@ class Soundness:
                     odd.update(odd_rows)
                     different = made_with_different([item])
                     notes[f"{MIXED} {', '.join(odd_rows)}: {different} than the other rows"] = None
-        if adopted := [
-            r for r, runs in rows.items() if any(self.scripts.get(run) == ADOPTED for run in runs)
-        ]:
+        if adopted := [row for row in rows if ADOPTED in map(self.scripts.get, rows[row])]:
             notes[f"not run by jestlab, but adopted from another tool: {', '.join(adopted)}"] = None
         return Marks(struck, frozenset(mixed | odd), tuple(notes))
 
