@@ -18,8 +18,8 @@ from ..figures.selected import Pictures
 from ..frames import Frames, NotYet
 from ..provenance.explain import Origins
 from ..provenance.history import History, load, recipe
+from ..provenance.soundness import Soundness
 from ..results import Snapshot, opens_store
-from ..soundness import Soundness
 from ..tables import finals, speedup_table, summary
 from ..tables.claims import claims_table
 from .answer import Answer, answer
@@ -51,7 +51,7 @@ def study_page(
     if frames is not None and compared is not None:
         said, tables = _results(frames, compared, scope, missing)
         parts = _charts(frames, history, compared, scope, missing)
-        sound = Soundness.read(store.connection, [experiment])
+        sound = Soundness.read(store, [experiment])
         tables = [replace(part, table=part.table.marked(sound)) for part in tables]
         struck = {
             part.table.shown.get(row, row): why for part in tables for row, why in part.table.struck.items()
