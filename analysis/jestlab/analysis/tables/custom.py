@@ -1,16 +1,16 @@
-"""Tables of one's own: what a function returns, a pandas frame or a `Table`, as a table like any other."""
+"""Custom tables: a function returns a pandas frame or a `Table`."""
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .. import units
 from ..metrics import Metric, MetricError
 from ..own import CodeFailed, OwnCode, Results, stem_of
+from ..units import nearest, significant
 from . import show
 from .core import Column, Record, Table
 
@@ -19,25 +19,24 @@ if TYPE_CHECKING:
 
 _ATTRS = ("caption", "notes", "columns")
 _RESERVED = ("row", "apart", "ours", "section")
-"""Columns of `Table.frame` that have a meaning of their own."""
+"""Columns of `Table.frame` with a meaning."""
 
 
-def own_table(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Table:
-    """Make a table of one's own.
+def custom_table(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Table:
+    """Make a custom table.
 
     Args:
-        code: `f(results, **options)`, which returns a pandas frame, one row a line. The index names the rows,
-            or the first column where the index only counts them. `frame.attrs` may say `caption`, `notes` and
-            `columns`: for a column its goal ("max" or "min": the best is bold), unit, digits and name, in the
-            words of a spec's `metrics`; evaluations that are columns have theirs. A row that is named like a
-            label of the study rests on its runs; that of a reference does not compete. A `Table` is taken as
-            it is.
-        results: What it gets.
-        options: Its further arguments.
+        code: `f(results, **options)`, which returns a pandas frame. The index names the rows, or the first
+            column if the index only counts. `frame.attrs` may have `caption`, `notes`, and `columns`: for a
+            column its goal ("max" or "min": the best is bold), unit, digits, and name, like a spec's
+            `metrics`; a column of an evaluation has those of the evaluation. A row with the name of a label
+            is based on the label's runs; a reference does not compete. A `Table` is used unchanged.
+        results: The first argument of the function.
+        options: Its other arguments.
 
     Raises:
-        NotYet: The experiment lacks results that it asks for.
-        CodeFailed: It fails, or returns no such frame.
+        NotYet: The experiment lacks results that the function requests.
+        CodeFailed: The function fails, or returns no such frame.
     """
     import pandas as pd
 
@@ -58,132 +57,100 @@ def own_table(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Ta
 
 
 def _table(name: str, made: pd.DataFrame, results: Results, code: OwnCode) -> Table:
-    """Make a table of a frame; ValueError, which goes on after "the frame", if that is not one of rows."""
-    frame, first = _with_rows(made, results.references)
-    caption, notes, said = _attrs(made.attrs, [str(name) for name in frame.columns])
-    evaluated = [name for name in frame.columns if name in results.frames.evaluated]
+    """Make a table from a frame; the message of a ValueError continues "the frame ..."."""
+    frame = _plain_frame(made)
+    if "apart" not in frame:
+        frame["apart"] = frame["row"].isin(results.references)
+    frame["apart"] = frame["apart"].astype(bool)
+    first, *keys = (str(key) for key in frame.columns if key not in _RESERVED)
+    declared = _declared(made.attrs, [first, *keys])
+    evaluated = [key for key in keys if key in results.frames.evaluated]
     headers = show.metric_headers(evaluated, results.frames.declared)
     formula = f"computed by {code.name}" + (f", code {code.digest[:8]}" if code.digest else "")
     columns = [Column(first, first, lambda row: str(row["row"]), align="left")]
-    for key in frame.columns:
-        if key in (*_RESERVED, first):
-            continue
-        own = said.get(key, {})
-        metric = replace(results.metric(key), **own) if key in evaluated else Metric(**own)
-        known = key in evaluated or bool({"unit", "digits"} & own.keys())
-        header = headers[key] if key in headers and not own else show.heading(metric.name or key, metric)
-        columns.append(_column(key, header, metric, known, frame[key], formula))
-    return Table(name, caption, frame, tuple(columns), notes, parts=_parts(results, list(frame["row"])))
+    for key in keys:
+        own = declared.get(key, {})
+        metric = replace(results.metric(key) if key in evaluated else Metric(), **own)
+        header = show.heading(metric.name or key, metric) if own or key not in headers else headers[key]
+        is_formatted = key in evaluated or not {"unit", "digits"}.isdisjoint(own)
+        columns.append(
+            replace(_column(key, frame[key], metric, is_formatted), header=header, formula=formula)
+        )
+    runs = results.runs
+    runs = runs[runs["label"].isin(frame["row"]) & (runs["state"] == "COMPLETED")].reset_index(drop=True)
+    parts = runs[["label", "seed", "fingerprint"]].assign(row=runs["label"], experiment=results.experiment)
+    notes = made.attrs.get("notes", ())
+    notes = tuple(map(str, notes)) if isinstance(notes, list | tuple) else (str(notes),)
+    return Table(name, str(made.attrs.get("caption", "")), frame, tuple(columns), notes, parts=parts)
 
 
-def _with_rows(made: pd.DataFrame, apart: Sequence[str]) -> tuple[pd.DataFrame, str]:
-    """Return a frame with the columns `row`, which names its rows, and `apart`; and the heading of the names.
-
-    Args:
-        made: As it was returned.
-        apart: Rows that do not compete, where its own column `apart` does not say.
-    """
+def _plain_frame(made: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame of plain values, with the names of the rows in the columns `row` and the first other."""
     import pandas as pd
 
     if made.columns.nlevels > 1 or made.index.nlevels > 1:
         raise ValueError("has several levels: expected one, so flatten its columns, or reset its index")
     if made.empty:
         raise ValueError("has no rows")
-    if isinstance(made.index, pd.RangeIndex) and made.index.name is None:
-        first = str(made.columns[0])
-        frame = made.copy()
-    else:
-        first = str(made.index.name or "name")
-        frame = made.reset_index(names=first)
-    frame = frame.rename(columns=str)
-    first, frame = ("name", frame.rename(columns={"row": "name"})) if first == "row" else (first, frame)
-    if not frame.columns.is_unique or "row" in frame.columns:
-        raise ValueError(f"has several columns of one name, or one called row: {', '.join(frame.columns)}")
-    rows = [str(value) for value in frame[first]]
+    if made.index.name is not None or not isinstance(made.index, pd.RangeIndex):
+        made = made.reset_index(names=str(made.index.name or "name"))
+    names = ["name" if name == "row" else str(name) for name in made.columns]
+    if len(set(names)) < len(names):
+        raise ValueError(f"has several columns of one name: {', '.join(names)}")
+    values = {name: [_plain(value) for value in made.iloc[:, i]] for i, name in enumerate(names)}
+    rows = [str(value) for value in made.iloc[:, 0]]
     if twice := next((row for row in rows if rows.count(row) > 1), None):
         raise ValueError(f"has two rows called {twice!r}: expected names in its index, or its first column")
-    for name in frame.columns:
-        frame[name] = pd.Series([_plain(value) for value in frame[name]], frame.index, dtype=object)
-    frame.insert(0, "row", rows)
-    frame["apart"] = frame["apart"].astype(bool) if "apart" in frame else frame["row"].isin(apart)
-    return frame, first
+    return pd.DataFrame({"row": rows, **values}, dtype=object)
 
 
-def _attrs(attrs: Mapping[Any, Any], columns: Sequence[str]) -> tuple[str, tuple[str, ...], dict[str, Any]]:
-    """Return caption, notes, and what is said of columns."""
+def _declared(attrs: Mapping[Any, Any], columns: list[str]) -> dict[str, dict[str, Any]]:
+    """Check the attributes of a frame, and return what they declare of each column."""
     for key in attrs:
         if key not in _ATTRS:
-            raise ValueError(f"has attrs[{key!r}]: {units.nearest(str(key), _ATTRS)}")
-    notes = attrs.get("notes", ())
-    notes = tuple(map(str, notes)) if isinstance(notes, list | tuple) else (str(notes),)
+            raise ValueError(f"has attrs[{key!r}]: {nearest(str(key), _ATTRS)}")
     declared = attrs.get("columns", {})
     if not isinstance(declared, Mapping):
-        raise ValueError(
-            f"has attrs['columns'] of {type(declared).__name__}: expected a mapping from columns"
-        )
-    said: dict[str, Any] = {}
+        kind = type(declared).__name__
+        raise ValueError(f"has attrs['columns'] of {kind}: expected a mapping from columns")
     for column, words in declared.items():
         if column not in columns:
-            raise ValueError(
-                f"has no column {column!r}, which its attrs name: {units.nearest(column, columns)}"
-            )
+            raise ValueError(f"has no column {column!r}, which its attrs name: {nearest(column, columns)}")
         try:
             Metric.parse({"goal": "max", **words})
         except (MetricError, TypeError) as error:
             raise ValueError(f"says of column {column!r}, {error}") from None
-        said[column] = dict(words)
-    return str(attrs.get("caption", "")), notes, said
+    return {column: dict(words) for column, words in declared.items()}
 
 
-def _column(
-    key: str, header: str, metric: Metric, known: bool, values: pd.Series[Any], formula: str
-) -> Column:
-    """Make a column: numbers aligned at the right, everything else as text."""
-    is_number = all(_is_number(value) or _is_missing(value) for value in values)
+def _column(key: str, values: pd.Series[Any], metric: Metric, is_formatted: bool) -> Column:
+    """Make a column: numbers are right-aligned; everything else is text."""
+    is_number = not any(isinstance(value, bool | str) for value in values)
 
     def text(row: Record) -> str:
         value = row[key]
-        if _is_missing(value):
-            return show.MISSING
-        if not _is_number(value):
-            return str(value)
-        if isinstance(value, numbers.Integral) and not known:
-            return f"{int(value):,}".replace("-", "−")
-        return metric.text(float(value)) if known else units.significant(float(value), 4).replace("-", "−")
+        if value is None or isinstance(value, bool | str):
+            return show.MISSING if value is None else str(value)
+        if is_formatted:
+            return metric.text(value)
+        return (f"{value:,}" if isinstance(value, int) else significant(value, 4)).replace("-", "−")
 
     def rank(row: Record) -> float:
-        return math.nan if not _is_number(row[key]) else metric.rank(float(row[key]))
+        return math.nan if row[key] is None else metric.rank(float(row[key]))
 
-    return Column(
-        key,
-        header,
-        text,
-        rank=rank if is_number and metric.goal is not None else None,
-        align="right" if is_number else "left",
-        formula=formula,
-    )
+    is_ranked = is_number and metric.goal is not None
+    return Column(key, key, text, rank if is_ranked else None, align="right" if is_number else "left")
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: a number, true or false, null, or a text."""
-    if _is_number(value):
-        return int(value) if isinstance(value, numbers.Integral) and math.isfinite(value) else float(value)
-    return value if isinstance(value, bool) or _is_missing(value) else str(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and str(value) not in ("True", "False") and not _is_missing(value)
-
-
-def _is_missing(value: Any) -> bool:
+def _plain(value: Any) -> bool | int | float | str | None:
+    """Return a value as JSON has it; OverflowError if a number is too large."""
+    import numpy as np
     import pandas as pd
 
-    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value)
-
-
-def _parts(results: Results, rows: Sequence[str]) -> pd.DataFrame:
-    """Return the completed runs that rows rest on which are named like their label."""
-    runs = results.runs
-    runs = runs[runs["label"].isin(rows) & (runs["state"] == "COMPLETED")]
-    parts = runs[["label", "seed", "fingerprint"]].assign(row=runs["label"], experiment=results.experiment)
-    return parts.reset_index(drop=True)
+    if pd.api.types.is_scalar(value) and pd.isna(value):
+        return None
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, numbers.Integral) and math.isfinite(value):
+        return int(value)
+    return float(value) if isinstance(value, numbers.Real) else str(value)
