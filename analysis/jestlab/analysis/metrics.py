@@ -1,52 +1,64 @@
-"""What metrics mean: whether more or less is better, in what unit they are, and how they are written.
+"""Meaning of metrics: whether higher or lower is better, their units, and how values are written.
 
-A spec declares the metrics of its programs (`metrics`); those of jestlab's own programs are in `OF_PROGRAM`.
-Nothing is guessed from values: a metric that nobody declares has no goal, and is not ranked.
+A spec declares the metrics of its programs (`metrics`). `OF_PROGRAM` declares those of jestlab's programs. A
+metric without a declaration has no goal and is not ranked: nothing is inferred from values.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 from .units import HUGEST_WRITTEN, some
-from .written import Path, WrittenError, shown
-from .written import given as given_in
+from .written import Path, WrittenError, given, shown
 
 Goal = Literal["max", "min"]
-"""Whether more is better, or less."""
+"""Whether higher or lower is better."""
 
 Scale = Literal["linear", "log"]
-"""Scale of the axis that a metric is drawn on."""
+"""Scale of the metric's axis."""
 
 PERCENT, OF_HUNDRED, RAW = "percent", "%", "raw"
 MOST_SHARE = 2.0  # 200%: a metric in percent that exceeds it isn't recorded as a share of 1
-_LONGEST_UNIT = 16
-_MOST_DIGITS = 12
-_FIELDS = ("goal", "unit", "name", "digits", "scale")
 
 
 class MetricError(WrittenError):
     """An invalid declaration."""
 
 
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
+_KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "goal": ("max or min", lambda goal: goal in get_args(Goal)),
+    "unit": (
+        "a word of at most 16 characters, such as percent, raw, or dB",
+        lambda unit: _is_word(unit) and len(unit) <= 16,
+    ),
+    "name": ("a word", _is_word),
+    "digits": ("a whole number from 0 to 12", lambda n: type(n) is int and 0 <= n <= 12),
+    "scale": ("linear or log", lambda scale: scale in get_args(Scale)),
+}
+"""Key of a declaration → which values are valid, and how to tell."""
+
+
 @dataclass(frozen=True)
 class Metric:
-    """What a metric means.
+    """Meaning of a metric.
 
     Attributes:
-        goal: Whether more or less is better: max or min. A metric that nobody declares has none, and nothing
-            is ranked by it.
-        unit: "percent": a share of 1 that people read in percent; "%": a percentage that is recorded from 0
-            to 100; "raw": a number without a unit; or the unit's name, such as "dB".
-        name: What people call it; empty for the name by which it is recorded.
-        digits: Digits behind the decimal point; null for one of a percentage, and for four significant digits
-            of another number.
-        scale: Scale of the axis that it is drawn on.
+        goal: max if higher is better, min if lower is better; null if undeclared, which is not ranked.
+        unit: "percent": a share of 1 that is shown in percent; "%": a percentage that is recorded from 0 to
+            100; "raw": a number without a unit; or the name of the unit, such as "dB".
+        name: Shown name; empty for the name by which the metric is recorded.
+        digits: Digits after the decimal point; null for one digit of a percentage, and for four significant
+            digits of other numbers.
+        scale: Scale of the metric's axis.
     """
 
     goal: Goal | None = None
@@ -57,10 +69,10 @@ class Metric:
 
     @classmethod
     def parse(cls, written: Any, path: Path = ()) -> Metric:
-        """Parse the form that a spec has it in.
+        """Parse a declaration of a spec.
 
         Raises:
-            MetricError: It has another form; the place is named, below `path`.
+            MetricError: The declaration is invalid; the error has its place below `path`.
         """
         if isinstance(written, Metric):
             return written
@@ -68,95 +80,83 @@ class Metric:
             raise MetricError(
                 path, f"must be a mapping such as {{goal: max, unit: percent}}, not {shown(written)}"
             )
-        given = given_in(written, _FIELDS, path, MetricError)
-        for key, choices in (("goal", get_args(Goal)), ("scale", get_args(Scale))):
-            if key in given and given[key] not in choices:
-                raise MetricError((*path, key), f"must be {' or '.join(choices)}, not {shown(given[key])}")
-        for key in ("unit", "name"):
-            text = given.get(key, "x")
-            if not isinstance(text, str) or not text.strip() or not text.isprintable():
-                raise MetricError((*path, key), f"must be a word, not {shown(text)}")
-        if len(given.get("unit", "")) > _LONGEST_UNIT:
-            raise MetricError(
-                (*path, "unit"), f"is longer than {_LONGEST_UNIT} characters: percent, raw, dB, …"
-            )
-        digits = given.get("digits", 0)
-        if not isinstance(digits, int) or isinstance(digits, bool) or not 0 <= digits <= _MOST_DIGITS:
-            raise MetricError(
-                (*path, "digits"), f"must be a whole number from 0 to {_MOST_DIGITS}, not {shown(digits)}"
-            )
-        return cls(**given)
+        values = given(written, list(_KEYS), path, MetricError)
+        for key, value in values.items():
+            expected, is_valid = _KEYS[key]
+            if not is_valid(value):
+                raise MetricError((*path, key), f"must be {expected}, not {shown(value)}")
+        return cls(**values)
 
     def written(self) -> dict[str, Any]:
-        """Write it as a spec has it, without defaults."""
-        plain = Metric()
-        return {key: value for key in _FIELDS if (value := getattr(self, key)) != getattr(plain, key)}
+        """Return the declaration as a spec has it, without defaults."""
+        default = Metric()
+        return {key: value for key in _KEYS if (value := getattr(self, key)) != getattr(default, key)}
 
     @property
     def sign(self) -> float:
-        """What values are multiplied by so that more is better: 1, or −1 if less is; NaN without a goal."""
-        return math.nan if self.goal is None else 1.0 if self.goal == "max" else -1.0
+        """The factor that makes higher values better: 1, −1 if lower is better, or NaN without a goal."""
+        return {"max": 1.0, "min": -1.0, None: math.nan}[self.goal]
 
     @property
     def in_percent(self) -> bool:
-        """Whether it is a share that people read in percent."""
+        """Whether the metric is a share of 1 that is shown in percent."""
         return self.unit == PERCENT
 
     @property
     def factor(self) -> float:
-        """What values are multiplied by to be shown."""
+        """The factor from recorded to shown values."""
         return 100.0 if self.in_percent else 1.0
 
     @property
     def suffix(self) -> str:
-        """Its unit as headings and axes have it: "%", "dB"; empty where there is none."""
+        """The unit in headings and on axes: "%", "dB"; empty without a unit."""
         return "%" if self.in_percent else "" if self.unit == RAW else self.unit
 
     @property
     def of_differences(self) -> str:
-        """The unit of a difference: "points" of a percentage; empty where there is none."""
+        """The unit of a difference: "points" of a percentage; empty without a unit."""
         return "points" if self.suffix == "%" else self.suffix
 
     @property
     def of_hundred(self) -> Metric:
-        """The same, of values that are recorded from 0 to 100 instead of as shares."""
+        """The same metric, recorded from 0 to 100 instead of as a share."""
         return replace(self, unit=OF_HUNDRED, digits=1 if self.digits is None else self.digits)
 
     @property
     def arrow(self) -> str:
-        """↑ where more is better, ↓ where less is."""
+        """↑ if higher is better, ↓ if lower is better."""
         return {"max": "↑", "min": "↓", None: ""}[self.goal]
 
     def text(self, value: float, sign: str = "") -> str:
-        """Write a value as tables show it; `sign` "+" writes it before positive ones, too."""
-        shown = self.factor * value
-        if (self.digits is None and not self.in_percent) or not abs(shown) < HUGEST_WRITTEN:
-            written = f"{shown:{sign}.4g}"
+        """Write a value as in tables; `sign` "+" adds a plus sign to positive values."""
+        scaled = self.factor * value
+        if (self.digits is None and not self.in_percent) or not abs(scaled) < HUGEST_WRITTEN:
+            text = f"{scaled:{sign}.4g}"
         else:
-            written = f"{shown:{sign}.{1 if self.digits is None else self.digits}f}"
-        return written.replace("-", "−")
+            text = f"{scaled:{sign}.{1 if self.digits is None else self.digits}f}"
+        return text.replace("-", "−")
 
     def rounded(self, value: float) -> float:
-        """Round a value as it is shown, for comparison with others."""
+        """Round a value to the shown digits, for comparisons."""
         return float(self.text(value).replace("−", "-"))
 
     def rank(self, value: float) -> float:
-        """Round a value as it is shown, so that more is better; NaN without a goal."""
+        """Round a value to the shown digits, with the sign that makes higher better; NaN without a goal."""
         return self.sign * self.rounded(value)
 
 
 UNKNOWN = Metric()
-"""What a metric means that nobody declares."""
+"""The meaning of a metric without a declaration."""
 
 
 def parse_metrics(written: Any) -> dict[str, Metric]:
     """Parse the metrics of a spec.
 
     Args:
-        written: A mapping from names, in which `*` stands for anything, to what they mean; None for none.
+        written: Name → declaration, where `*` in a name matches any text; None without metrics.
 
     Raises:
-        MetricError: It has another form; the place is named.
+        MetricError: A declaration is invalid; the error has its place.
     """
     if written is None:
         return {}
@@ -166,7 +166,7 @@ def parse_metrics(written: Any) -> dict[str, Metric]:
             f"must be a mapping such as {{wiki/perplexity: {{goal: min}}}}, not {shown(written)}",
         )
     for name in written:
-        if not isinstance(name, str) or not name.strip():
+        if not _is_word(name):
             raise MetricError(
                 ("metrics",), f"a metric's name is a word such as wiki/perplexity, not {shown(name)}"
             )
@@ -174,6 +174,11 @@ def parse_metrics(written: Any) -> dict[str, Metric]:
 
 
 _ACCURACY = Metric("max", PERCENT)
+
+_OF_TRAINING = (
+    "examples_seen", "distinct_examples", "flops_total", "grad_norm", "temperature", "bias", "score_selected",
+    "score_super_batch", "score_sub_batch", "selected_again",
+)  # fmt: skip
 
 _SELECTED = {"selected/*": Metric(), "effective_sample_size*": Metric()}
 
@@ -184,11 +189,7 @@ OF_PROGRAM: dict[str, dict[str, Metric]] = {
         "*/i2t_r*": _ACCURACY,
         "*/t2i_r*": _ACCURACY,
         "loss": Metric("min"),
-        **dict.fromkeys(("examples_seen", "distinct_examples", "flops_total"), Metric()),
-        **dict.fromkeys(("grad_norm", "temperature", "bias"), Metric()),
-        **dict.fromkeys(
-            ("score_selected", "score_super_batch", "score_sub_batch", "selected_again"), Metric()
-        ),
+        **dict.fromkeys(_OF_TRAINING, Metric()),
         **_SELECTED,
     },
     "embed": dict.fromkeys(("examples_embedded", "examples_damaged", "examples_per_second"), Metric()),
@@ -196,16 +197,16 @@ OF_PROGRAM: dict[str, dict[str, Metric]] = {
     "weights": {},
     "diagnose": {"learnability*": Metric(), **_SELECTED},
 }
-"""Program → what its metrics mean, by patterns of their names; of those without a goal no value is better."""
+"""Program → name or pattern → meaning. Metrics without a goal have no better values."""
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """What the metrics of a study mean.
+    """Meaning of the metrics of a study.
 
     Attributes:
-        declared: By the spec, by name or pattern.
-        programs: Of the study's runs.
+        declared: Declarations of the spec, by name or pattern.
+        programs: Programs of the study's runs.
     """
 
     declared: Mapping[str, Metric] = field(default_factory=dict)
@@ -213,16 +214,16 @@ class Metrics:
 
     @classmethod
     def of_spec(cls, spec: Mapping[str, Any], programs: Iterable[str]) -> Metrics:
-        """Take them from a resolved spec; those of a union from it and its studies, its own first."""
+        """Take the metrics of a resolved spec. Those of a union override those of its studies."""
         declared = parse_metrics(spec.get("metrics"))
         for part in (spec.get("studies") or {}).values():
             declared = parse_metrics(part.get("metrics")) | declared
         return cls(declared, tuple(dict.fromkeys(programs)))
 
     def find(self, name: str) -> Metric | None:
-        """Find what a metric means: what the spec says, else what a program says; None if neither does.
+        """Find the meaning of a metric, by the spec or else by a program; None without a declaration.
 
-        What the spec says without a goal is laid over what a program says.
+        A declaration without a goal in the spec overrides single keys of the program's.
         """
         found: list[Metric] = []
         for layer in (self.declared, *(OF_PROGRAM.get(program, {}) for program in self.programs)):
@@ -234,54 +235,50 @@ class Metrics:
         return Metric(**{key: value for each in reversed(found) for key, value in each.written().items()})
 
     def of(self, name: str) -> Metric:
-        """Return what a metric means; without a goal if nobody says."""
+        """Return the meaning of a metric; `UNKNOWN` without a declaration."""
         return self.find(name) or UNKNOWN
 
     def called(self, names: Iterable[str]) -> dict[str, str]:
-        """Map each of the names to what people call it: as declared, unless several are called the same."""
-        declared = {name: self.of(name).name or name for name in names}
-        times = Counter(declared.values())
-        return {name: text if times[text] == 1 else name for name, text in declared.items()}
+        """Map each name to the declared name to show, unless several metrics have the same."""
+        shown_names = {name: self.of(name).name or name for name in names}
+        times = Counter(shown_names.values())
+        return {name: text if times[text] == 1 else name for name, text in shown_names.items()}
 
     def in_order(self, names: Iterable[str]) -> list[str]:
-        """Return those of the names that the spec declares, in its order."""
-        kept: dict[str, None] = {}
-        for pattern in self.declared:
-            kept |= dict.fromkeys(name for name in names if name == pattern or fnmatchcase(name, pattern))
-        return list(kept)
+        """Return those of the names that the spec declares, in the order of the spec."""
+        names = list(names)
+        matches = (name for pattern in self.declared for name in names if fnmatchcase(name, pattern))
+        return list(dict.fromkeys(matches))
 
     @property
     def names(self) -> list[str]:
-        """Names that the spec declares, without patterns."""
+        """The declared names, without patterns."""
         return [name for name in self.declared if not any(sign in name for sign in "*?[")]
 
     def mean(self, names: Sequence[str]) -> Metric:
-        """Say what the mean of metrics means.
+        """Return the meaning of the mean of metrics.
 
         Args:
-            names: Of one metric, or of several.
+            names: Names of one or several metrics.
 
         Raises:
-            ValueError: There are none, one is named twice, or they have several goals or units.
+            ValueError: There are no names, a name is repeated, or the metrics differ in goal or unit.
         """
         if not names:
-            raise ValueError("there is no metric to take a score of")
+            raise ValueError("a score needs at least one metric")
         if repeated := [name for name, times in Counter(names).items() if times > 1]:
             raise ValueError(f"{some(repeated)} would count more than once: name each evaluation once")
         found = [self.of(name) for name in names]
+        if len(found) == 1:
+            return found[0]
         if len({(each.goal, each.unit) for each in found}) > 1:
-            told = [
-                f"{name} ({each.goal or 'no goal'}, {each.unit})"
-                for name, each in zip(names, found, strict=True)
-            ]
+            pairs = zip(names, found, strict=True)
+            different = [f"{name} ({each.goal or 'no goal'}, {each.unit})" for name, each in pairs]
             remedy = "name one metric, or several of the same goal and unit, as `score`"
             if {each.unit for each in found} == {PERCENT, OF_HUNDRED}:
                 remedy = "declare unit: '%' for those recorded from 0 to 100, percent for shares of 1"
-            raise ValueError(f"{some(told)} have no mean, since their goals or units differ: {remedy}")
-        if len(names) == 1:
-            return found[0]
-        digits = {each.digits for each in found}
-        scales = {each.scale for each in found}
+            raise ValueError(f"{some(different)} have no mean, since their goals or units differ: {remedy}")
+        digits, scales = {each.digits for each in found}, {each.scale for each in found}
         return Metric(
             found[0].goal,
             found[0].unit,
@@ -291,11 +288,11 @@ class Metrics:
 
 
 NONE_DECLARED = Metrics()
-"""Metrics of which nobody says what they mean."""
+"""Metrics without any declaration."""
 
 
 def lacks_goal(names: Sequence[str]) -> str:
-    """Say that nobody declares whether more or less of metrics is better, and what to do."""
+    """Write that metrics have no goal, and the remedy."""
     return (
         f"{some(list(names))} {'has' if len(names) == 1 else 'have'} no goal: say in the spec whether more "
         f"or less is better, metrics: {{{names[0]}: {{goal: max}}}} or {{goal: min}}, and launch it again "
