@@ -13,11 +13,11 @@ from ..claims.judged import Judged
 from ..claims.verdicts import load as load_verdicts
 from ..costs import Scope
 from ..curves import score_curves
+from ..custom import Loader, stem_of
 from ..efforts import WORDS, known
 from ..figures import Plot, Request, charts, draw, learnability, learning_curves, pareto
 from ..figures.selected import Pictures
 from ..frames import Frames, NotYet
-from ..own import Loader, stem_of
 from ..provenance.explain import Origins
 from ..provenance.history import History, Recipe, recipe
 from ..provenance.history import load as load_history

@@ -10,8 +10,8 @@ from .. import published
 from ..claims import parts_of, verdicts
 from ..costs import Scope
 from ..curves import Crossing
+from ..custom import Loader, Results, load
 from ..frames import Frames
-from ..own import Loader, Results, load
 from ..results import Snapshot, opens_store
 from ..soundness import Soundness
 from ..units import nearest

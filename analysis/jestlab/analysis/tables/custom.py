@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..custom import CodeFailed, CustomCode, Results, stem_of
 from ..metrics import Metric, MetricError
-from ..own import CodeFailed, OwnCode, Results, stem_of
 from ..units import nearest, significant
 from . import show
 from .core import Column, Record, Table
@@ -22,7 +22,7 @@ _RESERVED = ("row", "apart", "ours", "section")
 """Columns of `Table.frame` with a meaning."""
 
 
-def custom_table(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Table:
+def custom_table(code: CustomCode, results: Results, options: Mapping[str, Any]) -> Table:
     """Make a custom table.
 
     Args:
@@ -56,7 +56,7 @@ def custom_table(code: OwnCode, results: Results, options: Mapping[str, Any]) ->
         raise CodeFailed(f"the frame that {code.name} returned {error}") from None
 
 
-def _table(name: str, made: pd.DataFrame, results: Results, code: OwnCode) -> Table:
+def _table(name: str, made: pd.DataFrame, results: Results, code: CustomCode) -> Table:
     """Make a table from a frame; the message of a ValueError continues "the frame ..."."""
     frame = _plain_frame(made)
     if "apart" not in frame:
