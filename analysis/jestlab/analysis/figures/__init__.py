@@ -1,8 +1,8 @@
 """The figures of an experiment, by name: `draw("pareto", Request(store, experiment)).save(folder)`.
 
 The module of a figure turns results into plain data once, and draws that data with Matplotlib for print.
-`charts` converts the same data for the page. All share `style` (colors), `axes`, `panels` (layout), and `plot`
-(words).
+`charts` converts the same data for the page. All share `style` (colors), `axes`, `panels` (layout), and
+`plot` (words).
 """
 
 from __future__ import annotations
