@@ -108,10 +108,11 @@ def test_flops_name_their_scope_and_the_widest_one(new_store, stored_run):
     )
     # Uniform spends 2 steps of 1; joint matches it after 1.6 steps of 1 (training), 2 (and scoring) or
     # 4 (and the reference's scoring), and .8 for its share in training the reference: 7.2.
+    whole = "; 3.6× more with the reference’s scoring and a share in its training."
     for scope, said in {
-        "learner": "1.2× fewer FLOPs of training alone; 3.6× more with all scoring and a share in the",
-        "scoring": "1.6× more FLOPs without the reference’s scoring; 3.6× more with it and a share in the",
-        "reference_scoring": "3.2× more FLOPs with the reference’s scoring; 3.6× more with a share in its",
+        "learner": f"1.2× fewer FLOPs of training alone{whole}",
+        "scoring": f"1.6× more FLOPs without the reference’s scoring{whole}",
+        "reference_scoring": f"3.2× more FLOPs with the reference’s scoring{whole}",
         "reference_training": "3.6× more FLOPs with the reference’s scoring and a share in its training.",
     }.items():
         assert said in answer_of(store, scope=scope).sentence

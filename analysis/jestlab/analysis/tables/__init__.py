@@ -10,10 +10,10 @@ from .. import published
 from ..claims import parts_of, verdicts
 from ..costs import Scope
 from ..curves import Crossing
+from ..custom import Loader, Results, load
 from ..frames import Frames
-from ..own import Loader, Results, load
+from ..provenance.soundness import Soundness
 from ..results import Snapshot, opens_store
-from ..soundness import Soundness
 from ..units import nearest
 from .claims import claims_table
 from .core import Table
@@ -127,7 +127,7 @@ def table(
             found = _all_finals([results_of(study) for study in studies], baseline, scope, mean, crossing)
             made = paper_table(name, cells if with_published else cells[:0], found)
     made = replace(made, notes=(*made.notes, *_imported(store, made.experiments or list(studies))))
-    return shape.applied(made.marked(Soundness.read(store.connection, made.experiments)), seen)
+    return shape.applied(made.marked(Soundness.read(store, made.experiments)), seen)
 
 
 def _imported(store: Snapshot, shown: Sequence[str]) -> Iterator[str]:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import units
+from ..custom import CodeFailed, CustomCode, Results, stem_of
 from ..metrics import Metric, MetricError
-from ..own import CodeFailed, OwnCode, Results, stem_of
 from . import show
 from .core import Column, Record, Table
 
@@ -22,7 +22,7 @@ _RESERVED = ("row", "apart", "ours", "section")
 """Columns of `Table.frame` that have a meaning of their own."""
 
 
-def own_table(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Table:
+def own_table(code: CustomCode, results: Results, options: Mapping[str, Any]) -> Table:
     """Make a table of one's own.
 
     Args:
@@ -57,7 +57,7 @@ def own_table(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Ta
         raise CodeFailed(f"the frame that {code.name} returned {error}") from None
 
 
-def _table(name: str, made: pd.DataFrame, results: Results, code: OwnCode) -> Table:
+def _table(name: str, made: pd.DataFrame, results: Results, code: CustomCode) -> Table:
     """Make a table of a frame; ValueError, which goes on after "the frame", if that is not one of rows."""
     frame, first = _with_rows(made, results.references)
     caption, notes, said = _attrs(made.attrs, [str(name) for name in frame.columns])
