@@ -1,8 +1,8 @@
 """Rows of the paper's tables, from published cells and from own runs, in one frame.
 
 A row has row (unique name), section, label (empty if published), method, variant, apart, ours, baseline,
-published, and in_percent (bools; in_percent: scores are shares that are shown in percent). For each quantity q,
-own rows have q (value), q_std, and q_seeds, and published rows have q and q_printed. Own rows also have
+published, and in_percent (bools; in_percent: scores are shares that are shown in percent). For each quantity
+q, own rows have q (value), q_std, and q_seeds, and published rows have q and q_printed. Own rows also have
 mean_delta_low and mean_delta_high; published rows have source and position.
 """
 
@@ -48,8 +48,8 @@ def table_rows(
 
     Returns:
         The rows, and the runs behind them (`Table.parts`; None without experiments). With published rows,
-        the FLOPs of runs are by the paper's formula (NaN where the towers' cost is unknown), and their counted
-        FLOPs have additional columns.
+        the FLOPs of runs are by the paper's formula (NaN where the towers' cost is unknown), and the counted
+        ones have additional columns.
     """
     import pandas as pd
 
