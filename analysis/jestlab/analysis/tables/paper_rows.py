@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..configs import Configs
-from ..flops import paper_run
 from ..intervals import of_groups
 from ..published.cell import COUNTED, DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
 from .final_results import Finals
@@ -116,12 +115,15 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
 
 
 def _paper_flops(found: Finals, configs: Configs) -> pd.Series[float]:
-    """Compute the FLOPs of each completed run by the paper's formula, from its planned parts."""
+    """Compute the FLOPs of each completed run by the paper's formula, from its planned parts.
+
+    Like `flops.paper_jest`, it reuses the scoring pass for training, without the reference's scoring.
+    """
     planned = found.frames.costs.drop_duplicates(["label", "seed"])
     runs = found.runs[["label", "seed"]].merge(planned, on=["label", "seed"], how="left")
     towers = runs["image_tower_flops"] + runs["text_tower_flops"]
     kept = runs["label"].map({label: _kept_share(configs, label) for label in runs["label"].unique()})
-    by_paper = paper_run(towers, runs["scoring_flops"], kept).set_axis(found.runs.index)
+    by_paper: pd.Series[float] = (towers + runs["scoring_flops"] * (1 - kept)).set_axis(found.runs.index)
     return by_paper.where(found.runs["flops"].notna())
 
 
