@@ -17,8 +17,8 @@ from ..results import Snapshot, opens_store
 from ..units import nearest
 from .claims import claims_table
 from .core import Table
+from .custom import custom_table
 from .final_results import MEANS, Finals, Mean, finals
-from .own import own_table
 from .paper import LAYOUTS, paper_table
 from .shape import Shape
 from .speedups import speedup_table
@@ -106,7 +106,7 @@ def table(
     if name not in NAMES and (own is not None or ":" in name):
         study = _only(store, name, studies)
         code = load(own, study, "table", name)
-        made = own_table(
+        made = custom_table(
             code, Results(store, study, lambda: results_of(study), baseline, scope), options or {}
         )
     else:
