@@ -88,7 +88,7 @@ def test_figures_tell_a_mean_of_survivors_from_one_of_all_seeds(lost, read_runs,
         *(stored_run("better", [0.4, last], seed=s, state=state, config={"width": 2}) for s in (3, 4)),
     )
     verb = "failed" if lost == "failed" else "diverged"
-    against = figures.against(found, figures.Axis("width", ("rule",)), name="width", x_label="width")
+    against = figures.against(found, figures.Axis("width", ("rule",)))
     plots = figures.learning_curves(found), figures.speedup(found), figures.pareto(found), against
     for plot in plots:
         assert f"better {verb} in 2 of 5 seeds. Means are over the seeds" in plot.texts.caption, plot.name

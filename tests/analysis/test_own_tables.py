@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from jestlab.analysis.own import OwnCode
+from jestlab.analysis.custom import CustomCode
 from jestlab.analysis.report.contents import gather
 from jestlab.analysis.tables import summary as built_in
 from jestlab.analysis.tables import table
@@ -33,7 +33,7 @@ def per_label(results, top=None):
 def made(store, function, digest="0123456789ab", **options):
     def own(experiment, kind, name):
         assert (experiment, kind) == ("study", "table")
-        return OwnCode(name, function, digest)
+        return CustomCode(name, function, digest)
 
     return table(store.url, "mine.py:per_label", ["study"], options=options, own=own)
 
@@ -125,7 +125,7 @@ def test_an_invalid_table_is_an_error_of_one_line(study):
 def test_a_report_includes_the_table(new_store, stored_run):
     report = {"kind": "table", "name": "/x/mine.py:per_label", "options": {"top": 1}}
     store = new_store().add(stored_run("a", [0.1, 0.2]), stored_run("b", [0.3]), spec={"reports": [report]})
-    found = gather(store.url, "study", own=lambda e, k, name: OwnCode(name, per_label, "d"))
+    found = gather(store.url, "study", own=lambda e, k, name: CustomCode(name, per_label, "d"))
     part = next(part for part in found.results if part.name == "per_label")
     assert part.title.startswith("Per label")
     assert [line.key for line in part.table.lines] == ["a"]

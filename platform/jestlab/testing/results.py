@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.analysis import figures, tables
-from jestlab.analysis.own import NotYet, OwnCode
+from jestlab.analysis.custom import CustomCode, NotYet
 from jestlab.analysis.tables.core import FORMATS
 from jestlab.platform.planning.plan import PlannedRun, plan
 from jestlab.platform.planning.recording import record
@@ -143,8 +143,8 @@ def _write_run(store: Store, run: PlannedRun, launcher: Any, folder: Path, *, co
         attempt.interrupt("interrupted")
 
 
-def _loader(function: Callable[..., Any]) -> Callable[..., OwnCode]:
-    return lambda experiment, kind, name: OwnCode(name, function)
+def _loader(function: Callable[..., Any]) -> Callable[..., CustomCode]:
+    return lambda experiment, kind, name: CustomCode(name, function)
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -1,4 +1,4 @@
-"""Figures of final scores against a config key: numbers calculated by hand, names of lines, captions."""
+"""Figures of final scores against a config key: hand-calculated numbers, names of lines, axes, captions."""
 
 import itertools
 from typing import Any
@@ -6,23 +6,31 @@ from typing import Any
 import pytest
 from tests.analysis.conftest import UNIFORM, StoredRun
 
-from jestlab.analysis import figures
+from jestlab.analysis.figures import Request, draw
+
+T = 12.7062  # half the 95% confidence interval of two seeds, relative to half their distance
+F, SHARE, BATCH = "selection.filtering_ratio", "approximation.share", "schedule.batch_size"
 
 
 @pytest.fixture
-def read(read_runs):
-    """A function that reads groups of runs, as `runs` makes them."""
-    return lambda *groups: read_runs(*itertools.chain.from_iterable(groups))
+def plot(new_store):
+    """A function that makes a figure of groups of runs, as `runs` makes them."""
+
+    def make(kind, *groups, spec=None, **options):
+        store = new_store().add(*itertools.chain.from_iterable(groups), spec=spec)
+        return draw(kind, Request(store.url, "study", **options))
+
+    return make
 
 
-def runs(rule, *scores, label=None, point=None, states=None, flops=3e9, **changes):
+def runs(rule, *scores, states=None, label=None, flops=3e9, **config):
     """Return the runs of a rule, one for each final score; "__" in the name of a key means a dot."""
-    config = {key.replace("__", "."): value for key, value in changes.items()}
+    point = {key.replace("__", "."): value for key, value in config.items()}
     return [
         StoredRun(
-            rule, [0.1, score], label=label or " ".join([rule, *map(str, config.values())]), seed=seed,
+            rule, [0.1, score], label=label or " ".join([rule, *map(str, point.values())]), seed=seed,
             state=states[seed] if states else "COMPLETED", flops_per_step=(flops, 0.0, 0.0),
-            config=UNIFORM | {"selection.rule": rule} | config, point=config if point is None else point,
+            config=UNIFORM | {"selection.rule": rule} | point, point=point,
         )
         for seed, score in enumerate(scores)
     ]  # fmt: skip
@@ -35,15 +43,24 @@ def ratio(rule, f, *scores, criterion="learnability", **more):
 BASELINE = runs("uniform", 0.3)
 
 
-def means(plot, **where):
-    data = plot.data[plot.data["kind"] == "mean"]
+def rows(figure, kind="mean", **where) -> Any:
+    data = figure.data[figure.data["kind"] == kind]
     for column, value in where.items():
         data = data[data[column] == value]
-    return [tuple(row) for row in data[["x", "y"]].itertuples(index=False)]
+    return data
 
 
-def test_filtering_ratio(read):
-    results = read(
+def points(figure, **where):
+    return [tuple(row) for row in rows(figure, **where)[["x", "y"]].round(6).itertuples(index=False)]
+
+
+def names(axes):
+    return {text.get_text() for text in axes.texts}
+
+
+def test_lines_panels_intervals_and_the_level_of_the_baseline(plot):
+    figure = plot(
+        "filtering_ratio",
         runs("uniform", 0.3, 0.5),
         ratio("joint", 0.9, 0.6, 0.8),
         ratio("joint", 0.5, 0.4, 0.6),
@@ -51,60 +68,58 @@ def test_filtering_ratio(read):
         ratio("joint", 0.5, 0.2, criterion="hard_learner"),
         ratio("joint", 0.8, 0.3, 0.3, criterion="hard_learner"),
     )
-    plot = figures.filtering_ratio(results)
-    for panel, line, points in (
-        ("learnability", "joint", {0.5: 50, 0.9: 70}),
-        ("learnability", "independent", {0.5: 40}),
-        ("hard_learner", "joint", {0.5: 20, 0.8: 30}),
-    ):
-        assert dict(means(plot, panel=panel, line=line)) == pytest.approx(points)
-    levels = plot.data[plot.data["kind"] == "level"]
-    assert list(levels["panel"]) == ["learnability", "hard_learner"]
-    assert levels[["y", "low", "high"]].iloc[0].tolist() == pytest.approx([40, 30, 50])
-    joint = plot.data[(plot.data["kind"] == "mean") & (plot.data["x"] == 0.9)].iloc[0]
-    assert (joint["low"], joint["high"], joint["seeds"]) == (pytest.approx(60), pytest.approx(80), 2)
-    assert (plot.data["kind"] == "seed").sum() == 6  # of points with several seeds
-    figure = plot.figure()
-    assert [axes.get_title() for axes in figure.axes] == ["learnability", "hard learner"]
-    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
-    assert {"joint", "independent", "uniform"} <= {text.get_text() for text in figure.axes[0].texts}
-    assert "Dotted: uniform." in plot.texts.caption
-    assert "Each point is a separate run, at its end." in plot.texts.caption
+    assert points(figure, panel="learnability", line="joint") == [(0.5, 50), (0.9, 70)]
+    assert points(figure, panel="learnability", line="independent") == [(0.5, 40)]
+    assert points(figure, panel="hard_learner", line="joint") == [(0.5, 20), (0.8, 30)]
+    levels = rows(figure, "level")[["panel", "y", "low", "high"]].to_numpy().tolist()
+    interval = [pytest.approx(each, rel=1e-4) for each in (40, 40 - 10 * T, 40 + 10 * T)]
+    assert levels == [["learnability", *interval], ["hard_learner", *interval]]
+    joint = rows(figure, x=0.9).iloc[0]
+    assert [joint["low"], joint["high"]] == pytest.approx([70 - 10 * T, 70 + 10 * T], rel=1e-4)
+    single = rows(figure, line="independent").iloc[0]
+    assert single["low"] == single["high"] == pytest.approx(40) and single["seeds"] == 1
+    assert len(rows(figure, "seed")) == 6  # those of joint, at points with several seeds
+    drawn = figure.figure()
+    assert [axes.get_title(loc="left") for axes in drawn.axes] == ["learnability", "hard learner"]
+    assert drawn.axes[0].get_ylim() == drawn.axes[1].get_ylim()
+    legend = {text.get_text() for legend in drawn.legends for text in legend.get_texts()}
+    assert legend == {"joint", "independent", "uniform"}
+    for part in ("Dotted: uniform.", "95% confidence interval", "separate run"):
+        assert part in figure.texts.caption
 
 
-def test_missing_seeds_are_marked(read):
-    results = read(BASELINE, ratio("joint", 0.5, 0.4), ratio("joint", 0.9, 0.6))
-    assert "One seed each." in figures.filtering_ratio(results).texts.caption
-    results = read(
+def test_missing_seeds_are_marked(plot):
+    full = plot("filtering_ratio", BASELINE, ratio("joint", 0.5, 0.4), ratio("joint", 0.9, 0.6))
+    assert "One seed each." in full.texts.caption
+    part = plot(
+        "filtering_ratio",
         BASELINE,
         ratio("joint", 0.5, 0.4, 0.4),
         ratio("joint", 0.9, 0.6, 0.7, states=("COMPLETED", "FAILED")),
         ratio("joint", 0.8, 0.6, states=["RUNNING"]),
     )
-    plot = figures.filtering_ratio(results)
-    assert "Open: not all seeds have completed." in plot.texts.caption
-    planned: Any = plot.data[plot.data["kind"] == "mean"].set_index("x")
-    assert (planned.loc[0.9, "seeds"], planned.loc[0.9, "planned"]) == (1, 2)
-    assert "Not shown (no seed has completed): joint 0.8 learnability." in plot.texts.caption
+    assert "Open: not all seeds have completed." in part.texts.caption
+    assert rows(part, x=0.9)[["seeds", "planned"]].to_numpy().tolist() == [[1, 2]]
+    assert "Not shown (no seed has completed): joint 0.8 learnability." in part.texts.caption
+    assert {"joint", "uniform"} <= names(part.figure().axes[0])
 
 
-def test_coinciding_points_get_separate_lines(read):
+def test_coinciding_points_get_separate_lines(plot):
     def joint(f, chunks, score):
         return runs("joint", score, selection__filtering_ratio=f, selection__chunks=chunks)
 
-    results = read(BASELINE, joint(0.5, 1, 0.4), joint(0.9, 1, 0.5), joint(0.5, 16, 0.5), joint(0.9, 16, 0.7))
-    plot = figures.filtering_ratio(results)
-    assert means(plot, line="joint, chunks=1") == [(0.5, pytest.approx(40)), (0.9, pytest.approx(50))]
-    assert means(plot, line="joint, chunks=16") == [(0.5, pytest.approx(50)), (0.9, pytest.approx(70))]
+    figure = plot(
+        "filtering_ratio", BASELINE, joint(0.5, 1, 0.4), joint(0.9, 1, 0.5), joint(0.5, 16, 0.5),
+        joint(0.9, 16, 0.7),
+    )  # fmt: skip
+    assert points(figure, line="joint, chunks=1") == [(0.5, 40), (0.9, 50)]
+    assert points(figure, line="joint, chunks=16") == [(0.5, 50), (0.9, 70)]
 
 
-def test_approximation_share(read):
+def test_a_run_without_a_method_begins_the_lines_of_all(plot):
     def run(rule, method, share, score, flops=3e9):
-        return runs(
-            rule, score, label=f"{rule} {method} {share}", point={"approximation.share": share},
-            approximation__method=method, approximation__share=share, approximation__score=rule == "joint",
-            flops=flops,
-        )  # fmt: skip
+        config = {"approximation__method": method, "approximation__score": rule == "joint"}
+        return runs(rule, score, **config, approximation__share=share, flops=flops)
 
     groups = [
         run("uniform", "flexi", 0.0, 0.4),
@@ -113,76 +128,85 @@ def test_approximation_share(read):
         run("joint", "flexi", 0.0, 0.3),
         run("joint", "flexi", 0.5, 0.6),
     ]
-    plot = figures.approximation_share(read(*groups))
-    # Uniform without any approximation has no method: it begins both lines.
-    for panel, line, first, last in (
-        ("flexi", "uniform", 40, 50), ("patch_drop", "uniform", 40, 45), ("flexi", "joint", 30, 60)
-    ):  # fmt: skip
-        points = means(plot, panel=panel, line=line)
-        assert points == [(0, pytest.approx(first)), (0.5, pytest.approx(last))]
-    assert (plot.data["kind"] != "level").all()
-    assert "equal FLOPs, to 0.1%" in plot.texts.caption
-    plot.figure()
-    unequal = figures.approximation_share(read(*groups, run("joint", "flexi", 0.75, 0.6, flops=4.5e9)))
+    figure = plot("approximation_share", *groups)
+    assert points(figure, panel="flexi", line="uniform") == [(0, 40), (0.5, 50)]
+    assert points(figure, panel="patch_drop", line="uniform") == [(0, 40), (0.5, 45)]
+    assert points(figure, panel="flexi", line="joint") == [(0, 30), (0.5, 60)]
+    assert rows(figure, "level").empty
+    assert "equal FLOPs" in figure.texts.caption
+    unequal = plot("approximation_share", *groups, run("joint", "flexi", 0.75, 0.6, flops=4.5e9))
     assert "differ by up to 1.50×: this is not a comparison at equal cost" in unequal.texts.caption
 
 
-def test_batch_size_and_the_gain_at_each(read):
-    def run(rule, b, *scores, **changes):
-        return runs(rule, *scores, schedule__batch_size=b, **changes)
-
-    plot = figures.batch_size(
-        read(
-            run("uniform", 32, 0.3, 0.4),
-            run("uniform", 64, 0.5, 0.5),
-            run("joint", 32, 0.5, 0.5, selection__filtering_ratio=0.9),
-            run("joint", 64, 0.6, 0.7),
-            run("joint", 128, 0.9),
-        )
+def test_gains_are_paired_by_position_and_seed(plot):
+    figure = plot(
+        "batch_size",
+        runs("uniform", 0.3, 0.4, schedule__batch_size=32),
+        runs("uniform", 0.5, 0.5, schedule__batch_size=64),
+        runs("joint", 0.5, 0.5, schedule__batch_size=32, selection__filtering_ratio=0.9),
+        runs("joint", 0.6, 0.7, schedule__batch_size=64),
+        runs("joint", 0.9, schedule__batch_size=128),
     )
-    assert means(plot, panel="score", line="uniform") == [(32, pytest.approx(35)), (64, pytest.approx(50))]
-    assert means(plot, panel="gain", line="joint") == [(32, pytest.approx(15)), (64, pytest.approx(15))]
-    gains = plot.data[(plot.data["panel"] == "gain") & (plot.data["kind"] == "mean")]
-    assert gains[["low", "high"]].to_numpy().tolist() == [pytest.approx([10, 20]), pytest.approx([10, 20])]
-    assert "Also different along a line: selection.filtering_ratio." in plot.texts.caption
+    assert points(figure, panel="score", line="uniform") == [(32, 35), (64, 50)]
+    assert points(figure, panel="gain") == [(32, 15), (64, 15)]
+    assert list(rows(figure, panel="gain")["high"]) == pytest.approx([15 + 5 * T] * 2, rel=1e-4)
+    assert "Also different along a line: selection.filtering_ratio." in figure.texts.caption
+    left, right = figure.figure().axes
+    assert left.get_ylabel() != right.get_ylabel() and left.get_ylim() != right.get_ylim()
 
 
-def test_loss_comparison_is_relative(read):
+def test_words_are_at_equal_distances_and_gains_relative(plot):
     scores = {("uniform", "softmax"): 0.4, ("uniform", "sigmoid"): 0.5}
     scores |= {("joint", "softmax"): 0.5, ("joint", "sigmoid"): 0.6}
-    plot = figures.loss_comparison(read(*(runs(rule, s, loss=loss) for (rule, loss), s in scores.items())))
-    gains = plot.data[(plot.data["panel"] == "gain") & (plot.data["kind"] == "mean")]
+    figure = plot("loss_comparison", *(runs(rule, s, loss=loss) for (rule, loss), s in scores.items()))
+    gains = rows(figure, panel="gain")
     assert dict(zip(gains["tick"], gains["y"], strict=True)) == pytest.approx({"softmax": 25, "sigmoid": 20})
-    ticks = [tick.get_text() for tick in plot.figure().axes[0].get_xticklabels()]
-    assert ticks == ["softmax", "sigmoid"]
-    assert "in percent of its score" in plot.texts.caption
+    assert [tick.get_text() for tick in figure.figure().axes[0].get_xticklabels()] == ["softmax", "sigmoid"]
+    assert "in percent of its score" in figure.texts.caption
 
 
-def test_against_a_config_key_of_a_user_s_program(read_runs, stored_run):
-    results = read_runs(
-        stored_run("narrow", [0.2], config={"width": 8}),
-        stored_run("wide", [0.4], label="wide width=32", config={"width": 32}, point={"width": 32}),
-        stored_run("wide", [0.5], label="wide width=128", config={"width": 128}, point={"width": 128}),
-    )
-    plot = figures.against(results, figures.Axis("width", ("rule",)), name="width", x_label="width")
-    assert means(plot, line="wide") == [(32, pytest.approx(40)), (128, pytest.approx(50))]
-    assert means(plot, line="narrow") == [(8, pytest.approx(20))]
-    assert plot.figure().axes[0].get_xscale() == "log"
+@pytest.mark.parametrize(
+    ("values", "positions", "ticks", "scale"),
+    [
+        ((0.0, 1e-4, 1e-3), [0, 1, 2], ["0", "0.0001", "0.001"], "linear"),
+        ((1e-3, 1e-2, 1e-1), [1e-3, 1e-2, 1e-1], ["0.001", "0.01", "0.1"], "log"),
+        ((0.0, 0.5, 0.9), [0, 0.5, 0.9], ["0", "0.5", "0.9"], "linear"),
+        ((True, False), [0, 1], ["True", "False"], "linear"),
+        (([1], [2, 3]), [0, 1], ["[1]", "[2, 3]"], "linear"),
+    ],
+)
+def test_each_value_has_its_own_position_and_tick(plot, values, positions, ticks, scale):
+    figure = plot("against", *(runs("joint", 0.5, decay=value) for value in values), x="decay")
+    assert list(rows(figure)["x"]) == pytest.approx(positions)
+    [axes] = figure.figure().axes
+    assert axes.get_xscale() == scale
+    axes.figure.canvas.draw()
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ticks
+    assert not any(tick.get_text() for tick in axes.get_xticklabels(minor=True))
 
 
-def test_a_key_that_does_not_vary_is_an_error(results):
-    for figure, varied in {
-        figures.filtering_ratio: "selection.filtering_ratio",
-        figures.approximation_share: "approximation.share",
-        figures.batch_size: "the batch size",
-        figures.loss_comparison: "loss",
-    }.items():
-        with pytest.raises(ValueError, match=f"no run of experiment 'study' varies {varied}"):
-            figure(results)
+def test_the_scale_that_a_metric_declares(plot):
+    metrics = {"shapes/zero_shot": {"goal": "min", "scale": "log"}}
+    groups = [runs("joint", 10.0 ** (-width), width=width) for width in (1, 2, 3)]
+    figure = plot("against", *groups, x="width", spec={"metrics": metrics, "score": ["shapes/zero_shot"]})
+    assert figure.figure().axes[0].get_yscale() == "log"
 
 
-def test_no_completed_run_is_an_error(read):
+def test_lines_by_another_key_of_a_custom_program(plot):
+    def run(name, width, score):
+        return [StoredRun(name, [score], label=f"{name} {width}", config={"width": width, "kind": name})]
+
+    groups = run("narrow", 8, 0.2), run("wide", 32, 0.4), run("wide", 128, 0.5)
+    figure = plot("against", *groups, x="width", by=("kind",))
+    assert points(figure, line="wide") == [(32, 40), (128, 50)]
+    assert points(figure, line="narrow") == [(8, 20)]
+    assert figure.name == "against_width"
+
+
+def test_what_is_missing_is_an_error(plot):
+    for kind, key in {"filtering_ratio": F, "approximation_share": SHARE, "loss_comparison": "loss"}.items():
+        with pytest.raises(ValueError, match=f"no run of experiment 'study' varies {key}"):
+            plot(kind, BASELINE)
     running = [ratio("joint", f, 0.4, states=["RUNNING"]) for f in (0.5, 0.9)]
-    results = read(BASELINE, *running)
-    with pytest.raises(ValueError, match=r"varies selection\.filtering_ratio has completed with a score"):
-        figures.filtering_ratio(results)
+    with pytest.raises(ValueError, match=f"varies {F} has completed with a score"):
+        plot("filtering_ratio", BASELINE, *running)

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from jestlab.analysis.curves import score_curves
+from jestlab.analysis.custom import CodeFailed, CustomCode, NotYet
 from jestlab.analysis.figures import Plot, Request, draw, pareto
-from jestlab.analysis.own import CodeFailed, NotYet, OwnCode
 from jestlab.analysis.report.contents import gather
 from jestlab.platform.cli import cli
 
@@ -22,7 +22,7 @@ def scatter(results, x="flops"):
     figure = Figure(figsize=(3, 2))
     axes = figure.subplots()
     for label, runs in results.final.groupby("label", sort=False):
-        axes.scatter(runs[x], runs["score"], color=results.colour(label), label=results.shown(label))
+        axes.scatter(runs[x], runs["score"], color=results.color(label), label=results.shown(label))
     figure.suptitle("Scores $1")
     return figure, f"Against {x}."
 '''
@@ -30,7 +30,7 @@ def scatter(results, x="flops"):
 
 def drawn(store, function, digest="d", **options):
     def own(experiment, kind, name):
-        return OwnCode(name, function, digest)
+        return CustomCode(name, function, digest)
 
     return draw("mine.py:scatter", Request(store.url, "study", own=own, options=options))
 
@@ -94,7 +94,7 @@ def check_results(given):
     assert set(given.metrics("loss")) == {"label", "seed", "name", "step", "value"}
     assert list(given.runs.query("label == 'joint'")["state"]) == ["COMPLETED"] * 2
     assert list(given.claims.columns[:3]) == ["statement", "source", "verdict"]
-    colors = [given.colour(label) for label in given.labels]
+    colors = [given.color(label) for label in given.labels]
     assert colors[1] == "#000000" and len(set(colors)) == 4
     assert list(given.config("selection.rule").index) == given.labels
 
@@ -142,7 +142,7 @@ def test_a_report_includes_the_figures(new_store, stored_run):
     store = new_store().add(stored_run("a", [0.1, 0.2]), spec={"reports": [own, own, broken]})
 
     def load(experiment, kind, name):
-        return OwnCode(name, bars if "scatter" in name else outside, "d")
+        return CustomCode(name, bars if "scatter" in name else outside, "d")
 
     contents = gather(store.url, "study", own=load)
     assert [still.name for still in contents.stills] == ["scatter", "scatter-2"]

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 from .. import published as publications
 from ..costs import Scope
 from ..curves import Smoothing
+from ..custom import Loader, Results, load
 from ..efforts import Over
 from ..frames import Frames
 from ..metrics import Scale
-from ..own import Loader, Results, load
 from ..results import Snapshot, opened
 from ..sheet import PLAIN, Sheet
-from .against import Axis, against, approximation_share, batch_size, filtering_ratio, loss_comparison
+from .against import PRESETS, Axis, against
 from .composition import composition
-from .learnability import gibbs_comparison, learnability, learnability_matrix
+from .custom import custom_plot
+from .learnability import learnability
 from .learning_curves import learning_curves, speedup
 from .optimizer_spikes import optimizer_spikes
-from .own import own_plot
 from .pareto import pareto
 from .plot import Plot, Texts
 from .published import published_scores
@@ -47,16 +47,10 @@ __all__ = [
     "against",
     "against_reference",
     "all_possible",
-    "approximation_share",
-    "batch_size",
     "composition",
     "draw",
-    "filtering_ratio",
-    "gibbs_comparison",
     "learnability",
-    "learnability_matrix",
     "learning_curves",
-    "loss_comparison",
     "method_costs",
     "optimizer_spikes",
     "pareto",
@@ -157,10 +151,11 @@ def _curves(request: Request) -> Plot:
 def _against(request: Request) -> Plot:
     if request.x is None:
         raise ValueError("figure 'against' needs a config key to draw against: give x")
-    name = f"against_{request.x.replace('.', '_')}"
-    axis = Axis(request.x, request.by, request.split)
-    x_label = request.frames.names.key(request.x) or request.x
-    return against(request.frames, axis, request.baseline, name=name, x_label=x_label)
+    return against(request.frames, Axis(request.x, request.by, request.split), request.baseline)
+
+
+def _preset(name: str) -> Callable[[Request], Plot]:
+    return lambda request: against(request.frames, PRESETS[name], request.baseline, name)
 
 
 def _speedup(request: Request) -> Plot:
@@ -174,17 +169,12 @@ KINDS: dict[str, Callable[[Request], Plot]] = {
     ),
     "speedup": _speedup,
     "step_costs": lambda r: step_costs(r.frames, r.baseline),
-    "filtering_ratio": lambda r: filtering_ratio(r.frames, r.baseline),
-    "approximation_share": lambda r: approximation_share(r.frames, r.baseline),
-    "batch_size": lambda r: batch_size(r.frames, r.baseline),
-    "loss_comparison": lambda r: loss_comparison(r.frames, r.baseline),
+    **{name: _preset(name) for name in PRESETS},
     "against_reference": lambda r: against_reference(r.frames, r.baseline),
     "optimizer_spikes": lambda r: optimizer_spikes(
         r.snapshot, r.experiment, r.metric[0] if r.metric else "loss", r.x or "optimizer.beta2", r.baseline
     ),
     "learnability": lambda r: learnability(r.snapshot, r.experiment, r.run),
-    "learnability_matrix": lambda r: learnability_matrix(r.snapshot, r.experiment, r.run),
-    "gibbs_comparison": lambda r: gibbs_comparison(r.snapshot, r.experiment, r.run),
     "published": lambda r: published_scores(
         r.published, r.frames if r.experiment else None, r.baseline, r.group, source=r.source
     ),
@@ -194,7 +184,7 @@ KINDS: dict[str, Callable[[Request], Plot]] = {
 }
 """Kind → function that makes the figure."""
 
-_ON_DEMAND = ("learnability_matrix", "gibbs_comparison", "published", "against", "composition", "selected")
+_ON_DEMAND = ("published", "against", "composition", "selected")
 """Kinds that repeat part of another, or need more options to say anything about the experiment."""
 
 
@@ -221,7 +211,7 @@ def _draw(kind: str, request: Request) -> Plot:
     results = Results(
         request.snapshot, request.experiment, lambda: request.frames, request.baseline, request.scope
     )
-    return replace(own_plot(code, results, request.options), sheet=sheet)
+    return replace(custom_plot(code, results, request.options), sheet=sheet)
 
 
 def _sheet(request: Request) -> Sheet:

@@ -1,425 +1,413 @@
-"""Final scores against one choice: filtering ratio, share approximated, batch size, loss, or any config key.
+"""Final scores against a config key: a point for each label, connected where labels differ in that key only.
 
-Each point is a run of its own, at its end; a line connects the points that differ in that choice alone.
+`PRESETS` are the paper's figures of this kind. `references` plots scores against those of reference models.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..configs import BATCH_SIZE, Configs
 from ..curves import score_curves
 from ..frames import Frames, NotYet
-from .drawing import draw_line_panels
+from ..sheet import Sheet
+from .axes import LOG_FROM, count_axis, draw_interval, draw_seeds, limit, value_axis
+from .panels import finish, panels, titled
 from .plot import (
     Plot,
     Texts,
     about_lost,
+    about_seeds,
     about_unfinished,
     difference_axis,
+    mean_intervals,
     scale,
     score_axis,
     seeds,
     title,
     what_score_is,
 )
-from .style import looks
+from .style import DOTTED, GRAY, Look, looks
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-_SAME = 0.02  # costs that differ by no more than this share are called equal
-
-_LETTERS = {"selection.filtering_ratio": "f = "}
-"""Key → what is written before its value in the name of a line."""
-
-_MEANT_BY = {BATCH_SIZE: ("schedule.batch_size",)}
-"""Key → keys that mean the same."""
-
-_SPEC_KEYS = {BATCH_SIZE: "the batch size (schedule.batch_size)"}
-"""Key → what a user would vary."""
+_MOST_TICKS = 8  # values that each get a tick
+_EQUAL = 1.02  # ratio up to which costs count as equal
+_SYMBOLS = {"selection.filtering_ratio": "f = "}
+"""Key → text before its value in the name of a line."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Config keys that a figure compares by.
+    """Config keys by which a figure compares runs.
 
     Attributes:
-        key: Key that scores are drawn against.
-        by: Keys whose values make a line, in the order of its name.
-        split: Key whose values make a panel; None for one panel. A run on which it has no effect is in all.
+        key: Key on the horizontal axis.
+        by: Keys whose values are lines, in the order in which they name a line.
+        split: Key whose values are panels; None for one panel. A run without a value is in all panels.
+        label: Label of the horizontal axis; empty for the key's display name.
+        gain: Second panel with the gain over the baseline's line at the same x and seed: the difference of
+            scores, or relative to the baseline's score in percent. None for no such panel.
     """
 
     key: str
-    by: tuple[str, ...]
+    by: tuple[str, ...] = ("selection.rule",)
     split: str | None = None
+    label: str = ""
+    gain: Literal["difference", "relative"] | None = None
 
 
-def filtering_ratio(frames: Frames, baseline: str | None = None) -> Plot:
-    """Plot the final score against the filtering ratio f: a panel a criterion, a line a rule (Figure 3).
-
-    Args, Returns and Raises are those of `against`; the plot is named "filtering_ratio".
-    """
-    axis = Axis("selection.filtering_ratio", ("selection.rule",), split="selection.criterion")
-    return against(frames, axis, baseline, name="filtering_ratio", x_label="filtering ratio f")
-
-
-def approximation_share(frames: Frames, baseline: str | None = None) -> Plot:
-    """Plot the final score against λ, the share trained on approximately: a panel a method (Figure 4).
-
-    The caption says whether the learners spend equal FLOPs, as in the paper. Args, Returns and Raises are
-    those of `against`; the plot is named "approximation_share".
-    """
-    axis = Axis("approximation.share", ("selection.rule",), split="approximation.method")
-    label = "λ, share of the batch trained on approximately"
-    plot = against(frames, axis, baseline, name="approximation_share", x_label=label)
-    return _with_sentence(plot, _about_learner_flops(frames, set(plot.data["label"])))
+PRESETS = {
+    "filtering_ratio": Axis(
+        "selection.filtering_ratio", split="selection.criterion", label="filtering ratio f"
+    ),
+    "approximation_share": Axis(
+        "approximation.share",
+        split="approximation.method",
+        label="λ, share of the batch trained on approximately",
+    ),
+    "batch_size": Axis(
+        BATCH_SIZE, ("selection.rule", "selection.criterion"), label="batch size b", gain="difference"
+    ),
+    "loss_comparison": Axis("loss", ("selection.rule", "selection.filtering_ratio"), gain="relative"),
+}
+"""Name of a figure of the paper (Figure 3; Figure 4, right; appendix) → its axis."""
 
 
-def batch_size(frames: Frames, baseline: str | None = None) -> Plot:
-    """Plot the final score, and its difference to the baseline's line, against the batch size b (appendix).
-
-    Args, Returns and Raises are those of `against`; the plot is named "batch_size", its panels "score" and
-    "gain": over the baseline's line at the same b and seed.
-    """
-    axis = Axis(BATCH_SIZE, ("selection.rule", "selection.criterion"))
-    return against(frames, axis, baseline, name="batch_size", x_label="batch size b", gain="difference")
-
-
-def loss_comparison(frames: Frames, baseline: str | None = None) -> Plot:
-    """Plot the final score by loss, and the relative improvement over the baseline with that loss (appendix).
-
-    Args, Returns and Raises are those of `against`; the plot is named "loss_comparison", its panels "score"
-    and "gain": over the baseline's line with the same loss and seed, in percent of its score.
-    """
-    axis = Axis("loss", ("selection.rule", "selection.filtering_ratio"))
-    return against(frames, axis, baseline, name="loss_comparison", x_label="loss", gain="relative")
-
-
-def against(
-    frames: Frames,
-    axis: Axis,
-    baseline: str | None = None,
-    *,
-    name: str,
-    x_label: str,
-    gain: str | None = None,
-) -> Plot:
-    """Plot the final score against any key of the config, with lines and panels by other keys.
+def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str = "") -> Plot:
+    """Plot the final score against a config key.
 
     Args:
-        frames: Results of an experiment, from `frames.read`.
+        frames: Results of an experiment.
         axis: The keys.
-        baseline: Label or run; by default the study's first non-reference run. It is a dotted level
-            where it has no position on the axis, a black line where it has.
-        name: Name of the plot.
-        x_label: Label of the horizontal axis.
-        gain: For a second panel with what the other lines gain over the baseline's at the same x and seed:
-            "difference" in score, or "relative", in percent of the baseline's score. None for no such panel.
+        baseline: Label or run; by default the first that is not a reference. A baseline without a value of
+            the key is a dotted line.
+        name: Name of the plot; by default "against_" and the key.
 
     Returns:
         The plot. Its data: rows of kind "mean" (panel, line, label, x, y, low, high, seeds, planned), "seed"
-        (a run) and "level" (the baseline).
+        (one run), and "level" (the baseline).
 
     Raises:
-        ValueError: If no run varies the key or has completed, or there is no such baseline.
+        ValueError: No run varies the key or has completed, or the baseline is unknown.
     """
     import pandas as pd
 
     compared = frames.baseline(baseline)
-    labels = dict.fromkeys(placed(frames, axis, compared)["label"])
-    found = points(frames, axis, compared)
-    lines = dict(zip(found["label"], found["line"], strict=True))
-    own = lines.get(compared, "")
-    gained = _gains(found, own, gain == "relative") if gain else pd.DataFrame()
-    if gain is None:
-        parts = [_scored(found, "score"), _levels(frames, found, compared)]
-    else:
-        parts = [_scored(found.assign(panel="score"), "score")]
-    if not gained.empty:
-        zero = {"panel": "gain", "line": own, "label": compared, "kind": "level", "seeds": 1, "planned": 1}
-        zero |= dict.fromkeys(("y", "low", "high"), 0.0)
-        parts += [_scored(gained.assign(panel="gain"), "gain"), pd.DataFrame([zero])]
-    styled = _styled(frames, pd.concat(parts, ignore_index=True), lines, compared)
-    data = _positioned(frames, styled, axis, x_label)
-    is_gain = data["panel"].eq("gain") & (gain is not None)
-    data.loc[~(is_gain & (gain == "relative")), ["y", "low", "high"]] *= scale(frames)
-    data["y_label"] = score_axis(frames)
-    data.loc[is_gain, "y_label"] = (
-        f"gain over {frames.shown[own]} (%)" if gain == "relative" else difference_axis(frames, own)
-    )
-    runs = list(dict.fromkeys(frames.runs["run"]))
+    places, finals = placed(frames, axis, compared), final_scores(frames)
+    finals["y"] = finals.pop("score") * scale(frames)
+    points = places.merge(finals, on="label")
+    if points.empty:
+        raise NotYet(
+            f"no run of experiment {frames.experiment!r} that varies {axis.key} has completed with a score: "
+            f"{frames.progress()}"
+        )
+    lines = dict(zip(points["label"], points["line"], strict=True))
+    own = lines.get(compared, compared)  # the baseline's line
+    points["y_label"], more = score_axis(frames), []
+    if axis.gain:
+        gains = _gains(frames, points, own, axis.gain)
+        if len(gains):
+            points = pd.concat([points.assign(panel="score"), gains])
+            percent = ", in percent of its score" if axis.gain == "relative" else ""
+            same = "at the same position and with the same seed"
+            more = [f"Second panel: gain over {frames.shown[own]} {same}{percent}."]
+    elif compared not in lines:
+        level = finals[finals["label"] == compared].assign(line=compared, kind="level")
+        points = pd.concat([points, level.merge(points[["panel", "y_label"]].drop_duplicates(), how="cross")])
+    if axis.key == "approximation.share":
+        more += _about_costs(frames, points["label"])
+    data = summarized(points)
+    others = data["others"].dropna().str.split(", ").explode()
+    if named := sorted({key for key in others if key}):
+        more.append(f"Also different along a line: {', '.join(named)}.")
+    runs, split = list(dict.fromkeys(frames.runs["run"])), axis.split
     data["title"] = [
-        (_named(frames, runs, axis.split, panel) or panel.replace("_", " ")) if axis.split else ""
+        "" if split is None else frames.names.value(split, panel, runs) or value_text(panel)
         for panel in data["panel"]
     ]
-    plot = Plot(name, data, _texts(frames, data, x_label, labels), draw_line_panels)
-    if gained.empty:
-        return plot
-    same = f"Right: gain over {frames.shown[own]} with the same {x_label} and seed"
-    return _with_sentence(plot, f"{same}, in percent of its score." if gain == "relative" else f"{same}.")
+    data["x_label"] = axis.label or frames.names.key(axis.key) or axis.key
+    data["text"] = data["line"].map(frames.shown)  # a line may be named by the baseline's label
+    data = with_looks(data, looks([line for line in data["line"].unique() if line != own], own))
+    labels, means = dict.fromkeys(places["label"]), data[data["kind"] == "mean"]
+    words = [what_score_is(frames), "Each point is a separate run, at its end."]
+    words += about_seeds(means["seeds"].max())
+    if (means["seeds"] < means["planned"]).any():
+        words.append("Open: not all seeds have completed.")
+    elif means["seeds"].max() == 1:
+        words.append("One seed each.")
+    if compared in data.loc[data["kind"] == "level", "line"].array:
+        words.append(f"Dotted: {frames.shown[compared]}.")
+    words += [*about_lost(frames, [*labels, compared]), *about_unfinished(frames, labels), *more]
+    texts = Texts(title(frames), " ".join(words), data["x_label"].iloc[0], score_axis(frames), frames.score)
+    return Plot(name or f"against_{axis.key.replace('.', '_')}", data, texts, draw_points)
 
 
 def final_scores(frames: Frames) -> pd.DataFrame:
-    """Return the finite score of every run that has completed: label, seed, score, examples_seen, flops.
+    """Return the finite scores of all completed runs: label, seed, score.
 
     Raises:
         ValueError: There is no score (`Frames.score`).
     """
     frames.score  # noqa: B018 — is there one?
     curves = score_curves(frames)
-    finals = curves.loc[curves["final"], ["label", "seed", "score", "examples_seen", "flops"]]
-    return finals[finals["score"].abs() < math.inf].reset_index(drop=True)
+    finals = curves.loc[curves["final"] & (curves["score"].abs() < math.inf), ["label", "seed", "score"]]
+    return finals.reset_index(drop=True)
 
 
 def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
-    """Find the position of each label of an experiment on an axis.
+    """Return the position of each label on an axis.
 
     Args:
         frames: Results of an experiment.
-        axis: What is compared.
-        baseline: Label that is compared with; other references are left out.
+        axis: The keys that are compared.
+        baseline: Label of the baseline. Other references are left out.
 
     Returns:
-        One row a label for each panel that it is in: panel, line (its name), label, x (the key's value, any
-        type), planned (number of seeds planned), and again (keys that differ along the line beside the axis's
-        own, "" for none).
+        One row per label and panel: panel, line (its name), label, x, tick (text of a value that isn't placed
+        as a number, else None), planned (number of seeds), and others (further keys that differ along the
+        line, separated by commas).
 
     Raises:
-        ValueError: The key has fewer than two values among them.
+        ValueError: The key has fewer than two values.
     """
     import pandas as pd
 
     configs, apart = Configs(frames), frames.apart_from(baseline)
-    x = {label: configs.get(label, axis.key) for label in frames.labels if label not in apart}
-    shown = [label for label, value in x.items() if value is not None]
-    if len({_hashable(x[label]) for label in shown}) < 2:
-        raise ValueError(
-            f"no run of experiment {frames.experiment!r} varies {_SPEC_KEYS.get(axis.key, axis.key)}"
-        )
-    panels = [configs.get(label, axis.split) if axis.split else "" for label in shown]
-    known = list(dict.fromkeys(panel for panel in panels if panel is not None)) or [""]
-    rows = [
-        {"panel": str(each), "label": label, "x": x[label]}
-        for label, panel in zip(shown, panels, strict=True)
-        for each in (known if panel is None else [panel])
+    values = {label: configs.get(label, axis.key) for label in frames.labels if label not in apart}
+    values = {label: value for label, value in values.items() if value is not None}
+    if len(set(map(_json, values.values()))) < 2:
+        raise ValueError(f"no run of experiment {frames.experiment!r} varies {axis.key}")
+    panel = {label: configs.get(label, axis.split) if axis.split else "" for label in values}
+    everywhere = list(dict.fromkeys(each for each in panel.values() if each is not None)) or [""]
+    pairs = [
+        (str(each), label)
+        for label, own in panel.items()
+        for each in ([own] if own is not None else everywhere)
     ]
-    positions = pd.DataFrame(rows)
-    planned = {label: planned for label, (_, planned) in seeds(frames).items()}
-    positions["planned"] = positions["label"].map(planned)
-    positions["line"] = _line_names(frames, positions, configs, axis)
-    positions["again"] = positions.groupby(["panel", "line"])["label"].transform(
-        lambda labels: ", ".join(_varying(configs, list(labels), axis))
-    )
-    return positions
+    places = pd.DataFrame(pairs, columns=["panel", "label"])
+    x = _positions(frames, axis.key, list(values.values()))
+    places["x"], places["tick"] = zip(*(x[_json(values[label])] for label in places["label"]), strict=True)
+    planned = seeds(frames)
+    places["planned"] = [planned[label][1] for label in places["label"]]
+    places["line"] = _line_names(frames, places, configs, axis)
 
+    def others(labels: Iterable[str]) -> str:
+        points = [configs.point(label) for label in labels]
+        keys = [
+            key
+            for key in dict.fromkeys(key for point in points for key in point)
+            if not key.endswith(axis.key)
+        ]
+        return ", ".join(key for key in keys if len({_json(point.get(key)) for point in points}) > 1)
 
-def points(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
-    """Return the final scores of all runs with a position on an axis.
-
-    Args:
-        frames: Results of an experiment.
-        axis: What is compared.
-        baseline: Label that is compared with.
-
-    Returns:
-        As `placed`, one row a run that has completed with a score, with seed, score, examples_seen and flops.
-
-    Raises:
-        ValueError: The key has fewer than two values, or no such run has completed.
-    """
-    found = placed(frames, axis, baseline).merge(final_scores(frames), on="label")
-    if found.empty:
-        raise NotYet(
-            f"no run of experiment {frames.experiment!r} that varies {axis.key} has completed with a score: "
-            f"{frames.progress()}"
-        )
-    return found
+    places["others"] = places.groupby(["panel", "line"])["label"].transform(others)
+    return places
 
 
 def value_text(value: Any) -> str:
-    """Write a value of a config for people: "easy reference", "0.9"."""
+    """Format a value of a config for people: "easy reference", "0.9"."""
     if isinstance(value, str):
         return value.replace("_", " ")
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _means(found: pd.DataFrame, value: str) -> pd.DataFrame:
-    """One row a point: the mean over its seeds as y, with low and high, in the order of lines and of x."""
-    keys = ["panel", "line", "label"]
-    of_point = found.dropna(subset=[value]).groupby(keys, sort=False)
-    table = of_point[["x", "planned", "again"]].first()
-    table[["y", "low", "high", "seeds"]] = of_point[value].agg(["mean", "min", "max", "size"])
-    table = table.reset_index()
-    # x may be words, which stay in the order of the study, as panels and lines do.
-    x_sorted = table if table["x"].map(lambda x: isinstance(x, str)).any() else table.sort_values("x")
-    order = {name: {value: i for i, value in enumerate(dict.fromkeys(found[name]))} for name in keys[:2]}
-    return x_sorted.sort_values(
-        keys[:2], key=lambda column: column.map(order[str(column.name)]), kind="stable", ignore_index=True
+def summarized(points: pd.DataFrame) -> pd.DataFrame:
+    """Compute the mean over seeds of each point, with its 95% confidence interval.
+
+    Args:
+        points: One row per run: panel, line, label, seed, x, y, and columns that are equal for all seeds of
+            a label, such as kind; x may be unknown, or differ between seeds.
+
+    Returns:
+        Rows of kind "mean" or their own, in the order of panels, lines, and x, with low, high, x_low, x_high,
+        and seeds; then rows of kind "seed", for means of several seeds.
+    """
+    import pandas as pd
+
+    points = points.assign(kind=points.get("kind")).reset_index(drop=True)
+    groups = points.groupby(["panel", "line", "label"], sort=False)
+    means = groups.first().reset_index().drop(columns="seed")
+    for column, low, high in (("x", "x_low", "x_high"), ("y", "low", "high")):
+        found = mean_intervals(points[column], groups.ngroup()).reindex(means.index)
+        means[column], means[low], means[high] = found["mean"], found["low"], found["high"]
+    means["seeds"] = groups.size().array
+    ordered = {key: pd.Categorical(means[key], points[key].unique()) for key in ("panel", "line")}
+    means = means.loc[means.assign(**ordered).sort_values(["panel", "line", "x"], kind="stable").index]
+    means["kind"] = means["kind"].fillna("mean")
+    dots = points[(groups["y"].transform("size") > 1) & points["kind"].isna()].assign(kind="seed")
+    return pd.concat([means, dots], ignore_index=True)
+
+
+def with_looks(data: pd.DataFrame, chosen: Mapping[str, Look], by: str = "line") -> pd.DataFrame:
+    """Add color, marker, and dash by a column."""
+    rows = [chosen[key] for key in data[by]]
+    return data.assign(
+        color=[look.color for look in rows],
+        marker=[look.marker for look in rows],
+        dash=[look.line for look in rows],
     )
 
 
-def _gains(found: pd.DataFrame, baseline: str, relative: bool) -> pd.DataFrame:
-    """Rows of the other lines with what they gain over the baseline's line at the same x and seed, in percent
-    of its score if `relative`; without rows that have no such counterpart."""
-    keys = ["panel", "x", "seed"]
-    of_baseline = found["line"] == baseline
-    base = found[of_baseline].groupby(keys)["score"].mean().rename("base").reset_index()
-    paired = found[~of_baseline].merge(base, on=keys)
-    difference = paired["score"] - paired["base"]
-    return paired.assign(gain=100 * difference / paired["base"] if relative else difference)
+def draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
+    """Draw means with confidence intervals, connected along a line, a dot for each seed, and levels.
+
+    Args:
+        data: From `summarized`, with title, x_label, and y_label of the panel, and text, color, marker, and
+            dash of the line.
+        texts: Title and caption, and the metric of the vertical axes.
+        sheet: Size, font, legend.
+    """
+    shown = [panel for _, panel in data.groupby("panel", sort=False)]
+    figure, all_axes = panels(sheet, len(shown), sharey=data["y_label"].nunique() == 1)
+    measured = bool((data["x_low"] < data["x_high"]).any())  # x is a score, not a value of a key
+    for axes, panel in zip(all_axes, shown, strict=True):
+        of = {kind: panel[panel["kind"] == kind] for kind in ("mean", "seed", "level", "path")}
+        means, dots = of["mean"], of["seed"]
+        axes.set(xlabel=panel["x_label"].iloc[0], ylabel=panel["y_label"].iloc[0])
+        for _, line in means.groupby("line", sort=False):
+            color, marker, dash, text = line[["color", "marker", "dash", "text"]].iloc[0]
+            style: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5}
+            axes.plot(line["x"], line["y"], linestyle=dash if len(line) > 1 else "none", label=text, **style)
+            for x, y in line.loc[line["seeds"] < line["planned"], ["x", "y"]].to_numpy():
+                axes.plot(x, y, markerfacecolor="white", **style)
+            draw_interval(axes, line["x"], line["y"], line["low"], line["high"], color)
+            draw_interval(axes, line["x"], line["y"], line["x_low"], line["x_high"], color, across=True)
+        if len(path := of["path"]):
+            axes.plot(path["x"], path["y"], color=GRAY, linewidth=0.8, zorder=1)
+        draw_seeds(axes, dots["x"], dots["y"], dots["color"])
+        for level in of["level"].to_dict("records"):
+            color = level["color"]
+            axes.axhline(level["y"], color=color, label=level["text"], **DOTTED)
+            axes.axhspan(level["low"], level["high"], color=color, alpha=0.08, linewidth=0, zorder=0)
+            if not math.isnan(level["x"]):
+                axes.axvline(level["x"], color=color, **DOTTED)
+        if not measured:
+            _tick(axes, means)
+        label = panel["y_label"].iloc[0]
+        heights = data.loc[data["y_label"] == label, "y"]  # of all panels that share the axis
+        value_axis(axes, heights, log=texts.metric.scale == "log" and label == texts.y)
+        limit(axes, heights)
+    titled(
+        all_axes,
+        [panel["title"].iloc[0] for panel in shown],
+        all_axes[0].get_window_extent().width / figure.dpi,
+    )
+    return finish(figure, texts, sheet, named="below" if len(shown) > 1 or measured else "direct")
 
 
-def _scored(found: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Rows of kind "mean" and "seed"."""
+def _tick(axes: Axes, means: pd.DataFrame) -> None:
+    """Put ticks at texts, or at the values if they are few."""
+    values = means.drop_duplicates("x").sort_values("x")
+    x = values["x"]
+    if values["tick"].notna().any():
+        axes.set_xticks(x, values["tick"])
+        axes.set_xlim(x.min() - 0.35, x.max() + 0.35)
+        axes.xaxis.grid(False)
+        return
+    count_axis(axes, x, log=x.max() >= LOG_FROM * x.min())
+    if len(x) <= _MOST_TICKS:
+        axes.set_xticks(x)
+        axes.minorticks_off()
+    axes.margins(x=0.08)
+
+
+def _gains(frames: Frames, points: pd.DataFrame, baseline: str, kind: str) -> pd.DataFrame:
+    """Return the panel of gains over the baseline's line at the same x and seed; its level is 0.
+
+    Points without a counterpart are left out.
+    """
     import pandas as pd
 
-    each = found.rename(columns={value: "y"})[["panel", "line", "label", "seed", "x", "y", "planned"]]
-    several = each.groupby(["panel", "line", "label"])["y"].transform("count") > 1
-    return pd.concat([_means(found, value).assign(kind="mean"), each[several].assign(kind="seed")])
+    is_base = points["line"] == baseline
+    base = points[is_base].groupby(["x", "seed"])["y"].mean().rename("base").reset_index()
+    pairs = points[~is_base].merge(base, on=["x", "seed"])
+    gain, base_score = pairs["y"] - pairs["base"], pairs.pop("base")
+    label = difference_axis(frames, baseline)
+    if kind == "relative":
+        gain, label = 100 * gain / base_score, f"gain over {frames.shown[baseline]} (%)"
+    zero = points[is_base].head(1).assign(y=0.0, x=math.nan, kind="level")
+    return (
+        pd.concat([pairs.assign(y=gain), zero]).assign(panel="gain", y_label=label) if len(pairs) else pairs
+    )
 
 
-def _levels(frames: Frames, found: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """The baseline's final score in every panel, where it has no position on the axis."""
-    import pandas as pd
+def _positions(frames: Frames, key: str, values: Sequence[Any]) -> dict[str, tuple[float, str | None]]:
+    """Return the position of each value and, unless values are placed as numbers, its text.
 
-    finals = final_scores(frames)
-    of_baseline = finals.loc[finals["label"] == baseline, "score"]
-    if baseline in set(found["label"]) or of_baseline.empty:
-        return pd.DataFrame()
-    planned = int((frames.runs["label"] == baseline).sum())
-    row: dict[str, Any] = {"line": baseline, "label": baseline, "kind": "level", "planned": planned}
-    row |= {"y": of_baseline.mean(), "low": of_baseline.min(), "high": of_baseline.max()}
-    row |= {"seeds": len(of_baseline)}
-    return pd.DataFrame([row | {"panel": panel} for panel in dict.fromkeys(found["panel"])])
-
-
-def _styled(frames: Frames, data: pd.DataFrame, lines: dict[str, str], baseline: str) -> pd.DataFrame:
-    """Add how each line looks; the baseline's is black."""
-    chosen = looks(list(dict.fromkeys(data["line"])), lines.get(baseline, baseline))
-    for column, part in (("color", "color"), ("marker", "marker"), ("dash", "line")):
-        data[column] = data["line"].map({line: getattr(look, part) for line, look in chosen.items()})
-    data["text"] = data["line"].map(frames.shown)  # a line may be named by the baseline's label
-    return data
+    Numbers that include 0 and span a wide range are placed at equal distances, like words.
+    """
+    distinct = {_json(value): value for value in values}
+    order = list(distinct)
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        positive = [value for value in values if value > 0]
+        if len(positive) in (0, len(values)) or max(positive) < LOG_FROM * min(positive):
+            return {each: (float(value), None) for each, value in distinct.items()}
+        order.sort(key=lambda each: distinct[each])
+    runs = list(dict.fromkeys(frames.runs["run"]))
+    texts = {
+        each: frames.names.value(key, distinct[each], runs) or value_text(distinct[each]) for each in order
+    }
+    return {each: (float(i), texts[each]) for i, each in enumerate(order)}
 
 
-def _positioned(frames: Frames, data: pd.DataFrame, axis: Axis, x_label: str) -> pd.DataFrame:
-    """Make x a number: words are at 0, 1, … and become the ticks."""
-    data["x_label"] = x_label
-    values = data["x"].dropna()
-    data["tick"] = None
-    if values.map(lambda value: isinstance(value, str)).any():
-        positions = {value: i for i, value in enumerate(dict.fromkeys(values))}
-        runs = list(dict.fromkeys(frames.runs["run"]))
-        named = {value: _named(frames, runs, axis.key, value) or value_text(value) for value in positions}
-        data["tick"] = data["x"].map(named, na_action="ignore")
-        data["x"] = data["x"].map(positions)
-    data["x"] = data["x"].astype(float)
-    return data
-
-
-def _line_names(frames: Frames, positions: pd.DataFrame, configs: Configs, axis: Axis) -> list[str]:
+def _line_names(frames: Frames, places: pd.DataFrame, configs: Configs, axis: Axis) -> list[str]:
     """Name the line of each row by the axis's keys, and by more where two points would coincide."""
-    labels, panels = list(positions["label"]), list(positions["panel"])
-    own = {axis.key, axis.split, *axis.by}
-
-    # The first key always names a line; a further one only where it tells lines apart.
-    telling = [
-        key
-        for place, key in enumerate(axis.by)
-        if place == 0 or len({_hashable(value) for label in labels if (value := configs.get(label, key))}) > 1
-    ]
-
-    # What the first key says is the name of a run, if all that it says it of are of that run.
-    runs_with: dict[str, set[str]] = {}
-    for label in labels:
-        runs_with.setdefault(_hashable(configs.get(label, axis.by[0])), set()).add(configs.run(label))
-
-    def text(label: str, key: str, value: Any) -> str:
-        run = configs.run(label)
-        if (said := frames.names.value(key, value, [run])) is not None:
-            name = frames.names.key(key)
-            return f"{name} = {said}" if name else said
-        alone = key == axis.by[0] and runs_with[_hashable(value)] == {run}
-        if alone and run in frames.names.named:
-            return frames.shown[run]
-        return _LETTERS.get(key, "") + value_text(value)
-
-    def by_keys(label: str) -> str:
-        values = {key: value for key in telling if (value := configs.get(label, key)) is not None}
-        named = ", ".join(text(label, key, value) for key, value in values.items())
-        return named or frames.shown[configs.run(label)]
+    names, runs = frames.names, {label: configs.run(label) for label in places["label"]}
+    parts: dict[str, list[str]] = {label: [] for label in runs}
+    for key in axis.by:
+        values = {label: value for label in runs if (value := configs.get(label, key)) is not None}
+        users: dict[str, set[str]] = {}
+        for label, value in values.items():
+            users.setdefault(_json(value), set()).add(runs[label])
+        if len(users) < 2 and key != axis.by[0]:
+            continue  # only the first key names a line even if it doesn't distinguish lines
+        for label, value in values.items():
+            run = runs[label]
+            if (said := names.value(key, value, [run])) is not None:
+                text = f"{names.key(key)} = {said}" if names.key(key) else said
+            elif key == axis.by[0] and users[_json(value)] == {run} and run in names.named:
+                text = names.shown[run]  # the display name of the only run with this value
+            else:
+                text = _SYMBOLS.get(key, "") + value_text(value)
+            parts[label].append(text)
 
     def by_other_axes(label: str) -> str:
-        others = {name: value for name, value in configs.point(label).items() if name not in own}
-        return ", ".join(f"{name.rpartition('.')[2]}={value_text(value)}" for name, value in others.items())
+        others = configs.point(label).items()
+        return ", ".join(
+            f"{key.rpartition('.')[2]}={value_text(value)}"
+            for key, value in others
+            if key not in (axis.key, axis.split, *axis.by)
+        )
 
-    names = [by_keys(label) for label in labels]
-    for more in (by_other_axes, configs.run):
-        counts = Counter(zip(panels, names, map(_hashable, positions["x"]), strict=True))
-        crowded = {name for (_, name, _), count in counts.items() if count > 1}
-        names = [
-            ", ".join(filter(None, (name, more(label)))) if name in crowded else name
-            for name, label in zip(names, labels, strict=True)
+    rows = places.assign(
+        line=[", ".join(parts[label]) or names.shown[runs[label]] for label in places["label"]]
+    )
+    further: list[Callable[[str], str]] = [by_other_axes, configs.run]
+    for more in further:
+        crowded = set(rows.loc[rows.duplicated(["panel", "line", "x"]), "line"])
+        rows["line"] = [
+            f"{line}, {text}" if line in crowded and (text := more(label)) else line
+            for line, label in zip(rows["line"], rows["label"], strict=True)
         ]
-    return names
+    return list(rows["line"])
 
 
-def _varying(configs: Configs, labels: Sequence[str], axis: Axis) -> list[str]:
-    """Axes of the study, other than the one drawn, on which labels of one line differ."""
-    own = {axis.key, *_MEANT_BY.get(axis.key, ())}
-    names = dict.fromkeys(name for label in labels for name in configs.point(label) if name not in own)
-    return [
-        name for name in names if len({_hashable(configs.point(label).get(name)) for label in labels}) > 1
-    ]
-
-
-def _named(frames: Frames, runs: Iterable[str], key: str, value: Any) -> str | None:
-    """What the axes of any run show for a value of a key; None if they do not say."""
-    return frames.names.value(key, value, runs)
-
-
-def _hashable(value: Any) -> str:
+def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _texts(frames: Frames, data: pd.DataFrame, x_label: str, labels: Iterable[str]) -> Texts:
-    """Title and caption; the labels are those that would be shown if all had completed."""
-    measured = data[data["kind"] == "mean"]
-    sentences = [what_score_is(frames), "Each point is a separate run, at its end."]
-    if measured["seeds"].max() > 1:
-        sentences.append("Lines: mean over seeds; bars: lowest to highest seed; dots: seeds.")
-    if (measured["seeds"] < measured["planned"]).any():
-        sentences.append("Open: not all seeds have completed.")
-    elif measured["seeds"].max() == 1:
-        sentences.append("One seed each.")
-    levels = data[(data["kind"] == "level") & (data["y"] != 0)]
-    if not levels.empty:
-        sentences.append(f"Dotted: {frames.shown[levels['line'].iloc[0]]}.")
-    sentences += about_lost(frames, dict.fromkeys([*labels, *levels["label"]]))
-    sentences += about_unfinished(frames, labels)
-    again = sorted({key for keys in measured["again"] for key in keys.split(", ") if key})
-    if again:
-        sentences.append(f"Also different along a line: {', '.join(again)}.")
-    return Texts(title(frames), " ".join(sentences), x_label, score_axis(frames), frames.score)
-
-
-def _with_sentence(plot: Plot, sentence: str) -> Plot:
-    return replace(plot, texts=replace(plot.texts, caption=f"{plot.texts.caption} {sentence}"))
-
-
-def _about_learner_flops(frames: Frames, labels: set[str]) -> str:
-    """Say whether the learners that are compared have been trained at equal cost."""
-    costs = frames.costs[frames.costs["label"].isin(labels)]["learner_flops"]
-    costs = costs[costs > 0]
-    if costs.empty:
-        return ""
-    ratio = float(costs.max() / costs.min())
-    if ratio <= 1 + _SAME:
-        return f"All learners are trained with equal FLOPs, to {max(0.1, 100 * (ratio - 1)):.1f}%."
-    return f"The learners' FLOPs differ by up to {ratio:.2f}×: this is not a comparison at equal cost."
+def _about_costs(frames: Frames, labels: Iterable[str]) -> list[str]:
+    """Say whether the compared learners were trained with equal FLOPs."""
+    costs = frames.costs.loc[frames.costs["label"].isin(labels), "learner_flops"]
+    ratio = costs[costs > 0].max() / costs[costs > 0].min()
+    if ratio > _EQUAL:
+        return [f"The learners' FLOPs differ by up to {ratio:.2f}×: this is not a comparison at equal cost."]
+    return ["All learners are trained with equal FLOPs."] if ratio >= 1 else []

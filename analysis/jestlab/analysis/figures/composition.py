@@ -1,38 +1,36 @@
-"""What batches were made of: shares by the values of a column of metadata, a bar a run."""
+"""What batches consist of: shares by the values of a metadata column, one bar per run."""
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 from ..frames import Frames, NotYet
 from ..results import Snapshot, opens_store
 from ..units import nearest
-from .drawing_bars import draw_stacked_bars
 from .plot import Plot, Texts, title
+from .step_costs import draw_shares
 from .style import GRAY, PARTS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST = len(PARTS)  # values that are told apart
-_READ, _OTHERS = "candidates", "others"
+_CANDIDATES, _OTHERS = "candidates", "others"
 _NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment AND name LIKE 'selected/%'"
 
 
 @opens_store
 def composition(store: Snapshot, frames: Frames, column: str | None = None) -> Plot:
-    """Plot what the batches of each run were made of, beside what they were chosen from.
+    """Plot what the batches of each run consist of, next to the candidates that they were selected from.
 
     Args:
-        store: SQLAlchemy URL of the store, or a snapshot of it.
+        store: The store, or its SQLAlchemy URL.
         frames: Results of the experiment.
-        column: Column of metadata that runs have counted (`runtime.diagnostics.columns`); None for the first
-            of them, in alphabetical order.
+        column: Metadata column that runs have counted (`runtime.diagnostics.columns`); by default the first
+            in alphabetical order.
 
     Returns:
-        The plot, named "composition". Its data: a row a label and value: label, text, component and name (the
-        value), relative (its share, the mean over recorded steps, then over seeds), total, color, hatch.
+        The plot. Its data has one row per label and value: label, text, component and name (the value),
+        relative (its share, the mean over recorded steps, then over seeds), total, color, hatch.
 
     Raises:
         ValueError: No run has counted what it selected, or not by this column.
@@ -41,7 +39,7 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
 
     names = store.select(_NAMES, experiment=frames.experiment)["name"]
     parts = [(name, *name.split("/", 3)[1:]) for name in names if name.count("/") >= 3]
-    counted = pd.DataFrame(parts, columns=["name", "called", "column", "kind"])
+    counted = pd.DataFrame(parts, columns=["name", "label", "column", "component"])
     columns = sorted(set(counted["column"]))
     if not columns:
         raise NotYet(
@@ -53,44 +51,40 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
         raise NotYet(f"no run of {frames.experiment!r} has counted by {column!r}: {nearest(column, columns)}")
     counted = counted[counted["column"] == column]
     logged = store.metrics(frames.experiment, list(counted["name"]))
-    logged = logged[logged["label"].isin(frames.competitors)].merge(counted, on="name")
-    of_seeds = logged.groupby(["label", "called", "kind", "seed"], sort=False)["value"].mean()
-    shares = of_seeds.groupby(["label", "called", "kind"], sort=False).mean().reset_index(name="relative")
-    data = _bars(frames, shares)
+    logged = logged[logged["label"].isin(frames.competitors)].rename(columns={"label": "of"})
+    logged = logged.merge(counted, on="name")
+    # What a run selected is logged under the name of its rule; each label has a bar of its own.
+    logged["label"] = logged["of"].where(logged["label"] != _CANDIDATES, "")
+    of_seeds = logged.groupby(["of", "label", "component", "seed"], sort=False)["value"].mean()
+    of_labels = of_seeds.groupby(["of", "label", "component"], sort=False).mean()
+    shares = of_labels.groupby(["label", "component"], sort=False).mean().unstack(fill_value=0)
     caption = (
         f"Shares of the examples by their {column}: of batches, mean over the recorded steps and over seeds, "
-        f"and of all that they were chosen from."
+        f"and of all candidates that they were selected from."
     )
     words = Texts(title(frames), caption, "", f"share of a batch, by {column}")
-    return Plot("composition", data, words, functools.partial(draw_stacked_bars, totals=False))
+    return Plot("composition", _bars(frames, shares), words, draw_shares)
 
 
 def _bars(frames: Frames, shares: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a bar and value; the first bar is what was read."""
-    import pandas as pd
+    """Return one row per bar and value, the most frequent value first; the first bar is of the candidates.
 
-    read = shares[shares["called"] == _READ].groupby("kind", sort=False)["relative"].mean()
-    chosen = shares[shares["called"] != _READ]
-    weights = read.add(chosen.groupby("kind")["relative"].sum(), fill_value=0.0).sort_values(ascending=False)
-    told = [kind for kind in weights.index if kind != _OTHERS]
-    told = told if len(told) <= _MOST else told[: _MOST - 1]
-    rows = [("", _READ, kind, share) for kind, share in read.items()]
-    for label in frames.labels:
-        of_label = chosen[chosen["label"] == label]
-        rows += [
-            (label, frames.shown[label], kind, share)
-            for kind, share in zip(of_label["kind"], of_label["relative"], strict=True)
-        ]
-    data = pd.DataFrame(rows, columns=["label", "text", "component", "relative"])
-    data["component"] = data["component"].where(data["component"].isin(told), _OTHERS)
-    data = data.groupby(["label", "text", "component"], sort=False)["relative"].sum().reset_index()
-    looks = {value: PARTS[place] for place, value in enumerate(told)} | {_OTHERS: (GRAY, "")}
-    order = [*told, _OTHERS]
-    data["place"] = data["component"].map({value: place for place, value in enumerate(order)})
-    bars = {label: place for place, label in enumerate(dict.fromkeys(data["label"]))}
-    data = data.sort_values(["label", "place"], key=lambda of: of.map(bars) if of.name == "label" else of)
-    data["name"] = data["component"]
-    data["total"] = data.groupby("label")["relative"].transform("sum")
-    data["color"] = data["component"].map({value: look[0] for value, look in looks.items()})
-    data["hatch"] = data["component"].map({value: look[1] for value, look in looks.items()})
-    return data.drop(columns="place").reset_index(drop=True)
+    Args:
+        frames: Results of the experiment.
+        shares: Shares, [label, value]; the candidates' label is empty.
+    """
+    shares = shares.reindex([label for label in ("", *frames.labels) if label in shares.index])
+    values = [value for value in shares.sum().sort_values(ascending=False).index if value != _OTHERS]
+    shown = values if len(values) <= len(PARTS) else values[: len(PARTS) - 1]
+    others = shares.drop(columns=shown).sum(axis=1)
+    shares = shares[shown].assign(**{_OTHERS: others} if others.any() else {})
+    data = shares.melt(var_name="component", value_name="relative", ignore_index=False)
+    data = data.rename_axis("label").reset_index()
+    looks = data["component"].map(dict(zip(shown, PARTS, strict=False)) | {_OTHERS: (GRAY, "")})
+    return data.assign(
+        text=data["label"].map({label: frames.shown[label] for label in frames.labels} | {"": _CANDIDATES}),
+        name=data["component"],
+        total=data.groupby("label")["relative"].transform("sum"),
+        color=looks.str[0],
+        hatch=looks.str[1],
+    )

@@ -1,24 +1,29 @@
-"""How smoothly training goes: loss or gradient norm over steps, and its spikes, by β₂ (paper, appendix)."""
+"""The loss or gradient norm over training steps, and its spikes, by β₂ (paper, appendix)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..claims.measures import FAR, running_median, spike_count
 from ..frames import NotYet
 from ..results import Snapshot, opens_store
-from .against import Axis, placed, value_text
-from .drawing import draw_step_panels
+from ..sheet import Sheet
+from .against import Axis, placed, value_text, with_looks
+from .axes import count_axis
+from .panels import finish, panels, titled
 from .plot import Plot, Texts, title
 from .recorded import NAMES
 from .style import looks
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
-_SHOWN = 1000  # pairs of points drawn of a run: lowest and highest of each stretch, so that no spike is lost
+_SHOWN = (
+    1000  # stretches of a run of which the least and greatest point is drawn, so that spikes stay visible
+)
 _PANELS = ("selection.rule", "selection.filtering_ratio")
 
 
@@ -30,93 +35,99 @@ def optimizer_spikes(
     key: str = "optimizer.beta2",
     baseline: str | None = None,
 ) -> Plot:
-    """Plot a training metric over steps, raw and smoothed: a line a value of β₂, panels for other keys.
+    """Plot a training metric over steps, raw and smoothed: a line for each value of β₂, panels by other keys.
 
-    A spike is a stretch of points that lie more than six robust standard deviations (of the run's deviations
-    from its running median) above the running median.
+    A spike is a stretch of points that exceed the running median by more than six robust standard deviations
+    of the run's deviations from its running median.
 
     Args:
-        store: SQLAlchemy URL of the store, or a snapshot of it.
+        store: The store, or its SQLAlchemy URL.
         experiment: Name of the experiment.
-        metric: What is drawn: "loss", "grad_norm".
+        metric: Training metric: "loss", "grad_norm".
         key: Config key whose values are compared.
-        baseline: Label or run that is not treated as a reference though others need it.
+        baseline: Label or run that is shown even if other runs depend on it.
 
     Returns:
-        The plot, named "optimizer_spikes". Its data: rows of kind "raw" (panel, line, label, seed, step,
-        value, of long runs the extremes), "smooth" (the running median, mean over seeds) and "end" (a line:
-        spikes in all its seeds, NaN where one logged too little to tell).
+        The plot. Its data: rows of kind "raw" (panel, line, label, seed, step, value; of long runs the
+        extremes), "smooth" (the running median, mean over seeds) and "end" (spikes in all seeds of the line;
+        NaN if one logged too few points).
 
     Raises:
-        FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If no run varies the key, or none has logged the metric.
+        FileNotFoundError: The URL names a SQLite file that does not exist.
+        ValueError: No run varies the key, or none has logged the metric.
     """
     import pandas as pd
 
     results = store.frames(experiment)
+    axis = Axis(key, tuple(name for name in _PANELS if name != key))
+    places = placed(results, axis, results.baseline(baseline))
     logged = store.metrics(experiment, [metric]).astype({"value": float})
     if logged.empty:
         raise NotYet(f"experiment {experiment!r} has logged none of {metric}")
-    others = tuple(name for name in _PANELS if name != key)
-    positions = placed(results, Axis(key, others), results.baseline(baseline))
     letter = "β₂" if key == "optimizer.beta2" else key.rpartition(".")[2]
-    values = sorted(set(positions["x"]), key=lambda x: (isinstance(x, str), x))
-    names = [f"{letter} = {value_text(x)}" for x in values]
-    chosen = looks(names, names[0])
-    parts: list[pd.DataFrame] = []
-    for (panel, x), labels in positions.groupby(["line", "x"], sort=False)["label"]:
-        of_line = logged[logged["label"].isin(labels)].dropna(subset=["value"])
-        if of_line.empty:
-            continue
-        line = f"{letter} = {value_text(x)}"
-        rows = _rows([run for _, run in of_line.groupby(["label", "seed"])])
-        look = chosen[line]
-        parts.append(rows.assign(panel=str(panel), line=line, color=look.color, dash=[look.line] * len(rows)))
+    texts = places["tick"].fillna(places["x"].map(value_text))
+    places["name"] = f"{letter} = " + texts
+    names = list(places.sort_values("x")["name"].unique())
+    chosen = looks(names[1:], names[0])
+    parts = []
+    for (panel, name), labels in places.groupby(["line", "name"], sort=False)["label"]:
+        rows = logged[logged["label"].isin(labels)].dropna(subset=["value"])
+        if not rows.empty:
+            rows = _rows([run for _, run in rows.groupby(["label", "seed"])])
+            rows = rows.assign(panel=str(panel), line=str(name))
+            parts.append(with_looks(rows, chosen))
     if not parts:
         raise NotYet(f"no run of experiment {experiment!r} that varies {key} has logged {metric!r}")
     data = pd.concat(parts, ignore_index=True)
-    data["text"] = [_end_text(row) for row in data.to_dict("records")]
     seeds = int(data.loc[data["kind"] == "raw", "seed"].nunique())
     caption = f"Faint: each seed as logged; bold: running median{', mean over seeds' if seeds > 1 else ''}."
     if data["spikes"].notna().any():
         caption += f" Spike: points more than {FAR:g} robust standard deviations above the run's median."
     words = Texts(title(results), caption, "steps", NAMES.get(metric, metric))
-    return Plot("optimizer_spikes", data, words, draw_step_panels)
+    return Plot("optimizer_spikes", data, words, _draw)
 
 
-def _rows(runs: list[pd.DataFrame]) -> pd.DataFrame:
-    """Rows of one line, from its runs."""
+def _rows(runs: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of one line from its runs."""
     import pandas as pd
 
-    parts, smoothed = [], []
-    spikes = 0.0
-    for run in runs:
-        spikes += spike_count(run["value"])
-        parts.append(_extremes(run)[["label", "seed", "step", "value"]].assign(kind="raw"))
-        smoothed.append(pd.Series(running_median(run["value"]).to_numpy(), index=run["step"].to_numpy()))
-    mean = pd.concat(smoothed, axis=1).mean(axis=1).sort_index()
-    thinned = mean.iloc[:: max(1, len(mean) // _SHOWN)]
-    parts.append(pd.DataFrame({"step": thinned.index, "value": thinned.to_numpy(), "kind": "smooth"}))
-    end = {"step": mean.index[-1], "value": mean.iloc[-1], "kind": "end", "spikes": spikes}
-    return pd.concat([*parts, pd.DataFrame([end])], ignore_index=True)
+    raw = [_extremes(run)[["label", "seed", "step", "value"]].assign(kind="raw") for run in runs]
+    medians = [running_median(run.set_index("step")["value"]) for run in runs]
+    mean = pd.concat(medians, axis=1).mean(axis=1).sort_index()
+    smooth = pd.DataFrame({"step": mean.index, "value": mean.to_numpy()})
+    end = smooth.tail(1).assign(kind="end", spikes=float(sum(spike_count(run["value"]) for run in runs)))
+    thinned = smooth.iloc[:: max(1, len(smooth) // _SHOWN)].assign(kind="smooth")
+    return pd.concat([*raw, thinned, end], ignore_index=True)
 
 
 def _extremes(run: pd.DataFrame) -> pd.DataFrame:
-    """The lowest and the highest point of each stretch of a long run."""
+    """Return the lowest and the highest point of each stretch of a long run."""
     import numpy as np
 
     length = -(-len(run) // _SHOWN)
     if length <= 2:
         return run
     stretches = run.groupby(np.arange(len(run)) // length)["value"]
-    return run.loc[sorted({*stretches.idxmin(), *stretches.idxmax()})]
+    found: pd.DataFrame = run.loc[sorted({*stretches.idxmin(), *stretches.idxmax()})]
+    return found
 
 
-def _end_text(row: Mapping[Hashable, Any]) -> str:
-    """What is written at the end of a line."""
-    if row["kind"] != "end":
-        return ""
-    if math.isnan(row["spikes"]):
-        return str(row["line"])
-    count = int(row["spikes"])
-    return f"{row['line']} ({count or 'no'} spike{'' if count == 1 else 's'})"
+def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
+    shown = list(data.groupby("panel", sort=False))
+    figure, all_axes = panels(sheet, len(shown), sharey=True, least=2.2)
+    for axes, (_, panel) in zip(all_axes, shown, strict=True):
+        count_axis(axes)
+        axes.margins(x=0)
+        for name, line in panel.groupby("line", sort=False):
+            raw, smooth, end = (line[line["kind"] == kind] for kind in ("raw", "smooth", "end"))
+            color, spikes = line["color"].iloc[0], float(end["spikes"].iloc[0])
+            for _, run in raw.groupby(["label", "seed"]):
+                axes.plot(run["step"], run["value"], color=color, linewidth=0.7, alpha=0.55)
+            counted = "" if math.isnan(spikes) else f" ({spikes:.0f} spike{'s' * (spikes != 1)})"
+            axes.plot(
+                smooth["step"], smooth["value"], color=color, linestyle=line["dash"].iloc[0], linewidth=1.6,
+                label=f"{name}{counted}",
+            )  # fmt: skip
+        axes.legend(loc="upper right", framealpha=0.7, edgecolor="none")  # spikes differ between panels
+    titled(all_axes, [str(name) for name, _ in shown], all_axes[0].get_window_extent().width / figure.dpi)
+    return finish(figure, texts, sheet, x=texts.x, y=texts.y, keys=[])

@@ -1,20 +1,25 @@
-"""Published methods beside one's own, in score against FLOPs (paper, Figure 1, right)."""
+"""Published methods, and an experiment's runs, in score against FLOPs (paper, Figure 1, right)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..curves import score_curves
 from ..frames import Frames, NotYet
 from ..published.cell import EXAMPLES, TOTAL, is_score
-from .drawing import draw_published
+from ..sheet import Sheet
+from .axes import count_axis
+from .panels import finish, panels
 from .plot import Plot, Texts, texts
 from .style import OTHERS, OURS, looks
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _TABLE = "comparison"
+_WIDE = 4.0  # FLOPs that differ by this factor get a logarithmic axis
 
 
 def published_scores(
@@ -24,99 +29,94 @@ def published_scores(
     group: str | None = None,
     source: str | None = None,
 ) -> Plot:
-    """Plot the mean score of published methods against their FLOPs: the source's own colored, others gray.
+    """Plot the mean score of published methods against their FLOPs: the source's own in color, others gray.
 
-    One source is shown: published FLOPs are relative to the baseline of their own table, so points of two
-    sources have no common axis. The score is the mean over the metrics that all rows of the group have. Runs
-    of an experiment are added, relative to their own baseline, if evaluated on all of these metrics.
+    The figure shows one source, since published FLOPs are relative to the baseline of their own table. The
+    score is the mean over the metrics that all rows of the group have. Runs of an experiment that were
+    evaluated on all of these metrics are added, relative to their own baseline.
 
     Args:
         cells: Published cells, from `published.read` or `published.frame`.
-        frames: Results of an experiment; None for the published alone.
-        baseline: Of the experiment: label or run whose FLOPs are 100%.
-        group: Rows that are compared with one baseline; by default the table's first that has FLOPs.
-        source: Where it is published; by default the one with most rows that have both
-            FLOPs and the scores, of several the first.
+        frames: Results of an experiment; None for published methods only.
+        baseline: Label or run of the experiment whose FLOPs are 100%.
+        group: Group of rows that share a baseline; by default the first that has FLOPs.
+        source: Source of the table; by default the one with most rows that have both FLOPs and the scores.
 
     Returns:
-        The plot, named "published". Its data: rows of kind "published" and "ours" (the source's own) and
-        "run" (an experiment's): text, x (FLOPs, in percent of the baseline's), y (score, %), examples_seen.
+        The plot. Its data: rows of kind "published", "ours" (the source's own), and "run" (an experiment's):
+        text, x (FLOPs, in percent of the baseline's), y (score, %), examples_seen, color, marker.
 
     Raises:
-        ValueError: If there is no such table, source or group, or no row of it has FLOPs and the scores.
+        ValueError: The table, source, or group is missing, or no row of it has FLOPs and the scores.
     """
     import pandas as pd
 
-    of_table = cells[cells["table"] == _TABLE]
-    if of_table.empty:
+    table = cells[cells["table"] == _TABLE]
+    if table.empty:
         raise NotYet(f"no published table {_TABLE!r} in the store: run jestlab published import")
-    rows, values, shared = _chosen(of_table, group, source)
-    whose = rows.drop_duplicates("position").set_index("position")
-    found: list[dict[str, Any]] = []
-    for place, row in values.iterrows():
-        method = whose.loc[place]  # type: ignore[call-overload]
-        point = {"kind": "ours" if method["ours"] else "published", "text": method["method"]}
-        point |= {"x": 100 * row[TOTAL], "y": 100 * row[shared].mean(), "examples_seen": row.get(EXAMPLES)}
-        look = OURS if method["ours"] else OTHERS
-        found.append(point | {"color": look.color, "marker": look.marker})
-    data = pd.DataFrame(found).dropna(subset=["x", "y"])
-    missing = [name for name in shared if frames is not None and name not in frames.evaluated]
-    if frames is not None and not missing:
-        data = pd.concat([data, _runs(frames, frames.baseline(baseline), shared)], ignore_index=True)
-    shown, chosen = rows["source"].iloc[0], rows["group"].iloc[0]
+    rows, values, shared = _chosen(table, group, source)
+    methods = rows.drop_duplicates("position").set_index("position").loc[values.index]
+    ours = methods["ours"].astype(bool)
+    data = pd.DataFrame(
+        {
+            "kind": ours.map({True: "ours", False: "published"}),
+            "text": methods["method"],
+            "x": 100 * values[TOTAL],
+            "y": 100 * values[shared].mean(axis=1),
+            "examples_seen": values.get(EXAMPLES),
+            "color": ours.map({True: OURS.color, False: OTHERS.color}),
+            "marker": ours.map({True: OURS.marker, False: OTHERS.marker}),
+        }
+    ).dropna(subset=["x", "y"])
+    shown, others = rows["source"].iloc[0], list(table["source"].unique())
+    others.remove(shown)
     sentences = [
         f"As published ({shown}), mean of {', '.join(shared)}; green: that paper's own methods; gray: others."
     ]
-    others = [name for name in dict.fromkeys(of_table["source"]) if name != shown]
     if others:
         sentences.append(f"Not shown (FLOPs relative to other baselines): {', '.join(others)}.")
-    if frames is not None and missing:
+    missing = [name for name in shared if frames is not None and name not in frames.evaluated]
+    if missing:
         sentences.append(f"No run of this experiment has been evaluated on {', '.join(missing)}.")
     elif frames is not None:
+        data = pd.concat([data, _runs(frames, frames.baseline(baseline), shared)])
         sentences.append("Other colors: runs of this experiment, FLOPs relative to its own baseline.")
-    caption = " ".join(sentences)
     words = Texts(
-        f"Published methods, group {chosen}",
-        caption,
-        "training FLOPs (% of the baseline's)",
+        f"Published methods, group {rows['group'].iloc[0]}",
+        " ".join(sentences),
+        "training FLOPs relative to the baseline",
         "mean score (%)",
     )
-    return Plot("published", data, words, draw_published)
+    return Plot("published", data.reset_index(drop=True), words, _draw)
 
 
-class _Rows(NamedTuple):
-    """The part of a published table that is shown."""
-
-    cells: pd.DataFrame  # of one source and group
-    values: pd.DataFrame  # [position, quantity]
-    shared: list[str]  # scores that every row has
-
-
-def _chosen(of_table: pd.DataFrame, group: str | None, source: str | None) -> _Rows:
-    """Choose what is shown: as named, or else the source with most points, and its first group."""
-    sources = list(dict.fromkeys(of_table["source"]))
+def _chosen(
+    table: pd.DataFrame, group: str | None, source: str | None
+) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """Return the cells of the source and group, their values [position, quantity], and the shared scores."""
+    sources = list(table["source"].unique())
     if source is not None and source not in sources:
         raise ValueError(
             f"no source {source!r} of the published table {_TABLE!r}: choose {' or '.join(sources)}"
         )
     candidates = []
     for name in sources if source is None else [source]:
-        of_source = of_table[of_table["source"] == name]
-        priced = of_source[of_source["quantity"] == TOTAL]
-        rows = of_source[of_source["group"] == (next(iter(priced["group"]), "") if group is None else group)]
+        cells = table[table["source"] == name]
+        first = next(iter(cells.loc[cells["quantity"] == TOTAL, "group"]), "")
+        rows = cells[cells["group"] == (first if group is None else group)]
         values = rows.pivot(index="position", columns="quantity", values="value")
         shared = [name for name in values.columns if is_score(name) and values[name].notna().all()]
         if shared and TOTAL in values:
-            candidates.append(_Rows(rows, values, shared))
-    if candidates:  # a user's table of one row does not hide the paper's
-        return max(candidates, key=lambda candidate: int(candidate.values[TOTAL].count()))
-    of = "no group" if group is None else f"group {group!r}"
-    lacks = "has both FLOPs and a score in common" if group is None else "has no FLOPs, or no score in common"
-    raise NotYet(f"{of} of the published table {_TABLE!r} {lacks}")
+            candidates.append((rows, values, shared))
+    if not candidates:
+        which = "no group" if group is None else f"group {group!r}"
+        lacks = "has both FLOPs and a shared score" if group is None else "has no FLOPs, or no shared score"
+        raise NotYet(f"{which} of the published table {_TABLE!r} {lacks}")
+    return max(candidates, key=lambda candidate: int(candidate[1][TOTAL].count()))
 
 
 def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:
-    """Means over the seeds of each label that competes."""
+    """Return the means over seeds of each label that competes."""
     import pandas as pd
 
     curves = score_curves(frames, metrics=shared)
@@ -124,11 +124,38 @@ def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:
     means = finals.groupby("label", sort=False)[["flops", "score", "examples_seen"]].mean()
     if baseline not in means.index:
         return pd.DataFrame()
-    whole = float(means.loc[baseline, "flops"])  # type: ignore[arg-type]
-    chosen = looks(list(means.index), baseline)
-    named = means.index.map(texts(frames))
-    points = pd.DataFrame({"kind": "run", "text": named, "x": (100 * means["flops"] / whole).array})
-    points["y"], points["examples_seen"] = (100 * means["score"]).array, means["examples_seen"].array
-    points["color"] = [chosen[label].color for label in means.index]
-    points["marker"] = [chosen[label].marker for label in means.index]
-    return points.dropna(subset=["x", "y"])
+    chosen = looks(frames.competitors, baseline)
+    columns: dict[str, Any] = {
+        "kind": "run",
+        "text": means.index.map(texts(frames)),
+        "x": 100 * means["flops"] / means["flops"].to_dict()[baseline],
+        "y": 100 * means["score"],
+        "examples_seen": means["examples_seen"],
+        "color": [chosen[label].color for label in means.index],
+        "marker": [chosen[label].marker for label in means.index],
+    }
+    return pd.DataFrame(columns, index=means.index).dropna(subset=["x", "y"])
+
+
+def draw_methods(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw published methods, with those of the source and of the experiment larger than the others."""
+    from matplotlib.ticker import LogLocator
+
+    count_axis(axes, data["x"], log=data["x"].max() > _WIDE * data["x"].min())
+    if axes.get_xscale() == "log":
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}%")
+    axes.set(xlabel="training FLOPs relative to the baseline", ylabel="mean score (%)")
+    for point in data.to_dict("records"):
+        size = 4 if point["kind"] == "published" else 5.5
+        axes.plot(
+            point["x"], point["y"], color=point["color"], marker=point["marker"], markersize=size,
+            linestyle="none", label=point["text"],
+        )  # fmt: skip
+    axes.margins(x=0.16, y=0.12)
+
+
+def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
+    figure, (axes,) = panels(sheet, height=3.2)
+    draw_methods(axes, data)
+    return finish(figure, texts, sheet)

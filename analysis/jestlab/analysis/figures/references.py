@@ -1,7 +1,8 @@
-"""What learners gain against what the reference that they select with gains (paper, Figure 5)."""
+"""Gains of learners against the gains of the references that they select with (paper, Figure 5)."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -9,161 +10,122 @@ from .. import units
 from ..configs import Configs, lookup
 from ..frames import Frames, NotYet
 from ..names import Shown
-from .against import final_scores, value_text
-from .drawing import draw_scatter_panels
-from .plot import Plot, Texts, about_lost, difference_axis, scale, title, what_score_is
+from .against import draw_points, final_scores, summarized, value_text, with_looks
+from .plot import Plot, Texts, about_lost, about_seeds, difference_axis, scale, title, what_score_is
 from .style import looks
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_EXAMPLES = "schedule.examples_seen"
-_CURATION = "data.filter"
-_LONG = 28  # characters: a filter that is longer does not fit beside a point
+_EXAMPLES, _CURATION = "schedule.examples_seen", "data.filter"
+_ORDERED = "by examples seen"
+_PANELS = {"by curation": (_CURATION, _EXAMPLES), _ORDERED: (_EXAMPLES, _CURATION)}
+"""Panel → the key that differs between its references, and the key that doesn't."""
+
+_LONG = 28  # characters: the name of a run replaces a longer filter
 
 
 def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
-    """Plot each learner against the reference it selects with, both relative to the baseline.
+    """Plot each learner against the reference that it selects with, both relative to the baseline.
 
-    A panel by curation, of the references that were trained on as many examples; a panel by the examples that
-    a reference has seen, of those trained on the same data. If neither varies, there is one panel of all.
+    One panel compares references that were trained on different data, another those that have seen different
+    numbers of examples. If neither differs, there is one panel of all.
 
     Args:
-        frames: Results of an experiment, from `frames.read`.
-        baseline: Label or run whose final score is 0 on both axes; by default the study's first run that is
-            no reference.
+        frames: Results of an experiment.
+        baseline: Label or run that is 0 on both axes; by default the first that is not a reference.
 
     Returns:
-        The plot, named "against_reference". Its data: rows of kind "mean" (panel, label, reference, text, x,
-        y: score less the baseline's, and their ends x_low, x_high, low, high) and "seed"; a panel's rows are
-        in the order in which its points are connected, if they are.
+        The plot, with the data of `against`. x is the reference's score and y the learner's, both minus the
+        baseline's with the same seed. Rows of kind "path" connect points in order.
 
     Raises:
-        ValueError: If fewer than two references and their learners have completed, or the baseline has not,
-            or there is no such baseline.
+        ValueError: Fewer than two references have completed with their learners, the baseline has not
+            completed, or it is unknown.
     """
     import pandas as pd
 
-    compared = frames.baseline(baseline)
-    pairs = _pairs(frames, compared)
-    if pairs["reference"].nunique() < 2:
+    compared, configs = frames.baseline(baseline), Configs(frames)
+    pairs = _pairs(frames, configs, compared)
+    references = list(dict.fromkeys(pairs["reference"]))
+    if len(references) < 2:
         raise NotYet(
-            f"experiment {frames.experiment!r} has {pairs['reference'].nunique()} references that completed "
-            f"with their learners; a comparison needs two: {frames.progress()}"
+            f"experiment {frames.experiment!r} has {len(references)} references that completed with their "
+            f"learners; a comparison needs two: {frames.progress()}"
         )
-    configs = Configs(frames)
-    parts = [
-        _points(pairs[pairs["reference"].isin(shown)], panel, texts, frames.shown)
-        for panel, shown, texts in _panels(list(dict.fromkeys(pairs["reference"])), configs, frames.shown)
-    ]
+    parts, chosen = [], looks(references, "")
+    for panel, texts in _panels(references, configs, frames.shown).items():
+        rows = pairs[pairs["reference"].isin(texts)]
+        rows = rows.sort_values("reference", key=lambda names: names.map(list(texts).index), kind="stable")
+        several = rows.groupby("reference")["label"].transform("nunique") > 1
+        text = rows["reference"].map(texts)
+        text = text.mask(several, text + ", " + rows["label"].map(frames.shown))
+        rows = summarized(rows.assign(panel=panel, line=rows["label"], text=text, planned=1, tick=None))
+        parts.append(with_looks(rows, chosen, "reference"))
+        if panel == _ORDERED:
+            parts.append(rows[rows["kind"] == "mean"].assign(kind="path"))
+    x, y = (f"{whose}'s {difference_axis(frames, compared)}" for whose in ("reference", "learner"))
+    zero: dict[str, Any] = {"kind": "level", "line": "", "text": frames.shown[compared], "color": "#000000"}
+    zero |= dict.fromkeys(("x", "y", "low", "high"), 0.0)
     data = pd.concat(parts, ignore_index=True)
-    data[["x", "y", "x_low", "x_high", "low", "high"]] *= scale(frames)
-    x_label = f"reference's {difference_axis(frames, compared)}"
+    levels = pd.DataFrame([zero | {"panel": panel} for panel in data["panel"].unique()])
+    data = pd.concat([data, levels], ignore_index=True).assign(x_label=x, y_label=y)
+    data["title"] = data["panel"]
     sentences = [
         what_score_is(frames),
         f"Each point: a learner and the reference it selects with, both minus {frames.shown[compared]} with "
         "the same seed, each at the end of its own run.",
+        *(about_seeds(data["seeds"].max()) or ["One seed each."]),
+        *about_lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]])),
     ]
-    if data["seeds"].max() > 1:
-        sentences.append("Markers: mean over seeds; bars: lowest to highest seed; dots: seeds.")
-    else:
-        sentences.append("One seed each.")
-    sentences += about_lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]]))
-    words = Texts(
-        title(frames), " ".join(sentences), x_label, f"learner's {difference_axis(frames, compared)}"
-    )
-    return Plot("against_reference", data, words, draw_scatter_panels)
+    return Plot("against_reference", data, Texts(title(frames), " ".join(sentences), x, y), draw_points)
 
 
-def _pairs(frames: Frames, baseline: str) -> pd.DataFrame:
-    """One row a learner, seed and reference: label, reference, seed, x, y, minus the baseline's score."""
-    configs, finals = Configs(frames), final_scores(frames)
-    finals = finals.merge(
-        finals.loc[finals["label"] == baseline, ["seed", "score"]].rename(columns={"score": "base"}),
-        on="seed",
-    )
-    if finals.empty:
+def _pairs(frames: Frames, configs: Configs, baseline: str) -> pd.DataFrame:
+    """Return one row per learner and seed: label, reference, seed, x, y, both minus the baseline's score."""
+    finals = final_scores(frames).set_index(["label", "seed"])["score"].unstack("label") * scale(frames)
+    if baseline not in finals:
         raise NotYet(
             f"baseline {baseline!r} of {frames.experiment!r} has not completed with a score: "
             f"{frames.progress()}"
         )
-    gained = finals.assign(gain=finals["score"] - finals["base"])[["label", "seed", "gain"]]
-    of = {label: configs.reference(label) for label in frames.labels}
-    learners = gained.assign(reference=gained["label"].map(of)).dropna(subset=["reference"])
-    references = gained.rename(columns={"label": "reference", "gain": "x"})
-    pairs: pd.DataFrame = learners.rename(columns={"gain": "y"}).merge(references, on=["reference", "seed"])
-    return pairs
+    gains = finals.sub(finals[baseline], axis=0).melt(value_name="y", ignore_index=False)
+    gains = gains.dropna().reset_index()
+    gains["reference"] = gains["label"].map({label: configs.reference(label) for label in frames.labels})
+    references = gains[["label", "seed", "y"]].rename(columns={"label": "reference", "y": "x"})
+    pairs: pd.DataFrame = gains.merge(references, on=["reference", "seed"])
+    return pairs.sort_values("label", key=lambda labels: labels.map(frames.labels.index), kind="stable")
 
 
-def _panels(
-    references: list[str], configs: Configs, names: Shown
-) -> list[tuple[str, list[str], dict[str, str]]]:
-    """Heading of each panel, its references in order, and the names of their points."""
-    config = {label: configs.by_label[label] for label in references}
-    examples = {label: lookup(config[label], _EXAMPLES) for label in references}
-    curation = {label: lookup(config[label], _CURATION) for label in references}
-    panels = []
-    by_curation = _largest(references, examples)
-    if len({curation[label] for label in by_curation}) > 1:
-        panels.append(
-            (
-                "by curation",
-                by_curation,
-                {label: _called(names[label], curation[label]) for label in by_curation},
-            )
-        )
-    by_examples = _largest(references, curation)
-    if len({examples[label] for label in by_examples}) > 1:
-        ordered = sorted(by_examples, key=lambda label: examples[label] or 0)
-        panels.append(
-            ("by examples seen", ordered, {label: units.count(examples[label] or 0) for label in ordered})
-        )
-    whole = [("", references, {label: names[label] for label in references})]
-    return [(heading, shown, _distinct(texts, names)) for heading, shown, texts in panels or whole]
-
-
-def _distinct(texts: dict[str, str], names: Shown) -> dict[str, str]:
-    """Add the label where a text occurs more than once."""
-    counts = Counter(texts.values())
-    return {
-        label: text if counts[text] == 1 or text == names[label] else f"{text} ({names[label]})"
-        for label, text in texts.items()
+def _panels(references: list[str], configs: Configs, shown: Shown) -> dict[str, dict[str, str]]:
+    """Return the references of each panel, in order, with the texts of their points."""
+    values = {
+        key: {label: lookup(configs.by_label[label], key) for label in references}
+        for key in (_CURATION, _EXAMPLES)
     }
+    found = {}
+    for panel, (key, fixed) in _PANELS.items():
+        groups: dict[str, list[str]] = {}
+        for label in references:
+            groups.setdefault(json.dumps(values[fixed][label]), []).append(label)
+        group = max(groups.values(), key=len)
+        texts = {label: _text(key, values[key][label], shown[label]) for label in group}
+        if key == _EXAMPLES:
+            texts = {
+                label: texts[label] for label in sorted(group, key=lambda label: values[key][label] or 0)
+            }
+        if len(set(texts.values())) > 1:
+            counts = Counter(texts.values())
+            found[panel] = {
+                label: text if counts[text] == 1 or text == shown[label] else f"{text} ({shown[label]})"
+                for label, text in texts.items()
+            }
+    return found or {"": {label: shown[label] for label in references}}
 
 
-def _largest(labels: list[str], value: dict[str, Any]) -> list[str]:
-    """The largest group of labels that share a value; of equally large ones the first."""
-    groups: dict[Any, list[str]] = {}
-    for label in labels:
-        groups.setdefault(value[label], []).append(label)
-    return max(groups.values(), key=len)
-
-
-def _called(name: str, curation: Any) -> str:
-    """Name a reference's data by its filter, where that is short."""
-    text = "no filter" if curation is None else value_text(curation)
+def _text(key: str, value: Any, name: str) -> str:
+    """Name a reference by what it was trained on, or by its own name if that is shorter."""
+    if key == _EXAMPLES:
+        return units.count(value or 0)
+    text = "no filter" if value is None else value_text(value)
     return text if len(text) <= _LONG else name
-
-
-def _points(pairs: pd.DataFrame, panel: str, texts: dict[str, str], names: Shown) -> pd.DataFrame:
-    """Means and seeds of one panel, in the order of its texts."""
-    import pandas as pd
-
-    of_point = pairs.groupby(["reference", "label"], sort=False)
-    means = of_point[["x", "y"]].mean()
-    means[["x_low", "x_high"]] = of_point["x"].agg(["min", "max"])
-    means[["low", "high"]] = of_point["y"].agg(["min", "max"])
-    means["seeds"] = of_point.size()
-    order = {reference: place for place, reference in enumerate(texts)}
-    means = means.reset_index().sort_values("reference", key=lambda names: names.map(order), kind="stable")
-    several = pairs.groupby(["reference", "label"])["seed"].transform("size") > 1
-    data = pd.concat([means.assign(kind="mean"), pairs[several].assign(kind="seed")], ignore_index=True)
-    chosen = looks(["", *texts], "")  # black is the baseline's, at 0
-    data["color"] = data["reference"].map({name: chosen[name].color for name in texts})
-    data["marker"] = data["reference"].map({name: chosen[name].marker for name in texts})
-    learners = means.groupby("reference")["label"].nunique()
-    data["text"] = [
-        texts[row["reference"]] + (f", {names[row['label']]}" if learners[row["reference"]] > 1 else "")
-        for _, row in data.iterrows()
-    ]
-    return data.assign(panel=panel, connected=panel == "by examples seen")

@@ -1,19 +1,22 @@
-"""What a step of each run costs beside the baseline's, by component (paper, Figure 4, left)."""
+"""What a training step of each run costs relative to the baseline's, by component (paper, Figure 4, left)."""
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from .. import units
 from ..configs import Configs
 from ..costs import CONVENTIONS, EXECUTED, Convention, Step
 from ..frames import Frames
-from .drawing_bars import draw_stacked_bars
+from ..sheet import Sheet
+from .panels import finish, panels
 from .plot import Plot, Texts, title
-from .style import COMPONENT_LOOKS
+from .style import COMPONENT_LOOKS, size_of
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 _COMPONENTS = {
     "learner": "training the learner",
@@ -24,78 +27,66 @@ _COMPONENTS = {
     "selection": "selection",
     "reference_scoring": "reference scores",
 }
-"""Component → its name in the legend, from the left of a bar to its right."""
+"""Component → its name in the legend, in the order in which bars show them."""
 
 _OF_RUNS = ("learner", "scoring", "selection", "reference_scoring")
-"""Components of runs, columns of `Frames.costs`; the learner's FLOPs include its towers and loss."""
+"""Components of runs, in the columns of `Frames.costs`. The learner's FLOPs include its towers and loss."""
 
 _MOST = 40  # labels
-_EXAMPLES = "schedule.examples_seen"
 
 
 def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
-    """Plot the planned FLOPs per example seen, by component, relative to what the baseline spends on one.
+    """Plot the planned FLOPs per example seen, by component, relative to those of the baseline.
 
     Steps of equal batch size cost in proportion to their examples. A cached reference costs nothing here.
 
     Args:
-        frames: Results of an experiment, from `frames.read`.
-        baseline: Label or run whose bar has length 1; by default the study's first non-reference run.
+        frames: Results of an experiment.
+        baseline: Label or run whose bar has length 1; by default the first that is not a reference.
 
     Returns:
-        The plot, named "step_costs". Its data: a row a label and component: label, component, flops (of one
-        example), relative, total (of the label, relative), text.
+        The plot. Its data has one row per label and component: label, text, component, name, flops (of one
+        example), relative, total (of the label, relative), color, and hatch.
 
     Raises:
-        ValueError: If the baseline has no price, or there is no such baseline.
+        ValueError: The baseline is unknown, or its program does not count FLOPs.
     """
     compared = frames.baseline(baseline)
-    called = frames.shown[compared]
-    spent = _of_an_example(frames)
-    totals = spent.sum(axis=1)
-    if compared not in totals.index:
+    shown = frames.shown[compared]
+    flops = _of_an_example(frames)
+    if compared not in flops.index:
         raise ValueError(
             f"baseline {compared!r} of {frames.experiment!r} has no price, since its program counts no FLOPs"
         )
-    whole = float(totals.to_dict()[compared])
-    data = spent.melt(var_name="component", value_name="flops", ignore_index=False).reset_index()
-    data = data[~data["label"].isin(frames.apart_from(compared))]
-    priced = set(data["label"])
-    labels = [label for label in frames.labels if label in priced]
-    data = data[data["label"].isin([compared, *labels[:_MOST]])].copy()
-    data["relative"] = data["flops"] / whole
-    data["total"] = data.groupby("label")["relative"].transform("sum")
-    data = _looks(data)
+    apart = frames.apart_from(compared)
+    labels = [label for label in frames.labels if label in flops.index and label not in apart]
+    kept = [label for label in labels if label in labels[:_MOST] or label == compared]
+    data = flops.loc[kept].melt(var_name="component", value_name="flops", ignore_index=False)
+    data = data.rename_axis("label").reset_index()
+    data["relative"] = data["flops"] / flops.loc[compared].sum()
     data["text"] = data["label"].map(frames.shown)
-    order = {label: place for place, label in enumerate(frames.labels)}
-    data["place"] = data["label"].map(order)
-    data = data.sort_values("place", kind="stable", ignore_index=True)
     caption = (
-        f"Planned FLOPs per example that the learner sees, relative to {called}. Cached references score "
-        "at no cost; their training is not included."
+        f"Planned FLOPs per example that the learner sees, relative to {shown}. Cached references score at "
+        "no cost; their training is not included."
     )
     if len(labels) > _MOST:
         caption += f" Shown: the first {_MOST} of {len(labels)}."
-    return Plot(
-        "step_costs",
-        data,
-        Texts(title(frames), caption, "", f"cost of an example, {called} = 1"),
-        draw_stacked_bars,
-    )
+    words = Texts(title(frames), caption, "", f"cost of an example, {shown} = 1")
+    return Plot("step_costs", _styled(data), words, draw_stacked_bars)
 
 
 def method_costs(step: Step, convention: Convention = "paper") -> Plot:
-    """Plot what a step of each method costs, without any experiment: IID, JEST (cached or not), Flexi-JEST.
+    """Plot what a step of each method costs, without an experiment: IID, JEST (cached or not), Flexi-JEST.
 
     Args:
-        step: Of Flexi-JEST, or of JEST where there is no approximate pass.
+        step: A step of Flexi-JEST, or of JEST if it has no approximate pass.
         convention: How FLOPs are counted: "paper" or "counted".
 
     Returns:
         The plot, named "method_costs_" and the convention, with the data of `step_costs`.
 
     Raises:
-        ValueError: If the step chooses nothing, or there is no such convention.
+        ValueError: The step selects nothing, or the convention is unknown.
     """
     import pandas as pd
 
@@ -104,15 +95,10 @@ def method_costs(step: Step, convention: Convention = "paper") -> Plot:
     if step.super_batch_size == step.batch_size:
         raise ValueError("the step trains on its whole super-batch: expected one that selects from it")
     whole = step.iid.cost(convention).total()
-    bars = []
-    for method, its_step in step.methods.items():
-        cost = its_step.cost(convention)
-        for component in EXECUTED:
-            flops = float(getattr(cost, component))
-            bars.append((method, component, flops * step.batch_size, flops / whole))
-    data = pd.DataFrame(bars, columns=["label", "component", "flops", "relative"])
-    data["total"] = data.groupby("label")["relative"].transform("sum")
-    data = _looks(data).assign(text=data["label"])
+    costs = {method: each.cost(convention) for method, each in step.methods.items()}
+    bars = [(method, name, float(getattr(cost, name))) for method, cost in costs.items() for name in EXECUTED]
+    data = pd.DataFrame(bars, columns=["label", "component", "flops"])
+    data["relative"], data["flops"] = data["flops"] / whole, data["flops"] * step.batch_size
     caption = (
         f"FLOPs of a step relative to uniform sampling (IID), by the convention {convention!r}, when "
         f"{step.batch_size:,} of {step.super_batch_size:,} examples are chosen. A forward pass of one "
@@ -123,31 +109,72 @@ def method_costs(step: Step, convention: Convention = "paper") -> Plot:
             f", an approximate one {step.approximate.total / step.full.total:.2f} of it; Flexi-JEST trains "
             f"on {step.approximate_share:.0%} of a batch with it, and scores with it"
         )
-    caption += "."
-    words = Texts("What a step costs", caption, "", "cost of a step, IID = 1")
-    return Plot(f"method_costs_{convention}", data.reset_index(drop=True), words, draw_stacked_bars)
+    words = Texts("What a step costs", f"{caption}.", "", "cost of a step, IID = 1")
+    data = _styled(data.assign(text=data["label"]))
+    return Plot(f"method_costs_{convention}", data, words, draw_stacked_bars)
 
 
 def _of_an_example(frames: Frames) -> pd.DataFrame:
-    """FLOPs per example by label and component; without labels of no price or unknown length."""
+    """Return FLOPs per example, by label and component, of labels with a price and a known length."""
+    import pandas as pd
+
     configs = Configs(frames)
     columns = {f"{name}_flops": name for name in _OF_RUNS if f"{name}_flops" in frames.costs}
-    planned = (
-        frames.costs.groupby("label", sort=False)[list(columns)].mean().rename(columns=columns).fillna(0.0)
-    )
+    planned = frames.costs.groupby("label", sort=False)[list(columns)].mean().rename(columns=columns)
+    planned = planned.fillna(0.0)
     ends = frames.scores[frames.scores["final"]].groupby("label")["examples_seen"].mean()
-    examples = {label: configs.get(label, _EXAMPLES) or ends.get(label) for label in frames.labels}
-    planned = planned[planned.sum(axis=1) > 0]
-    length = planned.index.map(examples).to_numpy(float)
-    found: pd.DataFrame = planned.div(length, axis=0).dropna()
+    seen = {label: configs.get(label, "schedule.examples_seen") or ends.get(label) for label in planned.index}
+    found: pd.DataFrame = planned[planned.sum(axis=1) > 0].div(pd.Series(seen, dtype=float), axis=0).dropna()
     return found
 
 
-def _looks(data: pd.DataFrame) -> pd.DataFrame:
-    """Name the components of costs, and color them."""
+def _styled(data: pd.DataFrame) -> pd.DataFrame:
+    """Add the sum of each label, and the name and look of each component."""
     looks = data["component"].map(COMPONENT_LOOKS)
     return data.assign(
+        total=data.groupby("label")["relative"].transform("sum"),
         name=data["component"].map(_COMPONENTS),
-        color=looks.map(lambda look: look[0]),
-        hatch=looks.map(lambda look: look[1]),
+        color=looks.str[0],
+        hatch=looks.str[1],
     )
+
+
+def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet, *, totals: bool = True) -> Figure:
+    """Draw one horizontal bar per label, the first at the top, with its sum at the end; a dotted line at 1.
+
+    Args:
+        data: One row per label and component: label, text, component, name, relative, total, color, hatch.
+        texts: The words; `y` is what is measured.
+        sheet: Size and legend.
+        totals: Whether to show the sums and the line at 1.
+    """
+    bars = data.drop_duplicates("label").set_index("label")
+    parts = data.pivot(index="label", columns="component", values="relative").fillna(0.0).loc[bars.index]
+    figure, (axes,) = panels(sheet, height=0.5 + 0.2 * len(bars))
+    places, starts = range(len(bars)), parts.iloc[:, 0] * 0
+    for component, look in data.drop_duplicates("component").set_index("component").iterrows():
+        part = parts[component]
+        if part.any():
+            axes.barh(
+                places, part, 0.72, left=starts, label=look["name"], color=look["color"], hatch=look["hatch"],
+                edgecolor="white", linewidth=0.5,
+            )  # fmt: skip
+        starts = starts + part
+    if totals:
+        for place, total in zip(places, bars["total"], strict=True):
+            axes.annotate(
+                f"{total:.2f}", (total, place), xytext=(3, 0), textcoords="offset points",
+                va="center_baseline", size=size_of("name"),
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+            )  # fmt: skip
+        axes.axvline(1, color="black", linestyle=":", linewidth=0.9)
+        axes.set_xlim(0, 1.12 * float(bars["total"].max()))
+    axes.set_yticks(places, bars["text"], size=size_of("name"))
+    axes.set(ylim=(len(bars) - 0.4, -0.6), xlabel=texts.y)
+    axes.tick_params(axis="y", length=0)
+    axes.yaxis.grid(False)
+    return finish(figure, texts, sheet, named="above")
+
+
+draw_shares = functools.partial(draw_stacked_bars, totals=False)
+"""Draw bars that all sum to 1."""

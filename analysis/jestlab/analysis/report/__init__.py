@@ -10,10 +10,10 @@ from pathlib import Path
 
 from ..claims import parts_of
 from ..costs import Scope
+from ..custom import Loader
 from ..figures.plot import Plot
 from ..figures.selected import Pictures
 from ..files import write_whole
-from ..own import Loader
 from ..provenance.document import SUFFIX, Sources
 from ..results import Snapshot, opens_store
 from .contents import Contents, StillPart, gather

@@ -13,17 +13,17 @@ from ..claims.judged import Judged
 from ..claims.verdicts import load as load_verdicts
 from ..costs import Scope
 from ..curves import score_curves
+from ..custom import Loader, stem_of
 from ..efforts import WORDS, known
 from ..figures import Plot, Request, charts, draw, learnability, learning_curves, pareto
 from ..figures.selected import Pictures
 from ..frames import Frames, NotYet
-from ..own import Loader, stem_of
 from ..provenance.explain import Origins
 from ..provenance.history import History, Recipe, recipe
 from ..provenance.history import load as load_history
+from ..provenance.soundness import Soundness
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
-from ..soundness import Soundness
 from ..tables import Shape, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import claims_table
@@ -163,7 +163,7 @@ def gather(
     history = store.once(load_history, experiment)
     assert history is not None
     judged = load_verdicts(store, experiment)
-    sound = Soundness.read(store.connection, [experiment])
+    sound = Soundness.read(store, [experiment])
     study = store.once(studies)[experiment]
     scope = study.scope if scope is None else scope
     compared = None if frames is None else frames.baseline(baseline)

@@ -11,10 +11,10 @@ from ..claims import Study, studies
 from ..claims.evidence import VERDICTS
 from ..claims.judged import Judged, count_verdicts
 from ..claims.verdicts import load as load_verdicts
+from ..custom import Loader
 from ..figures import Plot
 from ..figures.selected import Pictures
 from ..frames import Frames, NotYet
-from ..own import Loader
 from ..provenance.explain import Origins
 from ..provenance.history import History
 from ..provenance.history import load as load_history

@@ -29,8 +29,8 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.store.trust import refuse_untrusted
 
 if TYPE_CHECKING:
+    from jestlab.analysis.custom import CustomCode, Kind
     from jestlab.analysis.figures import Plot, Request
-    from jestlab.analysis.own import Kind, OwnCode
     from jestlab.analysis.results import Snapshot
     from jestlab.analysis.sheet import Sheet
     from jestlab.analysis.tables import Table
@@ -47,9 +47,9 @@ class TrustedLoader:
         self._url = store_url
         self._named = named
 
-    def __call__(self, experiment: str, kind: Kind, name: str) -> OwnCode:
+    def __call__(self, experiment: str, kind: Kind, name: str) -> CustomCode:
         """Import the code of an experiment; ValueError if it isn't trusted or can't be imported."""
-        from jestlab.analysis.own import OwnCode
+        from jestlab.analysis.custom import CustomCode
 
         try:
             if name != self._named and (store := Store.open_readonly(self._url)) is not None:
@@ -60,7 +60,7 @@ class TrustedLoader:
         function = extensions.load(kind, name)
         if not callable(function):
             raise ValueError(f"{kind} {name!r} is a {type(function).__name__}: expected a function")
-        return OwnCode(name, function, plugins.digest(kind, name))
+        return CustomCode(name, function, plugins.digest(kind, name))
 
 
 def make_table(lab: Lab, experiments: Sequence[str], name: str, given: Mapping[str, Any]) -> Table:
@@ -171,7 +171,7 @@ def _resolve(
 def _in_spec(url: str, experiment: str, kind: Kind, name: str) -> tuple[str, Mapping[str, Any]] | None:
     """Find a custom figure or table in a study's spec by the name of its files; return code and options."""
     from jestlab.analysis.claims import studies
-    from jestlab.analysis.own import stem_of
+    from jestlab.analysis.custom import stem_of
     from jestlab.analysis.results import opened
 
     with opened(url) as store:

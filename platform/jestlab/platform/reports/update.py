@@ -132,7 +132,7 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
 
 def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
     from jestlab.analysis import figures
-    from jestlab.analysis.own import NotYet
+    from jestlab.analysis.custom import NotYet
     from jestlab.analysis.report import build
     from jestlab.platform.reports.make import TrustedLoader, request_of, table_of
     from jestlab.platform.reports.selected import selected_images
@@ -205,7 +205,7 @@ def _with_claims(study: StudySpec) -> tuple[Report, ...]:
 
 def _file_stem(report: Report) -> str:
     """Return the name of a report's files, without a suffix: the kind, or the name of a table."""
-    from jestlab.analysis.own import stem_of
+    from jestlab.analysis.custom import stem_of
 
     if (code := custom_code(report)) is not None:
         return stem_of(code[1])

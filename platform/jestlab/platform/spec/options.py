@@ -259,9 +259,9 @@ class PublishedOptions(_Comparison, _Printed):
 
 
 class LearnabilityOptions(_Printed):
-    """How learnable the batches are that each rule selects; or one panel of that figure."""
+    """How learnable the batches are that each rule selects."""
 
-    kind: Literal["learnability", "learnability_matrix", "gibbs_comparison"]
+    kind: Literal["learnability"]
     run: str | None = option("Run of `diagnose`; default: the first.")
 
 

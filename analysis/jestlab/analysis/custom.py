@@ -1,14 +1,14 @@
-"""Figures and tables of one's own: functions of a study's results that a spec or a command names.
+"""Custom figures and tables: functions of a study's results that a spec or a command names.
 
     def scatter(results, x="flops"):
         figure = Figure()
         axes = figure.subplots()
         for label, runs in results.final.groupby("label", sort=False):
-            axes.scatter(runs[x], runs["score"], color=results.colour(label), label=results.shown(label))
+            axes.scatter(runs[x], runs["score"], color=results.color(label), label=results.shown(label))
         return figure
 
-A function gets `Results` and its options. Where its code is, and whether it may be executed, is not decided
-here: whoever may import it passes a `Loader`.
+A function gets `Results` and its options. The caller passes a `Loader`, which finds the code and decides
+whether it may be executed.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ Kind = Literal["figure", "table"]
 
 
 class CodeFailed(ValueError):
-    """A function of one's own raised an exception, or returned something else than it should; one line."""
+    """Custom code raised an exception, or returned something unexpected. The message is one line."""
 
 
 @dataclass(frozen=True)
-class OwnCode:
-    """A function of one's own that makes a figure or a table.
+class CustomCode:
+    """A custom function that makes a figure or a table.
 
     Attributes:
-        name: As it is named: `path/to/file.py:function`, `package.module:function`, or an entry point.
+        name: `path/to/file.py:function`, `package.module:function`, or an entry point.
         function: `f(results, **options)`.
-        digest: Of its code; empty if nobody knows.
+        digest: Digest of the code; empty if unknown.
     """
 
     name: str
@@ -60,59 +60,64 @@ class OwnCode:
         """Call the function.
 
         Raises:
-            NotYet: The experiment lacks results that it asked for.
-            CodeFailed: It raised another exception; the message names file and line.
+            NotYet: Results are missing.
+            CodeFailed: The function raised another exception. The message names file and line.
         """
         try:
             return self.function(results, **options)
         except NotYet:
             raise
         except (Exception, SystemExit) as error:
-            raise CodeFailed(f"{self._place(error)}: {_in_words(error)}") from error
+            raise CodeFailed(f"{self._place(error)}: {one_line(error)}") from error
+
+    @property
+    def stem(self) -> str:
+        """Name for files and headings."""
+        return stem_of(self.name)
 
     def _place(self, error: BaseException) -> str:
-        """Return file and line of the last call within the function's own file, or else its name."""
+        """Return file and line of the last call in the function's file, or the function's name."""
         code = getattr(self.function, "__code__", None)
-        calls = traceback.extract_tb(error.__traceback__)[1:]  # the first is ours
-        own = [call for call in calls if code is not None and call.filename == code.co_filename]
-        return f"{own[-1].filename}:{own[-1].lineno}" if own else self.name
+        calls = traceback.extract_tb(error.__traceback__)[1:]  # without `__call__`
+        in_file = [call for call in calls if code is not None and call.filename == code.co_filename]
+        return f"{in_file[-1].filename}:{in_file[-1].lineno}" if in_file else self.name
 
 
 class Loader(Protocol):
-    """Imports code of one's own, if it may be executed."""
+    """Imports custom code, if it may be executed."""
 
-    def __call__(self, experiment: str, kind: Kind, name: str) -> OwnCode:
-        """Import what the reports of an experiment name.
+    def __call__(self, experiment: str, kind: Kind, name: str) -> CustomCode:
+        """Import the code that the reports of an experiment name.
 
         Raises:
-            ValueError: It may not be executed, there is none, or it cannot be imported; one line.
+            ValueError: It may not be executed, is missing, or can't be imported. The message is one line.
         """
 
 
-def load(loader: Loader | None, experiment: str, kind: Kind, name: str) -> OwnCode:
-    """Import code of one's own by a loader.
+def load(loader: Loader | None, experiment: str, kind: Kind, name: str) -> CustomCode:
+    """Import custom code by a loader.
 
     Raises:
-        ValueError: There is no loader, or as the loader says.
+        ValueError: There is no loader, or it raised the error.
     """
     if loader is None:
-        raise ValueError(f"{name} is code of one's own, which is not executed from here: jestlab {kind} does")
+        raise ValueError(f"{name} is custom code, which is not executed from here: use jestlab {kind}")
     return loader(experiment, kind, name)
 
 
 def stem_of(name: str) -> str:
-    """Return what the files and headings of a report are called: the function's name or the entry point's."""
+    """Return the name of custom code for files and headings: that of its function or entry point."""
     return re.sub(r"[^\w.+-]", "_", name.rpartition(":")[2])
 
 
 class Results:
-    """The results of one experiment, as a figure or table of one's own reads them.
+    """The results of one experiment for a custom figure or table.
 
-    Frames are copies: to change them changes nothing. What is missing so far raises `NotYet`, which is told
-    as "not yet", not as a failure; there is no need to catch it.
+    Frames are copies, so changing one affects nothing else. Missing results raise `NotYet`, which is reported
+    as "not yet" instead of a failure. Functions need not catch it.
 
     Attributes:
-        experiment: Its name.
+        experiment: Name of the experiment.
     """
 
     def __init__(
@@ -123,11 +128,11 @@ class Results:
         baseline: str | None = None,
         scope: Scope = "scoring",
     ) -> None:
-        """Create it; nothing is read yet.
+        """Create it. Results are read when needed.
 
         Args:
             store: The store.
-            experiment: Its name.
+            experiment: Name of the experiment.
             read: Returns the results, if they have been read already.
             baseline: Label or run to compare with; None for the study's first non-reference run.
             scope: What counts as FLOPs.
@@ -140,12 +145,12 @@ class Results:
 
     @cached_property
     def frames(self) -> Frames:
-        """The results as jestlab's own figures and tables take them."""
+        """The results as built-in figures and tables use them."""
         return self._read()
 
     @property
     def question(self) -> str:
-        """What the study asks; empty if it does not say."""
+        """The study's question; may be empty."""
         return self.frames.question
 
     @property
@@ -155,7 +160,7 @@ class Results:
 
     @property
     def references(self) -> list[str]:
-        """Labels that other runs depend on, and that do not compete; not the baseline."""
+        """Labels that other runs depend on, except the baseline. They do not compete."""
         return self.frames.apart_from(self.baseline)
 
     @cached_property
@@ -165,38 +170,34 @@ class Results:
 
     @property
     def runs(self) -> pd.DataFrame:
-        """One row a run: run, label, seed, fingerprint, state, reason, step, total_steps, needed."""
+        """One row per run: run, label, seed, fingerprint, state, reason, step, total_steps, needed."""
         return self.frames.runs.drop(columns=["run_id", "position"], errors="ignore").copy()
 
     @property
     def evaluations(self) -> pd.DataFrame:
-        """One row a run and step where it was evaluated.
+        """One row per run and evaluated step.
 
-        Columns: label, seed, fingerprint, step, examples_seen, flops (as `--scope` counts), seconds,
-        chip_hours, final (bool: the last step of a completed run), score, and one for each evaluation
-        (`dataset/metric`). What is not known is NaN.
+        Columns: label, seed, fingerprint, step, examples_seen, flops (by `--scope`), seconds, chip_hours,
+        final (bool: the last step of a completed run), score, and one for each evaluation (`dataset/metric`).
+        Unknown values are NaN.
         """
         return score_curves(self.frames, self._scope)
 
     @property
     def final(self) -> pd.DataFrame:
-        """The rows of `evaluations` that are the end of a completed run.
+        """The rows of `evaluations` at the end of completed runs.
 
         Raises:
             NotYet: No run has completed.
         """
-        ends = self.evaluations
-        ends = ends[ends["final"]].reset_index(drop=True)
-        if ends.empty:
+        rows = self.evaluations
+        rows = rows[rows["final"]].reset_index(drop=True)
+        if rows.empty:
             raise NotYet(f"no run of {self.experiment!r} has completed: {self.frames.progress()}")
-        return ends
+        return rows
 
     def metrics(self, *names: str) -> pd.DataFrame:
-        """Return training metrics over steps, one row a run, metric and step: label, seed, name, step, value.
-
-        Args:
-            names: Such as "loss".
-        """
+        """Return training metrics, such as "loss", over steps: label, seed, name, step, value."""
         logged = self._store.metrics(self.experiment, names)
         if logged.empty:
             raise NotYet(f"experiment {self.experiment!r} has logged none of {some(names)}")
@@ -205,7 +206,7 @@ class Results:
     def config(self, key: str) -> pd.Series[Any]:
         """Return the value of a config key, such as "optimizer.learning_rate", by label.
 
-        Labels on whose runs it has no effect have None.
+        It is None where the key has no effect.
         """
         import pandas as pd
 
@@ -214,34 +215,37 @@ class Results:
         return pd.Series(values, index=pd.Index(self.labels, name="label"), name=key, dtype=object)
 
     def metric(self, name: str) -> Metric:
-        """Return what an evaluation or training metric means: goal, unit, digits, and `text(value)`."""
+        """Return the meaning of an evaluation or training metric: goal, unit, digits, and `text(value)`."""
         return self.frames.declared.of(name)
 
     @property
     def score(self) -> Metric:
-        """What the score means, as `metric`."""
+        """The meaning of the score, as from `metric`."""
         return self.frames.score
 
     @cached_property
     def claims(self) -> pd.DataFrame:
-        """One row a claim of the study: statement, source, verdict, difference, low, high, seeds."""
+        """One row per claim of the study: statement, source, verdict, difference, low, high, seeds."""
         import pandas as pd
 
-        judged = read_verdicts(self._store, [self.experiment])
-        said = {name: [getattr(each.claim, name) for each in judged] for name in ("statement", "source")}
-        found = ("verdict", "difference", "low", "high", "seeds")
-        return pd.DataFrame(said | {name: [getattr(each, name) for each in judged] for name in found})
+        columns = ("verdict", "difference", "low", "high", "seeds")
+        rows = [
+            {"statement": judged.claim.statement, "source": judged.claim.source}
+            | {name: getattr(judged, name) for name in columns}
+            for judged in read_verdicts(self._store, [self.experiment])
+        ]
+        return pd.DataFrame(rows, columns=["statement", "source", *columns])
 
     def shown(self, label: str) -> str:
-        """Return what a label is called in figures and tables."""
+        """Return the display name of a label."""
         return self.frames.shown[label]
 
-    def colour(self, label: str) -> str:
-        """Return the colour of a label, the same in all figures; black for the baseline."""
+    def color(self, label: str) -> str:
+        """Return the color of a label, the same in all figures; black for the baseline."""
         return self.look(label).color
 
     def look(self, label: str) -> Look:
-        """Return how a label is drawn: colour, marker and line, as Matplotlib takes them."""
+        """Return color, marker, and line of a label, in Matplotlib's notation."""
         from .figures.style import OTHERS
 
         return self._looks.get(label, OTHERS)
@@ -254,6 +258,6 @@ class Results:
         return {label: look for label, look in chosen.items() if label not in apart}
 
 
-def _in_words(error: BaseException) -> str:
-    """Write an exception in one line."""
+def one_line(error: BaseException) -> str:
+    """Format an exception in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")
