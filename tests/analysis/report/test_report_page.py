@@ -287,7 +287,7 @@ def test_controls_drive_the_figures(opened, page, results):
     tab.locator("#curves .plot .marks[data-label=joint] path").last.hover()
     tip = tab.locator("#curves .tip")
     assert tip.inner_text().startswith("joint\n")
-    assert "over 3 seeds" in tip.inner_text()
+    assert "95% interval of 3 seeds" in tip.inner_text()
     assert shown.complaints == []
 
 
