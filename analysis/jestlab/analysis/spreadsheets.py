@@ -1,7 +1,8 @@
 """CSV files that spreadsheets display without evaluating formulas.
 
-A spreadsheet evaluates a cell that starts with certain characters as a formula, which can execute programs or
-send the content of other cells to a server. An apostrophe before the text prevents that. Numbers don't change.
+A spreadsheet evaluates a cell that starts with certain characters as a formula, which can execute programs
+or send the content of other cells to a server. An apostrophe before the text prevents that. Numbers stay
+unchanged.
 
 References:
     OWASP, "CSV Injection".
