@@ -169,7 +169,7 @@ class _Page:
                 f"{above + below + _LOWEST * rows:.2f}in, less without title, caption, or legend"
             )
         figure.set_figheight(total)
-        left = _size(self.y)[0]
+        left = _size(self.y)[0] or EDGE / 2
         self.title.set_y(1 - EDGE / total)
         self.caption.set_y(0.5 * EDGE / total)
         self.x.set_y((below - x) / total)
