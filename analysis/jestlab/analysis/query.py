@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jestlab.analysis import guards
-from jestlab.analysis.conditions import Condition, ConditionError, Junction, Key, Test, Value, parse
+from jestlab.analysis.conditions import Condition, ConditionError, Key, Value, parse
 from jestlab.analysis.connection import connect
 from jestlab.analysis.rows import (
     TAGS,
@@ -297,7 +297,7 @@ def predicate(condition: Condition, getter: Callable[[str], Getter]) -> Truth:
         condition: From `conditions.parse`.
         getter: For a key's name, the function that gets its value from a row; None or NaN is a missing one.
     """
-    if isinstance(condition, Junction):
+    if condition.sign in ("and", "or", "not"):
         parts = [predicate(part, getter) for part in condition.parts]
         if condition.sign == "and":
             return _all(parts)
@@ -309,7 +309,7 @@ def predicate(condition: Condition, getter: Callable[[str], Getter]) -> Truth:
             return lambda row: _present(get(row))
         return lambda row: found
 
-    get, test = operand(condition.left), _test(condition, operand)
+    get, test = operand(condition.parts[0]), _test(condition, operand)
 
     def truth(row: Row) -> bool | None:
         value = get(row)
@@ -324,9 +324,11 @@ def predicate(condition: Condition, getter: Callable[[str], Getter]) -> Truth:
     return truth
 
 
-def _test(condition: Test, operand: Callable[[Key | Value], Getter]) -> Callable[[Any, Row], bool | None]:
+def _test(
+    condition: Condition, operand: Callable[[Key | Value], Getter]
+) -> Callable[[Any, Row], bool | None]:
     """Compile a test to a function of its left operand's value, and of the row that its right one is from."""
-    sign, right = condition.sign, condition.right
+    sign, right = condition.sign, condition.parts[1:]
     if sign == "true":
         return lambda value, row: bool(value) if isinstance(value, int | float) else None
     if sign == "null":

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from jestlab.analysis.conditions import Condition, Junction, Key, Test, Value, tests
+from jestlab.analysis.conditions import Condition, Key, Value
 from jestlab.analysis.configs import Parsed, lookup, parsed
 from jestlab.analysis.units import nearest
 
@@ -152,14 +152,14 @@ class Source:
         alike = dict.fromkeys(config.keys for config in self._parsed.values())  # of most runs the same
         return list(dict.fromkeys(key for keys in alike for key in keys))
 
-    def misspelt(self, name: str, test: Test) -> str | None:
+    def misspelt(self, name: str, test: Condition) -> str | None:
         """Say that a test compares a column of names of what is measured with one that nobody has measured,
         nor any study declares; None if it does not."""
         from sqlalchemy import ColumnElement, column
 
         if name not in _MEASURED.get(self._view, ()):
             return None
-        values = [value for value in (test.left, *test.right) if isinstance(value, str)]
+        values = [value for value in test.parts if isinstance(value, str)]
         its: ColumnElement[str] = column(name)
         for value in values:
             one = _select(self._view, [name]).where(its == value).limit(1)
@@ -256,14 +256,14 @@ class Source:
             raise ValueError(f"no experiment {experiment!r} in the results store: {near}")
 
 
-def check(condition: Condition, source: Source) -> list[tuple[Key, Test]]:
+def check(condition: Condition, source: Source) -> list[tuple[Key, Condition]]:
     """Refuse unknown names, and comparisons with a type that a key never has; errors name the place.
 
     Returns:
         The keys whose types only the rows themselves tell, and their tests.
     """
     untyped = []
-    for test in tests(condition):
+    for test in condition.tests:
         compares = test.sign in _COMPARISONS
         for key in test.keys:
             try:
@@ -278,7 +278,7 @@ def check(condition: Condition, source: Source) -> list[tuple[Key, Test]]:
                 untyped.append((key, test))
                 continue
             check_kinds(key, test, kinds)
-            other = test.right[0] if compares else None
+            other = test.parts[1] if compares else None
             if isinstance(other, Key) and other is not key:
                 others = source.kinds(other.name)
                 if kinds and others and not kinds & others:
@@ -290,7 +290,7 @@ def check(condition: Condition, source: Source) -> list[tuple[Key, Test]]:
     return untyped
 
 
-def check_kinds(key: Key, test: Test, kinds: set[str]) -> None:
+def check_kinds(key: Key, test: Condition, kinds: set[str]) -> None:
     """Refuse a test that compares a key with a value of a type that it never has.
 
     Args:
@@ -300,7 +300,7 @@ def check_kinds(key: Key, test: Test, kinds: set[str]) -> None:
     """
     if test.sign == "null" or not kinds:
         return
-    for value in (True,) if test.sign == "true" else (test.left, *test.right):
+    for value in (True,) if test.sign == "true" else test.parts:
         if not isinstance(value, Key) and kind_of(value) not in kinds:
             holds = " and ".join(sorted(kinds))
             remedy = _remedy(value) if kinds & {"text", "number"} else "ask only whether it is null"
@@ -338,7 +338,7 @@ _COMPARISONS = frozenset(("=", "!=", "<", "<=", ">", ">="))
 
 def _conjuncts(condition: Condition) -> Iterator[Condition]:
     """Split a condition into parts that all have to hold."""
-    if isinstance(condition, Junction) and condition.sign == "and":
+    if condition.sign == "and":
         for part in condition.parts:
             yield from _conjuncts(part)
     else:
@@ -349,18 +349,19 @@ def _in_sql(test: Condition, types: Mapping[str, str]) -> Any | None:
     """Translate a condition to SQL if every database gives it the same meaning; else None."""
     from sqlalchemy import column
 
-    if isinstance(test, Junction) or not isinstance(test.left, Key):
+    key, *right = test.parts
+    if not isinstance(key, Key):
         return None
-    name = test.left.name
+    name = key.name
     kind = types.get(name, "")
-    if not all(_exact(kind, value) for value in test.right):
+    if not all(_exact(kind, value) for value in right):
         return None
     if test.sign == "in":
-        return column(name).in_(test.right)
+        return column(name).in_(right)
     # Databases sort texts in many ways.
     if test.sign not in _COMPARISONS or (kind == "text" and test.sign != "="):
         return None
-    return column(name).op(test.sign, is_comparison=True)(test.right[0])
+    return column(name).op(test.sign, is_comparison=True)(right[0])
 
 
 def _exact(kind: str, value: Key | Value) -> bool:

@@ -1,12 +1,11 @@
-"""The language of conditions, SQL's boolean expressions; one file in two copies.
+"""The language of conditions: SQL's boolean expressions, parsed by sqlglot. One file in two copies.
 
 An example: `selection.rule = "joint" and seed < 3`.
 
-Nothing is accepted but the grammar below: no functions, arithmetic, subqueries or comments. Keywords may be
-written in any case, and no other word is reserved. A key by itself holds where it is true, or a number
-other than 0. True and false are 1 and 0. In a pattern, % is any text and _ any character; case matters. A
-comparison with a missing value (null or NaN) is neither true nor false, as in SQL, and so is its negation:
-such a row is not kept.
+A condition compares keys and constants. It has no functions, arithmetic, subqueries, or comments, and only
+the reserved words of `_WORDS`. A key by itself holds if it is true, or a number other than 0. In a pattern, %
+is any text and _ any character; case matters. As in SQL, a comparison with a missing value (null or NaN) is
+unknown, and so is its negation.
 
 NOTE: `jestlab.analysis.conditions` and `jestlab.models.data.conditions` are copies of one file, because
 neither portion imports the other; tests/test_conditions.py compares them.
@@ -14,60 +13,23 @@ neither portion imports the other; tests/test_conditions.py compares them.
 
 from __future__ import annotations
 
-import sys
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from lark import Lark, Token
+    from sqlglot import Dialect
 
-LONGEST = 10_000
-"""Maximum length of a condition, in characters."""
+LONGEST, MOST_NESTED = 10_000, 200
+"""Limits of a condition: characters; parentheses and negations."""
 
-_DEEPEST = 50  # conditions within each other
-
-_GRAMMAR = r"""
-    ?start: disjunction | _NEVER OTHER
-    ?disjunction: conjunction (_OR conjunction)*
-    ?conjunction: factor (_AND factor)*
-    ?factor: NOT factor -> negation | LPAR disjunction ")" -> group | tests
-
-    tests: key -> holds | operand comparison+ | operand comparison* last_test
-    comparison: SIGN operand
-    ?last_test: [NOT] _IN values -> within | [NOT] _LIKE string -> like | _IS [NOT] _NULL -> missing
-    values: "(" _values? ")" | "[" _values? "]" | "{" _values? "}"
-    _values: value ("," value)* ","?
-
-    ?operand: key | value
-    key: NAME -> name | QUOTED -> quoted_name
-    ?value: string | NUMBER -> number | _TRUE -> true | _FALSE -> false
-    string: STRING
-
-    _OR: /or(?![\w.])/i
-    _AND: /and(?![\w.])/i
-    NOT: /not(?![\w.])/i
-    _IN: /in(?![\w.])/i
-    _LIKE: /like(?![\w.])/i
-    _IS: /is(?![\w.])/i
-    _NULL: /null(?![\w.])/i
-    _TRUE: /true(?![\w.])/i
-    _FALSE: /false(?![\w.])/i
-    NAME: /(?!(and|or|not|in|like|is|null|true|false)(?![\w.]))[^\W\d]\w*(\.\w+)*/i
-    QUOTED: /`([^`]|``)*`/
-    STRING: /'([^']|'')*'|"([^"]|"")*"/
-    NUMBER: /([+-]\s*)?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)(e[+-]?\d+)?/i
-    SIGN: "==" | "!=" | "<>" | "<=" | ">=" | "=" | "<" | ">"
-    LPAR: "("
-    OTHER.-1: /\S/
-    %declare _NEVER
-    %ignore /\s+/
-"""
-"""The grammar, for lark. OTHER is part of no condition: it makes every text a series of tokens, so that all
-errors are found by the parser, which knows what it expects."""
-
-_SIGNS = {"==": "=", "<>": "!="}
+_WORDS = ("AND", "OR", "NOT", "IN", "LIKE", "IS", "NULL", "TRUE", "FALSE")
+_SIGNS = {"eq": "=", "neq": "!=", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}  # sqlglot's names → ours
+_NAME = re.compile(r"[^\W\d]\w*(\.\w+)*")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+_OPERAND = "expected a key, a text in quotes, a number, true or false"
 
 Value = str | int | float | bool
 """A constant in a condition."""
@@ -79,56 +41,38 @@ class ConditionError(ValueError):
 
 @dataclass(frozen=True)
 class Key:
-    """A column or config key.
-
-    Attributes:
-        name: Its name, without backquotes.
-        position: Where it is in the text of the condition, in characters from 1.
-    """
+    """A column or config key: its name without backquotes, and its place in the text, counted from 1."""
 
     name: str
     position: int
 
 
 @dataclass(frozen=True)
-class Test:
-    """A test of operands.
+class Condition:
+    """A condition.
 
     Attributes:
-        sign: A comparison (=, !=, <, <=, > or >=), "in", "like", "null" (the operand is missing), or "true"
-            (the operand is a key that holds by itself).
-        left: The operand.
-        right: What it is tested against: one operand, the constants of a list, one pattern, or nothing.
+        sign: "and", "or", or "not" of other conditions. Or a test: a comparison (=, !=, <, <=, >, >=), "in"
+            (one of several constants), "like" (a pattern), "null" (is missing), "true" (holds by itself).
+        parts: The other conditions; or the operands of a test, each a `Key` or a constant.
     """
 
     sign: str
-    left: Key | Value
-    right: tuple[Key | Value, ...] = ()
+    parts: tuple[Any, ...]
 
     @property
     def keys(self) -> list[Key]:
         """The keys among the operands."""
-        return [operand for operand in (self.left, *self.right) if isinstance(operand, Key)]
+        return [operand for operand in self.parts if isinstance(operand, Key)]
 
-
-@dataclass(frozen=True)
-class Junction:
-    """Conditions joined by "and" or "or", or one condition after "not"."""
-
-    sign: str
-    parts: tuple[Condition, ...]
-
-
-Condition = Junction | Test
-
-
-def tests(condition: Condition) -> Iterator[Test]:
-    """Yield the tests of a condition, in their order."""
-    if isinstance(condition, Test):
-        yield condition
-    else:
-        for part in condition.parts:
-            yield from tests(part)
+    @property
+    def tests(self) -> Iterator[Condition]:
+        """The tests of a condition, in their order."""
+        if self.sign not in ("and", "or", "not"):
+            yield self
+        else:
+            for part in self.parts:
+                yield from part.tests
 
 
 def parse(text: str) -> Condition:
@@ -137,17 +81,43 @@ def parse(text: str) -> Condition:
     Raises:
         ConditionError: The text is not a condition.
     """
-    from lark.exceptions import UnexpectedToken
+    from sqlglot import ParseError, TokenError, exp
 
     if len(text) > LONGEST:
         raise ConditionError(f"{len(text):,} characters: must be at most {LONGEST:,}")
     try:
-        return cast(Condition, _parser().parse(text))
-    except UnexpectedToken as error:
-        position = len(text) if error.token.type == "$END" else error.token.start_pos or 0
-        raise _error(text, position, _problem(error.token, error.accepts or set())) from None
-    except _TokenError as error:
-        raise _error(text, error.token.start_pos or 0, str(error)) from None
+        tokens = _language().tokenize(text)
+        nesting = [token for token in tokens if token.token_type.name in ("L_PAREN", "NOT")]
+        if len(nesting) > MOST_NESTED:
+            raise _error(text, nesting[MOST_NESTED].start, "nested too deeply")
+        (node,) = _language().parser().parse_into(exp.Condition, tokens, text) if tokens else [None]
+        return _condition(node)
+    except TokenError:
+        rest = _QUOTED.sub(lambda found: " " * len(found[0]), text)
+        raise _error(text, re.search("['\"`]|$", rest).start(), "missing closing quote") from None  # type: ignore[union-attr]
+    except ParseError as error:
+        found = error.errors[0]
+        before = text.splitlines(keepends=True)[: found["line"] - 1]
+        end = sum(map(len, before)) + found["col"]
+        is_cut = end == len(text.rstrip())  # then sqlglot names the last token
+        expected = (
+            "expected `)`" if found["description"] == "Expecting )" else "expected `and`, `or` or the end"
+        )
+        problem = _OPERAND if found["description"].startswith("Required") else expected
+        raise _error(text, len(text) if is_cut else end - len(found["highlight"]), problem) from None
+    except RecursionError:
+        raise _error(text, 0, "nested too deeply") from None
+    except _Refused as error:
+        node, problem = error.args
+        names = [] if node is None else [part.meta["start"] for part in node.walk() if "start" in part.meta]
+        place = (
+            names[0]
+            if names
+            else len(text)
+            if node is None
+            else text.lower().find((node.name or node.key).lower())
+        )
+        raise _error(text, max(0, place), problem) from None
 
 
 def _error(text: str, position: int, problem: str) -> ConditionError:
@@ -156,119 +126,104 @@ def _error(text: str, position: int, problem: str) -> ConditionError:
     return ConditionError(f"character {position + 1}, {f'at {shown!r}' if rest else 'at the end'}: {problem}")
 
 
-def _problem(token: Token, accepted: set[str]) -> str:
-    """Say what was expected in place of a token, given the types of the tokens that can stand there."""
-    if token.type == "OTHER" and token in "'\"`":
-        return "missing closing quote"
-    if "NUMBER" in accepted and token.type == "_NULL":
-        return "to ask for null, write `is null` or `is not null`"
-    if "NAME" not in accepted and "NUMBER" in accepted and token.type in ("NAME", "QUOTED"):
-        return "expected a value: put text in quotes"
-    expected = {
-        "$END": "`and`, `or` or the end",
-        "NUMBER": "a key, a text in quotes, a number, true or false",
-        "_AND": "`and`, `or` or `)`",
-        "SIGN": "a comparison",
-        "_LIKE": "`in` or `like`",
-        "STRING": "a pattern in quotes",
-        "_NULL": "`null`",
-        "COMMA": "`,` or the end of the list",
-        "LPAR": "`(`",
-        "RPAR": "`)`",
-    }
-    return next(f"expected {text}" for type_, text in expected.items() if type_ in accepted)
-
-
-class _TokenError(Exception):
-    def __init__(self, token: Token, problem: str) -> None:
-        super().__init__(problem)
-        self.token = token
-
-
 @cache
-def _parser() -> Lark:
-    from lark import Lark
+def _language() -> Dialect:
+    """Define the language for sqlglot: these tokens are all that its parser can use."""
+    from sqlglot import Dialect, parser, tokens
+    from sqlglot import TokenType as Type
 
-    return Lark(_GRAMMAR, parser="lalr", maybe_placeholders=True, transformer=cast(Any, _Builder()))
+    words: dict[str, Any] = {word: Type[word] for word in _WORDS}
+    signs = {"==": Type.EQ, "!=": Type.NEQ, "<>": Type.NEQ, "<=": Type.LTE, ">=": Type.GTE}
+    brackets = {"(": Type.L_PAREN, ")": Type.R_PAREN}
+    brackets |= {**dict.fromkeys("[{", Type.L_BRACKET), **dict.fromkeys("]}", Type.R_BRACKET)}
+    others = {",": Type.COMMA, "=": Type.EQ, "<": Type.LT, ">": Type.GT, "-": Type.DASH, "+": Type.PLUS}
 
+    class Conditions(Dialect):
+        NUMBERS_CAN_BE_UNDERSCORE_SEPARATED = True
 
-class _Builder:
-    """Builds a condition: one method for each rule of the grammar, given what its parts have become.
+        class Tokenizer(tokens.Tokenizer):
+            QUOTES: ClassVar = ["'", '"']
+            IDENTIFIERS: ClassVar = ["`"]
+            STRING_ESCAPES: ClassVar = ["'", '"']
+            IDENTIFIER_ESCAPES: ClassVar = ["`"]
+            COMMENTS: ClassVar = []
+            KEYWORDS = words | signs
+            # A dot is no token: a dotted name is one word.
+            SINGLE_TOKENS = brackets | others | dict.fromkeys("'\"`", Type.UNKNOWN)
 
-    A test is on its way as (sign, what is tested against, whether it is negated); its left operand is that of
-    the comparison, or the right one of the comparison before it.
-    """
+        class Parser(parser.Parser):
+            FUNCTIONS = FUNCTION_PARSERS = NO_PAREN_FUNCTION_PARSERS = {}  # noqa: RUF012
 
-    def disjunction(self, parts: list[Condition]) -> Condition:
-        return Junction("or", tuple(parts))
-
-    def conjunction(self, parts: list[Condition]) -> Condition:
-        return Junction("and", tuple(parts))
-
-    def negation(self, parts: list[Any]) -> Condition:
-        return _not_too_deep(parts[0], Junction("not", (parts[1],)))
-
-    def group(self, parts: list[Any]) -> Condition:
-        return _not_too_deep(parts[0], parts[1])
-
-    def holds(self, parts: list[Key]) -> Condition:
-        return Test("true", parts[0])
-
-    def tests(self, parts: list[Any]) -> Condition:
-        left, *rest = parts
-        found: list[Condition] = []
-        for sign, right, negated in rest:
-            test = Test(sign, left, right)
-            found.append(Junction("not", (test,)) if negated else test)
-            left = right[0] if right else left
-        return found[0] if len(found) == 1 else Junction("and", tuple(found))
-
-    def comparison(self, parts: list[Any]) -> tuple[str, Any, bool]:
-        return _SIGNS.get(parts[0], str(parts[0])), (parts[1],), False
-
-    def within(self, parts: list[Any]) -> tuple[str, Any, bool]:
-        return "in", parts[1], parts[0] is not None
-
-    def like(self, parts: list[Any]) -> tuple[str, Any, bool]:
-        return "like", (parts[1],), parts[0] is not None
-
-    def missing(self, parts: list[Any]) -> tuple[str, Any, bool]:
-        return "null", (), parts[0] is not None
-
-    def values(self, parts: list[Value]) -> tuple[Value, ...]:
-        return tuple(parts)
-
-    def name(self, parts: list[Token]) -> Key:
-        return Key(str(parts[0]), (parts[0].start_pos or 0) + 1)
-
-    def quoted_name(self, parts: list[Token]) -> Key:
-        return Key(parts[0][1:-1].replace("``", "`"), (parts[0].start_pos or 0) + 1)
-
-    def string(self, parts: list[Token]) -> str:
-        quote = parts[0][0]
-        return parts[0][1:-1].replace(2 * quote, quote)
-
-    def number(self, parts: list[Token]) -> int | float:
-        digits = "".join(parts[0].split())
-        try:
-            number: int | float = int(digits)
-        except ValueError:
-            number = float(digits)
-        if abs(number) > sys.float_info.max:
-            raise _TokenError(parts[0], "number out of range")
-        return number
-
-    def true(self, _: object) -> bool:
-        return True
-
-    def false(self, _: object) -> bool:
-        return False
+    return Conditions()
 
 
-def _not_too_deep(token: Token, condition: Condition) -> Condition:
-    def depth(condition: Condition) -> int:
-        return 0 if isinstance(condition, Test) else 1 + max(map(depth, condition.parts))
+class _Refused(Exception):
+    """An expression that is not part of the language, and why."""
 
-    if depth(condition) > _DEEPEST:
-        raise _TokenError(token, "nested too deeply")
-    return condition
+
+def _condition(node: Any) -> Condition:
+    """Convert what sqlglot has parsed."""
+    if node is None:
+        raise _Refused(node, _OPERAND)
+    if node.key in ("and", "or"):
+        return Condition(node.key, tuple(map(_condition, node.flatten(unnest=False))))
+    if node.key == "paren":
+        return _condition(node.this)
+    if node.key == "not" or node.args.get("negate"):
+        node.set("negate", None)
+        return Condition("not", (_condition(node.this if node.key == "not" else node),))
+    if node.key == "column":
+        return Condition("true", (_operand(node),))
+    if node.key == "is" and node.expression.key == "null":
+        return Condition("null", (_operand(node.this),))
+    if node.key == "in" and not node.args.keys() - {"this", "expressions", "negate"}:
+        return Condition("in", (_operand(node.this), *map(_constant, node.expressions)))
+    if node.key == "like":
+        if not node.expression.is_string:
+            raise _Refused(node.expression, "expected a pattern in quotes")
+        return Condition("like", (_operand(node.this), node.expression.this))
+    if node.key in ("is", "in"):
+        raise _Refused(None, "expected `null`" if node.key == "is" else "expected a list in parentheses")
+    operands, signs = _chain(node)
+    values = list(map(_operand, operands))
+    if not signs:
+        raise _Refused(None, "expected a comparison")
+    found = [
+        Condition(sign, (left, right)) for sign, left, right in zip(signs, values, values[1:], strict=False)
+    ]
+    return found[0] if len(found) == 1 else Condition("and", tuple(found))
+
+
+def _chain(node: Any) -> tuple[list[Any], list[str]]:
+    """Split `0 < a <= 3` into its operands and the signs between them."""
+    if node.key not in _SIGNS:
+        return [node], []
+    (left, before), (right, after) = _chain(node.this), _chain(node.expression)
+    return left + right, [*before, _SIGNS[node.key], *after]
+
+
+def _operand(node: Any) -> Key | Value:
+    if node.key != "column":
+        return _constant(node)
+    name, is_quoted = node.name, node.this.quoted
+    if not is_quoted and re.fullmatch(r"\.\d+", name):
+        return float(name)
+    if not is_quoted and not _NAME.fullmatch(name):
+        raise _Refused(node, _OPERAND)
+    return Key(name, node.this.meta["start"] + 1)
+
+
+def _constant(node: Any) -> Value:
+    if node.key == "neg" and node.this.is_number:
+        return -_constant(node.this)  # type: ignore[operator]
+    if node.key == "boolean":
+        return bool(node.this)
+    if node.key == "null":
+        raise _Refused(node, "to ask for null, write `is null` or `is not null`")
+    if node.key != "literal":
+        raise _Refused(node, "expected a value: put text in quotes; there are no functions and no arithmetic")
+    if node.is_string:
+        return str(node.this)
+    if abs(float(node.this)) == float("inf"):
+        raise _Refused(node, "number out of range")
+    return int(node.this) if node.this.isdigit() else float(node.this)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from jestlab.models.data.conditions import Condition, ConditionError, Key, Test, Value, parse, tests
+from jestlab.models.data.conditions import Condition, ConditionError, Key, Value, parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +47,7 @@ class Filter:
     @property
     def columns(self) -> list[str]:
         """The names of the columns that it reads, sorted."""
-        return sorted({key.name for test in tests(self.condition) for key in test.keys})
+        return sorted({key.name for test in self.condition.tests for key in test.keys})
 
     def compile(self, schema: pa.Schema) -> pc.Expression:
         """Compile to a PyArrow expression, which is null where the condition is neither true nor false.
@@ -114,15 +114,15 @@ class _Compiler:
         self._unknown = pc.scalar(pa.scalar(None, pa.bool_()))
 
     def condition(self, condition: Condition) -> pc.Expression:
-        if isinstance(condition, Test):
+        if condition.sign not in ("and", "or", "not"):
             return self._test(condition)
         whole, *others = [self.condition(part) for part in condition.parts]
         for part in others:
             whole = whole & part if condition.sign == "and" else whole | part
         return ~whole if condition.sign == "not" else whole
 
-    def _test(self, test: Test) -> pc.Expression:
-        left, right = test.left, test.right
+    def _test(self, test: Condition) -> pc.Expression:
+        left, *right = test.parts
         if test.sign == "null":
             return ~self._present(test)
         if test.sign == "true":
@@ -135,7 +135,7 @@ class _Compiler:
             found = self._compared(_OPERATORS[test.sign], left, right[0])
         return self._pc.if_else(self._present(test), found, self._unknown)
 
-    def _present(self, test: Test) -> pc.Expression:
+    def _present(self, test: Condition) -> pc.Expression:
         """Whether no operand is missing; NaN counts as missing."""
         present = self._pc.scalar(True)
         for key in test.keys:
