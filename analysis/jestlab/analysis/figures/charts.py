@@ -120,11 +120,11 @@ def pareto(plot: Plot) -> dict[str, Any]:
 
 
 def printable(plot: Plot, variant: dict[str, Any]) -> Plot:
-    """Reduce a figure of very many runs to the baseline and the best for print; the caption then says so.
+    """Reduce a figure of very many runs to the baseline and the best for print, with a note in the caption.
 
     Args:
         plot: The whole figure.
-        variant: What the page draws of it, from `curves` or `pareto`.
+        variant: The figure for the page, from `curves` or `pareto`.
     """
     competitors = sum(one["role"] != "reference" for one in variant["series"])
     if competitors <= MOST_PRINTED:
@@ -166,7 +166,7 @@ def _marked(series: list[dict[str, Any]], rank: Callable[[dict[str, Any]], Any])
 
 
 def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Callable[[float], str]]:
-    """What the horizontal axis is divided by, its title, and a function that writes a value."""
+    """Return divisor and title of the horizontal axis, and a function that writes a value."""
     divisor, with_unit = axis_unit(title, values)
     if with_unit == title:
         return divisor, title, units.hours if "hours" in title else units.count
