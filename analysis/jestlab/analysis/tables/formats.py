@@ -61,7 +61,7 @@ _LONG = 40  # characters; longer texts may break into lines
 
 def html(table: Table, opens: bool = False, most: int | None = None) -> str:
     """Write a table in HTML, in ASCII so that the charset doesn't matter; see `Table.html`."""
-    words = "<br>".join(map(escape, [table.caption, *table.notes]))
+    words = "<br>".join(map(prose, [table.caption, *table.notes]))
     parts = [] if opens else [f"<style>{_CSS}</style>"]
     parts += ['<table class="jestlab">', *([] if opens else [f"<caption>{words}</caption>"]), "<thead>"]
     if any(column.group for column in table.columns):
@@ -87,6 +87,11 @@ def html(table: Table, opens: bool = False, most: int | None = None) -> str:
         parts += [_row(table, line, opens and table.opens) for line in lines]
         parts.append("</tbody>")
     return "\n".join([*parts, "</table>", ""]).encode("ascii", "xmlcharrefreplace").decode()
+
+
+def prose(text: str) -> str:
+    """Escape a text for HTML, and mark up the parts between backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _element(name: str, content: str, **attributes: object) -> str:
