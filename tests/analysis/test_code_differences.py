@@ -8,7 +8,7 @@ import pytest
 from jestlab.analysis import tables
 from jestlab.analysis.provenance import code
 from jestlab.analysis.provenance.explain import Origins
-from jestlab.analysis.report.contents import gather
+from jestlab.analysis.report import gather
 
 
 def attempt(number: int = 1, state: str = "COMPLETED", first_step: int = 0, **recorded: Any) -> Any:
@@ -114,7 +114,8 @@ def test_cells_that_mix_are_marked(recorded):
     assert "‡ joint: seeds were made with different code (mine.py)" in table.notes
     assert "‡ independent: made with different code (mine.py) than the other rows" in table.notes
     assert "‡" in table.render("md") and "$\\ddagger$" in table.render("latex")
-    assert gather(recorded.url, "study").tables[0].table.mixed == {"independent", "joint"}
+    parts = {part.name: part for part in gather(recorded.url, "study").tables}
+    assert parts["summary"].table.mixed == {"independent", "joint"}
 
 
 def test_accepted_differences_are_not_marked(recorded):

@@ -8,8 +8,8 @@ import pytest
 from jestlab.analysis import efforts, figures, frames, tables
 from jestlab.analysis.claims.verdicts import read
 from jestlab.analysis.curves import mean_curves, score_curves
+from jestlab.analysis.report import gather
 from jestlab.analysis.report.answer import answer
-from jestlab.analysis.report.contents import gather
 
 SPEC = {"metrics": {"wiki/perplexity": {"goal": "min", "digits": 2}}}
 
@@ -70,7 +70,7 @@ def test_figures_and_pages_use_the_known_effort(timed):
     with pytest.raises(ValueError, match="has completed with a score and known FLOPs"):
         figures.pareto(read_frames, cost="flops")
     contents = gather(timed.url, "study")
-    assert [list(part.variants) for part in contents.figures] == [["training time"], ["training time"]]
+    assert [list(part.variants) for part in contents.charts] == [["training time"], ["training time"]]
 
 
 def test_a_claim_at_equal_time(timed):
@@ -116,7 +116,7 @@ def test_shows_all_known_efforts(new_store, stored_run):
     factors = [cells[name] for name in ("fewer examples", "less time", "fewer chip-hours")]
     assert factors == ["1.5×", "3.0×", "0.8×"]
     contents = gather(store.url, "study")
-    assert [list(part.variants) for part in contents.figures] == [
+    assert [list(part.variants) for part in contents.charts] == [
         ["examples seen", "training FLOPs", "training time", "chip-hours of training"],
         ["training FLOPs", "training time", "chip-hours of training"],
     ]

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from jestlab.analysis.custom import CustomCode
-from jestlab.analysis.report.contents import gather
+from jestlab.analysis.report import gather
 from jestlab.analysis.tables import summary as built_in
 from jestlab.analysis.tables import table
 from jestlab.analysis.tables.core import Table
@@ -126,7 +126,7 @@ def test_a_report_includes_the_table(new_store, stored_run):
     report = {"kind": "table", "name": "/x/mine.py:per_label", "options": {"top": 1}}
     store = new_store().add(stored_run("a", [0.1, 0.2]), stored_run("b", [0.3]), spec={"reports": [report]})
     found = gather(store.url, "study", own=lambda e, k, name: CustomCode(name, per_label, "d"))
-    part = next(part for part in found.results if part.name == "per_label")
+    part = next(part for part in found.tables if part.name == "per_label")
     assert part.title.startswith("Per label")
     assert [line.key for line in part.table.lines] == ["a"]
     assert part.table.column_named("score").formula.startswith("computed by")  # so its cells open

@@ -10,7 +10,7 @@ import pytest
 from jestlab.analysis import figures, frames, tables
 from jestlab.analysis.names import Names
 from jestlab.analysis.provenance.explain import Origins
-from jestlab.analysis.report.contents import gather
+from jestlab.analysis.report import gather
 
 F = "selection.filtering_ratio"
 LABELS = {"name": "f", "0.5": "50%"}
@@ -133,10 +133,10 @@ def test_the_page_uses_the_names(renamed, tmp_path):
     assert "Some results are retracted: JEST (ours) f=0.9 (" in found.answer.sentence
     assert "JEST (ours) f=0.9, the best of 4, scores" in found.answer.sentence
     assert plain_labels(found.answer.sentence + found.answer.caveat) == []
-    assert found.costs is not None
-    assert [line.cells[0].text for line in found.costs.table.lines] == [*NAMES, "all runs"]
-    assert found.claims is not None
-    assert found.claims.claims[0]["claim"] == "JEST (ours) f=50% above IID, by score"
+    parts = {part.name: part for part in found.tables}
+    assert [line.cells[0].text for line in parts["costs"].table.lines] == [*NAMES, "all runs"]
+    judged = parts["claims"].judged[0]
+    assert judged.claim.text(judged.shown) == "JEST (ours) f=50% above IID, by score"
 
 
 def test_metrics_are_shown_with_their_names(renamed, tmp_path):

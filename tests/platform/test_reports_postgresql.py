@@ -10,8 +10,7 @@ from postgres_support import PASSWORD
 from sqlalchemy import text
 
 from jestlab.analysis import connection, frames
-from jestlab.analysis.report import build
-from jestlab.analysis.report.contents import gather
+from jestlab.analysis.report import build, gather
 from jestlab.platform.store.store import Store
 
 # Text that locales sort in other ways than bytes do.
@@ -90,12 +89,12 @@ def test_reports_are_equal(urls, tmp_path):
     one, other = (gather(url, "study", "a run", "scoring") for url in urls)
     assert one.answer == other.answer
     assert [part.name for part in one.tables] == [part.name for part in other.tables]
-    for part, same in zip(one.results, other.results, strict=True):
+    for part, same in zip(one.tables, other.tables, strict=True):
         for form in ("markdown", "latex", "csv", "html", "json"):
             assert getattr(part.table, form)() == getattr(same.table, form)()
-    for figure, drawn in zip(one.figures, other.figures, strict=True):
+    for figure, drawn in zip(one.charts, other.charts, strict=True):
         assert figure.variants == drawn.variants
-    assert one.recipe.spec == other.recipe.spec
+    assert one.recipe == other.recipe
     assert len(one.history.newest()) == len(other.history.newest()) == len("2026-01-01 00:00:00")
     for path in build(urls[1], "study", tmp_path / "report"):
         assert PASSWORD.encode() not in path.read_bytes(), path

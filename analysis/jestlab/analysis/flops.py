@@ -311,18 +311,6 @@ def paper_flexi(F: float, ratio: float, A: float, approximate_share: float = 0.5
     return 3 * F * ((1 - approximate_share) + approximate_share * A) + A * F * ratio
 
 
-def paper_run(towers: float, scoring: float, kept_share: float) -> float:
-    """Convert the counted FLOPs of a whole run to the paper's convention, without the reference's scoring.
-
-    Args:
-        towers: FLOPs of training the towers, without the loss.
-        scoring: FLOPs of the learner's scoring of super-batches.
-        kept_share: Fraction of the scored examples whose pass training reuses: (1 − λ) b/B where the full
-            model scores, 0 where the approximate model does.
-    """
-    return towers + scoring * (1 - kept_share)
-
-
 def check_ratio(ratio: float) -> None:
     """Raise ValueError unless B/b is at least 1."""
     if ratio < 1:

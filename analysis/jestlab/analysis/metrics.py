@@ -13,8 +13,11 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
-from .units import HUGEST_WRITTEN, some
-from .written import Path, WrittenError, given, shown
+from .units import HUGEST_WRITTEN, nearest, some
+from .words import shown
+
+Path = tuple[str, ...]
+"""A place in a spec: `("metrics", "loss", "goal")`."""
 
 Goal = Literal["max", "min"]
 """Whether higher or lower is better."""
@@ -26,8 +29,13 @@ PERCENT, OF_HUNDRED, RAW = "percent", "%", "raw"
 MOST_SHARE = 2.0  # 200%: a metric in percent that exceeds it isn't recorded as a share of 1
 
 
-class MetricError(WrittenError):
-    """An invalid declaration."""
+class MetricError(ValueError):
+    """An invalid declaration: `message` describes the error at `path`."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        self.path = path
+        self.message = message
+        super().__init__(f"{'.'.join(path)}: {message}" if path else message)
 
 
 def _is_word(value: object) -> bool:
@@ -80,8 +88,10 @@ class Metric:
             raise MetricError(
                 path, f"must be a mapping such as {{goal: max, unit: percent}}, not {shown(written)}"
             )
-        values = given(written, list(_KEYS), path, MetricError)
+        values = {str(key): value for key, value in written.items() if value is not None}
         for key, value in values.items():
+            if key not in _KEYS:
+                raise MetricError((*path, key), f"unknown key: {nearest(key, _KEYS)}")
             expected, is_valid = _KEYS[key]
             if not is_valid(value):
                 raise MetricError((*path, key), f"must be {expected}, not {shown(value)}")

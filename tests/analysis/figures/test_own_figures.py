@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from jestlab.analysis.curves import score_curves
 from jestlab.analysis.custom import CodeFailed, CustomCode, NotYet
 from jestlab.analysis.figures import Plot, Request, draw, pareto
-from jestlab.analysis.report.contents import gather
+from jestlab.analysis.report import gather
 from jestlab.platform.cli import cli
 
 SCATTER = '''
@@ -145,10 +145,10 @@ def test_a_report_includes_the_figures(new_store, stored_run):
         return CustomCode(name, bars if "scatter" in name else outside, "d")
 
     contents = gather(store.url, "study", own=load)
-    assert [still.name for still in contents.stills] == ["scatter", "scatter-2"]
-    assert [still.title for still in contents.stills] == ["Scatter", "Scatter: colour green"]
-    assert contents.stills[0].plot.words_beside.endswith("Bars in green.\n")
-    assert "ZeroDivisionError" in contents.not_made["Broken"]
+    assert [still.name for still in contents.pictures] == ["scatter", "scatter-2"]
+    assert [still.title for still in contents.pictures] == ["Scatter", "Scatter: colour green"]
+    assert contents.pictures[0].plot.words_beside.endswith("Bars in green.\n")
+    assert "ZeroDivisionError" in contents.missing["Broken"]
 
 
 def test_the_command_draws_the_figures_of_a_file(study, tmp_path, monkeypatch, drawings):

@@ -2,7 +2,7 @@
 
 from tests.analysis.report.conftest import Run, by_class, by_id, words
 
-from jestlab.analysis.report.contents import gather
+from jestlab.analysis.report import gather
 from jestlab.analysis.tables import table
 
 

@@ -8,7 +8,7 @@ import stores_support as stores
 from tests.analysis.report.conftest import by_class, words
 
 from jestlab.analysis.provenance.history import load
-from jestlab.analysis.report.machine_time import machine_time
+from jestlab.analysis.report.tables import machine_time
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
@@ -47,7 +47,7 @@ def test_shares_are_of_chip_time_and_unmeasured_time_is_unknown(timed):
         ("joint", MEASURED | {"number": 2, "resumed_step": 60}),
         ("old", {}),
     )
-    rows = found.part.table.frame.set_index("label")
+    rows = found.table.frame.set_index("label")
     assert rows.at["uniform", "held"] == 4 * 120
     assert rows.at["uniform", "goodput"] == 72 / 120
     assert rows.at["joint", "preempted"] == 24 / 240  # 40 of 100 steps
@@ -55,13 +55,13 @@ def test_shares_are_of_chip_time_and_unmeasured_time_is_unknown(timed):
     assert rows.at["all runs", "goodput"] == (4 * 72 + 48 + 72) / (4 * 120 + 240)
     assert (rows.at["all runs", "attempts"], rows.at["all runs", "held"]) == (4, 4 * 120 + 240 + 120)
     assert found.sentence.startswith("Goodput 57%: ")
-    assert [bar.name for bar in found.bars] == ["uniform", "joint", "all runs"]
+    assert [bar["name"] for bar in found.bars] == ["uniform", "joint", "all runs"]
     assert ("preempted work", "#d55e00") in found.legend
-    lines = found.part.table.markdown().splitlines()[2:]
-    old = dict(zip(found.part.table.frame["label"], lines, strict=False))["old"]
+    lines = found.table.markdown().splitlines()[2:]
+    old = dict(zip(found.table.frame["label"], lines, strict=False))["old"]
     assert old.count("—") >= 8 and "| 2.0 min |" in old.replace("  ", " ")
     unmeasured = "1 of 4 attempts did not measure where time went"
-    assert any(note.startswith(unmeasured) for note in found.part.table.notes)
+    assert any(note.startswith(unmeasured) for note in found.table.notes)
 
 
 def test_shows_nothing_if_nothing_was_measured(timed):
@@ -81,6 +81,6 @@ def test_the_page_has_a_bar_for_each_run(parsed_page):
 
 def test_of_many_runs_some_have_bars_and_all_have_rows(timed):
     found = timed(*((f"run{number}", MEASURED) for number in range(30)))
-    assert len(found.bars) == 24 and found.bars[-1].name == "all runs"
-    assert len(found.part.table.frame) == 31
+    assert len(found.bars) == 24 and found.bars[-1]["name"] == "all runs"
+    assert len(found.table.frame) == 31
     assert found.sentence.endswith("The table has 7 more runs.")

@@ -7,7 +7,8 @@ from tests.analysis.report.conftest import Run, finished, make_lab
 
 from jestlab.analysis import frames, published
 from jestlab.analysis.provenance.history import load
-from jestlab.analysis.report.contents import gather, requested
+from jestlab.analysis.report import gather
+from jestlab.analysis.report.requested import requested
 from jestlab.analysis.tables import table
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import import_cells
@@ -41,8 +42,8 @@ def asked(recorded):
     def make(*reports, unknown=()):
         spec = StudySpec.parse(history.spec | {"reports": list(reports)}).to_dict()
         spec["reports"] += unknown
-        made = requested(recorded, replace(history, spec=spec), results, "uniform", "scoring")
-        return made, [part.name for part in made.tables], [still.plot.name for still in made.stills]
+        made = requested(recorded, replace(history, spec=spec), results, "uniform", "scoring", [])
+        return made, [part.name for part in made.tables], [part.plot.name for part in made.pictures]
 
     return make
 
@@ -58,14 +59,14 @@ def test_the_first_report_with_a_baseline_sets_the_baseline_of_the_page(new_lab)
         ],
     )
     contents = gather(lab.url, "study")
-    assert (contents.baseline, contents.scope) == ("joint", "learner")
+    assert contents.options == {"baseline": "joint", "scope": "learner"}
 
 
 def test_an_unknown_baseline_is_reported(new_lab):
     lab = new_lab(Run("uniform", [0.1]), reports=[{"kind": "table", "baseline": "gone"}])
     contents = gather(lab.url, "study")
-    assert (contents.baseline, contents.scope) == ("uniform", "scoring")
-    assert "no run 'gone'" in contents.not_made["Summary"]
+    assert contents.options == {"baseline": "uniform", "scope": "scoring"}
+    assert "no run 'gone'" in contents.missing["Summary"]
 
 
 def test_tables_and_figures_are_in_the_order_of_the_spec(asked, recorded):
@@ -80,7 +81,7 @@ def test_tables_and_figures_are_in_the_order_of_the_spec(asked, recorded):
     )
     assert names == ["comparison", "laion"]
     assert stills == ["speedup", "step_costs", "against"]
-    assert not made.gaps
+    assert not made.missing
     assert made.tables[0].table.markdown() == table(recorded, "comparison", ["study"]).markdown()
 
 
@@ -98,13 +99,13 @@ def test_a_report_with_other_options_is_added(asked):
     )
     assert names == ["summary-2", "summary-3", "speedups-2"]
     assert stills == ["curves-2", "pareto-2", "pareto-3", "pareto-4", "speedup", "speedup-2"]
-    titles = [part.title for part in (*made.tables, *made.stills[:4])]
+    titles = [part.title for part in (*made.tables, *made.pictures[:4])]
     assert titles == [
         "Summary: mean shared", "Summary: baseline joint", "Speedups: crossing lasting",
         "Curves: baseline joint", "Pareto: scope learner", "Pareto: surfaces", "Pareto: over examples seen",
     ]  # fmt: skip
     assert made.tables[1].table.baselines["uniform"] == "joint"
-    assert not made.gaps
+    assert not made.missing
 
 
 def test_a_report_may_show_only_some_runs(asked):
@@ -120,7 +121,7 @@ def test_a_report_may_show_only_some_runs(asked):
     assert list(made.tables[0].table.frame["label"]) == ["uniform", "joint"]
     own = made.tables[1].table.frame.query("section == 'study'")
     assert list(own["row"]) == ["independent", "joint"]
-    assert made.gaps == {"Step costs": "experiment 'study' has no run 'unifrom': did you mean 'uniform'?"}
+    assert made.missing == {"Step costs": "experiment 'study' has no run 'unifrom': did you mean 'uniform'?"}
 
 
 def test_a_report_that_cannot_be_made_is_explained_and_the_others_are_made(asked):
@@ -128,6 +129,6 @@ def test_a_report_that_cannot_be_made_is_explained_and_the_others_are_made(asked
     later = [{"kind": "hologram"}, {"kind": "speedup", "baseline": "joint", "depth": 3}]
     made, _, stills = asked({"kind": "filtering_ratio"}, {"kind": "speedup"}, unknown=later)
     assert stills == ["speedup", "speedup-2"]
-    assert list(made.gaps) == ["Filtering ratio", "Hologram"]
-    assert "varies selection.filtering_ratio" in made.gaps["Filtering ratio"]
-    assert "no figure 'hologram'" in made.gaps["Hologram"]
+    assert list(made.missing) == ["Filtering ratio", "Hologram"]
+    assert "varies selection.filtering_ratio" in made.missing["Filtering ratio"]
+    assert "no figure 'hologram'" in made.missing["Hologram"]

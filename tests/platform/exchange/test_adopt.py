@@ -9,7 +9,8 @@ from typing import Any
 import plans_support as plans
 import pytest
 
-from jestlab.analysis import query, soundness
+from jestlab.analysis import query
+from jestlab.analysis.provenance import soundness
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import adopt_store
 from jestlab.platform.exchange.adopt import Adoption, AdoptOptions

@@ -89,7 +89,8 @@ def one_look(differences: Sequence[float], relation: Relation, within: float, er
     ahead = None
     if verdict == "undecided" and math.isfinite(std):
         shift = mean if relation == "above" else -mean if relation == "below" else -abs(mean)
-        ahead = needed(abs(shift + within), std, n, error)
+        is_far = relation == "near" and shift < -within
+        ahead = needed(abs(shift + within), std, n, error / 2 if is_far else error)
     return Evidence(verdict, n, *bounds, chance, _agreeing(values, relation, within), ahead)
 
 

@@ -13,8 +13,8 @@ from ..intervals import half_widths, moments
 from ..lost import DIVERGED, LOST, in_words
 from ..metrics import Metric, Metrics, lacks_goal
 from ..names import Names, names_in
+from ..provenance.soundness import retractions
 from ..results import Snapshot, opens_store
-from ..soundness import retractions
 from .claim import Claim, Side
 from .judged import Judged, Judging, relation
 from .measures import Measures, Place
@@ -89,7 +89,7 @@ def _judge_study(store: Snapshot, experiment: str, study: Study, judging: Judgin
         return []
     runs = store.select(_RUNS, experiment=experiment)
     runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
-    runs["retracted"] = runs["fingerprint"].map(retractions(store.connection, experiment))
+    runs["retracted"] = runs["fingerprint"].map(retractions(store, experiment))
     frames = None
     if len(runs):
         with suppress(NotYet):  # training metrics may exist before the first evaluation

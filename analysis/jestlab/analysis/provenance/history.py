@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ..goodput import QUERY, AttemptTime
 from ..names import Shown, names_in
 from ..results import Snapshot, opens_store
-from ..soundness import retractions
 from .code import JESTLAB, code_of, commit_text, made_with_different, names_of
+from .soundness import retractions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +139,7 @@ def load(store: Snapshot, experiment: str) -> History | None:
         runs=runs,
         attempts=attempts,
         costs=costs.astype(dict.fromkeys(amounts, float)),
-        retracted=retractions(store.connection, experiment),
+        retracted=retractions(store, experiment),
         accepted=tuple(
             f"{row['author']} accepted on {str(row['created_at'])[:10]} that "
             f"{names_of(json.loads(row['accepted']))} differs: {' '.join(str(row['reason']).split())}"

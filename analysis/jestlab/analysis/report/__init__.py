@@ -1,29 +1,28 @@
-"""The report of an experiment: one HTML page, and beside it a folder with its tables and figures as files."""
+"""The report of an experiment: one HTML page, and a folder with its tables and figures as files."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..claims import parts_of
 from ..costs import Scope
 from ..custom import Loader
-from ..figures.plot import Plot
 from ..figures.selected import Pictures
 from ..files import write_whole
 from ..provenance.document import SUFFIX, Sources
 from ..results import Snapshot, opens_store
-from .contents import Contents, StillPart, gather
-from .page import study_page, union_page
-from .tables import TablePart
-from .union import Section, UnionContents, gather_union
+from .html import document
+from .page import Page, PicturePart
+from .study import study_page
+from .union import union_page
 
 PAGE = "report.html"
 FOLDER = "report"
-"""Names of the page and of the folder beside it."""
+"""Names of the page, and of the folder next to it."""
 
 _SPEC = "study.yaml"
 
@@ -45,95 +44,100 @@ def build(
     Args:
         store: SQLAlchemy URL of the store, or a snapshot of it.
         experiment: Name of the experiment.
-        folder: Where to write; created if missing. It gets the page, `report.html`, and in `report/` the
-            tables (.tex, .csv) and figures, each with a file that says what it was made from. The page holds
-            all of these, too, so that it can be mailed by itself.
-        baseline: Label or run to compare with; None for that of the study's reports, else its first
+        folder: Where to write; created if missing. The page is `report.html`. The folder `report/` has the
+            tables (.tex, .csv) and figures, each with a file about its provenance. The page contains all of
+            these, so that it can be mailed by itself.
+        baseline: Label or run to compare with; None for that of the study's reports, or else its first
             non-reference run.
-        scope: What counts as FLOPs; None for that of the study's reports, else scoring. The studies of a
+        scope: What counts as FLOPs; None for that of the study's reports, or else scoring. The studies of a
             union set both.
-        own: Imports the figures and tables of one's own that specs ask for; None where none may be executed.
-        pictures: Reads what runs selected, which no store holds; None where that cannot be read.
+        own: Imports custom figures and tables that specs ask for; None if none may be executed.
+        pictures: Reads what runs selected, which isn't in the store; None if it can't be read.
 
     Returns:
         The files, the page first.
 
     Raises:
-        FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If the URL names no results store, there is no such experiment or baseline, or a baseline
-            or scope is given for a union.
-        OSError: If the folder cannot be written to.
+        FileNotFoundError: The URL names a SQLite file that doesn't exist.
+        ValueError: The URL names no results store, there is no such experiment or baseline, or a baseline or
+            scope is given for a union.
+        OSError: The folder can't be written to.
     """
     folder = Path(folder)
-    beside = folder / FOLDER
-    if parts_of(store, experiment):
-        if baseline is not None or scope is not None:
-            raise ValueError(
-                f"{experiment} is a union, whose studies say what they compare with: give --baseline and "
-                "--scope to one of them"
-            )
-        union = gather_union(store, experiment, own, pictures)
-        sources = Sources(store.url, union.history, {})
-        made = _table_files(union.tables, sources)
+    page = gather(store, experiment, baseline, scope, own, pictures)
+    sources = Sources(store.url, page.history, page.options)
+    made = _files(page, sources, folder / FOLDER, [folder])
 
-        def image(section: Section, still: StillPart) -> bytes:
-            """The PNG of a study's figure, as it is in the study's own folder beside the union's."""
-            place = folder.parent / section.name
-            return still.plot.png([place, place / FOLDER])
+    def image(part: PicturePart) -> bytes:
+        """Return the PNG of a figure; a figure of a union's study may be in the folder of the study."""
+        of_study = folder.parent / part.study
+        return made.get(f"{part.plot.name}.png") or part.plot.png([of_study, of_study / FOLDER])
 
-        page = union_page(union, sources, made, image)
-    else:
-        contents = gather(store, experiment, baseline, scope, own, pictures)
-        options = {"baseline": contents.baseline, "scope": contents.scope}
-        sources = Sources(store.url, contents.history, options)
-        made = _table_files(contents.tables, sources)
-        for plot in contents.plots:
-            made |= _plot_files(plot, sources, beside, [folder])
-        made[_SPEC] = contents.recipe.spec.encode()
-        page = study_page(contents, sources, made)
-    _clear(beside, set(made))
-    written = [write_whole(beside / name, content) for name, content in made.items()]
-    return [write_whole(folder / PAGE, page), *written]
+    html = document(page, sources, made, image)
+    _clear(folder / FOLDER, set(made))
+    written = [write_whole(folder / FOLDER / name, content) for name, content in made.items()]
+    return [write_whole(folder / PAGE, html), *written]
 
 
-def one_file(contents: Contents | UnionContents, sources: Sources, name: str) -> bytes | None:
-    """Make one file of those that a report has beside its page; None if it has none of this name.
+@opens_store
+def gather(
+    store: Snapshot,
+    experiment: str,
+    baseline: str | None = None,
+    scope: Scope | None = None,
+    own: Loader | None = None,
+    pictures: Pictures | None = None,
+) -> Page:
+    """Collect the contents of an experiment's page from one moment of the store; see `build`."""
+    if not parts_of(store, experiment):
+        return study_page(store, experiment, baseline, scope, own, pictures)
+    if baseline is not None or scope is not None:
+        raise ValueError(
+            f"{experiment} is a union, whose studies set what they compare with: give --baseline and --scope "
+            "to one of them"
+        )
+    return union_page(store, experiment, own, pictures)
+
+
+def one_file(page: Page, sources: Sources, name: str) -> bytes | None:
+    """Make one file of a report, such as `summary.csv`; None if the report has no such file."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _files(page, sources, Path(folder), [], name.split(".", 1)[0]).get(name)
+
+
+def _files(
+    page: Page, sources: Sources, folder: Path, known: Sequence[Path], only: str | None = None
+) -> dict[str, bytes]:
+    """Make the files of a report, or those with the stem `only`.
 
     Args:
-        contents: What the report says.
+        page: The contents.
         sources: What it was made from.
-        name: Name of the file, `summary.csv`.
+        folder: Where figures are drawn.
+        known: Folders that may have figures of an earlier report: equal ones are not drawn again.
+        only: Stem of the names of the files; None for all.
+
+    Returns:
+        Name → content.
     """
-    stem = name.split(".", 1)[0]
-    made = _table_files([part for part in contents.tables if part.name == stem], sources)
-    if isinstance(contents, Contents):
-        made[_SPEC] = contents.recipe.spec.encode()
-        with tempfile.TemporaryDirectory() as folder:
-            for plot in contents.plots:
-                if plot.name == stem:
-                    made |= _plot_files(plot, sources, Path(folder), [])
-    return made.get(name)
-
-
-def _table_files(parts: Iterable[TablePart], sources: Sources) -> dict[str, bytes]:
-    """Name → content of the files of tables."""
     made: dict[str, bytes] = {}
-    for part in parts:
-        csv = part.table.csv().encode()
-        files = {f"{part.name}.tex": part.table.latex().encode(), f"{part.name}.csv": csv}
-        made |= files | {part.name + SUFFIX: sources.document(csv, files).encode()}
-    return made
 
+    def add(name: str, data: bytes, files: dict[str, bytes]) -> None:
+        made.update(files | {name + SUFFIX: sources.document(data, files).encode()})
 
-def _plot_files(plot: Plot, sources: Sources, folder: Path, known: Sequence[Path]) -> dict[str, bytes]:
-    """Name → content of the files of a figure; one that is in a known folder is not drawn again."""
-    data = plot.data.to_csv(index=False, lineterminator="\n").encode()
-    files = {path.name: path.read_bytes() for path in plot.save(folder, known)}
-    return files | {plot.name + SUFFIX: sources.document(data, files).encode()}
+    for part in page.tables:
+        if only in (None, part.name):
+            csv = part.table.csv().encode()
+            add(part.name, csv, {f"{part.name}.tex": part.table.latex().encode(), f"{part.name}.csv": csv})
+    for plot in [] if page.is_union else page.plots:  # the figures of a union are files of its studies
+        if only in (None, plot.name):
+            data = plot.data.to_csv(index=False, lineterminator="\n").encode()
+            add(plot.name, data, {path.name: path.read_bytes() for path in plot.save(folder, known)})
+    return made | ({_SPEC: page.recipe.spec.encode()} if page.recipe else {})
 
 
 def _clear(beside: Path, kept: set[str]) -> None:
-    """Delete what an earlier report left here and this one does not have, as its provenance files name it."""
+    """Delete files of earlier reports that this one doesn't have, which their provenance files name."""
     for path in beside.glob(f"*{SUFFIX}"):
         if path.name in kept:
             continue

@@ -1,235 +1,220 @@
-"""Reports as HTML: one self-contained document a page, for a study and for a union of studies."""
+"""The contents of a report page as plain data, which `html` renders."""
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
-import io
-import json
-import math
-from collections.abc import Callable, Mapping
-from functools import partial
-from importlib.resources import files
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from ..provenance.document import Sources
-from .contents import Contents, StillPart
-from .union import Section, UnionContents
+from ..claims.evidence import Verdict
+from ..claims.judged import Judged
+from ..figures import Plot
+from ..figures.charts import SHOWN_AT_FIRST
+from ..provenance.document import SUFFIX
+from ..provenance.explain import Origins
+from ..provenance.history import History, Recipe
+from ..tables.claims import MARKS
+from ..tables.core import Table
+from .answer import Answer
+from .tables import MachineTime
 
-_PIXELS = 0.65
-"""Pixels of the page for one of a printed figure, so that texts are about as large in all of them."""
+_CLASSES: dict[Verdict, str] = {"holds": "holds", "does not hold": "fails"}
+"""Verdict → CSS class; "open" for the others."""
 
-_COLOURS = 128
-"""Colours of a figure in the page: those of its lines, and enough for smooth edges."""
+_MOST_FAILURES = 200
 
 
-def study_page(contents: Contents, sources: Sources, files: Mapping[str, bytes]) -> str:
-    """Write the page of a study as one HTML document.
+@dataclass(frozen=True)
+class TablePart:
+    """A table of a page.
 
-    Args:
-        contents: What it says.
-        sources: What it was made from.
-        files: Name → content of its tables and figures in all their forms, which the page holds, too.
+    Attributes:
+        name: Stem of its file names, and its anchor in the page.
+        title: Heading above it.
+        table: Its content.
+        judged: For a table of claims, the claims in the order of its rows.
     """
-    history = contents.history
-    runs, seeds = sum(history.states().values()), history.runs["seed"].nunique()
-    return _document(
-        contents,
-        sources,
-        files,
-        {figure.name: {"variants": figure.variants} for figure in contents.figures},
-        size=f"{runs} {'run' if runs == 1 else 'runs'}, {seeds} {'seed' if seeds == 1 else 'seeds'}",
-        image=lambda still: _image(_small(files[f"{still.name}.png"])),
-        still_image=lambda figure: _image(_small(files[f"{figure.plots[0].name}.png"])),
-    )
+
+    name: str
+    title: str
+    table: Table
+    judged: tuple[Judged, ...] = ()
+
+    @property
+    def most(self) -> int | None:
+        """How many rows the page shows; None for all."""
+        return _MOST_FAILURES if self.name == "failures" and len(self.table.frame) > _MOST_FAILURES else None
+
+    @property
+    def files(self) -> list[str]:
+        """Names of its files next to the page."""
+        return [f"{self.name}.tex", f"{self.name}.csv", self.name + SUFFIX]
+
+    @cached_property
+    def claims(self) -> list[dict[str, Any]]:
+        """For a table of claims: each claim with its mark, its CSS class, and the texts of its row."""
+        keys = [column.key for column in self.table.columns]
+        return [
+            {
+                "judged": judged,
+                "row": line.key,
+                "mark": MARKS[judged.verdict],
+                "class": _CLASSES.get(judged.verdict, "open"),
+                "cells": dict(zip(keys, (cell.text for cell in line.cells), strict=True)),
+            }
+            for judged, line in zip(self.judged, self.table.lines, strict=True)
+        ]
 
 
-def union_page(
-    contents: UnionContents,
-    sources: Sources,
-    files: Mapping[str, bytes],
-    image: Callable[[Section, StillPart], bytes],
-) -> str:
-    """Write the page of a union as one HTML document.
+@dataclass(frozen=True)
+class PicturePart:
+    """A figure that the page shows as it is printed.
 
-    Args:
-        contents: What it says.
-        sources: What it was made from.
-        files: Name → content of its tables in all their forms, which the page holds, too.
-        image: Returns the PNG of a study's figure.
+    Attributes:
+        name: Its anchor in the page.
+        title: Heading above it.
+        plot: The figure; its name is the stem of its file names.
+        study: The study that it shows.
     """
-    return _document(
-        contents,
-        sources,
-        files,
-        image=lambda section, still: _image(_small(image(section, still))),
-    )
+
+    name: str
+    title: str
+    plot: Plot
+    study: str
 
 
-def study_fragment(
-    contents: Contents, sources: Sources, image: Callable[[StillPart], Mapping[str, Any]], place: str
-) -> str:
-    """Write what the page of a study says as HTML to be put into another page, without its scripts.
+@dataclass(frozen=True)
+class ChartPart:
+    """An interactive figure, which the scripts of the page draw.
 
-    Args:
-        contents: What it says.
-        sources: What it was made from.
-        image: Returns the `src` and the `width` of a figure that is shown as it is printed.
-        place: Address of its files, with FILE in the place of their names.
+    Attributes:
+        name: Its anchor in the page.
+        title: Heading above it.
+        variants: Name of a horizontal axis → data for charts.js, one or several.
+        plots: The printed figures, one for each variant.
+        study: The study that it shows.
     """
-    figures = {figure.name: {"variants": figure.variants} for figure in contents.figures}
-    return _rendered("fragment.html.j2", contents, sources, {}, figures, place, image=image)
+
+    name: str
+    title: str
+    variants: Mapping[str, dict[str, Any]]
+    plots: tuple[Plot, ...]
+    study: str
+
+    @property
+    def still(self) -> PicturePart:
+        """The first variant as it is printed, for readers without scripts."""
+        return PicturePart(self.name, self.title, self.plots[0], self.study)
+
+    @property
+    def limited(self) -> str:
+        """Explain which series are shown initially; empty if all are."""
+        most = max(len(variant["series"]) for variant in self.variants.values())
+        text = f"initially {SHOWN_AT_FIRST} of {most:,}: the baseline and the best; bands if few are shown"
+        return text if most > SHOWN_AT_FIRST else ""
 
 
-def union_fragment(
-    contents: UnionContents,
-    sources: Sources,
-    image: Callable[[Section, StillPart], Mapping[str, Any]],
-    place: str,
-) -> str:
-    """Write what the page of a union says: see `study_fragment`."""
-    return _rendered("fragment.html.j2", contents, sources, {}, {}, place, image=image)
+@dataclass(frozen=True)
+class Section:
+    """A section of a page, which shows its parts in the order of the attributes.
 
-
-SCRIPTS = ("page.js", "copies.js", "plot.js", "charts.js")
-"""The scripts of a page, to be joined in this order: `begin()` starts them."""
-
-
-def _document(
-    contents: Contents | UnionContents,
-    sources: Sources,
-    embedded: Mapping[str, bytes],
-    charts: Mapping[str, Any] | None = None,
-    **values: Any,
-) -> str:
-    """Write one HTML document.
-
-    Nothing in it is fetched, and its policy forbids fetching: only those scripts run that the policy names by
-    their digest, so no text of a spec or of a log can become one.
-
-    Args:
-        contents: What it says.
-        sources: What it was made from.
-        embedded: Files that the page holds, so that it can be mailed by itself.
-        charts: Data of the figures that the page draws itself, by name.
-        values: Further values of the template.
+    Attributes:
+        id: Its anchor in the page.
+        title: Its heading.
+        study: For a section about one study of a union, the name of the study.
+        source: Figure or table of the paper that the study reproduces.
+        banners: Warnings: a word, and a text.
+        texts: Paragraphs.
+        claims: The table of claims, shown as a list.
+        verdicts: Claims that are listed without their table.
+        verdict: Counts the verdicts.
+        time: Bars of machine time.
+        tables: Tables.
+        chart: An interactive figure.
+        pictures: Printed figures.
+        missing: Title of a report that could not be made → the reason.
+        recipe: How to reproduce the study.
     """
-    from markupsafe import Markup
 
-    script = "\n".join([*map(own_file, SCRIPTS), "begin();"])
-    return _rendered(
-        "page.html.j2",
-        contents,
-        sources,
-        embedded,
-        charts or {},
-        policy=_policy(script),
-        style=Markup(own_file("style.css")),
-        script=Markup(script),
-        **values,
-    )
+    id: str
+    title: str
+    study: str = ""
+    source: str = ""
+    banners: Sequence[tuple[str, str]] = ()
+    texts: Sequence[str] = ()
+    claims: TablePart | None = None
+    verdicts: Sequence[Mapping[str, Any]] = ()
+    verdict: str = ""
+    time: MachineTime | None = None
+    tables: Sequence[TablePart] = ()
+    chart: ChartPart | None = None
+    pictures: Sequence[PicturePart] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+    recipe: Recipe | None = None
+
+    def notes(self) -> Iterator[tuple[TablePart, list[str], list[TablePart]]]:
+        """Yield each table with its new notes, and the earlier tables that have its other notes."""
+        first: dict[str, TablePart] = {}
+        for part in self.tables:
+            new = [note for note in part.table.notes if note not in first]
+            earlier = {first[note].name: first[note] for note in part.table.notes if note in first}
+            first |= dict.fromkeys(new, part)
+            yield part, new, list(earlier.values())
 
 
-def _rendered(
-    template: str,
-    contents: Contents | UnionContents,
-    sources: Sources,
-    embedded: Mapping[str, bytes],
-    charts: Mapping[str, Any],
-    place: str | None = None,
-    **values: Any,
-) -> str:
-    """Fill in a template, with the data that scripts read; arguments as of `_document`.
+@dataclass(frozen=True)
+class Page:
+    """The page of a study, or of a union of studies.
 
-    Files that are not embedded are at `place`.
+    Attributes:
+        history: What the store has on the experiment besides results.
+        options: Options of the report: baseline and scope; empty for a union.
+        answer: The answer to the question of the study.
+        unfinished: The progress in words; empty once all runs have completed.
+        sections: The sections.
+        origins: Runs and attempts behind the numbers.
+        facts: Sentences about the runs of a union.
+        is_union: Whether it shows several studies.
     """
-    from jinja2 import Environment, FunctionLoader
-    from markupsafe import Markup
 
-    tables = contents.tables
-    opening = {part.name: part.table for part in tables if part.table.opens}
-    data = contents.origins.page_data(opening) | {
-        "figures": charts,
-        "files": {name: _file(name, content) for name, content in embedded.items() if name[-4:] != ".png"}
-        | {f"{part.name}.md": {"text": part.table.markdown()} for part in tables},
-        "place": place,
-    }
-    shown = hashlib.sha256()
-    for part in tables:
-        shown.update(part.table.csv().encode())
-    for plot in contents.plots:
-        shown.update(plot.data.to_csv(index=False, lineterminator="\n").encode())
-    page = Environment(autoescape=True, loader=FunctionLoader(own_file)).get_template(template)
-    return (
-        page.render(
-            data=Markup(_json(data)),
-            page=contents,
-            study=contents.history,
-            made=sources.common,
-            digest=shown.hexdigest(),
-            **values,
-        )
-        + "\n"
-    )
+    history: History
+    options: dict[str, str | None]
+    answer: Answer
+    unfinished: str
+    sections: tuple[Section, ...]
+    origins: Origins
+    facts: tuple[str, ...] = ()
+    is_union: bool = False
 
+    @property
+    def tables(self) -> list[TablePart]:
+        """All tables."""
+        claims = [section.claims for section in self.sections if section.claims]
+        return [*claims, *(part for section in self.sections for part in section.tables)]
 
-def _image(png: bytes) -> dict[str, Any]:
-    """A PNG as the template takes it."""
-    width = int.from_bytes(png[16:20])  # a PNG has its width there
-    return {"width": round(_PIXELS * width), "src": f"data:image/png;base64,{base64.b64encode(png).decode()}"}
+    @property
+    def charts(self) -> list[ChartPart]:
+        """All interactive figures."""
+        return [section.chart for section in self.sections if section.chart]
 
+    @property
+    def pictures(self) -> list[PicturePart]:
+        """All figures that are shown as they are printed."""
+        return [part for section in self.sections for part in section.pictures]
 
-def _file(name: str, content: bytes) -> dict[str, Any]:
-    """A file as the page holds it: texts that are copied as they are, all others compressed."""
-    if name.endswith((".tex", ".csv", ".txt", ".yaml")):
-        return {"text": content.decode()}
-    if name.endswith(".pdf"):  # is compressed
-        return {"base64": base64.b64encode(content).decode()}
-    return {"base64": base64.b64encode(gzip.compress(content, mtime=0)).decode(), "gzip": True}
+    @property
+    def plots(self) -> list[Plot]:
+        """All figures, as they are printed."""
+        of_charts = [plot for chart in self.charts for plot in chart.plots]
+        return [*of_charts, *(part.plot for part in self.pictures)]
 
+    @property
+    def missing(self) -> dict[str, str]:
+        """Title of a report that could not be made → the reason."""
+        return {title: why for section in self.sections for title, why in section.missing.items()}
 
-def _small(png: bytes) -> bytes:
-    """Reduce a PNG to few colours: a figure of lines looks the same, at a third of the size."""
-    from PIL import Image
-
-    content = io.BytesIO()
-    with Image.open(io.BytesIO(png)) as image:
-        few = image.convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)
-        few.save(content, format="png", optimize=True)
-    return min(content.getvalue(), png, key=len)
-
-
-def _policy(script: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # Styles: cells have some of their own. Images: figures are data.
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _json(value: Any) -> str:
-    """JSON that is safe in a script element, whatever texts are in it."""
-    dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    try:
-        text = dumps(value)
-    except ValueError:  # rare, and to look at every number takes as long as to write it
-        text = dumps(_finite(value))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
-
-
-def _finite(value: Any) -> Any:
-    """Return data without NaN and infinities, which JSON lacks: charts leave a gap where there is none."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def own_file(name: str) -> str:
-    """Return the text of a template, script or style sheet of this package."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    @property
+    def recipe(self) -> Recipe | None:
+        """How to reproduce the study; None for a union."""
+        return next((section.recipe for section in self.sections if section.recipe), None)

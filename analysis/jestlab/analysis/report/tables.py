@@ -1,139 +1,38 @@
-"""Tables of a report page alone: verdicts on claims, planned against actual cost, and failures."""
+"""Tables that only reports have: planned and actual costs, machine time, and failures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import units
-from ..claims.claim import SCORE
-from ..claims.evidence import Verdict
-from ..claims.judged import Judged
-from ..provenance.document import SUFFIX
-from ..provenance.history import History
-from ..tables import show
-from ..tables.claims import MARKS, agree, chance, difference, expected, names
-from ..tables.core import MISSING, Column, Record, Table, records
+from ..goodput import CAUSES, USEFUL, Goodput, by_run, percent, total
+from ..tables.core import MISSING, Column, Table, records
 from ..tables.show import first_line, known
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from markupsafe import Markup
+    from ..provenance.history import History
+
+_ALL = "all runs"
 
 
-_KINDS: dict[Verdict, str] = {
-    "holds": "holds",
-    "does not hold": "fails",
-    "undecided": "open",
-    "not run": "open",
-}
-"""Verdict → CSS class."""
-
-_MOST_ROWS = {"failures": 200}
-"""Table → rows shown in the page at most; its files have all."""
+def _number(key: str, header: str, formula: str, text: Callable[[float], str]) -> Column:
+    """Column of numbers, with a dash for NaN."""
+    return Column(key, header, lambda row: known(row[key], text), formula=formula)
 
 
-@dataclass(frozen=True)
-class TablePart:
-    """A table of a report.
-
-    Attributes:
-        name: Stem of its file names, and its anchor in the page.
-        title: Heading above it.
-        table: Its content.
-        judged: For a table of claims, the claims in the order of its rows.
-    """
-
-    name: str
-    title: str
-    table: Table
-    judged: tuple[Judged, ...] = ()
-
-    @property
-    def html(self) -> Markup:
-        """The rows that the page shows."""
-        from markupsafe import Markup
-
-        return Markup(self.table.html(opens=True, most=_MOST_ROWS.get(self.name)))
-
-    @property
-    def left_out(self) -> str:
-        """Where the other rows are; empty where the page shows all."""
-        rows = len(self.table.frame)
-        most = _MOST_ROWS.get(self.name, rows)
-        return f"{most} of {rows:,} rows; {self.name}.csv has all." if rows > most else ""
-
-    @property
-    def files(self) -> list[str]:
-        """Names of the files that lie beside the page."""
-        return [f"{self.name}.tex", f"{self.name}.csv", self.name + SUFFIX]
-
-    @cached_property
-    def claims(self) -> list[dict[str, Any]]:
-        """Each claim of a table of claims as the page shows it, by words and sign as well as by colour."""
-        rows = records(self.table.frame)
-        return [
-            _claim_item(name, each, row)
-            for name, each, row in zip(names(self.judged), self.judged, rows, strict=True)
-        ]
+def _run_columns(shown: Mapping[str, str]) -> tuple[Column, Column]:
+    """Columns of the name of a row's runs, and of their number."""
+    return (
+        Column("run", "run", lambda row: shown[str(row["label"])], align="left"),
+        Column("runs", "runs", lambda row: f"{row['runs']}", formula="runs of that name, over all seeds"),
+    )
 
 
-def _claim_item(name: str, each: Judged, row: Record) -> dict[str, Any]:
-    claim, shown = each.claim, difference(row, each.metric)
-    seeds = show.seeds(row)
-    likely = ""
-    if each.seeds >= 2 and each.reason:  # of fewer seeds the number itself is the reason
-        reason = _sentence(each.reason)
-        fails = each.verdict == "does not hold"
-        likely = f"Likely reason: {reason}" if fails else reason[0].upper() + reason[1:]
-    return {
-        "row": name,
-        "study": each.experiment,
-        "kind": _KINDS[each.verdict],
-        "mark": MARKS[each.verdict],
-        "verdict": each.verdict_text,
-        "statement": claim.statement,
-        "source": claim.source,
-        "difference": "" if shown == MISSING else shown,
-        "unit": f" {each.metric.of_differences}" if each.metric.suffix and claim.unit == SCORE else "",
-        "seeds": f"{seeds} {'seed' if seeds == '1' else 'seeds'}",
-        "claim": claim.text(each.shown),
-        "sure": _sure(each),
-        "missing": _sentence(each.gap),
-        "likely": likely,
-    }
+# ---- costs
 
-
-def _sure(each: Judged) -> str:
-    """Say what was expected, how sure the verdict is, and why there are no more seeds."""
-    if each.seeds < 2:
-        return ""
-    said = [
-        f"Expected {expected(each)}",
-        f"{agree(each)} seeds agree",
-        f"chance of an error {chance(each)}",
-        *([f"stopped: {each.stopped}"] if each.judging.until is not None else []),
-        *([f"exploratory: {each.exploratory}"] if each.exploratory else []),
-    ]
-    return "; ".join(said) + "."
-
-
-def _sentence(text: str) -> str:
-    """End a text with a full stop, if it has no end."""
-    return text if not text or text.endswith((".", "?", "!", "…")) else f"{text}."
-
-
-_SUMS = (
-    "planned_flops",
-    "actual_flops",
-    "planned_chip_hours",
-    "actual_chip_hours",
-    "planned_dollars",
-    "actual_hours",
-)
 _SHARE = "reference_training_share_flops"
 _PARTS = {
     "learner_flops": "learner",
@@ -142,158 +41,315 @@ _PARTS = {
     "reference_scoring_flops": "reference scoring",
     _SHARE: "share of reference training",
 }
-_ALL = "all runs"
+"""Planned part of a run's FLOPs → its name."""
 
-_FORMULAS = {
-    **{key: f"planned FLOPs of {part}, summed over seeds" for key, part in _PARTS.items()},
+_TOTALS = {
     "planned_flops": "planned FLOPs of the learner's training, scoring and selection, summed over seeds",
     "actual_flops": "FLOPs counted during training so far, summed over seeds; repeated work counts once",
-    "actual_share": "actual over planned FLOPs, of the runs for which both are known",
     "planned_chip_hours": "planned chips × hours, summed over seeds; for a process, its hours",
     "actual_chip_hours": "chips × hours of all attempts so far; for a process, its hours",
     "planned_dollars": "planned chip-hours times their price",
+    "actual_hours": "hours of all attempts so far",
 }
+"""Total of a run → how it is computed."""
 
 
-def cost_breakdown(history: History) -> Table | None:
-    """Compare planned and actual costs, with one row a label and one for all runs.
-
-    Args:
-        history: Of the experiment.
+def cost_table(history: History) -> Table | None:
+    """Compare planned and actual costs, with one row for each label and one for all runs.
 
     Returns:
-        A table whose frame has the columns label, runs, priced (runs whose price was planned), a column for
-        each planned part (`learner_flops`, …), planned_flops (learner, scoring, selection), actual_flops,
-        actual_share (actual / planned, over runs that have both), planned_chip_hours, actual_chip_hours,
-        planned_dollars, actual_hours; sums over the runs of a label, NaN where nothing is known. None if no
-        run has a price or took any time.
+        A table whose frame has the columns label, runs, priced (runs with a planned price), a column for each
+        planned part (`learner_flops`, …), planned_flops (learner, scoring, selection), actual_flops,
+        planned_chip_hours, actual_chip_hours, planned_dollars, actual_hours, actual_share (actual / planned,
+        of the runs that have both). They are sums over the runs of a label, NaN if nothing is known. None if
+        no run has a price or took any time.
     """
     import pandas as pd
 
     costs = history.costs.rename(columns={"total_flops": "planned_flops"})
-    for name in _SUMS:
-        if name not in costs:
-            costs[name] = math.nan
-    if costs[[*_SUMS]].isna().all(axis=None):
+    costs = costs.assign(**{name: math.nan for name in _TOTALS if name not in costs})
+    if costs[[*_TOTALS]].isna().all(axis=None):
         return None
     parts = [name for name in _PARTS if name in costs and costs[name].notna().any()]
-    both = costs["planned_flops"].notna() & costs["actual_flops"].notna()
-    costs["of_both"] = costs["planned_flops"].where(both & (costs["planned_flops"] > 0))
-    costs["in_both"] = costs["actual_flops"].where(costs["of_both"].notna())
+    has_both = costs["planned_flops"].gt(0) & costs["actual_flops"].notna()
+    costs["of_both"] = costs["planned_flops"].where(has_both)
+    costs["in_both"] = costs["actual_flops"].where(has_both)
     once = costs.drop_duplicates("fingerprint")
-    frame = pd.concat([_sums(costs, parts), _sums(once.assign(label=_ALL), parts)], ignore_index=True)
-    frame.insert(0, "row", [*frame["label"][:-1], f"{_ALL} of {history.experiment}"])  # unlike any label
-    if _SHARE in parts:  # the references themselves are among all runs
-        frame.loc[frame.index[-1], _SHARE] = math.nan
-    scale, unit = units.flops_unit([*frame["planned_flops"], *frame["actual_flops"]])
-
-    def column(key: str, header: str, text: Callable[[float], str]) -> Column:
-        return Column(key, header, lambda row: known(row[key], text), formula=_FORMULAS[key])
-
-    def flops(header: str, key: str) -> Column:
-        return column(key, f"{header} ({unit})", lambda x: units.significant(x / scale))
-
-    chips = [str(chip) for chip in costs.get("chip", pd.Series(dtype=object)).dropna().unique()]
-    hours = "hours" if all(chip == "local" for chip in chips) else "chip-hours"
-    shown = history.shown
-    columns = [
-        Column("run", "run", lambda row: shown[str(row["label"])], align="left"),
-        Column("runs", "runs", lambda row: f"{row['runs']}", formula="runs of that name, over all seeds"),
-        *(flops(_PARTS[part], part) for part in parts if frame[part].max() > 0),
-        flops("planned", "planned_flops"),
-        flops("actual", "actual_flops"),
-        column("actual_share", "actual / planned", lambda x: f"{100 * x:.0f}%"),
-        column("planned_chip_hours", f"planned {hours}", units.hours),
-        column("actual_chip_hours", f"actual {hours}", units.hours),
-        column("planned_dollars", "planned $", units.dollars),
-    ]
-    rows = records(frame)
-    # A column of which nothing is known is left out.
-    kept = [c for i, c in enumerate(columns) if i < 2 or any(c.text(row) != MISSING for row in rows)]
-    return Table(
-        name=f"{history.experiment} costs",
-        caption="Planned and actual cost, summed over the seeds of each run.",
-        frame=frame,
-        columns=tuple(kept),
-        notes=tuple(_cost_notes(history, costs, once, hours)),
-        parts=costs.assign(row=costs["label"]),
-        shown={label: shown[label] for label in costs["label"].unique() if shown[label] != label},
+    everything = f"{_ALL} of {history.experiment}"  # differs from all labels
+    of_row = pd.concat([costs.assign(row=costs["label"]), once.assign(row=everything, label=_ALL)]).groupby(
+        "row", sort=False
     )
+    frame = of_row.agg(label=("label", "first"), runs=("label", "size"), priced=("planned_flops", "count"))
+    frame.insert(1, "apart", False)
+    frame = frame.join(of_row[[*parts, *_TOTALS, "of_both", "in_both"]].sum(min_count=1))
+    frame["actual_share"] = frame.pop("in_both") / frame.pop("of_both")
+    if _SHARE in parts:  # the references themselves are among all runs
+        frame.loc[everything, _SHARE] = math.nan
+    frame = frame.reset_index()
 
+    scale, unit = units.flops_unit([*frame["planned_flops"], *frame["actual_flops"]])
+    is_local = "chip" not in costs or costs["chip"].dropna().eq("local").all()
+    hours = "hours" if is_local else "chip-hours"
+    shown = history.shown
 
-def _sums(costs: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
-    """One row a label."""
-    of_label = costs.groupby("label", sort=False)
-    sums = of_label[[*parts, *_SUMS, "of_both", "in_both"]].sum(min_count=1)
-    sums["actual_share"] = sums.pop("in_both") / sums.pop("of_both")
-    sums.insert(0, "apart", False)
-    sums.insert(1, "runs", of_label.size())
-    sums.insert(2, "priced", of_label["planned_flops"].count())
-    return sums.reset_index()
+    def flops(key: str, header: str, formula: str) -> Column:
+        return _number(key, f"{header} ({unit})", formula, lambda x: units.significant(x / scale))
 
-
-def _cost_notes(history: History, costs: pd.DataFrame, once: pd.DataFrame, hours: str) -> list[str]:
+    columns = [
+        *(
+            flops(part, _PARTS[part], f"planned FLOPs of {_PARTS[part]}, summed over seeds")
+            for part in parts
+            if frame[part].max() > 0
+        ),
+        flops("planned_flops", "planned", _TOTALS["planned_flops"]),
+        flops("actual_flops", "actual", _TOTALS["actual_flops"]),
+        _number(
+            "actual_share",
+            "actual / planned",
+            "actual over planned FLOPs, of the runs for which both are known",
+            lambda x: f"{100 * x:.0f}%",
+        ),
+        *(
+            _number(key, header, _TOTALS[key], text)
+            for key, header, text in (
+                ("planned_chip_hours", f"planned {hours}", units.hours),
+                ("actual_chip_hours", f"actual {hours}", units.hours),
+                ("planned_dollars", "planned $", units.dollars),
+            )
+        ),
+    ]
     notes = [
         "planned: training, scoring and selection, before the launch; actual: the same as counted, so far",
         "actual / planned: over the runs for which both are known",
     ]
     if len(once) < len(costs):
         notes.append(f"{_ALL}: a run that occurs under several names counts once")
-    unpriced = int(once["planned_flops"].isna().sum())
-    if unpriced:
+    if unpriced := int(once["planned_flops"].isna().sum()):
         notes.append(f"{unpriced} of {len(once)} runs have no planned price, since their program has none")
-    retried = int((history.runs.drop_duplicates("fingerprint")["attempts"] > 1).sum())
-    if retried:
+    if retried := int((history.runs.drop_duplicates("fingerprint")["attempts"] > 1).sum()):
+        notes.append(f"actual {hours} include all attempts; {number_of(retried, 'run')} took several")
+    return Table(
+        name=f"{history.experiment} costs",
+        caption="Planned and actual cost, summed over the seeds of each run.",
+        frame=frame,
+        columns=(
+            *_run_columns(shown),
+            *(each for each in columns if any(each.text(row) != MISSING for row in records(frame))),
+        ),
+        notes=tuple(notes),
+        parts=costs.assign(row=costs["label"]),
+        shown={label: shown[label] for label in costs["label"].unique() if shown[label] != label},
+    )
+
+
+# ---- machine time
+
+_MOST_BARS = 24
+_LEAST_SHARE = 0.0005  # a cause that took a smaller share of all time has no column
+
+_COLORS: dict[str, str] = {
+    "training": "#0072b2",
+    "evaluation": "#56b4e9",
+    "startup": "#e69f00",
+    "compilation": "#cc79a7",
+    "checkpoint": "#009e73",
+    "winddown": "#999999",
+    "preempted": "#d55e00",
+    "failed": "#882255",
+    "cancelled": "#55505a",
+}
+"""The colors of Okabe and Ito, in an order in which neighbors in a bar also differ in lightness."""
+
+_CAUSE_FORMULAS: dict[str, str] = {
+    "training": "training that did not have to be done again",
+    "evaluation": "evaluation that did not have to be done again",
+    "startup": "from the start of the worker's process until the first step, without compilation",
+    "compilation": "tracing, lowering and compiling, and loading compiled programs",
+    "checkpoint": "time in which training waited for checkpoints",
+    "winddown": "after the last step: upload, records",
+    "preempted": "work of preempted attempts that was, or has to be, done again",
+    "failed": "work of failed attempts that was, or has to be, done again",
+    "cancelled": "work of cancelled attempts that was, or has to be, done again",
+}
+
+
+@dataclass(frozen=True)
+class MachineTime:
+    """How the runs used their machines.
+
+    Attributes:
+        table: One row for each label, and one for all runs.
+        bars: Bars for the first rows and the last: name, goodput and held time as texts, the bar in words
+            (`text`), and its segments from left to right (name, color, x, and width in percent).
+        legend: Names and colors of the segments.
+        sentence: The goodput of all runs in words.
+    """
+
+    table: Table
+    bars: list[dict[str, Any]]
+    legend: list[tuple[str, str]]
+    sentence: str
+
+
+def machine_time(history: History) -> MachineTime | None:
+    """Divide the time that an experiment's runs held machines among causes.
+
+    Returns:
+        Bars, and a table with one row for each label and one for all runs. The frame of the table has the
+        columns label, runs, held (chip-seconds), goodput, a column for each cause (share of the held time),
+        attempts, and queue (seconds). None if no attempt measured its time.
+    """
+    import pandas as pd
+
+    goodputs = by_run(history.times)
+    whole = total(goodputs.values())
+    if whole.ratio is None:
+        return None
+    runs: dict[str, dict[str, int]] = {str(label): {} for label in dict.fromkeys(history.runs["label"])}
+    for attempt in history.times:
+        if attempt.label in runs:
+            runs[attempt.label][attempt.fingerprint] = attempt.seed
+    sums = {label: total(goodputs[run] for run in of_label) for label, of_label in runs.items()}
+    sums = {label: goodput for label, goodput in sums.items() if goodput.attempts}
+    shown: list[str] = [cause for cause in CAUSES if whole.share(cause) >= _LEAST_SHARE]
+    names = history.shown
+    rows = [
+        {"row": label, "apart": False, "label": label, "runs": len(runs[label]), **_amounts(goodput)}
+        for label, goodput in sums.items()
+    ]
+    everything = {"row": f"{_ALL} of {history.experiment}", "apart": False, "label": _ALL}
+    rows.append({**everything, "runs": len(goodputs), **_amounts(whole)})
+    parts = [
+        {
+            "row": label, "experiment": history.experiment, "label": label, "seed": seed, "fingerprint": run,
+            **_amounts(goodputs[run]),
+        }
+        for label in sums
+        for run, seed in runs[label].items()
+    ]  # fmt: skip
+
+    def share(value: float) -> str:
+        return percent(value) if value > 0 else MISSING
+
+    held = "time in which workers held their machines × chips, summed over seeds and attempts"
+    goodput = "training and evaluation that did not have to be done again, over held"
+    queue = "from the claims of attempts until their workers began; not in held"
+    notes = [
+        "held: time × chips; of a machine without chips, its time",
+        f"goodput: {' and '.join(USEFUL)}; shares are of held",
+        "queue: from the claim of an attempt until its worker began, not in held",
+    ]
+    if whole.unknown_attempts:
         notes.append(
-            f"actual {hours} include all attempts; {retried} {'run' if retried == 1 else 'runs'} took several"
+            f"{whole.unknown_attempts} of {whole.attempts} attempts did not measure where time went; "
+            "they are in held, and in no share"
         )
-    return notes
+    table = Table(
+        name=f"{history.experiment} goodput",
+        caption="Where the time went in which machines were held, summed over the seeds of each run.",
+        frame=pd.DataFrame(rows),
+        columns=(
+            *_run_columns(names),
+            _number("held", "held", held, _duration),
+            _number("goodput", "goodput", goodput, percent),
+            *(_number(cause, CAUSES[cause], _CAUSE_FORMULAS[cause], share) for cause in shown),
+            _number("attempts", "attempts", "attempts whose workers began", str),
+            _number("queue", "queue", queue, _duration),
+        ),
+        notes=tuple(notes),
+        parts=pd.DataFrame(parts),
+        shown={label: names[label] for label in sums if names[label] != label},
+    )
+    bars = [_bar(names[label], goodput, shown) for label, goodput in [*sums.items(), (_ALL, whole)]]
+    left_out = max(0, len(bars) - _MOST_BARS)
+    return MachineTime(
+        table,
+        [bar for bar in [*bars[: _MOST_BARS - 1], *bars[_MOST_BARS - 1 :][-1:]] if bar["segments"]],
+        [(CAUSES[cause], _COLORS[cause]) for cause in shown],
+        f"Goodput {percent(whole.ratio)}: this share of the time in which machines were held was training "
+        "and evaluation that did not have to be done again."
+        + (f" The table has {left_out} more runs." if left_out else ""),
+    )
 
 
-_BAD = ("FAILED", "PREEMPTED", "CANCELLED")
-_STUCK = (*_BAD, "SKIPPED")
+def _amounts(goodput: Goodput) -> dict[str, Any]:
+    is_known = goodput.ratio is not None
+    return {
+        "held": goodput.held / 1e6,
+        "goodput": goodput.ratio if is_known else math.nan,
+        **{cause: goodput.share(cause) if is_known else math.nan for cause in CAUSES},
+        "attempts": goodput.attempts,
+        "queue": goodput.waited / 1e6,
+    }
 
 
-def failures(history: History) -> Table | None:
-    """List every attempt that did not complete, and every run that ended without one.
+def _bar(name: str, goodput: Goodput, shown: Sequence[str]) -> dict[str, Any]:
+    shares = {cause: goodput.share(cause) for cause in shown if goodput.parts[cause]}
+    segments, x = [], 0.0
+    for cause, share in shares.items():
+        segments.append(
+            {"name": CAUSES[cause], "color": _COLORS[cause], "x": round(x, 3), "width": round(100 * share, 3)}
+        )
+        x += 100 * share
+    return {
+        "name": name,
+        "goodput": "unknown" if goodput.ratio is None else percent(goodput.ratio),
+        "held": units.duration(goodput.held / 3.6e9),
+        "segments": segments,
+        "text": ", ".join(f"{CAUSES[cause]} {percent(share)}" for cause, share in shares.items()),
+    }
 
-    Args:
-        history: Of the experiment.
+
+def _duration(seconds: float) -> str:
+    return units.duration(seconds / 3600) if seconds >= 0.5 else MISSING
+
+
+# ---- failures
+
+_FAILED = ("FAILED", "PREEMPTED", "CANCELLED")
+
+
+def failure_table(history: History) -> Table | None:
+    """List every attempt that did not complete, and every run that ended without an attempt.
 
     Returns:
         A table whose frame has the columns label, seed, fingerprint, state (of the run now), attempt, ended
-        (how the attempt did), reason, at (UTC), exit_code, host, log (relative to the lab's root). None if
-        nothing went wrong.
+        (state of the attempt), reason, at (UTC), exit_code, host, log (relative to the lab's root). None if
+        nothing failed.
     """
     import pandas as pd
 
     runs, shown = history.runs, history.shown
-    bad = history.attempts[history.attempts["state"].isin(_BAD)]
-    frame = bad[["label", "seed", "fingerprint"]].assign(
-        state=bad["fingerprint"].map(dict(zip(runs["fingerprint"], runs["state"], strict=True))),
-        attempt=bad["number"],
-        ended=bad["state"],
-        reason=bad["reason"],
-        at=bad["ended_at"].fillna(bad["heartbeat_at"]),
+    failed = history.attempts[history.attempts["state"].isin(_FAILED)]
+    frame = failed[["label", "seed", "fingerprint"]].assign(
+        state=failed["fingerprint"].map(dict(zip(runs["fingerprint"], runs["state"], strict=True))),
+        attempt=failed["number"],
+        ended=failed["state"],
+        reason=failed["reason"],
+        at=failed["ended_at"].fillna(failed["heartbeat_at"]),
+        **{name: failed[name] for name in ("exit_code", "host", "log")},
     )
-    frame[["exit_code", "host", "log"]] = bad[["exit_code", "host", "log"]]
-    untried = runs[runs["state"].isin(_STUCK) & ~runs["fingerprint"].isin(bad["fingerprint"])]
+    untried = runs[
+        runs["state"].isin((*_FAILED, "SKIPPED")) & ~runs["fingerprint"].isin(failed["fingerprint"])
+    ]
     if len(untried):
-        missed = untried[["label", "seed", "fingerprint", "state", "reason"]]
-        frame = pd.concat([frame, missed], ignore_index=True)
+        frame = pd.concat([frame, untried[["label", "seed", "fingerprint", "state", "reason"]]])
     if frame.empty:
         return None
     frame = frame.drop_duplicates(["fingerprint", "attempt"], ignore_index=True)
     frame = frame.astype({"attempt": "Int64", "exit_code": "Int64"})
-    frame.insert(0, "row", [f"{one}" for one in range(len(frame))])
+    frame.insert(0, "row", frame.index.map(str))
     frame.insert(1, "apart", False)
     recovered = int(frame.drop_duplicates("fingerprint")["state"].eq("COMPLETED").sum())
     notes = ["log: relative to the lab's root"]
     if recovered:
         notes.append(f"{recovered} of these {'run' if recovered == 1 else 'runs'} completed later")
 
+    def text(value: Any) -> str:
+        return MISSING if pd.isna(value) or value == "" else str(value)
+
     def column(key: str, header: str, align: Literal["left", "right"] = "left") -> Column:
-        return Column(key, header, lambda row: _text(row[key]), align=align)
+        return Column(key, header, lambda row: text(row[key]), align=align)
 
     return Table(
         name=f"{history.experiment} failures",
@@ -305,8 +361,10 @@ def failures(history: History) -> Table | None:
             column("attempt", "attempt", "right"),
             column("ended", "ended"),
             column("state", "run is now"),
-            Column("reason", "reason", lambda row: _reason(row["reason"]), align="left"),
-            Column("at", "when (UTC)", lambda row: _text(row["at"])[:19], align="left"),
+            Column(
+                "reason", "reason", lambda row: first_line(text(row["reason"]), 160) or MISSING, align="left"
+            ),
+            Column("at", "when (UTC)", lambda row: text(row["at"])[:19], align="left"),
             column("exit_code", "exit code", "right"),
             column("host", "host"),
             column("log", "log"),
@@ -315,11 +373,6 @@ def failures(history: History) -> Table | None:
     )
 
 
-def _text(value: object) -> str:
-    import pandas as pd
-
-    return MISSING if pd.isna(value) or value == "" else str(value)  # type: ignore[call-overload]
-
-
-def _reason(value: object) -> str:
-    return first_line(_text(value), width=160) or MISSING
+def number_of(count: int, noun: str) -> str:
+    """Write a count with its noun: "1 run", "1,200 runs"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

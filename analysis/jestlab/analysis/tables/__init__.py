@@ -12,13 +12,13 @@ from ..costs import Scope
 from ..curves import Crossing
 from ..custom import Loader, Results, load
 from ..frames import Frames
+from ..provenance.soundness import Soundness
 from ..results import Snapshot, opens_store
-from ..soundness import Soundness
 from ..units import nearest
 from .claims import claims_table
 from .core import Table
+from .custom import custom_table
 from .final_results import MEANS, Finals, Mean, finals
-from .own import own_table
 from .paper import LAYOUTS, paper_table
 from .shape import Shape
 from .speedups import speedup_table
@@ -106,7 +106,7 @@ def table(
     if name not in NAMES and (own is not None or ":" in name):
         study = _only(store, name, studies)
         code = load(own, study, "table", name)
-        made = own_table(
+        made = custom_table(
             code, Results(store, study, lambda: results_of(study), baseline, scope), options or {}
         )
     else:
@@ -127,7 +127,7 @@ def table(
             found = _all_finals([results_of(study) for study in studies], baseline, scope, mean, crossing)
             made = paper_table(name, cells if with_published else cells[:0], found)
     made = replace(made, notes=(*made.notes, *_imported(store, made.experiments or list(studies))))
-    return shape.applied(made.marked(Soundness.read(store.connection, made.experiments)), seen)
+    return shape.applied(made.marked(Soundness.read(store, made.experiments)), seen)
 
 
 def _imported(store: Snapshot, shown: Sequence[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..soundness import MIXED, Soundness
+from ..provenance.soundness import MIXED, Soundness
 from ..spreadsheets import to_csv
 from ..units import MISSING as MISSING
 from ..units import nearest

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from jestlab.analysis import units
-from jestlab.analysis.report.page import SCRIPTS, own_file
+from jestlab.analysis.report.html import SCRIPTS, own_file
 from jestlab.platform.store.records import RunState
 
 if TYPE_CHECKING:

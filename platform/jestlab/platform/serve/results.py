@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,7 @@ from jestlab.platform.store.store import Store
 
 if TYPE_CHECKING:
     from jestlab.analysis.provenance.document import Sources
-    from jestlab.analysis.report.contents import Contents, StillPart
-    from jestlab.analysis.report.union import UnionContents
+    from jestlab.analysis.report.page import Page, PicturePart
 
 _PAUSE_FACTOR = 5
 """Before the next update of results, the server waits this many times the duration of the last update."""
@@ -33,9 +32,8 @@ class _Parts:
     """Results of an experiment: HTML for its page, contents of its report, and the sources of the numbers."""
 
     html: str
-    contents: Contents | UnionContents
+    page: Page
     sources: Sources
-    stills: Mapping[tuple[str, str], StillPart]  # study and name → figure without an interactive version
 
 
 @dataclass(frozen=True)
@@ -90,15 +88,17 @@ class ServedResults:
         `study` is the experiment `name` itself or, if this is a union, one of its studies.
         """
         made = self.of(name)
-        still = made.parts.stills.get((study, figure))
-        return None if still is None else self._once(made, f"{study}/{figure}", lambda: still.plot.png([]))
+        for part in made.parts.page.pictures:
+            if (part.study, part.plot.name) == (study, figure):
+                return self._once(made, f"{study}/{figure}", partial(part.plot.png, []))
+        return None
 
     def file(self, name: str, file: str) -> bytes | None:
         """Make a file of an experiment's report; None for an unknown file."""
         from jestlab.analysis.report import one_file
 
         made = self.of(name)
-        return self._once(made, file, lambda: one_file(made.parts.contents, made.parts.sources, file))
+        return self._once(made, file, lambda: one_file(made.parts.page, made.parts.sources, file))
 
     def _once(self, made: MadeResults, file: str, make: Callable[[], bytes | None]) -> bytes | None:
         """Make a file once for all viewers, one file at a time: drawing is not thread-safe."""
@@ -110,34 +110,20 @@ class ServedResults:
 
     def _make(self, name: str) -> _Parts:
         """Gather the contents of an experiment's report, with their HTML."""
-        from jestlab.analysis.claims import parts_of
         from jestlab.analysis.provenance.document import Sources
-        from jestlab.analysis.report.contents import gather
-        from jestlab.analysis.report.page import study_fragment, union_fragment
-        from jestlab.analysis.report.union import gather_union
-        from jestlab.analysis.results import opened
+        from jestlab.analysis.report import gather
+        from jestlab.analysis.report.html import fragment
         from jestlab.platform.reports.make import TrustedLoader
         from jestlab.platform.reports.selected import selected_images
 
-        loader, images = TrustedLoader(self._lab.store_url), cache(partial(selected_images, self._lab))
-
-        def image(study: str, figure: str) -> dict[str, Any]:
-            source = address("experiment", name, "figure", study, f"{figure}.png", lab=self._name)
+        def image(part: PicturePart) -> dict[str, Any]:
+            file = f"{part.plot.name}.png"
+            source = address("experiment", name, "figure", part.study, file, lab=self._name)
             return {"src": source, "width": _STILL_WIDTH}
 
+        url = self._lab.store_url
+        images = cache(partial(selected_images, self._lab))
+        page = gather(url, name, own=TrustedLoader(url), pictures=images)
+        sources = Sources(url, page.history, page.options)
         place = address("experiment", name, "file", "FILE", lab=self._name)
-        with opened(self._lab.store_url) as store:
-            if parts_of(store, name):
-                union = gather_union(store, name, loader, images)
-                sources = Sources(store.url, union.history, {})
-                html = union_fragment(union, sources, lambda part, still: image(part.name, still.name), place)
-                stills = {
-                    (part.name, still.name): still for part in union.sections for still in part.reports.stills
-                }
-                return _Parts(html, union, sources, stills)
-            contents = gather(store, name, own=loader, pictures=images)
-            sources = Sources(
-                store.url, contents.history, {"baseline": contents.baseline, "scope": contents.scope}
-            )
-            html = study_fragment(contents, sources, lambda still: image(name, still.name), place)
-            return _Parts(html, contents, sources, {(name, still.name): still for still in contents.stills})
+        return _Parts(fragment(page, sources, image, place), page, sources)

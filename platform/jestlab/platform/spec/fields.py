@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, PydanticJsonSchemaWarning
 
-from jestlab.analysis.written import WrittenError
+from jestlab.analysis.metrics import MetricError
 from jestlab.platform.errors import (
     Mistakes,
     Path,
@@ -287,7 +287,7 @@ def _errors_of(error: ValidationError, given: Any, root: Field) -> Iterator[Spec
     for details in error.errors(include_url=False):
         path, section, kind = _located(details, given, root)
         own = details.get("ctx", {}).get("error")
-        if isinstance(own, WrittenError):
+        if isinstance(own, MetricError):
             yield SpecError((*path, *own.path), own.message)
         elif isinstance(own, SpecError):
             yield from (SpecError((*path, *each.path), each.message) for each in own.errors)

@@ -1,0 +1,126 @@
+"""Find rows of a table with retracted results, and rows made with different code, data, or packages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..results import Snapshot, opens_store
+from .code import JESTLAB, Accepted, Made, differing, made_by, made_with_different, odd_ones
+
+MIXED = "‡"
+"""Mark of numbers that were made with different code, data, or packages."""
+
+ADOPTED = "adopted"
+"""Program of the runs that `jestlab adopt` imported."""
+
+_RUNS = """
+    SELECT fingerprint, program, CASE WHEN program = 'command' THEN config END AS config
+    FROM v_runs WHERE experiment = :experiment"""
+_ATTEMPTS = """
+    SELECT fingerprint, number, state, started_at, first_step, sources, inputs, versions, git_commit,
+        LENGTH(git_patch) AS changes
+    FROM v_attempts WHERE experiment = :experiment"""
+_SPEC = "SELECT spec FROM v_experiments WHERE experiment = :experiment"
+_ACCEPTED = "SELECT accepted FROM v_acceptances WHERE experiment = :experiment"
+_RETRACTED = "SELECT fingerprint, reason FROM v_retractions WHERE experiment = :experiment"
+
+
+class Marks(NamedTuple):
+    """Problems of the rows of a table.
+
+    Attributes:
+        struck: Row → why its results are wrong.
+        mixed: Rows that were made with different code, data, or packages.
+        notes: All problems, one in each line.
+    """
+
+    struck: Mapping[str, str]
+    mixed: frozenset[str]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Soundness:
+    """How the runs of some experiments were made; `code` explains the values.
+
+    Attributes:
+        retracted: Fingerprint → why the results are wrong.
+        made: Fingerprint → code, data, and packages.
+        scripts: Fingerprint → the executed program or command. Only runs of the same one are compared.
+        accepted: Accepted differences.
+    """
+
+    retracted: Mapping[str, str] = field(default_factory=dict)
+    made: Mapping[str, Made] = field(default_factory=dict)
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    accepted: Accepted = ()
+
+    @classmethod
+    def read(cls, store: Snapshot, experiments: Iterable[str]) -> Soundness:
+        """Read how the runs of experiments were made."""
+        from sqlalchemy import text
+
+        retracted: dict[str, str] = {}
+        made: dict[str, Made] = {}
+        scripts: dict[str, str] = {}
+        accepted: list[Mapping[str, list[str]]] = []
+        for name in experiments:
+            specs = [json.loads(spec or "{}") for spec in store.select(_SPEC, experiment=name)["spec"]]
+            packages = [each for spec in specs for each in spec.get("record", {}).get("packages", ())]
+            # Grouped in plain Python: pandas takes a millisecond a group, and there may be thousands.
+            attempts: dict[str, list[Mapping[str, Any]]] = {}
+            for row in store.connection.execute(text(_ATTEMPTS), {"experiment": name}).mappings():
+                attempts.setdefault(row["fingerprint"], []).append({**row})
+            for run, program, config in store.select(_RUNS, experiment=name).itertuples(index=False):
+                command = json.loads(config or "{}").get("command") if program == "command" else None
+                scripts[run] = json.dumps(command) if program == "command" else program
+                if run in attempts:
+                    made[run] = made_by(program, attempts[run], packages)
+            accepted += map(json.loads, store.select(_ACCEPTED, experiment=name)["accepted"])
+            retracted |= retractions(store, name)
+        return cls(retracted, made, scripts, accepted)
+
+    def marks(self, runs_of_rows: Mapping[str, Iterable[str]]) -> Marks:
+        """Find the problems of the rows of a table.
+
+        Args:
+            runs_of_rows: Row → fingerprints of its runs.
+        """
+        rows = {row: dict.fromkeys(runs) for row, runs in runs_of_rows.items()}
+        struck: dict[str, str] = {}
+        notes: dict[str, None] = {}
+        by_script: dict[str, dict[str, list[Made]]] = {}
+        for row, runs in rows.items():
+            if reasons := dict.fromkeys(self.retracted[run] for run in runs if run in self.retracted):
+                struck[row] = "; ".join(" ".join(reason.split()) for reason in reasons)
+                notes[f"{row} is retracted: {struck[row]}"] = None
+            for run in runs:
+                if run in self.made:
+                    by_script.setdefault(self.scripts[run], {}).setdefault(row, []).append(self.made[run])
+        mixed: set[str] = set()
+        for made in by_script.values():
+            for row, of_runs in made.items():
+                if items := differing(of_runs, self.accepted):
+                    mixed.add(row)
+                    notes[f"{MIXED} {row}: seeds were {made_with_different(items)}"] = None
+        odd: set[str] = set()
+        for made in by_script.values():
+            uniform = {row: of_runs[0] for row, of_runs in made.items() if row not in mixed}
+            for item, odd_rows in odd_ones(uniform, self.accepted).items():
+                if item != JESTLAB:
+                    odd.update(odd_rows)
+                    different = made_with_different([item])
+                    notes[f"{MIXED} {', '.join(odd_rows)}: {different} than the other rows"] = None
+        if adopted := [row for row in rows if ADOPTED in map(self.scripts.get, rows[row])]:
+            notes[f"not run by jestlab, but adopted from another tool: {', '.join(adopted)}"] = None
+        return Marks(struck, frozenset(mixed | odd), tuple(notes))
+
+
+@opens_store
+def retractions(store: Snapshot, experiment: str) -> dict[str, str]:
+    """Return why results of an experiment are wrong, by fingerprint."""
+    rows = store.select(_RETRACTED, experiment=experiment)
+    return dict(zip(rows["fingerprint"].map(str), rows["reason"].map(str), strict=True))

@@ -1,0 +1,167 @@
+"""Render a page as HTML: as one self-contained document, or as a part of another page."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import io
+import json
+import math
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from ..provenance.document import Sources
+from .page import Page, PicturePart
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+SCRIPTS = ("page.js", "copies.js", "plot.js", "charts.js")
+"""The scripts of a page, to be joined in this order: `begin()` starts them."""
+
+_PIXELS = 0.65
+"""Pixels of the page for one pixel of a printed figure, so that text is about as large in all figures."""
+
+_COLORS = 128
+"""Colors of a figure in the page: those of its lines, and enough for smooth edges."""
+
+
+def document(
+    page: Page, sources: Sources, embedded: Mapping[str, bytes], image: Callable[[PicturePart], bytes]
+) -> str:
+    """Render a page as one HTML document.
+
+    The document fetches nothing, and its policy forbids it. The policy names the only scripts that run by
+    their digest, so no text of a spec or a log can become a script.
+
+    Args:
+        page: Its contents.
+        sources: What it was made from.
+        embedded: Name → content of the files of its tables and figures, which the document contains.
+        image: Returns the PNG of a figure.
+    """
+    from markupsafe import Markup
+
+    script = "\n".join([*map(own_file, SCRIPTS), "begin();"])
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (  # cells have styles; images are data
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    kept = {name: _embedded(name, content) for name, content in embedded.items() if name[-4:] != ".png"}
+    return _render(
+        page,
+        sources,
+        kept,
+        image=lambda part: _image(image(part)),
+        document={"policy": policy, "style": Markup(own_file("style.css")), "script": Markup(script)},
+    )
+
+
+def fragment(
+    page: Page, sources: Sources, image: Callable[[PicturePart], Mapping[str, Any]], place: str
+) -> str:
+    """Render a page as a part of another page, without its scripts.
+
+    Args:
+        page: Its contents.
+        sources: What it was made from.
+        image: Returns the `src` and the `width` of a figure.
+        place: Address of its files, with FILE instead of a name.
+    """
+    return _render(page, sources, {}, place, image=image, document=None)
+
+
+def _render(
+    page: Page, sources: Sources, embedded: Mapping[str, Any], place: str | None = None, **values: Any
+) -> str:
+    """Fill in the template, with the data that scripts read."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup
+
+    tables = page.tables
+    data = {
+        **page.origins.page_data({part.name: part.table for part in tables if part.table.opens}),
+        "figures": {chart.name: {"variants": chart.variants} for chart in page.charts},
+        "files": {**embedded, **{f"{part.name}.md": {"text": part.table.markdown()} for part in tables}},
+        "place": place,
+    }
+    shown = hashlib.sha256()
+    for text in (
+        *(part.table.csv() for part in tables),
+        *(plot.data.to_csv(index=False, lineterminator="\n") for plot in page.plots),
+    ):
+        shown.update(text.encode())
+    environment = Environment(
+        autoescape=True, loader=FunctionLoader(own_file), undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"prose": prose, "sentence": sentence, "markup": Markup, "quote": shlex.quote}
+    template = environment.get_template("page.html.j2")
+    made, digest = sources.common, shown.hexdigest()
+    return template.render(page=page, made=made, digest=digest, data=Markup(_json(data)), **values) + "\n"
+
+
+def prose(text: str) -> Markup:
+    """Escape a text, and mark up the parts between backticks as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+def sentence(text: str) -> str:
+    """End a text with a full stop, unless it has another end."""
+    return text if text.endswith((".", "?", "!", "…")) else f"{text}."
+
+
+def own_file(name: str) -> str:
+    """Return the text of a template, script, or style sheet of this package."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _image(png: bytes) -> dict[str, Any]:
+    """Embed a PNG with few colors: a figure of lines looks the same at a third of the size."""
+    from PIL import Image
+
+    content = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as image:
+        width = round(_PIXELS * image.width)
+        few = image.convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE)
+        few.save(content, format="png", optimize=True)
+    small = min(content.getvalue(), png, key=len)
+    return {"width": width, "src": f"data:image/png;base64,{base64.b64encode(small).decode()}"}
+
+
+def _embedded(name: str, content: bytes) -> dict[str, Any]:
+    """Embed a file: short texts as they are, other files compressed."""
+    if name.endswith((".tex", ".csv", ".txt", ".yaml")):
+        return {"text": content.decode()}
+    if name.endswith(".pdf"):  # is compressed already
+        return {"base64": base64.b64encode(content).decode()}
+    return {"base64": base64.b64encode(gzip.compress(content, mtime=0)).decode(), "gzip": True}
+
+
+def _json(value: Any) -> str:
+    """Encode JSON for a script element, whatever texts it contains; NaN and infinities become null."""
+    dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        text = dumps(value)
+    except ValueError:  # rare, and checking every number takes as long as writing it
+        text = dumps(_finite(value))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _finite(value: Any) -> Any:
+    """Replace NaN and infinities, which JSON lacks, by None: charts leave a gap there."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value

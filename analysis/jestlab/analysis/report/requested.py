@@ -1,0 +1,162 @@
+"""The tables and figures that the spec of a study asks for, besides those of every page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from ..costs import Scope
+from ..custom import Loader, stem_of
+from ..efforts import WORDS
+from ..figures import Request, draw
+from ..figures.selected import Pictures
+from ..frames import Frames
+from ..provenance.history import History
+from ..results import Snapshot, opens_store
+from ..sheet import Sheet
+from ..tables import Shape
+from ..tables import table as named_table
+from .page import PicturePart, TablePart
+
+_USUAL: dict[str, Any] = {"mean": "all", "crossing": "first", "trajectories": False, "surfaces": False}
+"""Options of the tables and figures of every page, besides baseline and scope."""
+
+_STANDING = ("summary", "speedups", "curves", "pareto")
+_FIGURE_OPTIONS = {each.name for each in fields(Request)} - {"store", "experiment", "sheet", "own"}
+_TABLE_OPTIONS = ("baseline", "scope", "mean", "crossing", "score", "options")
+_ABOUT_THE_WORDS = ("options", "figure", "caption", "label", "notes", "width")
+
+
+@dataclass(frozen=True)
+class Requested:
+    """The tables and figures of a spec, in its order.
+
+    Attributes:
+        tables: Tables.
+        pictures: Figures.
+        missing: Heading of a report that could not be made → the reason.
+    """
+
+    tables: list[TablePart] = field(default_factory=list)
+    pictures: list[PicturePart] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+@opens_store
+def requested(
+    store: Snapshot,
+    history: History,
+    frames: Frames | None,
+    baseline: str | None,
+    scope: Scope,
+    standing: Sequence[TablePart] | None,
+    own: Loader | None = None,
+    pictures: Pictures | None = None,
+) -> Requested:
+    """Make the tables and figures that a study's spec asks for.
+
+    Args:
+        store: SQLAlchemy URL of the store, or a snapshot of it.
+        history: The history, with the spec.
+        frames: Results; None if nothing was evaluated.
+        baseline: Label that the page compares with.
+        scope: What counts as FLOPs in the page.
+        standing: Tables of every page, which are not repeated; None for a page without those, and without
+            the figures of every page.
+        own: Imports custom tables and figures.
+        pictures: Reads what runs selected; None where that cannot be read.
+    """
+    made = Requested()
+    names = Counter(() if standing is None else _STANDING)
+    for report in history.spec.get("reports", []):
+        options = {key: value for key, value in report.items() if value not in (None, [], ())}
+        is_table = options.pop("kind") == "table"
+        name = str(options.pop("name", "summary")) if is_table else str(report["kind"])
+        stem = stem_of(name)
+        title = heading(stem)
+        try:
+            if name == "claims" and history.spec.get("claims"):  # the page has a list of them
+                continue
+            if standing is not None and _is_standing(name, options, frames, baseline, scope):
+                continue
+            if names[stem]:
+                title = f"{title}: {_in_words(options)}"
+            if (
+                frames is not None
+                and "runs" in options
+                and baseline not in frames.only(options["runs"]).labels
+            ):
+                options.setdefault("baseline", None)
+            options = {"baseline": baseline, "scope": scope} | options
+            part = stem if not names[stem] else f"{stem}-{names[stem] + 1}"
+            if is_table:
+                given = {key: options[key] for key in _TABLE_OPTIONS if key in options}
+                table = named_table(
+                    store, name, [history.experiment], own=own, shape=Shape.of(options),
+                    with_published=options.get("published", True), **given,
+                )  # fmt: skip
+                if any(
+                    table.markdown() == other.table.markdown() for other in (*(standing or ()), *made.tables)
+                ):
+                    continue
+                made.tables.append(TablePart(part, title, table))
+            else:
+                given = {key: value for key, value in options.items() if key in _FIGURE_OPTIONS}
+                given |= {key: tuple(value) for key, value in given.items() if isinstance(value, list)}
+                request = Request(
+                    store,
+                    history.experiment,
+                    sheet=_sheet(history, options),
+                    own=own,
+                    pictures=pictures,
+                    **given,
+                )
+                plot = replace(draw(name, request), name=part)
+                made.pictures.append(PicturePart(part, title, plot, history.experiment))
+            names[stem] += 1
+        except ValueError as error:
+            made.missing[title] = str(error)
+    return made
+
+
+def heading(name: str) -> str:
+    """Return the heading of a table or figure of that name."""
+    return "LAION" if name == "laion" else name.replace("_", " ").capitalize()
+
+
+def sheet_of(history: History, kind: str) -> Sheet:
+    """Return how the spec wants figures of a kind printed: as its first such report, or else as all."""
+    reports = (report for report in history.spec.get("reports", []) if report["kind"] == kind)
+    return _sheet(history, next(reports, {}))
+
+
+def _sheet(history: History, report: Mapping[str, Any]) -> Sheet:
+    return Sheet.parse(report.get("figure") or {}).over(Sheet.parse(history.spec.get("figure") or {}))
+
+
+def _is_standing(
+    name: str, options: Mapping[str, Any], frames: Frames | None, baseline: str | None, scope: Scope
+) -> bool:
+    """Return whether a report equals one that every page has."""
+    usual = {**_USUAL, "scope": scope}
+    if frames is not None and "baseline" in options:
+        usual["baseline"] = options["baseline"] if frames.baseline(options["baseline"]) == baseline else None
+    if options.get("over") != "examples_seen" or name == "curves":  # the page has all other costs
+        usual["over"] = options.get("over")
+    other = {key for key, value in options.items() if key not in usual or usual[key] != value}
+    return name in _STANDING and not other - {"figure", "published"}
+
+
+def _in_words(options: Mapping[str, Any]) -> str:
+    """Write the options of a report in words: "baseline joint, over examples seen, surfaces"."""
+    words = []
+    for key, value in sorted({**options, **options.get("options", {})}.items()):
+        if key in _ABOUT_THE_WORDS or (key in ("runs", "rows") and "baseline" in options):
+            continue
+        if key == "over":
+            value = WORDS[value].axis
+        text = ", ".join(value) if isinstance(value, list | tuple) else str(value)
+        words.append(key.replace("_", " ") + ("" if value is True else f" {text}"))
+    return ", ".join(words) or "again"

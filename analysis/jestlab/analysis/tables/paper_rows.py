@@ -1,0 +1,205 @@
+"""Rows of the paper's tables, from published cells and from own runs, in one frame.
+
+A row has row (unique name), section, label (empty if published), method, variant, apart, ours, baseline,
+published, and in_percent (bools; in_percent: scores are shares that are shown in percent). For each quantity
+q, own rows have q (value), q_std, and q_seeds, and published rows have q and q_printed. Own rows also have
+mean_delta_low and mean_delta_high; published rows have source and position.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..configs import Configs
+from ..intervals import of_groups
+from ..published.cell import COUNTED, DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
+from .final_results import Finals
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ALIASES = {
+    "imagenet1k": "imagenet",
+    "imagenet-1k": "imagenet",
+    "mscoco": "coco",
+    "mscoco_captions": "coco",
+    "cub": "birds",
+    "caltech101": "caltech",
+    "stanford_cars": "cars",
+    "oxford_pets": "pets",
+}
+"""Other names of the paper's benchmarks, such as those of CLIP_benchmark. Their scores share a column."""
+
+_DIRECTIONS = ("i2t_r1", "t2i_r1")
+
+
+def table_rows(
+    cells: pd.DataFrame, own: Sequence[Finals], pair: bool
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Build the rows of a table.
+
+    Args:
+        cells: Published cells of the table, from `published.read`; may be empty.
+        own: Results of experiments; may be empty if there are cells.
+        pair: Whether zero-shot accuracy and the mean of both retrieval directions replace all scores of runs.
+
+    Returns:
+        The rows, and the runs behind them (`Table.parts`; None without experiments). With published rows,
+        the FLOPs of runs are by the paper's formula (NaN where the towers' cost is unknown), and the counted
+        ones have additional columns.
+    """
+    import pandas as pd
+
+    made = [_own_rows(each, pair, beside_published=not cells.empty) for each in own]
+    published = [] if cells.empty else [_published_rows(cells)]
+    rows = pd.concat([*published, *(of_labels for of_labels, _ in made)], ignore_index=True)
+    rows["row"] = _unique_names(rows)
+    if not made:
+        return rows, None
+    names = rows.loc[~rows["published"], ["section", "label", "row"]].rename(
+        columns={"section": "experiment"}
+    )
+    parts = pd.concat([runs for _, runs in made], ignore_index=True)
+    return rows, parts.merge(names, on=["experiment", "label"])
+
+
+def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Build the rows of an experiment, one per label and compared with its baseline, and its runs."""
+    import pandas as pd
+
+    frames, runs, by_label, configs = found.frames, found.runs, found.by_label, Configs(found.frames)
+    is_baseline = runs["label"] == found.baseline
+    examples, flops = runs["examples_seen"], runs["flops"]
+    per_example = flops[is_baseline].mean() / examples[is_baseline].mean()
+    counted = COUNTED if beside_published else ""
+    values: dict[str, pd.Series[float]] = {
+        EXAMPLES: examples,
+        "flops": flops,
+        f"{PER_ITERATION}{counted}": flops / examples / per_example,
+        f"{TOTAL}{counted}": flops / flops[is_baseline].mean(),
+    }
+    if beside_published:
+        by_paper = _paper_flops(found, configs)
+        total = by_paper / by_paper[is_baseline].mean()
+        values |= {"paper_flops": by_paper, TOTAL: total}
+        values[PER_ITERATION] = total / (examples / examples[is_baseline].mean())
+    values |= {DELTA: runs["delta"], **_scores(runs, frames.metrics, pair), MEAN: runs["score"]}
+    parts = runs[["fingerprint", "label", "seed"]].assign(experiment=frames.experiment, **values)
+
+    labels = frames.labels
+    filters = [configs.get(label, "data.filter") for label in labels]
+    rows = pd.DataFrame(
+        {
+            "row": labels,
+            "section": frames.experiment,
+            "label": labels,
+            "method": [frames.shown[label] for label in labels],
+            "variant": [configs.get(label, "model.variant") or "" for label in labels],
+            "apart": by_label["apart"].to_numpy(),
+            "ours": (~by_label["apart"] & (by_label.index != found.baseline)).to_numpy(),
+            "published": False,
+            "in_percent": found.metric.in_percent,
+            "baseline": by_label.index == found.baseline,
+            FILTERED: [float(bool(text)) for text in filters],
+        }
+    )
+    for name in values:
+        spread = of_groups(parts[name], parts["label"]).reindex(labels)
+        rows[name], rows[f"{name}_std"] = spread["mean"].to_numpy(), spread["std"].to_numpy()
+        rows[f"{name}_seeds"] = spread["count"].fillna(0).to_numpy(int)
+    for end in ("low", "high"):
+        rows[f"{DELTA}_{end}"] = by_label[f"delta_{end}"].to_numpy()
+    return rows, parts
+
+
+def _paper_flops(found: Finals, configs: Configs) -> pd.Series[float]:
+    """Compute the FLOPs of each completed run by the paper's formula, from its planned parts.
+
+    Like `flops.paper_jest`, it reuses the scoring pass for training, without the reference's scoring.
+    """
+    planned = found.frames.costs.drop_duplicates(["label", "seed"])
+    runs = found.runs[["label", "seed"]].merge(planned, on=["label", "seed"], how="left")
+    towers = runs["image_tower_flops"] + runs["text_tower_flops"]
+    kept = runs["label"].map({label: _kept_share(configs, label) for label in runs["label"].unique()})
+    by_paper: pd.Series[float] = (towers + runs["scoring_flops"] * (1 - kept)).set_axis(found.runs.index)
+    return by_paper.where(found.runs["flops"].notna())
+
+
+def _kept_share(configs: Configs, label: str) -> float:
+    """Return the fraction of candidates whose pass the paper's formula reuses, and the run did not."""
+    if configs.get(label, "approximation.score") or configs.get(label, "runtime.reuse_scoring"):
+        return 0.0
+    trained_fully = 1.0 - float(configs.get(label, "approximation.share") or 0.0)
+    return trained_fully * (1.0 - float(configs.get(label, "selection.filtering_ratio") or 0.0))
+
+
+def _scores(runs: pd.DataFrame, metrics: Sequence[str], pair: bool) -> dict[str, pd.Series[float]]:
+    """Map the names of score columns to the scores of runs."""
+    several = Counter(_canonical(name) for name in metrics)
+    # Two metrics with the same canonical name keep their names.
+    scores = {name if several[_canonical(name)] > 1 else _canonical(name): runs[name] for name in metrics}
+    if not pair:
+        return scores
+    kept = {name: values for name, values in scores.items() if name.endswith("/zero_shot")}
+    for dataset in dict.fromkeys(name.split("/", 1)[0] for name in scores):
+        directions = [scores[name] for each in _DIRECTIONS if (name := f"{dataset}/{each}") in scores]
+        if len(directions) == 2:
+            kept[f"{dataset}/mean_r1"] = (directions[0] + directions[1]) / 2
+    return kept or scores
+
+
+def _canonical(name: str) -> str:
+    dataset, metric = name.split("/", 1)
+    short = dataset.lower().removeprefix("wds_")
+    return f"{_ALIASES.get(short, short if short in _ALIASES.values() else dataset)}/{metric}"
+
+
+def _published_rows(cells: pd.DataFrame) -> pd.DataFrame:
+    """Build the rows of published cells, in sections by source and group."""
+    import pandas as pd
+
+    rows = []
+    for (source, position), of_row in cells.groupby(["source", "position"], sort=False):
+        first = of_row.iloc[0]
+        row: dict[str, Any] = {
+            "row": f"{first['method']} {first['variant']}".strip(),
+            "section": f"{source}: {first['group']}" if first["group"] else source,
+            "label": "",
+            "method": first["method"],
+            "variant": first["variant"],
+            "apart": False,
+            "ours": bool(first["ours"]),
+            "published": True,
+            "in_percent": True,
+            "baseline": bool(first["baseline"]),
+            "source": source,
+            "position": position,
+        }
+        for cell in of_row.to_dict("records"):
+            row |= {cell["quantity"]: cell["value"], f"{cell['quantity']}_printed": cell["printed"]}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _unique_names(rows: pd.DataFrame) -> list[str]:
+    """Make names unique by filtered or raw data, the number of examples, the section, or a number."""
+    names, records = [str(name) for name in rows["row"]], rows.to_dict("records")
+    for suffix in (_data, lambda row: _text(row, f"{EXAMPLES}_printed"), lambda row: f"({row['section']})"):
+        count = Counter(names)
+        names = [
+            f"{name} {suffix(row)}".strip() if count[name] > 1 else name
+            for name, row in zip(names, records, strict=True)
+        ]
+    count = Counter(names)
+    return [f"{name} #{i}" if count[name] > 1 else name for i, name in enumerate(names, start=1)]
+
+
+def _data(row: Mapping[Any, Any]) -> str:
+    """Return "filtered" or "raw" for published rows that have this quantity."""
+    return {1.0: "filtered", 0.0: "raw"}.get(row.get(FILTERED, -1.0), "") if row["published"] else ""
+
+
+def _text(row: Mapping[Any, Any], column: str) -> str:
+    return text if isinstance(text := row.get(column), str) else ""
