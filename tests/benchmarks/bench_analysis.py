@@ -18,7 +18,7 @@ from tests.benchmarks.large_store import NAME, fill, labels
 from tests.benchmarks.support import command, median_seconds, parse_options, print_table
 
 from jestlab.analysis import frames, published, tables
-from jestlab.analysis.report.contents import gather
+from jestlab.analysis.report import gather
 from jestlab.analysis.tables.core import Table
 
 STEPS = 100
