@@ -109,8 +109,7 @@ def pareto(
     require_competitors(frames, data[data["kind"] == "mean"])
     caption = _caption(frames, data, scope, cost)
     priced = set(runs["label"])
-    unpriced = [frames.shown[label] for label in ended["label"].unique() if label not in priced]
-    if unpriced:
+    if unpriced := [frames.shown[label] for label in ended["label"].unique() if label not in priced]:
         caption += f" Not shown ({WORDS[cost].amount} unknown): {', '.join(unpriced)}."
     words = Texts(title(frames), caption, WORDS[cost].axis, score_axis(frames), metric)
     return Plot("pareto", data, words, _draw)
