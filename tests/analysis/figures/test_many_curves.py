@@ -1,5 +1,6 @@
 """Learning curves of ten runs and more: readable, and no two alike."""
 
+import numpy as np
 import pytest
 
 from jestlab.analysis.figures import Request, Sheet, draw
@@ -48,7 +49,7 @@ def test_a_curve_with_a_single_evaluation_is_a_marker_in_its_panel(new_store, st
     figure = draw("curves", Request(new_store().add(*runs).url, "study")).figure()
     assert len(figure.axes) == 8
     for axes in figure.axes:
-        points = [line for line in axes.get_lines() if len(line.get_path().vertices) == 1]
+        points = [line for line in axes.get_lines() if np.size(line.get_xdata()) == 1]
         assert len(points) == 9
         assert all(line.get_marker() not in ("", "None") for line in points)
 
