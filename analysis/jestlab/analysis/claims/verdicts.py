@@ -65,13 +65,18 @@ def load(store: Snapshot, experiment: str) -> list[Judged]:
         for each in _judge_study(store, name, part, judging)
     ]
     if (registered := Registration.load(store.connection, experiment)) is not None:
-        changes = compare(registered.content, content_now(store, experiment, study.spec))
+        content = content_now(store, experiment, study.spec)
+        changes = compare(registered.content, content)
         judged = [
             replace(
                 each,
                 registered=registered,
-                exploratory=changes.of(each.experiment, each.claim.statement, each.labels),
-                other_code=changes.code,
+                exploratory="; ".join(
+                    change.text
+                    for change in changes
+                    if change.affects(each.experiment, each.claim.statement, each.labels)
+                ),
+                other_code=registered.content.get("code") != content["code"],
             )
             for each in judged
         ]
