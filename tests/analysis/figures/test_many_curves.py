@@ -3,7 +3,7 @@
 import pytest
 
 from jestlab.analysis.figures import Request, Sheet, draw
-from jestlab.analysis.figures.style import ACCENT
+from jestlab.analysis.figures.style import FAINT
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_each_of_many_curves_is_colored_in_its_own_panel(curves, count):
     assert len(figure.axes) == count - 1
     for axes in figure.axes:
         colors = [line.get_color() for line in axes.get_lines()]
-        assert colors.count(ACCENT) == 1
+        assert len(set(colors) - {FAINT, "black"}) == 1
         assert len(colors) == count + 1  # all others, the baseline and its end
         assert len(axes.collections) == 1  # one band
     boxes = [axes.get_window_extent() for axes in figure.axes]
@@ -38,16 +38,16 @@ def test_each_of_many_curves_is_colored_in_its_own_panel(curves, count):
     titles = [axes._left_title.get_window_extent() for axes in figure.axes]
     assert not any(title.overlaps(box) for title in titles for box in boxes)
     assert not any(a.overlaps(b) for i, a in enumerate(titles) for b in titles[i + 1 :])
-    assert "Blue: one run a panel; black: uniform; gray: the other runs" in plot.texts.caption
+    assert "In color: one run per panel; black: uniform; gray: the other runs" in plot.texts.caption
     [legend] = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["uniform", "this run", "the other runs"]
+    assert [text.get_text() for text in legend.get_texts()] == ["uniform", "other runs"]
 
 
 def test_the_best_of_very_many_curves_have_panels(curves):
     plot = curves(40)
     alone = list(dict.fromkeys(plot.data.loc[plot.data["alone"], "label"]))
     assert alone == [f"joint filtering_ratio=0.{i}" for i in range(10, 40)]
-    assert "one run a panel (30 of 39)" in plot.texts.caption
+    assert "one run per panel (30 of 39)" in plot.texts.caption
 
 
 def test_seven_curves_share_a_panel(curves):
@@ -78,4 +78,4 @@ def test_a_legend_keeps_many_curves_in_one_panel(curves, count):
     [legend] = figure.legends
     assert len(legend.get_texts()) == count
     assert legend.get_window_extent().y0 >= 0
-    assert "one run a panel" not in plot.texts.caption
+    assert "one run per panel" not in plot.texts.caption

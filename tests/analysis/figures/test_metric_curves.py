@@ -52,7 +52,7 @@ def test_several_metrics_have_a_panel_each_in_their_declared_unit(plotted):
     assert joint["mean"].iloc[-1] == pytest.approx(50)
     plot = plotted(metric=("loss", "lr", "shapes/zero_shot"), over="steps")
     figure = plot.figure()
-    assert [axes.get_ylabel() for axes in figure.axes] == [
+    assert [axes.get_ylabel().replace("\n", " ") for axes in figure.axes] == [
         "training loss (nats), less is better", "lr", "shapes/zero_shot (%)",
     ]  # fmt: skip
 

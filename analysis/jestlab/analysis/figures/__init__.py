@@ -1,7 +1,8 @@
 """The figures of an experiment, by name: `draw("pareto", Request(store, experiment)).save(folder)`.
 
-Each figure has a module that turns results into plain data once. `drawing` prints that data with matplotlib;
-`charts` hands it to the page. Colors, markers and words that figures share are in `plot`.
+The module of a figure turns results into plain data once, and draws that data with Matplotlib for print.
+`charts` converts the same data for the page. All share `style` (colors), `axes`, `panels` (layout), and
+`plot` (words).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .against import PRESETS, Axis, against
 from .composition import composition
 from .custom import custom_plot
 from .learnability import learnability
-from .learning_curves import learning_curves, speedup
+from .learning_curves import learning_curves
 from .optimizer_spikes import optimizer_spikes
 from .pareto import pareto
 from .plot import Plot, Texts
@@ -32,6 +33,7 @@ from .published import published_scores
 from .recorded import recorded
 from .references import against_reference
 from .selected import Pictures, selected
+from .speedup import speedup
 from .step_costs import method_costs, step_costs
 
 if TYPE_CHECKING:

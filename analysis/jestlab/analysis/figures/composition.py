@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ..frames import Frames, NotYet
 from ..results import Snapshot, opens_store
 from ..units import nearest
+from .bars import draw_shares
 from .plot import Plot, Texts, title
-from .step_costs import draw_shares
 from .style import GRAY, PARTS
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -42,7 +43,7 @@ def panels(
     sheet: Sheet,
     count: int = 1,
     *,
-    height: float | None = None,
+    height: float | Sequence[float] | None = None,
     columns: int | None = None,
     least: float = 1.7,
     **options: Any,
@@ -52,7 +53,7 @@ def panels(
     Args:
         sheet: Width of the figure; 5.5 inches by default.
         count: Number of panels.
-        height: Of a row, with its labels, inches; None for one that suits the width.
+        height: Of a row, or of each panel, with its labels, inches; None for one that suits the width.
         columns: Number of panels in a row; None for as many as are at least `least` inches wide.
         least: Width of a panel, inches.
         options: Of `Figure.subplots`, such as `sharey` and `width_ratios`.
@@ -62,8 +63,11 @@ def panels(
     rows = -(-count // columns)
     columns = -(-count // rows)
     height = height or min(2.8, max(1.6, 0.75 * width / columns))
-    figure = _blank(width, rows * height)
-    axes = list(figure.subplots(rows, columns, squeeze=False, **options).flat)
+    each = [height] * count if isinstance(height, int | float) else list(height)
+    heights = [max(each[start : start + columns]) for start in range(0, count, columns)]
+    figure = _blank(width, sum(heights))
+    grid = figure.subplots(rows, columns, squeeze=False, height_ratios=heights, **options)
+    axes = list(grid.flat)
     for unused in axes[count:]:
         unused.remove()
     for above in axes[max(0, count - columns) : count - columns * (rows - 1) or None]:
@@ -95,27 +99,32 @@ def finish(
     Raises:
         ValueError: The figure doesn't fit in its width or height.
     """
-    axes = figure.axes
-    shown = list(_by_label(keys or [handle for each in axes for handle in _labeled(each)]).values())
-    where: Where = (sheet.legend or named) if shown else "none"
-    if where == "direct" and not all(hasattr(handle, "get_xydata") for handle in shown):
+    of_panels = {each: _labeled(each) for each in figure.axes}
+    # A legend can't identify points that look the same: their names stay next to them.
+    fixed = [each for each, handles in of_panels.items() if len(set(map(_look, handles))) < len(handles)]
+    where: Where = sheet.legend or named
+    if where == "direct" and not all(_is_curve(handle) for of in of_panels.values() for handle in of):
         where = named
+    beside = of_panels if where == "direct" else fixed
+    names = {each: [_name(each, handle) for handle in of_panels[each]] for each in beside}
     page = _Page(figure, texts, sheet, x, y)
-    names: dict[Axes, list[Any]] = {}
-    if where == "direct":
-        names = {each: [_name(each, handle) for handle in _labeled(each)] for each in axes}
-    page.arrange(None)
-    if not sheet.legend and any(_is_crowded(*each) for each in names.items()):
-        for name in (name for each in names.values() for name in each):
+    fits = page.arrange()
+    free = {each: of for each, of in names.items() if each not in fixed} if not sheet.legend else {}
+    if free and not (fits and not any(_is_crowded(each, of) for each, of in free.items())):
+        for name in (name for of in free.values() for name in of):
             name.remove()
-        names, where = {}, "below"
-    if where in ("right", "below", "above"):
-        page.arrange(_legend(figure, shown, where), where)
-    elif where == "inside":
-        axes[0].legend(handles=shown, loc="best", **_LEGEND | {"frameon": True, "framealpha": 0.7})
-        page.arrange(None)
-    elif not names:
-        page.arrange(None)
+        names, where = {each: names[each] for each in fixed}, "below"
+    rest = [handle for each, handles in of_panels.items() if each not in names for handle in handles]
+    shown = list(_by_label(rest if keys is None else keys).values())
+    if shown and where == "inside":
+        figure.axes[0].legend(handles=shown, loc="best", **_LEGEND | {"frameon": True, "framealpha": 0.7})
+    if shown and where not in ("direct", "none"):
+        fits = page.arrange(_legend(figure, shown, where) if where != "inside" else None, where)
+    if not fits:
+        raise ValueError(
+            f"a width of {figure.get_figwidth():.3g}in is too narrow for these names in letters of "
+            f"{size_of('name'):.3g} points: take smaller letters, or legend: below"
+        )
     for each, of_panel in names.items():
         _spread(each, of_panel)
     return figure
@@ -136,11 +145,17 @@ class _Page:
             EDGE / width, 0, "\n".join(wrapped(texts.caption, inside, size_of("caption"))), va="bottom",
             size=size_of("caption"), color=GRAY, linespacing=1.15,
         )  # fmt: skip
+        sides = {"xaxis.label": "width", "yaxis.label": "height", "_left_title": "width"}
+        self.labels = [
+            (each, label := attrgetter(name)(each), label.get_text(), side)
+            for each in figure.axes
+            for name, side in sides.items()
+        ]
         self.x = figure.text(0.5, 0, x, ha="center", va="bottom")
         self.y = figure.text(EDGE / width, 0.5, y, ha="left", va="center", rotation=90)
 
-    def arrange(self, legend: Any, where: Where = "none") -> None:
-        """Set the height, move the strips, and lay out the panels in what is left."""
+    def arrange(self, legend: Any = None, where: Where = "none") -> bool:
+        """Set the height, move the strips, and lay out the panels in what is left, if they fit its width."""
         figure, width = self.figure, self.figure.get_figwidth()
         title, caption, x = (_size(text)[1] for text in (self.title, self.caption, self.x))
         wide, high = _size(legend) if legend is not None else (0.0, 0.0)
@@ -173,28 +188,32 @@ class _Page:
             }[where]
             legend.set_loc(place[0])
             legend.set_bbox_to_anchor(place[1], figure.transFigure)
-        self._lay_out(rect)
+        return self._lay_out(rect)
 
-    def _lay_out(self, rect: tuple[float, ...]) -> None:
+    def _lay_out(self, rect: tuple[float, ...]) -> bool:
         """Place the panels twice: labels are wrapped to the width that the first layout gives them."""
         import warnings
 
         figure = self.figure
         for _ in range(2):
             figure.set_layout_engine("constrained", rect=rect, w_pad=EDGE / 2, h_pad=EDGE / 2)
-            with warnings.catch_warnings():
-                warnings.filterwarnings("error", "constrained_layout not applied")
-                try:
-                    figure.draw_without_rendering()
-                except UserWarning:
-                    raise ValueError(
-                        f"a width of {figure.get_figwidth():.3g}in is too narrow for these names in letters "
-                        f"of {size_of('name'):.3g} points: take smaller letters, or legend: below"
-                    ) from None
-            changed = [_wrap_labels(each) for each in figure.axes]
-            if not any(changed):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                figure.draw_without_rendering()
+            if not self._wrap_labels():
                 break
         figure.set_layout_engine("none")
+        return not any("constrained_layout not applied" in str(each.message) for each in caught)
+
+    def _wrap_labels(self) -> bool:
+        """Break labels that are longer than their axis, which constrained layout ignores."""
+        changed = False
+        for axes, label, text, side in self.labels:
+            room = getattr(axes.get_window_extent(), side) / self.figure.dpi
+            broken = "\n".join(wrapped(text, 1.1 * room, label.get_fontsize()))
+            changed |= broken != label.get_text()
+            label.set_text(broken)
+        return changed
 
 
 def wrapped(text: str, width: float, size: float) -> list[str]:
@@ -224,22 +243,20 @@ def wrapped(text: str, width: float, size: float) -> list[str]:
 
 
 def titled(axes: Sequence[Axes], titles: Sequence[str], width: float) -> None:
-    """Write titles above panels; those that take more than two lines lose the beginning that all share.
+    """Write titles above panels, without the beginning that all share if one takes more than two lines.
 
     Args:
         axes: The panels.
         titles: One for each.
         width: Of a panel, inches.
     """
-    size = size_of("name")
-    first = titles[0]
-    starts = (first[:end] for end in range(len(first), -1, -1))
-    start = next(each for each in starts if all(title.startswith(each) for title in titles))
-    start = re.sub(r"[^ ]*$", "", start)
-    if len(titles) > 1 and any(len(wrapped(each, width, size)) > 2 for each in titles):
-        titles = [f"…{each[len(start) :]}" if start else each for each in titles]
+    size, first = size_of("name"), titles[0]
+    starts = (first[:end] for end in range(len(first), 0, -1) if first[end - 1] == " ")
+    start = next((each for each in starts if all(title.startswith(each) for title in titles)), "")
+    is_long = any(len(wrapped(title, width, size)) > 2 for title in titles)
     for each, title in zip(axes, titles, strict=True):
-        each.set_title("\n".join(wrapped(title, width, size)), size=size, pad=3, loc="left", linespacing=1.0)
+        text = f"…{title[len(start) :]}" if start and is_long else title
+        each.set_title(text, size=size, pad=3, loc="left", linespacing=1.0)
 
 
 def _blank(width: float, height: float) -> Figure:
@@ -280,8 +297,20 @@ def _by_label(handles: Iterable[Any]) -> Mapping[str, Any]:
     return found
 
 
+def _is_curve(handle: Any) -> bool:
+    """Whether an artist is a line or a marker, not a bar."""
+    return hasattr(handle, "get_xydata")
+
+
 def _is_line(handle: Any) -> bool:
     return handle.get_linestyle() not in ("None", "none", "")
+
+
+def _look(handle: Any) -> Any:
+    """What distinguishes an artist in a legend."""
+    if not _is_curve(handle):
+        return id(handle)
+    return handle.get_color(), handle.get_marker(), str(handle._dash_pattern), handle.get_fillstyle()
 
 
 def _is_crowded(axes: Axes, names: Sequence[Any]) -> bool:
@@ -412,16 +441,6 @@ def _legend(figure: Figure, handles: Sequence[Any], where: Where) -> Any:
     legend = figure.legend(handles=handles, ncols=columns, **_LEGEND)
     legend.set_in_layout(False)
     return legend
-
-
-def _wrap_labels(axes: Axes) -> bool:
-    """Break labels that are longer than their axis, which constrained layout ignores."""
-    frame, dpi, changed = axes.get_window_extent(), axes.figure.dpi, False
-    for label, room in ((axes.xaxis.label, frame.width), (axes.yaxis.label, frame.height)):
-        old = label.get_text()
-        label.set_text("\n".join(wrapped(old, 1.1 * room / dpi, float(label.get_fontsize()))))
-        changed |= label.get_text() != old
-    return changed
 
 
 def _size(artist: Any) -> tuple[float, float]:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 from .. import units
 from ..configs import Configs
 from ..costs import CONVENTIONS, EXECUTED, Convention, Step
 from ..frames import Frames
-from ..sheet import Sheet
-from .panels import finish, panels
+from .bars import draw_stacked_bars
 from .plot import Plot, Texts, title
-from .style import COMPONENT_LOOKS, size_of
+from .style import COMPONENT_LOOKS
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
 _COMPONENTS = {
     "learner": "training the learner",
@@ -137,44 +134,3 @@ def _styled(data: pd.DataFrame) -> pd.DataFrame:
         color=looks.str[0],
         hatch=looks.str[1],
     )
-
-
-def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet, *, totals: bool = True) -> Figure:
-    """Draw one horizontal bar per label, the first at the top, with its sum at the end; a dotted line at 1.
-
-    Args:
-        data: One row per label and component: label, text, component, name, relative, total, color, hatch.
-        texts: The words; `y` is what is measured.
-        sheet: Size and legend.
-        totals: Whether to show the sums and the line at 1.
-    """
-    bars = data.drop_duplicates("label").set_index("label")
-    parts = data.pivot(index="label", columns="component", values="relative").fillna(0.0).loc[bars.index]
-    figure, (axes,) = panels(sheet, height=0.5 + 0.2 * len(bars))
-    places, starts = range(len(bars)), parts.iloc[:, 0] * 0
-    for component, look in data.drop_duplicates("component").set_index("component").iterrows():
-        part = parts[component]
-        if part.any():
-            axes.barh(
-                places, part, 0.72, left=starts, label=look["name"], color=look["color"], hatch=look["hatch"],
-                edgecolor="white", linewidth=0.5,
-            )  # fmt: skip
-        starts = starts + part
-    if totals:
-        for place, total in zip(places, bars["total"], strict=True):
-            axes.annotate(
-                f"{total:.2f}", (total, place), xytext=(3, 0), textcoords="offset points",
-                va="center_baseline", size=size_of("name"),
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
-            )  # fmt: skip
-        axes.axvline(1, color="black", linestyle=":", linewidth=0.9)
-        axes.set_xlim(0, 1.12 * float(bars["total"].max()))
-    axes.set_yticks(places, bars["text"], size=size_of("name"))
-    axes.set(ylim=(len(bars) - 0.4, -0.6), xlabel=texts.y)
-    axes.tick_params(axis="y", length=0)
-    axes.yaxis.grid(False)
-    return finish(figure, texts, sheet, named="above")
-
-
-draw_shares = functools.partial(draw_stacked_bars, totals=False)
-"""Draw bars that all sum to 1."""

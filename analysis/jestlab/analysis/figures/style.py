@@ -167,13 +167,3 @@ def applied(sheet: Sheet | None = None) -> Iterator[None]:
     settings |= {name: _SIZES[what] * settings["font.size"] for name, what in _SCALED.items()}
     with matplotlib.style.context(["default", settings]):
         yield
-
-
-def points(size: float) -> float:
-    """Convert a font size at the usual 8 points to that of the style that is applied."""
-    return size * size_of("label") / 8
-
-
-def label_size() -> float:
-    """Font size of names, points."""
-    return points(7.5)

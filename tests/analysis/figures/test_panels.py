@@ -1,0 +1,74 @@
+"""Panels of printed figures: names that move apart, broken texts, and titles that stay distinct."""
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.analysis.figures.panels import finish, panels, spread, titled, wrapped
+from jestlab.analysis.figures.plot import Texts
+from jestlab.analysis.figures.style import applied
+from jestlab.analysis.sheet import Sheet
+
+TEXTS = Texts("Title", "Caption.", "x", "y")
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=20), st.floats(1, 4))
+def test_spread_keeps_order_distance_and_room(wanted, gap):
+    places = spread(wanted, gap, 0, 100)
+    in_order = [places[i] for i in sorted(range(len(wanted)), key=lambda i: wanted[i])]
+    assert all(b - a >= gap - 1e-9 for a, b in itertools.pairwise(in_order))
+    assert in_order[0] >= -1e-9
+    assert in_order[-1] <= 100 + 1e-9
+
+
+def test_spread_moves_only_what_is_too_close():
+    assert spread([10, 50, 51, 90], 5, 0, 100) == pytest.approx([10, 48, 53, 90])
+    assert spread([99, 100], 5, 0, 100) == pytest.approx([95, 100])
+    assert spread([0, 0, 0], 60, 0, 100) == [0, 60, 120]  # no room, but still in order
+
+
+def test_texts_are_broken_and_never_cut():
+    name = "joint example selection with a long name, width=64 lr=0.1 " + "x" * 60
+    lines = wrapped(name, 0.8, 7.5)
+    assert "".join(lines).replace(" ", "") == name.replace(" ", "")
+    assert wrapped("short", 0.8, 7.5) == ["short"]
+
+
+def test_long_titles_lose_their_common_beginning():
+    _, axes = panels(Sheet(), 3)
+    stem = "joint example selection with a long name, width=64 "
+    titled(axes, [f"{stem}lr={rate}" for rate in (0.1, 0.2, 0.3)], 0.8)
+    assert [each.get_title(loc="left") for each in axes] == ["…lr=0.1", "…lr=0.2", "…lr=0.3"]
+    titled(axes, ["run a", "run b", "run c"], 0.8)
+    assert axes[0].get_title(loc="left") == "run a"
+
+
+@pytest.mark.parametrize(("count", "is_direct"), [(3, True), (40, False)])
+def test_points_are_named_directly_unless_names_would_cover_the_panel(count, is_direct):
+    with applied():
+        figure, [axes] = panels(Sheet())
+        for i in range(count):
+            look: Any = {"marker": "so^"[i % 3], "color": f"#0000{i:02x}", "linestyle": "none"}
+            axes.plot(i, i % 7, label=f"run {i} filtering_ratio=0.5", **look)
+        finish(figure, TEXTS, Sheet())
+        assert len(axes.texts) == (count if is_direct else 0)
+        assert bool(figure.legends) != is_direct
+        for text in axes.texts:
+            [point] = [line for line in axes.get_lines() if line.get_label() == text.get_text()]
+            xy: Any = point.get_xydata()
+            place, end = axes.transData.transform([text.get_position(), xy[0]])
+            assert abs(place - end).max() < 250  # pixels
+
+
+def test_points_of_one_look_are_named_next_to_them():
+    """A legend could not tell them apart."""
+    with applied():
+        figure, [axes] = panels(Sheet())
+        for i in range(40):
+            axes.plot(i, i % 7, linestyle="none", marker="o", color="#6e6e6e", label=f"method {i}")
+        finish(figure, TEXTS, Sheet())
+    assert len(axes.texts) == 40
+    assert not figure.legends
