@@ -43,7 +43,7 @@ def test_a_better_run_that_is_lost_in_two_seeds_decides_nothing_in_its_favor(sto
     for lost in (INF, -INF, None, *verbs):
         (found,) = read(stored([*BETTER[:3], lost, lost], WORSE).url, ["study"])
         assert (found.verdict, found.seeds, found.evidence.agree) == ("undecided", 5, 3)
-        assert found.lost == f"a {verbs.get(lost, 'diverged')} in 2 of 5 seeds"
+        assert found.lost == f"a {verbs.get(str(lost), 'diverged')} in 2 of 5 seeds"
         assert found.reason.startswith(f"{found.lost}; currently")
     made = table(stored([*BETTER[:3], None, INF], WORSE).url, "claims", ["study"])
     assert "a diverged in 2 of 5 seeds" in made.markdown()
