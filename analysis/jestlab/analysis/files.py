@@ -1,7 +1,6 @@
-"""Atomic writing of files.
+"""Write files atomically.
 
-Analysis writes its own files, since the file that exists decides whether a figure has to be drawn again.
-Models and platform write through `jestlab.models.data.files`, which analysis may not import.
+`jestlab.models.data.files` does the same for models and the platform; analysis can't import it.
 """
 
 from __future__ import annotations
@@ -12,21 +11,16 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:
-    """Write a file atomically: readers see the old content or the new one, never a part.
+    """Write a file atomically, and return its path. Readers see the old or the new content, never a part.
 
-    Args:
-        path: The file; its folder is created if missing.
-        content: The whole content.
-
-    Returns:
-        The path.
+    A missing folder is created.
 
     Raises:
-        OSError: It cannot be written; the old file is unchanged.
+        OSError: The file can't be written; the old file is unchanged.
     """
     encoded = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Named before it is made: Ctrl-C may come at any moment, and nothing is to be left behind.
+    # The name is known before the file exists, so that an interrupt at any time leaves no file behind.
     partial = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
     try:
         with partial.open("xb") as stream:

@@ -1,8 +1,8 @@
-"""CSV files that spreadsheets show, and do not execute.
+"""CSV files that spreadsheets display without evaluating formulas.
 
-A spreadsheet takes a cell that begins with one of a few characters for a formula, which may call programs or
-send what stands in other cells to somebody. Such a text is written behind an apostrophe: spreadsheets take
-it for text. Numbers stay numbers.
+A spreadsheet evaluates a cell that starts with certain characters as a formula, which can execute programs
+or send the content of other cells to a server. An apostrophe before the text prevents that. Numbers stay
+unchanged.
 
 References:
     OWASP, "CSV Injection".
@@ -18,24 +18,23 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 _FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
-_TEXT = "'"
 
 
 def csv_cell(value: Value) -> Value | str:
-    """Return a value of a cell as CSV should hold it: only texts that could be formulas change."""
-    if not isinstance(value, str) or not value.lstrip(_TEXT).startswith(_FORMULAS) or _is_number(value):
+    """Return the value of a cell, with an apostrophe before a text that could be a formula."""
+    if not isinstance(value, str) or not value.lstrip("'").startswith(_FORMULAS) or _is_number(value):
         return value
-    return _TEXT + value
+    return "'" + value
 
 
 def from_csv_cell(text: str) -> str:
     """Return the text that `csv_cell` was given."""
-    return text[1:] if text.startswith(_TEXT) and text.lstrip(_TEXT).startswith(_FORMULAS) else text
+    return text[1:] if text.startswith("'") and text.lstrip("'").startswith(_FORMULAS) else text
 
 
 def to_csv(frame: pd.DataFrame) -> str:
-    """Write a frame as CSV, without its index; missing values as empty cells."""
-    import pandas as pd  # here: cells alone are also written without
+    """Write a frame as CSV, without its index; missing values become empty cells."""
+    import pandas as pd
 
     safe: Any = frame.rename(columns=csv_cell)
     for place, kind in enumerate(frame.dtypes):

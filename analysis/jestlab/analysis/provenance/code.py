@@ -151,7 +151,7 @@ def names_of(items: Iterable[str]) -> str:
     return ", ".join(item.partition(" ")[2] or item for item in items)
 
 
-def digests_of(files: Mapping[str, str | None]) -> str:
+def files_text(files: Mapping[str, str | None]) -> str:
     """List the first files with the beginning of their digests: "ridge.py 3fa2c81b"."""
     digests = [f"{name} {digest[:8] if digest else ABSENT}" for name, digest in files.items()]
     more = f" and {len(digests) - _MAX_FILES} more" if len(digests) > _MAX_FILES else ""
@@ -166,13 +166,13 @@ def code_of(attempt: Mapping[str, Any]) -> str:
     """
     parts = []
     if attempt["sources"]:
-        parts.append(f"code {digests_of(attempt['sources'])}")
+        parts.append(f"code {files_text(attempt['sources'])}")
         if attempt["code_commit"]:
             parts[0] += f" of {commit_text(attempt['code_commit'], attempt['code_patched'])}"
     elif attempt["program"] not in OWN_PROGRAMS:
         parts.append("code not recorded")
     if attempt["inputs"]:
-        parts.append(f"data {digests_of(attempt['inputs'])}")
+        parts.append(f"data {files_text(attempt['inputs'])}")
     return ", ".join(parts)
 
 
