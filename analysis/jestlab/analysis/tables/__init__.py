@@ -1,10 +1,10 @@
-"""The tables, by name, from a store."""
+"""Tables by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import published
 from ..claims import parts_of, verdicts
@@ -24,9 +24,6 @@ from .shape import Shape
 from .speedups import speedup_table
 from .summary import summary
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 __all__ = [
     "LAYOUTS",
     "MEANS",
@@ -44,13 +41,12 @@ __all__ = [
     "table",
 ]
 
-WHOLE = Shape()
-"""All rows and columns, in the table's own words."""
-
 _OF_ONE_EXPERIMENT = {"summary": summary, "speedups": speedup_table}
 
 NAMES: tuple[str, ...] = (*_OF_ONE_EXPERIMENT, "claims", *LAYOUTS)
-"""What tables there are: of one experiment, the claims of experiments, and those of the paper."""
+"""Names of the built-in tables: of one experiment, of claims, and of the paper."""
+
+_ALL = Shape()
 
 
 @opens_store
@@ -67,98 +63,97 @@ def table(
     score: Sequence[str] | None = None,
     options: Mapping[str, Any] | None = None,
     own: Loader | None = None,
-    shape: Shape = WHOLE,
+    shape: Shape = _ALL,
 ) -> Table:
-    """Build a table by its name.
+    """Make a table.
 
     Args:
         store: SQLAlchemy URL of the store, or a snapshot of it.
-        name: One of `NAMES`, or of another published table in the store, or code of one's own (see `own`).
-        studies: Experiments whose runs it shows: one for summary and speedups, one or more for claims, any
-            number for the others. None means the experiment that is called as the table, where there is one
-            and nothing is published in that table that would be shown.
-        baseline: Label or run that own runs are compared with; of several experiments those have it that
-            have such a run.
-        scope: What counts as FLOPs; claims are judged by what their study counts.
-        mean: Over which metrics a score is taken; of claims over all.
+        name: One of `NAMES`, another published table, or custom code.
+        studies: Experiments in the table: one for summary and speedups, one or more for claims, any number
+            for others. None means the experiment with the name of the table, unless published results with
+            this name are shown.
+        baseline: Label or run to compare with, in the experiments that have such a run.
+        scope: What counts as FLOPs; not for claims, which depend on their study.
+        mean: Which metrics a score averages; not for claims.
         crossing: Which crossing of the baseline's final score counts.
-        with_published: Whether published rows are shown, too, where the table has such.
-        score: Evaluations whose mean is the score; None for the studies' own. Claims say what they are
-            measured by.
-        options: Arguments of a table of one's own.
-        own: Imports the code of one, and then knows more names; None where none may be executed.
-        shape: What is shown of it.
+        with_published: Whether to show published rows too.
+        score: Evaluations whose mean is the score; None for the study's own. Claims have measures instead.
+        options: Arguments of custom code.
+        own: Function that imports custom code; None if none may be executed.
+        shape: What to show of the table.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
-        ValueError: There is no such table or experiment, nothing to show in it, or code of one's own fails.
+        ValueError: There is no such table or experiment, nothing to show, or custom code fails.
     """
     studies = list(dict.fromkeys(studies))
-    seen: list[Frames] = []
+    used: list[Frames] = []
 
-    def results_of(study: str) -> Frames:
+    def results(study: str) -> Frames:
         frames = store.frames(study)
-        seen.append(frames)
-        named = baseline if len(studies) == 1 else None
-        frames = shape.narrowed(frames, named) if shape.rows else frames
+        used.append(frames)
+        if shape.rows:
+            frames = shape.narrowed(frames, baseline if len(studies) == 1 else None)
         return frames.scored_by(score) if score else frames
 
-    if name not in NAMES and (own is not None or ":" in name):
-        study = _only(store, name, studies)
-        code = load(own, study, "table", name)
-        made = custom_table(
-            code, Results(store, study, lambda: results_of(study), baseline, scope), options or {}
-        )
+    is_custom = name not in NAMES and (own is not None or ":" in name)
+    if not studies and not is_custom and name in store.experiments:
+        is_published = with_published and name in set(published.read(store)["table"])
+        studies = [] if is_published else [name]
+    if not is_custom and not studies and baseline is not None:
+        raise ValueError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
+    if (is_custom or name in _OF_ONE_EXPERIMENT) and len(studies) != 1:
+        raise ValueError(f"table {name!r} shows one experiment: {_known(store)}")
+    if is_custom:
+        code = load(own, studies[0], "table", name)
+        access = Results(store, studies[0], lambda: results(studies[0]), baseline, scope)
+        made = custom_table(code, access, options or {})
+    elif name in _OF_ONE_EXPERIMENT:
+        made = _OF_ONE_EXPERIMENT[name](finals(results(studies[0]), baseline, scope, mean, crossing))
+    elif name == "claims":
+        made = _claims(store, studies, baseline, score)
     else:
-        if not studies and name in store.experiments:
-            is_shown = with_published and name in set(published.read(store)["table"])
-            studies = [] if is_shown else [name]
-        if baseline is not None and not studies:
-            raise ValueError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
-        if name in _OF_ONE_EXPERIMENT:
-            frames = results_of(_only(store, name, studies))
-            made = _OF_ONE_EXPERIMENT[name](finals(frames, baseline, scope, mean, crossing))
-        elif name == "claims":
-            made = _claims(store, studies, baseline, score)
-        else:
-            cells = published.read(store)
-            if name not in LAYOUTS:
-                _check_published(name, cells, store.experiments)
-            found = _all_finals([results_of(study) for study in studies], baseline, scope, mean, crossing)
-            made = paper_table(name, cells if with_published else cells[:0], found)
-    made = replace(made, notes=(*made.notes, *_imported(store, made.experiments or list(studies))))
-    return shape.applied(made.marked(Soundness.read(store, made.experiments)), seen)
-
-
-def _imported(store: Snapshot, shown: Sequence[str]) -> Iterator[str]:
-    """Say which of the experiments that are shown were imported."""
-    for study in shown:
-        if archive := store.imported_from(study):
-            yield f"{study} was imported from {archive}."
+        cells = published.read(store)
+        known = [*NAMES, *dict.fromkeys(map(str, cells["table"]))]
+        if name not in known:
+            hint = nearest(name, [*known, *store.experiments], list(dict.fromkeys(known)))
+            raise ValueError(f"no table and no experiment {name!r}: {hint}")
+        own_results = [results(study) for study in studies]
+        has = [baseline is not None and bool(frames.names.meant(baseline)) for frames in own_results]
+        found = [
+            finals(frames, baseline if has_it or not any(has) else None, scope, mean, crossing)
+            for frames, has_it in zip(own_results, has, strict=True)
+        ]
+        made = paper_table(name, cells if with_published else cells[:0], found)
+    archives = {study: store.imported_from(study) for study in made.experiments or studies}
+    imported = [f"{study} was imported from {archive}." for study, archive in archives.items() if archive]
+    made = replace(made, notes=(*made.notes, *imported))
+    return shape.applied(made.marked(Soundness.read(store, made.experiments)), used)
 
 
 @opens_store
 def default_name(store: Snapshot, experiment: str) -> str:
-    """Choose the table that says most about an experiment: its summary, or the claims of a union of studies,
-    which may have hundreds of labels.
+    """Choose the table to show of an experiment: its summary, or the claims of a union of studies, which may
+    have hundreds of labels.
 
     Args:
         store: SQLAlchemy URL of the store, or a snapshot of it.
-        experiment: Its name.
+        experiment: Name of the experiment.
     """
-    is_claiming = any(part.get("claims") for part in parts_of(store, experiment).values())
-    return "claims" if is_claiming else "summary"
+    has_claims = any(part.get("claims") for part in parts_of(store, experiment).values())
+    return "claims" if has_claims else "summary"
 
 
 def _claims(
     store: Snapshot, studies: Sequence[str], baseline: str | None, score: Sequence[str] | None
 ) -> Table:
     if not studies:
-        raise ValueError(f"table 'claims' shows an experiment: {_which(store)}")
+        raise ValueError(f"table 'claims' shows an experiment: {_known(store)}")
     if baseline is not None:
         raise ValueError("claims name what they compare with: leave out the baseline")
     if score:
-        raise ValueError("claims say what they are measured by: leave out the score")
+        raise ValueError("claims have measures instead of a score: leave out the score")
     judged = verdicts.read(store, studies)
     if not judged:
         raise ValueError(
@@ -169,39 +164,6 @@ def _claims(
     return claims_table(judged, " ".join(studies), by_study)
 
 
-def _all_finals(
-    own: list[Frames], baseline: str | None, scope: Scope, mean: Mean, crossing: Crossing
-) -> list[Finals]:
-    found, refused = [], []
-    for frames in own:
-        compared = baseline
-        if baseline is not None and len(own) > 1:
-            try:
-                frames.label_of(baseline)
-            except ValueError as error:
-                refused.append(error)
-                compared = None
-        found.append(finals(frames, compared, scope, mean, crossing))
-    if refused and len(refused) == len(own):
-        raise refused[0]
-    return found
-
-
-def _check_published(name: str, cells: pd.DataFrame, studies: Sequence[str]) -> None:
-    known = [str(table) for table in cells["table"].unique()]
-    if name in known:
-        return
-    others = list(dict.fromkeys([*NAMES, *known]))
-    near = nearest(name, [*NAMES, *known, *studies], others)
-    raise ValueError(f"no table and no experiment {name!r}: {near}")
-
-
-def _only(store: Snapshot, name: str, studies: Sequence[str]) -> str:
-    if len(studies) != 1:
-        raise ValueError(f"table {name!r} shows one experiment: {_which(store)}")
-    return studies[0]
-
-
-def _which(store: Snapshot) -> str:
-    known = store.experiments
-    return f"name one of {', '.join(known[:8])}" if known else "the store has none yet: jestlab launch STUDY"
+def _known(store: Snapshot) -> str:
+    known = ", ".join(store.experiments[:8])
+    return f"name one of {known}" if known else "the store has none yet: jestlab launch STUDY"

@@ -204,14 +204,18 @@ class Table:
         struck, mixed, notes = sound.marks(runs)
         return replace(self, struck=struck, mixed=mixed, notes=(*self.notes, *notes))
 
-    def row_named(self, name: str) -> str:
+    def row_named(self, name: str, runs: Sequence[str] = ()) -> str:
         """Find a row by its name or the one that is shown for it, in any case, or by a unique beginning.
+
+        Args:
+            name: As the user gave it.
+            runs: Other names that the user may have meant.
 
         Raises:
             ValueError: No row, or several, have such a name.
         """
         known = {self.shown[row]: row for row in self.rows if row in self.shown}
-        return self._named(name, known | {row: row for row in self.rows}, "row")
+        return self._named(name, known | {row: row for row in self.rows}, "row", runs)
 
     def column_named(self, name: str) -> Column:
         """Find a column by its key or heading, as `row_named` does."""
@@ -222,7 +226,7 @@ class Table:
         key = self._named(name, known, "column")
         return next(column for column in self.columns if column.key == key)
 
-    def _named(self, name: str, known: Mapping[str, str], kind: str) -> str:
+    def _named(self, name: str, known: Mapping[str, str], kind: str, others: Sequence[str] = ()) -> str:
         if name in known:
             return known[name]
         folded = {key.casefold(): value for key, value in known.items()}
@@ -232,7 +236,7 @@ class Table:
         if matches:
             shown = ", ".join(map(repr, sorted(matches)[:8]))
             raise ValueError(f"table {self.name!r} has several {kind}s named {name!r}: choose one of {shown}")
-        raise ValueError(f"table {self.name!r} has no {kind} {name!r}: {nearest(name, known)}")
+        raise ValueError(f"table {self.name!r} has no {kind} {name!r}: {nearest(name, [*known, *others])}")
 
     def cell(self, row: str, column: Column) -> Cell:
         """Return the cell in a row, given its own name, and a column."""

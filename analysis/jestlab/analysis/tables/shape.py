@@ -1,4 +1,4 @@
-"""What is shown of a table: rows and columns, their order, digits, and the words around it."""
+"""The shape of a table: which rows and columns to show, their order and digits, and the words around them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from ..units import nearest
 from .core import ESSENTIAL, Column, Table, records
-from .latex import parse_width
 
 if TYPE_CHECKING:
     from ..frames import Frames
@@ -20,29 +18,22 @@ FAMILIES = {
 }
 """Name → the columns that it stands for."""
 
-_OF_SCORES = ("scores", "differences")
-_MOST_DIGITS = 12
-
 
 @dataclass(frozen=True)
 class Shape:
-    """What is shown of a table.
+    """What to show of a table, and how.
 
     Attributes:
-        columns: Keys or headings of columns, or names of `FAMILIES` or of groups, in the order in which they
-            are shown, behind the names of the rows; empty for all.
-        rows: Names of rows, or of runs, which stand for all their points, in the order in which they are
-            shown; empty for all. What is compared with a baseline is so even where that is left out.
-        digits: Behind the decimal point, of all scores and their differences, or by column; None for as many
-            as a metric has.
-        sort: Key of the column that rows are sorted by within their section, "-" before it for descending.
-        caption: Instead of the table's own; None for that.
-        label: LaTeX's label; empty for one made of the table's name.
-        notes: Whether notes are shown.
-        width: How wide the table may be in LaTeX: "auto", "column", "text", or a length.
-
-    Raises:
-        ValueError: Digits or width are not valid.
+        columns: Columns to show after the names of the rows, in order: keys, headings, `FAMILIES`, or
+            groups; empty for all.
+        rows: Rows to show, in order: their names, or runs, which stand for all their points; empty for all.
+            Comparisons with the baseline remain even if it isn't shown.
+        digits: Decimals of scores and differences, or by column; None for the usual ones.
+        sort: Column to sort the rows of each section by; "-" before it for descending order.
+        caption: Caption; None for the table's own.
+        label: LaTeX label; empty for one made from the table's name.
+        notes: Whether to show notes.
+        width: Maximum width in LaTeX: "auto", "column", "text", or a length.
     """
 
     columns: tuple[str, ...] = ()
@@ -54,48 +45,36 @@ class Shape:
     notes: bool = True
     width: str = "auto"
 
-    def __post_init__(self) -> None:
-        parse_width(self.width)
-        numbers = self.digits.values() if isinstance(self.digits, Mapping) else [self.digits or 0]
-        for number in numbers:
-            if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= _MOST_DIGITS:
-                raise ValueError(f"digits must be a whole number from 0 to {_MOST_DIGITS}, not {number!r}")
-
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Shape:
-        """Take it from the options of a report, which may have others as well."""
-        known = {each.name for each in fields(cls)}
-        given = {key: value for key, value in options.items() if key in known and value is not None}
+        """Take the shape from options of a table, which may contain others."""
+        given = {key.name: options[key.name] for key in fields(cls) if options.get(key.name) is not None}
         return cls(**given | {key: tuple(given[key]) for key in ("columns", "rows") if key in given})
 
     def narrowed(self, frames: Frames, baseline: str | None) -> Frames:
-        """Keep the runs of an experiment that are shown, and the baseline, so that nothing is said of others.
+        """Keep the runs that are shown, and the baseline, so that notes are about these only.
 
         Args:
-            frames: The experiment.
-            baseline: Label or run that is compared with; None for the study's first.
+            frames: Results of an experiment.
+            baseline: Label or run to compare with; None for the study's.
         """
-        known = frames.names
-        named = [name for name in _listed(self.rows, known.known) if known.meant(name)]
-        return frames.only([*named, frames.baseline(baseline)]) if named else frames
+        names = [name for name in _split(self.rows, frames.names.known) if frames.names.meant(name)]
+        return frames.only([*names, frames.baseline(baseline)]) if names else frames
 
-    def applied(self, table: Table, own: Iterable[Frames] = ()) -> Table:
-        """Return a table as it is shown.
+    def applied(self, table: Table, own: Sequence[Frames] = ()) -> Table:
+        """Return a table with this shape.
 
         Args:
-            table: With all its rows and columns.
-            own: Experiments that its rows come from, whose runs may be named.
+            table: A table with all rows and columns.
+            own: Results of the experiments in the table, whose runs may be named.
 
         Raises:
             ValueError: There is no such row or column.
         """
         table = _with_digits(table, self.digits)
-        if self.sort:
-            table = _sorted(table, self.sort)
-        if self.rows:
-            table = _with_rows(table, self.rows, list(own))
-        if self.columns:
-            table = _with_columns(table, self.columns)
+        table = _sorted(table, self.sort) if self.sort else table
+        table = _with_rows(table, self.rows, own) if self.rows else table
+        table = _with_columns(table, self.columns) if self.columns else table
         return replace(
             table,
             caption=table.caption if self.caption is None else self.caption,
@@ -106,105 +85,79 @@ class Shape:
         )
 
 
-def _listed(names: Sequence[str], known: Iterable[str]) -> list[str]:
-    """Split names that are joined by commas, unless there is one that has a comma itself."""
+def _split(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Split names joined by commas; a known name may contain a comma itself."""
     whole = set(known)
-    return [
-        part.strip()
-        for name in names
-        for part in ([name] if name in whole or "," not in name else name.split(","))
-        if part.strip()
-    ]
+    parts = (part for name in names for part in ([name] if name in whole else name.split(",")))
+    return [part.strip() for part in parts if part.strip()]
 
 
-def _meant(table: Table, name: str) -> list[Column]:
-    """The columns that a name stands for."""
-    for members in (
-        [column for column in table.columns if column.key == name],
-        [column for column in table.columns if column.family == name],
-        [column for column in table.columns if column.group and column.group.casefold() == name.casefold()],
-    ):
-        if members:
-            return members
+def _columns(table: Table, name: str) -> list[Column]:
+    """Find the columns that a name stands for."""
+    for attribute in ("key", "family", "group"):
+        if columns := [c for c in table.columns if getattr(c, attribute).casefold() == name.casefold()]:
+            return columns
     if name in FAMILIES:
         raise ValueError(f"table {table.name!r} has no {name} ({FAMILIES[name]})")
     return [table.column_named(name)]
 
 
-def _with_columns(table: Table, names: Sequence[str]) -> Table:
-    first, *others = table.columns
-    chosen = {first.key: first}
-    chosen |= {column.key: column for column in others if column.importance >= ESSENTIAL}
-    known = [alias for c in table.columns for alias in (c.key, c.header, c.group)]
-    for name in _listed(names, known):
-        chosen |= {column.key: column for column in _meant(table, name) if column.key not in chosen}
-    columns = tuple(chosen.values())
-    shown = {name for column in columns for name in column.data}
-    gone = {name for column in table.columns for name in column.data} - shown
-    raw = [name for name in table.frame.columns if name not in gone]
-    return replace(table, columns=columns, raw=raw, notes=table.notes_on(columns))
-
-
-def _with_rows(table: Table, names: Sequence[str], own: Sequence[Frames]) -> Table:
-    known = [str(row) for row in table.frame["row"]]
-    runs = [name for frames in own for name in frames.names.known]
-    places: dict[int, None] = {}
-    for name in _listed(names, [*known, *table.shown.values(), *runs]):
-        rows = {name} if name in known else _rows_of_run(table, name, own)
-        if not rows:
-            rows = {_row_named(table, name, runs)}
-        places |= dict.fromkeys(place for place, row in enumerate(known) if row in rows)
-    return replace(table, frame=table.frame.iloc[list(places)].reset_index(drop=True))
-
-
-def _rows_of_run(table: Table, name: str, own: Sequence[Frames]) -> set[str]:
-    """Rows of the points of a run, by its name or by what is shown for it."""
-    found: set[str] = set()
-    for frames in own:
-        labels = set(frames.names.meant(name))
-        found |= labels.intersection(map(str, table.frame["row"])) if len(own) == 1 else set()
-        if table.parts is not None:
-            of_run = table.parts["label"].isin(labels) & (table.parts["experiment"] == frames.experiment)
-            found |= set(map(str, table.parts.loc[of_run, "row"]))
-    return found
-
-
-def _row_named(table: Table, name: str, runs: Sequence[str]) -> str:
-    try:
-        return table.row_named(name)
-    except ValueError as error:
-        if " has no row " not in str(error):
-            raise
-        known = [*map(str, table.frame["row"]), *table.shown.values(), *runs]
-        raise ValueError(f"table {table.name!r} has no row {name!r}: {nearest(name, known)}") from None
-
-
 def _with_digits(table: Table, digits: int | Mapping[str, int] | None) -> Table:
-    if digits is None:
-        return table
-    wanted: dict[str, int] = {}
-    if isinstance(digits, Mapping):
-        for name, number in digits.items():
-            for column in _meant(table, name):
-                if not column.takes_digits and column.family not in FAMILIES:
-                    raise ValueError(f"column {column.key!r} of table {table.name!r} has no digits to choose")
-                wanted[column.key] = number
-    else:
-        wanted = {column.key: digits for column in table.columns if column.family in _OF_SCORES}
-    columns = tuple(
-        replace(column, digits=wanted[column.key]) if column.takes_digits and column.key in wanted else column
-        for column in table.columns
-    )
-    return replace(table, columns=columns)
+    by_name = digits if isinstance(digits, Mapping) else {}
+    chosen = {column.key: number for name, number in by_name.items() for column in _columns(table, name)}
+    for column in table.columns:
+        if column.key in chosen and not column.takes_digits and column.family not in FAMILIES:
+            raise ValueError(f"column {column.key!r} of table {table.name!r} has no digits to choose")
+    if isinstance(digits, int):
+        families = ("scores", "differences")
+        chosen = {column.key: digits for column in table.columns if column.family in families}
+    columns = (replace(column, digits=chosen.get(column.key, column.digits)) for column in table.columns)
+    return replace(table, columns=tuple(columns))
 
 
 def _sorted(table: Table, by: str) -> Table:
-    """Sort the rows by the numbers of a column, those without one last; texts as people read them."""
+    """Sort the rows by the numbers of a column, or by its texts if it has none; missing ones last."""
     column = table.column_named(by.removeprefix("-"))
-    name = next((name for name in column.data if name in table.frame), None)
-    values = None if name is None else table.frame[name]
-    if values is None or values.dtype.kind not in "fiub":
-        values = table.frame["row"].map(dict(zip(table.frame["row"], map(column.text, records(table.frame)),
-                                                 strict=True)))  # fmt: skip
+    values = next((table.frame[name] for name in column.data if name in table.frame), table.frame["row"])
+    if values.dtype.kind not in "fiub":
+        texts = dict(zip(table.rows, map(column.text, records(table.frame)), strict=True))
+        values = table.frame["row"].map(texts)
     order = values.sort_values(ascending=not by.startswith("-"), kind="stable", na_position="last").index
     return replace(table, frame=table.frame.loc[order].reset_index(drop=True))
+
+
+def _with_rows(table: Table, names: Iterable[str], own: Sequence[Frames]) -> Table:
+    runs = [name for frames in own for name in frames.names.known]
+    chosen: dict[str, None] = {}
+    for name in _split(names, [*table.rows, *table.shown.values(), *runs]):
+        rows = {name} if name in table.rows else _rows_of_run(table, name, own)
+        rows = rows or {table.row_named(name, runs)}
+        chosen |= dict.fromkeys(row for row in table.rows if row in rows)
+    frame = table.frame.set_index("row", drop=False).loc[list(chosen)]
+    return replace(table, frame=frame.reset_index(drop=True))
+
+
+def _rows_of_run(table: Table, name: str, own: Sequence[Frames]) -> set[str]:
+    """Find the rows of a run, given its name or display name."""
+    rows: set[str] = set()
+    for frames in own:
+        labels = set(frames.names.meant(name))
+        rows |= labels.intersection(table.rows) if len(own) == 1 else set()
+        if table.parts is not None:
+            is_its = table.parts["label"].isin(labels) & (table.parts["experiment"] == frames.experiment)
+            rows |= set(map(str, table.parts.loc[is_its, "row"]))
+    return rows
+
+
+def _with_columns(table: Table, names: Iterable[str]) -> Table:
+    first, *others = table.columns
+    chosen = {column.key: column for column in (first, *others) if column.importance >= ESSENTIAL}
+    chosen = {first.key: first} | chosen
+    aliases = [alias for column in others for alias in (column.key, column.header, column.group)]
+    for name in _split(names, aliases):
+        chosen |= {column.key: column for column in _columns(table, name) if column.key not in chosen}
+    columns = tuple(chosen.values())
+    shown = {name for column in columns for name in column.data}
+    hidden = {name for column in table.columns for name in column.data} - shown
+    raw = [name for name in table.frame.columns if name not in hidden]
+    return replace(table, columns=columns, raw=raw, notes=table.notes_on(columns))
