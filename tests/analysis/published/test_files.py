@@ -45,16 +45,10 @@ def test_parses_files_of_spreadsheets():
         assert published.parse(text.replace(",", separator).encode("utf-8-sig"), "x.csv") == plain
 
 
-@pytest.mark.parametrize(
-    "printed, unit, value",
-    [
-        ("70.3", "percent", 0.703),
-        ("0.703", "share", 0.703),
-        ("−11.8", "percent", -0.118),
-        ("70.3%", "percent", 0.703),
-        ("+.028", "share", 0.028),
-    ],
-)
+@pytest.mark.parametrize("printed, unit, value", [
+    ("70.3", "percent", 0.703), ("0.703", "share", 0.703), ("−11.8", "percent", -0.118),
+    ("70.3%", "percent", 0.703), ("+.028", "share", 0.028),
+])  # fmt: skip
 def test_percent_or_share(printed, unit, value):
     (cell,) = parse(HEADER, f"Doe,small,SigLIP,mean_delta,{printed},{unit}")
     assert (cell.value, cell.printed, cell.unit) == (value, printed, unit)

@@ -51,23 +51,11 @@ def test_finds_the_inconsistent_cells_of_the_paper_and_no_others():
     assert "+1.8 cannot be right" in found[0].message
 
 
-@pytest.mark.parametrize(
-    "text, low, high",
-    [
-        ("70.3", 70.25, 70.35),
-        ("13B", 12.5e9, 13.5e9),
-        ("12.8B", 12.75e9, 12.85e9),
-        ("100", 99.5, 100.5),
-        ("+2.8", 2.75, 2.85),
-        ("−11.8", -11.85, -11.75),
-        ("– 11.8", -11.85, -11.75),
-        (".703", 0.7025, 0.7035),
-        ("12,800", 12799.5, 12800.5),
-        ("600M", 599.5e6, 600.5e6),
-        ("1T", 0.5e12, 1.5e12),
-        ("40k", 39.5e3, 40.5e3),
-    ],
-)
+@pytest.mark.parametrize("text, low, high", [
+    ("70.3", 70.25, 70.35), ("13B", 12.5e9, 13.5e9), ("12.8B", 12.75e9, 12.85e9), ("100", 99.5, 100.5),
+    ("+2.8", 2.75, 2.85), ("−11.8", -11.85, -11.75), ("– 11.8", -11.85, -11.75), (".703", 0.7025, 0.7035),
+    ("12,800", 12799.5, 12800.5), ("600M", 599.5e6, 600.5e6), ("1T", 0.5e12, 1.5e12), ("40k", 39.5e3, 40.5e3),
+])  # fmt: skip
 def test_a_printed_number_is_half_a_unit_of_its_last_digit_wide_to_either_side(text, low, high):
     interval = read_printed(text, "count").interval
     assert [interval.low, interval.high] == pytest.approx([low, high])
@@ -75,13 +63,10 @@ def test_a_printed_number_is_half_a_unit_of_its_last_digit_wide_to_either_side(t
     assert in_percent.low == pytest.approx(low / 100)
 
 
-@pytest.mark.parametrize(
-    "text",
-    (
-        "", " ", "+", "B", "--1", "1.2.3", "1e5", "nan", "inf", "1,28", "1 000", "٣", "70.3±0.2", "9" * 100,
-        "1_0", "1.",
-    ),
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "", " ", "+", "B", "--1", "1.2.3", "1e5", "nan", "inf", "1,28", "1 000", "٣", "70.3±0.2", "9" * 100,
+    "1_0", "1.",
+])  # fmt: skip
 def test_rejects_text_that_is_not_a_printed_number(text):
     with pytest.raises(ValueError, match="is not a number"):
         read_printed(text, "share")
@@ -101,17 +86,10 @@ def test_a_number_is_in_the_interval_of_its_printed_form(number, places, sign):
         assert printed.write(float(number)) == text.replace("-", "−")
 
 
-@pytest.mark.parametrize(
-    "value, like, text",
-    [
-        (0.9, "+1.8", "+0.9"),
-        (-0.5, "+1.8", "−0.5"),
-        (0.001, "+1.8", "0.0"),
-        (32.5, "32", "33"),
-        (12_750_000_000, "12.8B", "12.8B"),
-        (999, "100", "999"),
-    ],
-)
+@pytest.mark.parametrize("value, like, text", [
+    (0.9, "+1.8", "+0.9"), (-0.5, "+1.8", "−0.5"), (0.001, "+1.8", "0.0"), (32.5, "32", "33"),
+    (12_750_000_000, "12.8B", "12.8B"), (999, "100", "999"),
+])  # fmt: skip
 def test_writes_a_number_in_the_form_of_another(value, like, text):
     assert read_printed(like, "count").write(value) == text
 
