@@ -1,7 +1,7 @@
 """Learning curves: scores over training, when a run matches the baseline's final score, means, and smoothing.
 
 The score of a run at a step is the mean of its averaged metrics (`Frames.averaged`). Whether more or less of
-it is better is in `Frames.score`. There is no score where one of the metrics is missing.
+it is better is in `Frames.score`. The score is missing where a metric is missing.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def score_curves(
 
     Returns:
         One row for each run and step, in the order of the runs: fingerprint, label, seed, step,
-        examples_seen, flops, seconds, chip_hours (NaN if unknown), score (NaN if a metric is missing, or
-        there is no score), final (bool), and a column for each metric.
+        examples_seen, flops, seconds, chip_hours (NaN if unknown), score (NaN if a metric is
+        missing, or no metrics are averaged), final (bool), and a column for each metric.
 
     Raises:
         ValueError: For an unknown scope.
@@ -97,7 +97,7 @@ def crossing(y: Sequence[float], target: float, which: Crossing = "first") -> Pl
     """Find where a curve reaches a target, by linear interpolation between its points.
 
     Args:
-        y: Score at each evaluation, [n]; NaN where there is none.
+        y: Score at each evaluation, [n]; NaN where it is unknown.
         target: The score to reach.
         which: "first" is the first crossing from below. After the "lasting" one, the curve never falls below
             the target again: it comes later, and noise does not favor it.
@@ -142,7 +142,7 @@ def speedups(
         evaluations around the crossing; NaN without one). For each effort, by its name in `efforts.WORDS`:
         `<effort>_before` and `_after` (at these evaluations), `_to_match` (at the crossing; NaN without one,
         or if the effort is unknown), `_spent` (in all; a lower bound if the target was not reached), and
-        `fewer_<effort>` (what the baseline takes over what the run takes; infinite if that is nothing).
+        `fewer_<effort>` (the effort of the baseline divided by that of the run; infinite if the latter is 0).
     """
     import numpy as np
 
@@ -236,10 +236,12 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
             start, end = max(efforts[run[0]] for run in runs), min(efforts[run[-1]] for run in runs)
             x = x[(x >= start) & (x <= end)]
             scores = np.stack([np.interp(x, efforts[run], score[run]) for run in runs])
-        mean, half = scores.mean(axis=0), np.zeros(x.size)
-        if len(runs) > 1:
-            half = half_widths(scores.std(axis=0, ddof=1), np.full(x.size, len(runs)))
-        spread = {"mean": mean, "low": mean - half, "high": mean + half}
+        half = np.zeros(x.size)
+        with np.errstate(over="ignore", invalid="ignore"):  # of the largest numbers
+            mean = scores.mean(axis=0)
+            if len(runs) > 1:
+                half = half_widths(scores.std(axis=0, ddof=1), np.full(x.size, len(runs)))
+            spread = {"mean": mean, "low": mean - half, "high": mean + half}
         part = pd.DataFrame({"label": label, "seeds": len(runs), effort: x, **spread})
         parts.append(part.assign(final=bool(completed.size) & (x == x.max(initial=-math.inf))))
     columns = ["label", "seeds", effort, "mean", "low", "high", "final"]
@@ -249,10 +251,10 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
 def break_even(
     frames: Frames, baseline: str, metrics: Sequence[str] | None = None, which: Crossing = "first"
 ) -> pd.DataFrame:
-    """Find how many runs must share what a run needs until it has paid for itself, for each seed.
+    """Compute the break-even of each seed: how many runs must share a reference until it has paid off.
 
-    These are the FLOPs of making everything that the run needs, over the FLOPs that the run saves until it
-    reaches the baseline's final score, including its own and its reference's scoring
+    A run saves FLOPs until it reaches the baseline's final score; its own scoring and the reference's scoring
+    count. The break-even is the FLOPs of making everything that the run needs, divided by these savings
     (`costs.break_even_runs`).
 
     Args:

@@ -1,4 +1,4 @@
-"""Format numbers for people (examples, FLOPs, hours, money), and suggest names for unknown ones."""
+"""Format numbers and lists for people, and suggest names for unknown ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 MISSING = "—"
-"""Shown where there is no value."""
+"""Shown for a missing value."""
 
 HUGEST_WRITTEN = 1e21
 """Numbers from here on are written with an exponent, and so are numbers below its inverse."""
@@ -107,6 +107,11 @@ def nearest(name: str, known: Iterable[str], listed: Sequence[str] | None = None
 def listed(names: Sequence[str]) -> str:
     """Join names in a sentence: "a, b and c"."""
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def sentence(text: str) -> str:
+    """End a text with a full stop, unless it has another end."""
+    return text if text.endswith((".", "?", "!", "…")) else f"{text}."
 
 
 def some(names: Sequence[str]) -> str:

@@ -34,17 +34,18 @@ def curation(new_store, stored_runs):
 
 def test_learners_against_their_references(curation):
     plot = figures.against_reference(frames.read(curation.url, "study"))
-    means: Any = plot.data[plot.data["kind"] == "mean"].set_index(["panel", "text"])
-    ends = ["x", "y", "x_low", "x_high", "low", "high"]
-    strong = means.loc[("by curation", "similarity > 0.3"), ends].tolist()
+    means: Any = plot.data[plot.data["kind"] == "mean"].set_index("text")
+    strong = means.loc["reference-strong", ["x", "y", "x_low", "x_high", "low", "high"]].tolist()
     half = 12.7062 * 5  # of the confidence interval of two seeds that are 10 points apart
     assert strong == pytest.approx([-20, 25, -20, -20, 25 - half, 25 + half], rel=1e-4)
-    unfiltered = means.loc[("by curation", "no filter")]
-    assert unfiltered[["x", "y", "seeds"]].tolist() == pytest.approx([0, 0, 1])
-    by_examples = plot.data[(plot.data["panel"] == "by examples seen") & (plot.data["kind"] == "path")]
-    assert list(by_examples["text"]) == ["128", "512"]
-    assert list(by_examples["x"]) == pytest.approx([-20, 10])
-    assert len(plot.figure().axes) == 2
+    assert means.loc["reference-all", ["x", "y", "seeds"]].tolist() == pytest.approx([0, 0, 1])
+    path = plot.data[(plot.data["kind"] == "path") & plot.data["line"].duplicated(keep=False)]
+    same = path[path["text"].isin(["reference-strong", "reference-long"])]  # the same filter
+    assert list(same["x"]) == pytest.approx([-20, 10])
+    figure = plot.figure()
+    assert len(figure.axes) == 1
+    names = {text.get_text() for legend in figure.legends for text in legend.get_texts()}
+    assert names == {*means.index, "uniform"}
     assert "both minus uniform with the same seed" in plot.texts.caption
 
 
@@ -65,10 +66,6 @@ def run(stored_run, rule, value, losses, seed=0, key="optimizer.beta2"):
         rule, [0.1], label=f"{rule} {value}", seed=seed, config=config, point={key: value},
         logged={"loss": losses},
     )  # fmt: skip
-
-
-def legend(axes):
-    return {text.get_text() for text in axes.get_legend().get_texts()}
 
 
 def noisy(steps, *spikes):
@@ -93,8 +90,8 @@ def test_spikes_are_counted(new_store, stored_run):
     smooth = plot.data[(plot.data["kind"] == "smooth") & (plot.data["panel"] == "joint")]
     assert smooth["value"].between(1.9, 2.1).all()  # no spike moves the median
     figure = plot.figure()
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["uniform", "joint"]
-    assert legend(figure.axes[1]) == {"β₂ = 0.999 (3 spikes)", "β₂ = 0.95 (1 spike)"}
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["uniform (0, 0 spikes)", "joint (1, 3 spikes)"]
 
 
 def test_no_spike_of_a_long_run_is_lost(new_store, stored_run):
@@ -114,7 +111,7 @@ def test_spikes_need_two_values_of_the_key_and_more_points(study, new_store, sto
     with pytest.raises(ValueError, match="has logged none of grad_norm"):
         figures.optimizer_spikes(store.url, "study", metric="grad_norm")
     figure = figures.optimizer_spikes(store.url, "study").figure()
-    assert legend(figure.axes[0]) == {"β₂ = 0.95", "β₂ = 0.999"}  # no counts
+    assert figure.axes[0].get_title(loc="left") == "joint"  # without counts
 
 
 def test_spikes_by_another_key(new_store, stored_run):

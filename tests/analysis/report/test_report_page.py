@@ -86,7 +86,7 @@ def test_without_results(built):
     reports = [{"kind": "table", "name": "comparison"}, {"kind": "speedup"}]
     page = parse_page(built(Run("uniform", ends="fail"), Run("joint", ends="none"), reports=reports))
     text = words(page)
-    assert "Unfinished: 0 of 2 runs have completed; 1 failed, 1 pending. There is no final score yet." in text
+    assert "Unfinished: 0 of 2 runs have completed; 1 failed, 1 pending. No run has a final" in text
     assert "Scores below" not in text
     assert "Nothing has been evaluated yet." in text
     assert "it broke <b>here</b>" in text
@@ -94,6 +94,31 @@ def test_without_results(built):
     assert all(section.get("id") != "claims" for section in page.iter("section"))
     missing = [words(line).partition(":")[0] for line in by_id(page, "not-made").iter("li")]
     assert missing == ["Comparison", "Speedup"]
+
+
+def test_notes_and_equal_tables_are_shown_once_and_backticks_are_code(built):
+    scores = {"uniform": 0.2, "joint": 0.3}
+    runs = [Run(name, [0.1, score], seed) for name, score in scores.items() for seed in (0, 1)]
+    reports = [{"kind": "table", "mean": "shared"}, {"kind": "table", "columns": ["score"]}]
+    claim = {"statement": "`joint` learns more", "of": "joint", "above": "uniform"}
+    page = parse_page(built(*runs, question="Compare both", reports=reports, claims=[claim]))
+    results = by_id(page, "results")
+    names = [table.get("data-table") for table in by_class(results, "scroll")]
+    assert names == ["summary", "speedups", "summary-2"]
+    notes = [words(note) for note in results.iter("li")]
+    assert notes[-1] == "See also the notes of Final scores ."
+    assert len(set(notes)) == len(notes)
+    assert words(by_class(results, "caption")[0]).startswith("study: Compare both. Scores in %")
+    assert "joint" in [words(code) for code in by_id(page, "claims").iter("code")]
+    assert "`" not in "".join(words(part) for part in page.iter("section") if part.get("id") != "reproduce")
+
+
+def test_the_largest_numbers(built):
+    scores = {"uniform": 1e300, "joint": 1.7e308, "none": 0.0}
+    page = built(*(Run(name, [0.1, score], seed) for name, score in scores.items() for seed in (0, 1)))
+    text = words(parse_page(page))
+    assert "1e+300" in text and "1.7e+308" in text
+    assert not re.search(r"\d{30}", text)
 
 
 def test_an_unfinished_study_without_prices(built):
@@ -287,7 +312,7 @@ def test_controls_drive_the_figures(opened, page, results):
     tab.locator("#curves .plot .marks[data-label=joint] path").last.hover()
     tip = tab.locator("#curves .tip")
     assert tip.inner_text().startswith("joint\n")
-    assert "over 3 seeds" in tip.inner_text()
+    assert "95% CI" in tip.inner_text()
     assert shown.complaints == []
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -122,12 +122,13 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     elif compared not in lines:
         level = finals[finals["label"] == compared].assign(line=compared, kind="level")
         points = pd.concat([points, level.merge(points[["panel", "y_label"]].drop_duplicates(), how="cross")])
-    if axis.key == "approximation.share":
-        more += _about_costs(frames, points["label"])
+    costs = frames.costs.loc[frames.costs["label"].isin(points["label"]), "learner_flops"]
+    ratio = costs.max() / costs[costs > 0].min()
+    if axis.key == "approximation.share" and ratio > _EQUAL:
+        more.append(f"The FLOPs of training differ by up to {ratio:.2f}×: costs are not equal.")
     data = summarized(points)
-    others = data["others"].dropna().str.split(", ").explode()
-    if named := sorted({key for key in others if key}):
-        more.append(f"Also different along a line: {', '.join(named)}.")
+    if others := _others(frames, places, axis.key):
+        more.append(f"Also different along a line: {', '.join(others)}.")
     runs, split = list(dict.fromkeys(frames.runs["run"])), axis.split
     data["title"] = [
         "" if split is None else frames.names.value(split, panel, runs) or value_text(panel)
@@ -138,7 +139,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     data = with_looks(data, looks([line for line in data["line"].unique() if line != own], own))
     labels, means = dict.fromkeys(places["label"]), data[data["kind"] == "mean"]
     words = [what_score_is(frames), "Each point is a separate run, at its end."]
-    words += about_seeds(means["seeds"].max())
+    words += about_seeds(means["seeds"].max(), "Markers")
     if (means["seeds"] < means["planned"]).any():
         words.append("Open: not all seeds have completed.")
     elif means["seeds"].max() == 1:
@@ -172,8 +173,7 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
 
     Returns:
         One row per label and panel: panel, line (its name), label, x, tick (text of a value that isn't placed
-        as a number, else None), planned (number of seeds), and others (further keys that differ along the
-        line, separated by commas).
+        as a number, else None), and planned (number of seeds).
 
     Raises:
         ValueError: The key has fewer than two values.
@@ -198,17 +198,6 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     planned = seeds(frames)
     places["planned"] = [planned[label][1] for label in places["label"]]
     places["line"] = _line_names(frames, places, configs, axis)
-
-    def others(labels: Iterable[str]) -> str:
-        points = [configs.point(label) for label in labels]
-        keys = [
-            key
-            for key in dict.fromkeys(key for point in points for key in point)
-            if not key.endswith(axis.key)
-        ]
-        return ", ".join(key for key in keys if len({_json(point.get(key)) for point in points}) > 1)
-
-    places["others"] = places.groupby(["panel", "line"])["label"].transform(others)
     return places
 
 
@@ -267,7 +256,7 @@ def draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """
     shown = [panel for _, panel in data.groupby("panel", sort=False)]
     figure, all_axes = panels(sheet, len(shown), sharey=data["y_label"].nunique() == 1)
-    measured = bool((data["x_low"] < data["x_high"]).any())  # x is a score, not a value of a key
+    measured = data["kind"].eq("path").any()  # x is a score, not a value of a key
     for axes, panel in zip(all_axes, shown, strict=True):
         of = {kind: panel[panel["kind"] == kind] for kind in ("mean", "seed", "level", "path")}
         means, dots = of["mean"], of["seed"]
@@ -280,7 +269,7 @@ def draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
                 axes.plot(x, y, markerfacecolor="white", **style)
             draw_interval(axes, line["x"], line["y"], line["low"], line["high"], color)
             draw_interval(axes, line["x"], line["y"], line["x_low"], line["x_high"], color, across=True)
-        if len(path := of["path"]):
+        for _, path in of["path"].groupby("line"):
             axes.plot(path["x"], path["y"], color=GRAY, linewidth=0.8, zorder=1)
         draw_seeds(axes, dots["x"], dots["y"], dots["color"])
         for level in of["level"].to_dict("records"):
@@ -400,14 +389,15 @@ def _line_names(frames: Frames, places: pd.DataFrame, configs: Configs, axis: Ax
     return list(rows["line"])
 
 
+def _others(frames: Frames, places: pd.DataFrame, key: str) -> list[str]:
+    """Return the study's other axes on which labels of one line differ."""
+    configs, differing = Configs(frames), set()
+    for _, labels in places.groupby(["panel", "line"])["label"]:
+        points = [configs.point(label) for label in labels]
+        keys = {each for point in points for each in point if not each.endswith(key)}
+        differing |= {each for each in keys if len({_json(point.get(each)) for point in points}) > 1}
+    return sorted(differing)
+
+
 def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
-
-
-def _about_costs(frames: Frames, labels: Iterable[str]) -> list[str]:
-    """Say whether the compared learners were trained with equal FLOPs."""
-    costs = frames.costs.loc[frames.costs["label"].isin(labels), "learner_flops"]
-    ratio = costs[costs > 0].max() / costs[costs > 0].min()
-    if ratio > _EQUAL:
-        return [f"The learners' FLOPs differ by up to {ratio:.2f}×: this is not a comparison at equal cost."]
-    return ["All learners are trained with equal FLOPs."] if ratio >= 1 else []

@@ -106,17 +106,14 @@ def _ratios(means: pd.DataFrame) -> pd.DataFrame:
 def _selected(means: pd.DataFrame, found: Diagnosis) -> pd.DataFrame:
     """Return the shares by the first metadata column, the candidates' most frequent values first."""
     rows = means[(means[0] == "selected") & means[1].isin(_BARS)].rename(columns={1: "line", 3: "text"})
-    for column in found.config.get("columns", ()):
-        of_column = rows[rows[2] == column]
-        candidates = of_column[of_column["line"].eq("candidates") & of_column["text"].ne("others")]
-        frequent = candidates.sort_values("value", ascending=False, kind="stable")["text"][:_MOST_BARS]
-        if len(frequent):
-            x = of_column["text"].map({text: i for i, text in enumerate(frequent)})
-            bars = of_column.assign(panel="selected", column=column, x=x).dropna(subset="x")
-            bars["color"] = bars["line"].map(_colors() | {"candidates": GRAY})
-            bars = bars.sort_values("line", key=lambda lines: lines.map(_BARS.index), kind="stable")
-            return _columns(bars, "column")
-    return rows[:0]
+    measured = set(rows[2])
+    column = next((column for column in found.config.get("columns", ()) if column in measured), None)
+    rows = rows[rows[2] == column].assign(panel="selected", column=column)
+    candidates = rows[rows["line"].eq("candidates") & rows["text"].ne("others")]
+    frequent = list(candidates.sort_values("value", ascending=False, kind="stable")["text"][:_MOST_BARS])
+    rows = rows[rows["text"].isin(frequent)].assign(x=lambda bars: bars["text"].map(frequent.index))
+    rows = rows.sort_values("line", key=lambda lines: lines.map(_BARS.index), kind="stable")
+    return _columns(rows.assign(color=rows["line"].map(_colors() | {"candidates": GRAY})), "column")
 
 
 def _colors() -> dict[str, str]:
@@ -135,8 +132,8 @@ def _texts(experiment: str, found: Diagnosis, data: pd.DataFrame) -> Texts:
     about = {
         "matrix": "Pairs: matching ones are on the diagonal.",
         "iterations": f"Iterations: sub-batches of {b:,} from {round(b / (1 - f)):,} (f = {f:g}); joint: "
-        f"after each of {config['joint_chunks']} chunks, of the examples chosen so far; Gibbs: after each "
-        "redrawn position, starting from a uniform draw; greedy: its result.",
+        f"after each of {config['joint_chunks']} chunks; Gibbs: after each redrawn position; others: the "
+        "result.",
         "ratios": f"Filtering ratios: sub-batches of {b:,} from {b:,} / (1 − f), joint in N chunks.",
         "selected": f"Bars: selected at f = {f:g}, by {column}.",
     }

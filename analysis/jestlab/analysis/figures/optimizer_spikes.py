@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -113,21 +112,21 @@ def _extremes(run: pd.DataFrame) -> pd.DataFrame:
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
+    """Draw raw values faintly and their running medians in bold; titles have the spikes of each line."""
+    titles = []
     shown = list(data.groupby("panel", sort=False))
     figure, all_axes = panels(sheet, len(shown), sharey=True, least=2.2)
-    for axes, (_, panel) in zip(all_axes, shown, strict=True):
+    for axes, (name, panel) in zip(all_axes, shown, strict=True):
         count_axis(axes)
         axes.margins(x=0)
-        for name, line in panel.groupby("line", sort=False):
-            raw, smooth, end = (line[line["kind"] == kind] for kind in ("raw", "smooth", "end"))
-            color, spikes = line["color"].iloc[0], float(end["spikes"].iloc[0])
-            for _, run in raw.groupby(["label", "seed"]):
+        for line, rows in panel.groupby("line", sort=False):
+            color, dash = rows[["color", "dash"]].iloc[0]
+            for _, run in rows[rows["kind"] == "raw"].groupby(["label", "seed"]):
                 axes.plot(run["step"], run["value"], color=color, linewidth=0.7, alpha=0.55)
-            counted = "" if math.isnan(spikes) else f" ({spikes:.0f} spike{'s' * (spikes != 1)})"
-            axes.plot(
-                smooth["step"], smooth["value"], color=color, linestyle=line["dash"].iloc[0], linewidth=1.6,
-                label=f"{name}{counted}",
-            )  # fmt: skip
-        axes.legend(loc="upper right", framealpha=0.7, edgecolor="none")  # spikes differ between panels
-    titled(all_axes, [str(name) for name, _ in shown], all_axes[0].get_window_extent().width / figure.dpi)
-    return finish(figure, texts, sheet, x=texts.x, y=texts.y, keys=[])
+            smooth = rows[rows["kind"] == "smooth"]
+            axes.plot(smooth["step"], smooth["value"], color=color, linestyle=dash, linewidth=1.6, label=line)
+        counts = panel.loc[panel["kind"] == "end", "spikes"]
+        known = "" if counts.isna().any() else f" ({', '.join(f'{count:.0f}' for count in counts)} spikes)"
+        titles.append(f"{name}{known}")
+    titled(all_axes, titles, all_axes[0].get_window_extent().width / figure.dpi)
+    return finish(figure, texts, sheet, named="below" if len(shown) > 1 else "direct", x=texts.x, y=texts.y)

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from .. import units
 from ..configs import Configs, lookup
 from ..frames import Frames, NotYet
-from ..names import Shown
-from .against import draw_points, final_scores, summarized, value_text, with_looks
+from .against import draw_points, final_scores, summarized, with_looks
 from .plot import Plot, Texts, about_lost, about_seeds, difference_axis, scale, title, what_score_is
 from .style import looks
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_EXAMPLES, _CURATION = "schedule.examples_seen", "data.filter"
-_ORDERED = "by examples seen"
-_PANELS = {"by curation": (_CURATION, _EXAMPLES), _ORDERED: (_EXAMPLES, _CURATION)}
-"""Panel → the key that differs between its references, and the key that doesn't."""
-
-_LONG = 28  # characters: the name of a run replaces a longer filter
+_EXAMPLES, _DATA = "schedule.examples_seen", "data.filter"
 
 
 def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
     """Plot each learner against the reference that it selects with, both relative to the baseline.
 
-    One panel compares references that were trained on different data, another those that have seen different
-    numbers of examples. If neither differs, there is one panel of all.
+    Gray lines connect references that were trained on the same data, in the order of examples seen.
 
     Args:
         frames: Results of an experiment.
@@ -37,7 +28,7 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
 
     Returns:
         The plot, with the data of `against`. x is the reference's score and y the learner's, both minus the
-        baseline's with the same seed. Rows of kind "path" connect points in order.
+        baseline's with the same seed. Rows of kind "path" are connected.
 
     Raises:
         ValueError: Fewer than two references have completed with their learners, the baseline has not
@@ -53,31 +44,31 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
             f"experiment {frames.experiment!r} has {len(references)} references that completed with their "
             f"learners; a comparison needs two: {frames.progress()}"
         )
-    parts, chosen = [], looks(references, "")
-    for panel, texts in _panels(references, configs, frames.shown).items():
-        rows = pairs[pairs["reference"].isin(texts)]
-        rows = rows.sort_values("reference", key=lambda names: names.map(list(texts).index), kind="stable")
-        several = rows.groupby("reference")["label"].transform("nunique") > 1
-        text = rows["reference"].map(texts)
-        text = text.mask(several, text + ", " + rows["label"].map(frames.shown))
-        rows = summarized(rows.assign(panel=panel, line=rows["label"], text=text, planned=1, tick=None))
-        parts.append(with_looks(rows, chosen, "reference"))
-        if panel == _ORDERED:
-            parts.append(rows[rows["kind"] == "mean"].assign(kind="path"))
+    names, learners = frames.shown, pairs.groupby("reference")["label"].nunique()
+    pairs["text"] = [
+        names[reference] + (f", {names[label]}" if learners[reference] > 1 else "")
+        for reference, label in zip(pairs["reference"], pairs["label"], strict=True)
+    ]
+    points = summarized(pairs.assign(panel="", line=pairs["label"], planned=1, tick=None))
+    points = with_looks(points, looks(references, ""), "reference")
+    means = points[points["kind"] == "mean"]
+    trained = means["reference"].map(lambda label: json.dumps(lookup(configs.by_label[label], _DATA)))
+    seen = means["reference"].map(lambda label: lookup(configs.by_label[label], _EXAMPLES) or 0)
+    paths = means.assign(kind="path", line=trained, seen=seen).sort_values("seen")
     x, y = (f"{whose}'s {difference_axis(frames, compared)}" for whose in ("reference", "learner"))
     zero: dict[str, Any] = {"kind": "level", "line": "", "text": frames.shown[compared], "color": "#000000"}
     zero |= dict.fromkeys(("x", "y", "low", "high"), 0.0)
-    data = pd.concat(parts, ignore_index=True)
-    levels = pd.DataFrame([zero | {"panel": panel} for panel in data["panel"].unique()])
-    data = pd.concat([data, levels], ignore_index=True).assign(x_label=x, y_label=y)
-    data["title"] = data["panel"]
+    data = pd.concat([points, paths, pd.DataFrame([zero])], ignore_index=True)
+    data = data.assign(panel="", title="", x_label=x, y_label=y)
     sentences = [
         what_score_is(frames),
         f"Each point: a learner and the reference it selects with, both minus {frames.shown[compared]} with "
-        "the same seed, each at the end of its own run.",
-        *(about_seeds(data["seeds"].max()) or ["One seed each."]),
+        "the same seed, each at the end of the run.",
+        *(about_seeds(data["seeds"].max(), "Markers") or ["One seed each."]),
         *about_lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]])),
     ]
+    if trained.duplicated().any():
+        sentences.append("Gray: references trained on the same data, in the order of examples seen.")
     return Plot("against_reference", data, Texts(title(frames), " ".join(sentences), x, y), draw_points)
 
 
@@ -95,37 +86,3 @@ def _pairs(frames: Frames, configs: Configs, baseline: str) -> pd.DataFrame:
     references = gains[["label", "seed", "y"]].rename(columns={"label": "reference", "y": "x"})
     pairs: pd.DataFrame = gains.merge(references, on=["reference", "seed"])
     return pairs.sort_values("label", key=lambda labels: labels.map(frames.labels.index), kind="stable")
-
-
-def _panels(references: list[str], configs: Configs, shown: Shown) -> dict[str, dict[str, str]]:
-    """Return the references of each panel, in order, with the texts of their points."""
-    values = {
-        key: {label: lookup(configs.by_label[label], key) for label in references}
-        for key in (_CURATION, _EXAMPLES)
-    }
-    found = {}
-    for panel, (key, fixed) in _PANELS.items():
-        groups: dict[str, list[str]] = {}
-        for label in references:
-            groups.setdefault(json.dumps(values[fixed][label]), []).append(label)
-        group = max(groups.values(), key=len)
-        texts = {label: _text(key, values[key][label], shown[label]) for label in group}
-        if key == _EXAMPLES:
-            texts = {
-                label: texts[label] for label in sorted(group, key=lambda label: values[key][label] or 0)
-            }
-        if len(set(texts.values())) > 1:
-            counts = Counter(texts.values())
-            found[panel] = {
-                label: text if counts[text] == 1 or text == shown[label] else f"{text} ({shown[label]})"
-                for label, text in texts.items()
-            }
-    return found or {"": {label: shown[label] for label in references}}
-
-
-def _text(key: str, value: Any, name: str) -> str:
-    """Name a reference by what it was trained on, or by its own name if that is shorter."""
-    if key == _EXAMPLES:
-        return units.count(value or 0)
-    text = "no filter" if value is None else value_text(value)
-    return text if len(text) <= _LONG else name

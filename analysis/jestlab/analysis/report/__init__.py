@@ -52,15 +52,15 @@ def build(
         scope: What counts as FLOPs; None for that of the study's reports, or else scoring. The studies of a
             union set both.
         own: Imports custom figures and tables that specs ask for; None if none may be executed.
-        pictures: Reads what runs selected, which isn't in the store; None if it can't be read.
+        pictures: Reads the selected examples of runs; None if they can't be read.
 
     Returns:
         The files, the page first.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that doesn't exist.
-        ValueError: The URL names no results store, there is no such experiment or baseline, or a baseline or
-            scope is given for a union.
+        ValueError: The URL doesn't name a results store, the experiment or the baseline doesn't exist, or a
+            baseline or scope is given for a union.
         OSError: The folder can't be written to.
     """
     folder = Path(folder)
@@ -93,7 +93,7 @@ def gather(
         return study_page(store, experiment, baseline, scope, own, pictures)
     if baseline is not None or scope is not None:
         raise ValueError(
-            f"{experiment} is a union, whose studies set what they compare with: give --baseline and --scope "
+            f"{experiment} is a union, whose studies set their own baselines: give --baseline and --scope "
             "to one of them"
         )
     return union_page(store, experiment, own, pictures)
@@ -112,7 +112,7 @@ def _files(
 
     Args:
         page: The contents.
-        sources: What it was made from.
+        sources: The sources of the numbers.
         folder: Where figures are drawn.
         known: Folders that may have figures of an earlier report: equal ones are not drawn again.
         only: Stem of the names of the files; None for all.

@@ -9,7 +9,7 @@ function curveShapes(one, banded) {
   const texts = x.map((_, i) => [
     shortened(one.text),
     `${one.y_text[i]} at ${one.x_text[i]}`,
-    ...(low.length ? [`${one.low_text[i]} to ${one.high_text[i]} over ${one.seeds} seeds`] : []),
+    ...(low.length ? [`95% CI ${one.low_text[i]} to ${one.high_text[i]}, ${one.seeds} seeds`] : []),
   ]);
   shapes.push({ kind: "line", label, x, y, colour, dash: one.dash });
   shapes.push({ kind: "marks", label, x, y, colour, symbol: one.symbol, size: 7, texts });
@@ -26,7 +26,7 @@ function paretoShapes(one) {
   const mean = [
     name,
     `${one.y_text[0]}${one.spread_text ? " ± " + one.spread_text : ""} at ${one.x_text[0]}`,
-    ...(one.seeds > 1 ? [`${one.low_text} to ${one.high_text} over ${one.seeds} seeds`] : []),
+    ...(one.seeds > 1 ? [`95% CI ${one.low_text} to ${one.high_text}, ${one.seeds} seeds`] : []),
     ...(one.standing ? [STANDINGS[one.standing]] : []),
   ];
   const seeds = one.seed.map((seed, i) => [`${name}, seed ${seed}`, `${one.seed_y_text[i]} at ${one.seed_x_text[i]}`]);
@@ -193,9 +193,10 @@ class Chart {
     const place = details.querySelector(".scroll");
     if (!details.open) return;
     const curves = this.data.kind === "curves";
+    const cost = this.data.x_title.replace(/ \(.*\)/, "");
     const headers = curves
-      ? ["run", "seeds", this.data.x_title.replace(/ \(.*\)/, ""), this.data.y_title, "lowest to highest"]
-      : ["run", "seed", "training FLOPs", this.data.y_title, "± std", "lowest to highest", "standing"];
+      ? ["run", "seeds", cost, this.data.y_title, "95% CI"]
+      : ["run", "seed", cost, this.data.y_title, "± std", "95% CI", "standing"];
     const rows = [];
     for (const one of this.visible()) {
       if (curves) {

@@ -8,18 +8,16 @@ import hashlib
 import io
 import json
 import math
-import re
 import shlex
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..provenance.document import Sources
+from ..tables.formats import prose
+from ..units import sentence
 from .page import Page, PicturePart
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
 
 SCRIPTS = ("page.js", "copies.js", "plot.js", "charts.js")
 """The scripts of a page, to be joined in this order: `begin()` starts them."""
@@ -40,8 +38,8 @@ def document(
     their digest, so no text of a spec or a log can become a script.
 
     Args:
-        page: Its contents.
-        sources: What it was made from.
+        page: The contents.
+        sources: The sources of the numbers.
         embedded: Name → content of the files of its tables and figures, which the document contains.
         image: Returns the PNG of a figure.
     """
@@ -69,8 +67,8 @@ def fragment(
     """Render a page as a part of another page, without its scripts.
 
     Args:
-        page: Its contents.
-        sources: What it was made from.
+        page: The contents.
+        sources: The sources of the numbers.
         image: Returns the `src` and the `width` of a figure.
         place: Address of its files, with FILE instead of a name.
     """
@@ -101,22 +99,15 @@ def _render(
         autoescape=True, loader=FunctionLoader(own_file), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"prose": prose, "sentence": sentence, "markup": Markup, "quote": shlex.quote}
+    environment.filters |= {
+        "prose": lambda text: Markup(prose(text)),
+        "sentence": sentence,
+        "markup": Markup,
+        "quote": shlex.quote,
+    }
     template = environment.get_template("page.html.j2")
     made, digest = sources.common, shown.hexdigest()
     return template.render(page=page, made=made, digest=digest, data=Markup(_json(data)), **values) + "\n"
-
-
-def prose(text: str) -> Markup:
-    """Escape a text, and mark up the parts between backticks as code."""
-    from markupsafe import Markup, escape
-
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
-
-
-def sentence(text: str) -> str:
-    """End a text with a full stop, unless it has another end."""
-    return text if text.endswith((".", "?", "!", "…")) else f"{text}."
 
 
 def own_file(name: str) -> str:
@@ -138,7 +129,7 @@ def _image(png: bytes) -> dict[str, Any]:
 
 
 def _embedded(name: str, content: bytes) -> dict[str, Any]:
-    """Embed a file: short texts as they are, other files compressed."""
+    """Embed a file: short texts without, other files with compression."""
     if name.endswith((".tex", ".csv", ".txt", ".yaml")):
         return {"text": content.decode()}
     if name.endswith(".pdf"):  # is compressed already

@@ -11,7 +11,6 @@ from ..claims.evidence import Verdict
 from ..claims.judged import Judged
 from ..figures import Plot
 from ..figures.charts import SHOWN_AT_FIRST
-from ..provenance.document import SUFFIX
 from ..provenance.explain import Origins
 from ..provenance.history import History, Recipe
 from ..tables.claims import MARKS
@@ -30,9 +29,9 @@ class TablePart:
     """A table of a page.
 
     Attributes:
-        name: Stem of its file names, and its anchor in the page.
+        name: Stem of the file names, and anchor in the page.
         title: Heading above it.
-        table: Its content.
+        table: The table.
         judged: For a table of claims, the claims in the order of its rows.
     """
 
@@ -45,11 +44,6 @@ class TablePart:
     def most(self) -> int | None:
         """How many rows the page shows; None for all."""
         return _MOST_FAILURES if self.name == "failures" and len(self.table.frame) > _MOST_FAILURES else None
-
-    @property
-    def files(self) -> list[str]:
-        """Names of its files next to the page."""
-        return [f"{self.name}.tex", f"{self.name}.csv", self.name + SUFFIX]
 
     @cached_property
     def claims(self) -> list[dict[str, Any]]:
@@ -69,10 +63,10 @@ class TablePart:
 
 @dataclass(frozen=True)
 class PicturePart:
-    """A figure that the page shows as it is printed.
+    """A figure that the page shows in its printed form.
 
     Attributes:
-        name: Its anchor in the page.
+        name: Anchor in the page.
         title: Heading above it.
         plot: The figure; its name is the stem of its file names.
         study: The study that it shows.
@@ -89,7 +83,7 @@ class ChartPart:
     """An interactive figure, which the scripts of the page draw.
 
     Attributes:
-        name: Its anchor in the page.
+        name: Anchor in the page.
         title: Heading above it.
         variants: Name of a horizontal axis → data for charts.js, one or several.
         plots: The printed figures, one for each variant.
@@ -104,7 +98,7 @@ class ChartPart:
 
     @property
     def still(self) -> PicturePart:
-        """The first variant as it is printed, for readers without scripts."""
+        """The printed form of the first variant, for readers without scripts."""
         return PicturePart(self.name, self.title, self.plots[0], self.study)
 
     @property
@@ -120,8 +114,8 @@ class Section:
     """A section of a page, which shows its parts in the order of the attributes.
 
     Attributes:
-        id: Its anchor in the page.
-        title: Its heading.
+        id: The anchor in the page.
+        title: The heading.
         study: For a section about one study of a union, the name of the study.
         source: Figure or table of the paper that the study reproduces.
         banners: Warnings: a word, and a text.
@@ -168,7 +162,7 @@ class Page:
     """The page of a study, or of a union of studies.
 
     Attributes:
-        history: What the store has on the experiment besides results.
+        history: Spec, runs, attempts, and costs.
         options: Options of the report: baseline and scope; empty for a union.
         answer: The answer to the question of the study.
         unfinished: The progress in words; empty once all runs have completed.
@@ -200,12 +194,12 @@ class Page:
 
     @property
     def pictures(self) -> list[PicturePart]:
-        """All figures that are shown as they are printed."""
+        """All figures without an interactive form."""
         return [part for section in self.sections for part in section.pictures]
 
     @property
     def plots(self) -> list[Plot]:
-        """All figures, as they are printed."""
+        """All printed figures."""
         of_charts = [plot for chart in self.charts for plot in chart.plots]
         return [*of_charts, *(part.plot for part in self.pictures)]
 

@@ -1,4 +1,4 @@
-"""The tables and figures that the spec of a study asks for, besides those of every page."""
+"""The tables and figures that the spec of a study asks for, in addition to those of every page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..tables import table as named_table
 from .page import PicturePart, TablePart
 
 _USUAL: dict[str, Any] = {"mean": "all", "crossing": "first", "trajectories": False, "surfaces": False}
-"""Options of the tables and figures of every page, besides baseline and scope."""
+"""Options of the tables and figures of every page, in addition to baseline and scope."""
 
 _STANDING = ("summary", "speedups", "curves", "pareto")
 _FIGURE_OPTIONS = {each.name for each in fields(Request)} - {"store", "experiment", "sheet", "own"}
@@ -66,7 +66,7 @@ def requested(
         standing: Tables of every page, which are not repeated; None for a page without those, and without
             the figures of every page.
         own: Imports custom tables and figures.
-        pictures: Reads what runs selected; None where that cannot be read.
+        pictures: Reads the selected examples of runs; None if they can't be read.
     """
     made = Requested()
     names = Counter(() if standing is None else _STANDING)
@@ -158,5 +158,6 @@ def _in_words(options: Mapping[str, Any]) -> str:
         if key == "over":
             value = WORDS[value].axis
         text = ", ".join(value) if isinstance(value, list | tuple) else str(value)
-        words.append(key.replace("_", " ") + ("" if value is True else f" {text}"))
+        name = key.replace("_", " ")
+        words.append(name if value is True else f"no {name}" if value is False else f"{name} {text}")
     return ", ".join(words) or "again"

@@ -1,4 +1,4 @@
-"""The page of a study: its answer, claims, tables, figures, costs, failures, and recipe."""
+"""The page of a study: answer, claims, tables, figures, costs, failures, and recipe."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def study_page(
         competes = frames is not None and len(frames.competitors) >= 2
         said = replace(said, sentence=f"{verdicts} {said.sentence}") if competes else Answer(verdicts)
     elif stills and frames is None:
-        said = Answer("No run of this study is evaluated: it examines what is selected.")
+        said = Answer("This study evaluates no run: it examines the selected examples.")
     texts = {name: (f"{what}: {missing[name]}.",) for name, what in _UNAVAILABLE.items() if name in missing}
     sections += [
         Section("results", "Results", texts=texts.get("results", ()), tables=(*tables, *extra.tables)),
@@ -122,7 +122,7 @@ def unfinished(history: History) -> str:
     if done == planned:
         return ""
     others = ", ".join(f"{count} {state.lower()}" for state, count in states.items() if state != "COMPLETED")
-    scores = "Scores below are of the completed runs." if done else "There is no final score yet."
+    scores = "Scores below are of the completed runs." if done else "No run has a final score yet."
     return f"{done} of {planned} runs have completed; {others}. {scores}"
 
 

@@ -86,7 +86,7 @@ def html(table: Table, opens: bool = False, most: int | None = None) -> str:
         most: As in `Table.html`.
     """
     shared = any(column.group for column in table.columns)
-    words = "<br>".join(map(escape, [table.caption, *table.notes]))
+    words = "<br>".join(map(prose, [table.caption, *table.notes]))
     text = "\n".join(
         [
             *([] if opens else [f"<style>{_CSS}</style>"]),
@@ -102,6 +102,11 @@ def html(table: Table, opens: bool = False, most: int | None = None) -> str:
         ]
     )
     return text.encode("ascii", "xmlcharrefreplace").decode()
+
+
+def prose(text: str) -> str:
+    """Escape a text for HTML, and mark up the parts between backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _heading(column: Column) -> str:

@@ -9,6 +9,7 @@ from ..curves import crossing_words
 from ..efforts import WORDS, Effort, unit, writer
 from ..intervals import INTERVAL, direction
 from ..metrics import Metric, lacks_goal
+from ..units import sentence
 from . import show
 from .core import ESSENTIAL, Column, Record, Table
 from .final_results import Finals, finals
@@ -41,7 +42,7 @@ def summary(found: Finals) -> Table:
     conventions = _conventions(found)
     table = Table(
         name=f"{frames.experiment} summary",
-        caption=f"{frames.experiment}{': ' + frames.question if frames.question else '.'} "
+        caption=f"{sentence(': '.join(filter(None, (frames.experiment, frames.question))))} "
         f"Scores{unit}, {over}{_meaning_of_score(found)}.",
         frame=_rows(found),
         columns=_columns(found),
