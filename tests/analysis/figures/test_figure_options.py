@@ -100,8 +100,10 @@ def test_embeds_fonts_by_their_name(drawn):
 
 
 def test_a_missing_font_is_an_error_that_names_the_nearest(drawn):
-    with pytest.raises(ValueError, match=r"no font 'Tmes Nw Romn' is installed: choose .*STIXGeneral"):
-        drawn("curves", {"font": "Tmes Nw Romn"})
+    with pytest.raises(
+        ValueError, match=r"no font 'STIXGenral' is installed: choose 'STIXGeneral' or .*'serif'"
+    ):
+        drawn("curves", {"font": "STIXGenral"})
 
 
 def test_rejects_invalid_options():

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.analysis.figures.panels import finish, panels, spread, titled, wrapped
+from jestlab.analysis.figures.labels import spread
+from jestlab.analysis.figures.panels import finish, panels, titled, wrapped
 from jestlab.analysis.figures.plot import Texts
 from jestlab.analysis.figures.style import applied
 from jestlab.analysis.sheet import Sheet
