@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from ..costs import Scope
 from ..curves import Crossing, score_curves, speedups
 from ..efforts import WORDS, Effort, known
-from ..frames import Frames, NotYet
+from ..errors import NotYet, RequestError
+from ..frames import Frames
 from ..intervals import censored_median, half_widths, of_groups, to_match
 from ..lost import DIVERGED
 from ..metrics import Metric
@@ -182,7 +183,9 @@ def finals(
     compared = frames.baseline(baseline)
     averaged = [name for name in frames.averaged if mean == "all" or name in frames.shared_metrics]
     if frames.averaged and not averaged:
-        raise ValueError(f"runs of experiment {frames.experiment!r} share no metric: leave out --mean shared")
+        raise RequestError(
+            f"runs of experiment {frames.experiment!r} share no metric: leave out --mean shared"
+        )
     curves = score_curves(frames, scope, averaged)
     runs = curves[curves["final"]].drop(columns=["step", "final"])
     if runs.empty:
