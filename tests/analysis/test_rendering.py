@@ -102,7 +102,7 @@ def test_html_in_a_page(table):
 
 
 def test_latex(table):
-    text = table.latex()
+    text = table.latex().replace("\\allowbreak{}", "")
     assert text.isascii()
     body = text.split("\\toprule")[1].split("\\bottomrule")[0]
     rows = [line.strip() for line in body.splitlines() if line.strip().endswith("\\\\")]
@@ -113,7 +113,7 @@ def test_latex(table):
     assert rows[2] == rf"{escaped} & \textbf{{50.1}} & $\infty$ \\"
     assert text.count("\\midrule") == 2  # below the headings, below the rows that stand apart
     assert "\\caption{Scores in \\% \\textless{}of\\textgreater{} all.}" in text
-    assert "x\\_\\allowbreak{}y: 1 \\& 2.}\n\\end{table}" in text  # under the table
+    assert "x\\_y: 1 \\& 2.}\n\\end{table}" in text  # under the table
     assert "\\label{tab:a-study}" in text
     assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
 

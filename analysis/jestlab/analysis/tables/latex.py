@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..units import listed
 
 if TYPE_CHECKING:
-    from .core import Cell, Table
+    from .core import Cell, Column, Table
 
 COLUMN, TEXT = 220.0, 450.0
 """Width in points of a column and of the text of a two-column article on A4, the narrowest common paper."""
@@ -32,7 +32,7 @@ _MIN_WIDTH, _MAX_WIDTH = 40.0, 2000.0  # points
 _SIZES = {"": (10.0, 6.0), "\\footnotesize": (8.5, 3.0)}
 """Command for the size of letters → em, and half the space between columns (`tabcolsep`), in points."""
 
-_LONG = 9.0  # em; longer texts may break into lines
+_LONG = 14.0  # em; longer texts break into lines
 _MAX_LINES = 4  # of a text in a cell
 _HEADING = 10  # characters; longer headings break into lines if they are wider than the cells below
 
@@ -65,13 +65,14 @@ def parse_width(written: str) -> tuple[float | None, str]:
 def latex(table: Table) -> str:
     """Write a float; comments above it name the packages that it needs."""
     layout = _fitting(table)
-    kind = r"tabularx}{\linewidth" if layout.broken else "tabular"
+    breaks = any(each.breaks for each in layout.shown.values())
+    kind = r"tabularx}{\linewidth" if breaks else "tabular"
     label = table.label or "tab:" + re.sub(r"[\W_]", "-", table.name)
     notes = [escape(note, breaks=True) for note in table.notes_on([table.columns[i] for i in layout.shown])]
     shaded = any(line.ours or any(cell.shade for cell in line.cells) for line in table.lines)
     lines = [
         r"% \usepackage{booktabs}",
-        *([r"% \usepackage{tabularx}"] if layout.broken else []),
+        *([r"% \usepackage{tabularx}"] if breaks else []),
         *([r"% \usepackage[table]{xcolor}", _COLORS] if shaded else []),
         *([r"% \usepackage[normalem]{ulem}"] if table.struck else []),
         *(f"% {line}" for line in layout.remarks),
@@ -102,11 +103,11 @@ def remarks(table: Table) -> list[str]:
 
 
 class _Measures(NamedTuple):
-    """Widths of a column in em: with each cell on one line, and with long texts broken into lines."""
+    """Measures of a column: lines of its heading; width in em; whether its texts break into lines."""
 
     heading: list[str]
-    natural: float
-    least: float
+    width: float
+    breaks: bool
 
 
 class _Layout(NamedTuple):
@@ -117,7 +118,7 @@ class _Layout(NamedTuple):
         room: Maximum width, in points.
         environment: `table`, or `table*`, which spans the page.
         size: Key of `_SIZES`.
-        shown: Index of each column that is shown → its widths.
+        shown: Index of each column that is shown → its measures.
         dropped: Indices of columns that don't fit.
     """
 
@@ -134,36 +135,24 @@ class _Layout(NamedTuple):
         return _SIZES[self.size][1]
 
     @property
-    def broken(self) -> list[int]:
-        """Indices of columns that share the remaining width, since their texts break into lines."""
-        return (
-            []
-            if self._spare >= 0
-            else [i for i, (_, natural, least) in self.shown.items() if least < natural]
-        )
-
-    @property
     def fits(self) -> bool:
-        """Whether the table is no wider than it may be."""
-        freed = [self.shown[i] for i in self.broken]
-        share = (self._spare + sum(each.natural for each in freed)) / max(len(freed), 1)
-        return share >= max((each.least for each in freed), default=0.0)
-
-    @property
-    def _spare(self) -> float:
-        """Width that remains if each cell is on one line, in em; negative if the table is too wide."""
+        """Whether the table is no wider than it may be; columns of long texts share the remaining width."""
         groups = {i: self.table.columns[i].group for i in self.shown}
         sizes = Counter(groups.values())
-        widths = (max(self.shown[i].natural, _ems(groups[i]) / sizes[groups[i]]) for i in self.shown)
+        texts = [each.width for each in self.shown.values() if each.breaks]
+        widths = [max(texts, default=0.0) * len(texts)]
+        for i, each in self.shown.items():
+            widths.append(0.0 if each.breaks else max(each.width, _ems(groups[i]) / sizes[groups[i]]))
         titles = (_ems(section.title) for section in self.table.sections)
-        em, gap = _SIZES[self.size]
-        return (self.room - 2 * gap * (len(self.shown) - 1)) / em - max(sum(widths), *titles)
+        em = _SIZES[self.size][0]
+        return max(sum(widths), *titles) * em + 2 * self.gap * (len(self.shown) - 1) <= self.room
 
     @property
     def alignment(self) -> str:
         """The columns, as `tabular` specifies them."""
-        text, broken = r">{\raggedright\arraybackslash}X", self.broken
-        return "".join(text if i in broken else self.table.columns[i].align[0] for i in self.shown)
+        text = r">{\raggedright\arraybackslash}X"
+        columns = self.table.columns
+        return "".join(text if each.breaks else columns[i].align[0] for i, each in self.shown.items())
 
     @property
     def remarks(self) -> list[str]:
@@ -190,38 +179,34 @@ class _Layout(NamedTuple):
 
 def _fitting(table: Table) -> _Layout:
     """Return the first layout that fits, from the most readable one to the one with the fewest columns."""
-    for layout in _layouts(table):
-        if layout.fits:
-            break
-    return layout
-
-
-def _layouts(table: Table) -> Iterator[_Layout]:
     from .core import ESSENTIAL
 
     wanted, environment = parse_width(table.width)
     rooms = [(COLUMN, "table"), (TEXT, "table*")] if wanted is None else [(wanted, environment)]
     if table.chosen and rooms[-1][1] == "table":
         rooms.append((TEXT, "table*"))
-    used = [i for i in range(len(table.columns)) if i == 0 or any(line.cells[i].text for line in table.lines)]
-    measured = {i: _measured(table, i) for i in used}
+    cells = list(zip(*(line.cells for line in table.lines), strict=True))
+    used = [i for i in range(len(table.columns)) if i == 0 or any(cell.text for cell in cells[i])]
+    shown = {i: _measured(table.columns[i], cells[i]) for i in used}
     ranks = {i: table.columns[i].importance for i in used[1:]}
     optional = sorted((i for i in ranks if ranks[i] < ESSENTIAL), key=lambda i: (ranks[i], -i))
     for count in range(1 if table.chosen else len(optional) + 1):
-        shown = {i: measured[i] for i in used if i not in optional[:count]}
-        for (room, environment), size in product(rooms[-1:] if count else rooms, _SIZES):
-            yield _Layout(table, room, environment, size, shown, optional[:count])
+        dropped = optional[:count]
+        for (room, environment), size in product(rooms[-1:] if dropped else rooms, _SIZES):
+            kept = {i: shown[i] for i in used if i not in dropped}
+            layout = _Layout(table, room, environment, size, kept, dropped)
+            if layout.fits:
+                return layout
+    return layout
 
 
-def _measured(table: Table, i: int) -> _Measures:
-    cells, column = [line.cells[i] for line in table.lines], table.columns[i]
-    body = max(map(_cell_ems, cells), default=0.0)
+def _measured(column: Column, cells: Sequence[Cell]) -> _Measures:
+    body = max(map(_cell_ems, cells))
     heading = textwrap.wrap(column.header, max(int(2 * body), _HEADING), break_long_words=False) or [""]
-    natural = least = max(body, *map(_ems, heading))
-    if column.align == "left" and body > _LONG:
-        words = (word for cell in cells for word in re.split(r"\s+|(?<=[/_])", cell.text))
-        least = max(body / _MAX_LINES, *map(_ems, [*words, *heading]))
-    return _Measures(heading, natural, least)
+    if column.align != "left" or body <= _LONG:
+        return _Measures(heading, max(body, *map(_ems, heading)), False)
+    words = (word for cell in cells for word in re.split(r"\s+|(?<=[/_])", cell.text))
+    return _Measures(heading, max(body / _MAX_LINES, *map(_ems, [*words, *heading])), True)
 
 
 _WIDE, _NARROW = set("+−=±×≤≥≈→%&@mwΔ—"), set(" .,:;'!|()[]ijlt")
@@ -264,7 +249,6 @@ def _headings(layout: _Layout) -> Iterator[str]:
 
 def _body(layout: _Layout) -> Iterator[str]:
     """Yield the rows, with a rule above each section and between rows that are set apart and others."""
-    broken = layout.broken
     for section in layout.table.sections:
         yield r"\midrule"
         if section.title:
@@ -275,7 +259,7 @@ def _body(layout: _Layout) -> Iterator[str]:
         for line in section.lines:
             if line.apart != previous.apart:
                 yield r"\midrule"
-            cells = " & ".join(_cell(line.cells[i], i in broken) for i in layout.shown)
+            cells = " & ".join(_cell(line.cells[i], each.breaks) for i, each in layout.shown.items())
             shade = r"\rowcolor{jestlabours} " if line.ours else ""
             # LaTeX would read a bracket or a star here as an option of the line break before it.
             yield f"{shade}{'{}' if cells.startswith(('[', '*')) else ''}{cells} \\\\"
