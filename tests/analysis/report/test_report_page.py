@@ -147,14 +147,19 @@ def test_an_unfinished_study_without_prices(built):
 
 CELLS = "[...document.querySelectorAll('{} tbody tr')].map(r => [...r.children].map(c => c.textContent))"
 OPEN_ALL = """
-name => [...document.querySelectorAll(`#table-${name} button`)].map(button => {
-  button.click();
+async name => {
   const dialog = document.querySelector('dialog');
-  const [title, body] = ['h2', '.body'].map(part => dialog.querySelector(part).textContent);
-  const tables = [...dialog.querySelectorAll('table')].map(table => table.textContent);
-  dialog.close();
-  return {...button.dataset, title, body, tables};
-})
+  const cells = [];
+  for (const button of document.querySelectorAll(`#table-${name} button`)) {
+    button.click();
+    while (!dialog.open) await new Promise(requestAnimationFrame);
+    const [title, body] = ['h2', '.body'].map(part => dialog.querySelector(part).textContent);
+    const tables = [...dialog.querySelectorAll('table')].map(table => table.textContent);
+    cells.push({...button.dataset, title, body, tables});
+    dialog.close();
+  }
+  return cells;
+}
 """
 
 
@@ -192,6 +197,7 @@ def test_fits_and_is_accessible(opened, page, width, scheme):
     shown = opened(page, width, scheme)
     check_accessible(shown, width)
     shown.tab.locator("button[data-row=joint][data-column=delta]").click()
+    until(shown.tab, shown.tab.locator("dialog").is_visible)
     found = axe.Axe().run(shown.tab, context="dialog")
     assert found.violations_count == 0, found.generate_report()
     box = shown.tab.locator("dialog").bounding_box()

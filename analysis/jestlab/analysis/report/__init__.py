@@ -15,7 +15,7 @@ from ..figures.selected import Pictures
 from ..files import write_whole
 from ..provenance.document import SUFFIX, Sources
 from ..results import Snapshot, opens_store
-from .html import document
+from .html import PROVENANCE, document, provenance
 from .page import Page, PicturePart
 from .study import study_page
 from .union import union_page
@@ -101,6 +101,8 @@ def gather(
 
 def one_file(page: Page, sources: Sources, name: str) -> bytes | None:
     """Make one file of a report, such as `summary.csv`; None if the report has no such file."""
+    if name == PROVENANCE:
+        return provenance(page)
     with tempfile.TemporaryDirectory() as folder:
         return _files(page, sources, Path(folder), [], name.split(".", 1)[0]).get(name)
 

@@ -22,6 +22,9 @@ from .page import Page, PicturePart
 SCRIPTS = ("page.js", "copies.js", "plot.js", "charts.js")
 """The scripts of a page, to be joined in this order: `begin()` starts them."""
 
+PROVENANCE = "provenance.json"
+"""Name of the file with the explanations of all cells, which the page reads when a cell is first opened."""
+
 _PIXELS = 0.65
 """Pixels of the page for one pixel of a printed figure, so that text is about as large in all figures."""
 
@@ -52,6 +55,7 @@ def document(
         "base-uri 'none'; form-action 'none'"
     )
     kept = {name: _embedded(name, content) for name, content in embedded.items() if name[-4:] != ".png"}
+    kept[PROVENANCE] = _embedded(PROVENANCE, provenance(page))
     return _render(
         page,
         sources,
@@ -84,7 +88,6 @@ def _render(
 
     tables = page.tables
     data = {
-        **page.origins.page_data({part.name: part.table for part in tables if part.table.opens}),
         "figures": {chart.name: {"variants": chart.variants} for chart in page.charts},
         "files": {**embedded, **{f"{part.name}.md": {"text": part.table.markdown()} for part in tables}},
         "place": place,
@@ -108,6 +111,12 @@ def _render(
     template = environment.get_template("page.html.j2")
     made, digest = sources.common, shown.hexdigest()
     return template.render(page=page, made=made, digest=digest, data=Markup(_json(data)), **values) + "\n"
+
+
+def provenance(page: Page) -> bytes:
+    """Return the explanations of all cells of a page as JSON: see `Origins.page_data`."""
+    tables = {part.name: part.table for part in page.tables if part.table.opens}
+    return _json(page.origins.page_data(tables)).encode()
 
 
 def own_file(name: str) -> str:

@@ -61,11 +61,12 @@ function boxed(title, headers, rows, left) {
   return box;
 }
 
-function open(button) {
+async function open(button) {
   const dialog = document.getElementById("provenance");
+  DATA.provenance ??= JSON.parse(await textOf("provenance.json"));
   const name = button.closest("[data-table]").dataset.table;
   const { row: key, column: columnKey } = button.dataset;
-  const { columns, rows, published } = DATA.tables[name];
+  const { columns, rows, published } = DATA.provenance.tables[name];
   const column = columns[columnKey];
   const row = rows[key];
   const print = published[key]?.[columnKey];
@@ -103,7 +104,7 @@ function madeFrom(column, key, row, baseline) {
 /** All attempts at each of the runs. */
 function ran(row) {
   const lines = row.runs.flatMap((run) => {
-    const { name, state, directory, attempts } = DATA.runs[run];
+    const { name, state, directory, attempts } = DATA.provenance.runs[run];
     const whole = attempts.length ? attempts : [["—", "—", "—", "—", "—", "—", "—"]];
     return whole.map((attempt) => [name, state, ...attempt, directory]);
   });
