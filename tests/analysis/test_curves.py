@@ -158,3 +158,32 @@ def test_mean_curves_interpolate_seeds_evaluated_at_different_points(read_runs, 
     table = curves.mean_curves(curves.score_curves(results), "flops")
     assert list(table["flops"]) == [3e9, 4e9, 6e9]  # of 3, 6, 9 and 2, 4, 6, within what both cover
     assert list(table["mean"]) == pytest.approx([(0 + 0.1) / 2, (0.2 / 3 + 0.2) / 2, (0.2 + 0.4) / 2])
+
+
+long_curves = st.lists(
+    st.tuples(st.integers(0, 50), st.floats(-1e9, 1e9) | st.sampled_from([np.nan, np.inf, -np.inf])),
+    min_size=30,
+    max_size=400,
+)
+
+
+@given(long_curves, st.integers(1, 8))
+def test_each_column_of_pixels_keeps_its_first_last_lowest_and_highest(curve, width):
+    gaps, values = zip(*curve, strict=True)
+    x, y = np.cumsum(gaps), np.array(values)
+    kept = curves.thinned(x, y, width)
+    assert np.array_equal(kept, np.unique(kept))
+    if len(x) <= 4 * width:
+        assert len(kept) == len(x)
+        return
+    assert len(kept) <= 5 * width
+    span = max(x[-1] - x[0], 1)
+    columns = np.minimum((x - x[0]) * width // span, width - 1)
+    for column in set(columns):
+        inside = np.flatnonzero(columns == column)
+        here = kept[np.isin(kept, inside)]
+        assert {inside[0], inside[-1]} <= set(here)
+        finite, left = y[inside][np.isfinite(y[inside])], y[here][np.isfinite(y[here])]
+        if len(finite):
+            assert (left.min(), left.max()) == (finite.min(), finite.max())
+        assert np.isfinite(y[inside]).all() == np.isfinite(y[here]).all()

@@ -1,5 +1,6 @@
 """How machines spent their time, on the page: bars, the table of their numbers, and unknown time."""
 
+import re
 from typing import Any
 
 import plans_support as plans
@@ -56,7 +57,7 @@ def test_shares_are_of_chip_time_and_unmeasured_time_is_unknown(timed):
     assert (rows.at["all runs", "attempts"], rows.at["all runs", "held"]) == (4, 4 * 120 + 240 + 120)
     assert found.sentence.startswith("Goodput 57%: ")
     assert [bar["name"] for bar in found.bars] == ["uniform", "joint", "all runs"]
-    assert ("preempted work", "#d55e00") in found.legend
+    assert found.causes["preempted"] == ("preempted work", "#d55e00")
     lines = found.table.markdown().splitlines()[2:]
     old = dict(zip(found.table.frame["label"], lines, strict=False))["old"]
     assert old.count("—") >= 8 and "| 2.0 min |" in old.replace("  ", " ")
@@ -75,7 +76,8 @@ def test_the_page_has_a_bar_for_each_run(parsed_page):
     for name, bar, value in zip(names, pictures, values, strict=True):
         assert bar.get("aria-label", "").startswith(f"{words(name)}: training ")
         assert words(value).split()[0].endswith("%") and " of " in words(value)
-        assert sum(float(part.get("width", 0)) for part in bar) == pytest.approx(100, abs=0.01)
+        widths = re.findall(r"width: ([\d.]+)%", "".join(part.get("style", "") for part in bar))
+        assert sum(map(float, widths)) == pytest.approx(100, abs=0.01)
     assert "failed work" in pictures[3].get("aria-label", "")
 
 

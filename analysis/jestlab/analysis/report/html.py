@@ -14,6 +14,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
+from ..goodput import percent
 from ..provenance.document import Sources
 from ..tables.formats import prose
 from ..units import sentence
@@ -106,6 +107,7 @@ def _render(
         "prose": lambda text: Markup(prose(text)),
         "sentence": sentence,
         "markup": Markup,
+        "percent": percent,
         "quote": shlex.quote,
     }
     template = environment.get_template("page.html.j2")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -179,15 +179,14 @@ class MachineTime:
 
     Attributes:
         table: One row for each label, and one for all runs.
-        bars: Bars for the first rows and the last: name, goodput and held time as texts, the bar in words
-            (`text`), and its segments from left to right (name, color, x, and width in percent).
-        legend: Names and colors of the segments.
+        causes: The causes shown → name and color.
+        bars: The first rows and the last: name, goodput and held time as texts, shares (cause → share).
         sentence: The goodput of all runs in words.
     """
 
     table: Table
+    causes: dict[str, tuple[str, str]]
     bars: list[dict[str, Any]]
-    legend: list[tuple[str, str]]
     sentence: str
 
 
@@ -211,22 +210,15 @@ def machine_time(history: History) -> MachineTime | None:
             runs[attempt.label][attempt.fingerprint] = attempt.seed
     sums = {label: total(goodputs[run] for run in of_label) for label, of_label in runs.items()}
     sums = {label: goodput for label, goodput in sums.items() if goodput.attempts}
-    shown: list[str] = [cause for cause in CAUSES if whole.share(cause) >= _LEAST_SHARE]
+    shown = {cause: (CAUSES[cause], _COLORS[cause]) for cause in CAUSES if whole.share(cause) >= _LEAST_SHARE}
     names = history.shown
-    rows = [
-        {"row": label, "apart": False, "label": label, "runs": len(runs[label]), **_amounts(goodput)}
-        for label, goodput in sums.items()
-    ]
-    everything = {"row": f"{_ALL} of {history.experiment}", "apart": False, "label": _ALL}
-    rows.append({**everything, "runs": len(goodputs), **_amounts(whole)})
+    rows = [_row(label, label, goodput, runs=len(runs[label])) for label, goodput in sums.items()]
+    rows.append(_row(f"{_ALL} of {history.experiment}", _ALL, whole, runs=len(goodputs)))
     parts = [
-        {
-            "row": label, "experiment": history.experiment, "label": label, "seed": seed, "fingerprint": run,
-            **_amounts(goodputs[run]),
-        }
+        _row(label, label, goodputs[run], seed=seed, fingerprint=run, experiment=history.experiment)
         for label in sums
         for run, seed in runs[label].items()
-    ]  # fmt: skip
+    ]
 
     def share(value: float) -> str:
         return percent(value) if value > 0 else MISSING
@@ -260,43 +252,38 @@ def machine_time(history: History) -> MachineTime | None:
         parts=pd.DataFrame(parts),
         shown={label: names[label] for label in sums if names[label] != label},
     )
-    bars = [_bar(names[label], goodput, shown) for label, goodput in [*sums.items(), (_ALL, whole)]]
-    left_out = max(0, len(bars) - _MOST_BARS)
+    bars = [
+        {
+            "name": names[row["label"]],
+            "goodput": known(row["goodput"], percent),
+            "held": _duration(row["held"]),
+            "shares": {cause: row[cause] for cause in shown if row[cause] > 0},
+        }
+        for row in (rows if len(rows) <= _MOST_BARS else [*rows[: _MOST_BARS - 1], rows[-1]])
+    ]
+    more = f" The table has {len(rows) - len(bars)} more runs." if len(rows) > len(bars) else ""
     return MachineTime(
         table,
-        [bar for bar in [*bars[: _MOST_BARS - 1], *bars[_MOST_BARS - 1 :][-1:]] if bar["segments"]],
-        [(CAUSES[cause], _COLORS[cause]) for cause in shown],
+        shown,
+        [bar for bar in bars if bar["shares"]],
         f"Goodput {percent(whole.ratio)}: this share of the time in which machines were held was training "
-        "and evaluation that did not have to be done again."
-        + (f" The table has {left_out} more runs." if left_out else ""),
+        f"and evaluation that did not have to be done again.{more}",
     )
 
 
-def _amounts(goodput: Goodput) -> dict[str, Any]:
+def _row(name: str, label: str, goodput: Goodput, **about: Any) -> dict[str, Any]:
+    """Make a row of the table of machine time."""
     is_known = goodput.ratio is not None
     return {
+        "row": name,
+        "apart": False,
+        "label": label,
+        **about,
         "held": goodput.held / 1e6,
         "goodput": goodput.ratio if is_known else math.nan,
         **{cause: goodput.share(cause) if is_known else math.nan for cause in CAUSES},
         "attempts": goodput.attempts,
         "queue": goodput.waited / 1e6,
-    }
-
-
-def _bar(name: str, goodput: Goodput, shown: Sequence[str]) -> dict[str, Any]:
-    shares = {cause: goodput.share(cause) for cause in shown if goodput.parts[cause]}
-    segments, x = [], 0.0
-    for cause, share in shares.items():
-        segments.append(
-            {"name": CAUSES[cause], "color": _COLORS[cause], "x": round(x, 3), "width": round(100 * share, 3)}
-        )
-        x += 100 * share
-    return {
-        "name": name,
-        "goodput": "unknown" if goodput.ratio is None else percent(goodput.ratio),
-        "held": units.duration(goodput.held / 3.6e9),
-        "segments": segments,
-        "text": ", ".join(f"{CAUSES[cause]} {percent(share)}" for cause, share in shares.items()),
     }
 
 
