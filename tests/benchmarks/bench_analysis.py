@@ -18,6 +18,7 @@ from tests.benchmarks.large_store import NAME, fill, labels
 from tests.benchmarks.support import command, median_seconds, parse_options, print_table
 
 from jestlab.analysis import frames, published, tables
+from jestlab.analysis.report import gather
 from jestlab.analysis.tables.core import Table
 
 STEPS = 100
@@ -50,6 +51,7 @@ def main() -> None:
             "reading the experiment": lambda: frames.read(url, NAME),
             "`summary`": lambda: render(tables.summary),
             "`speedups`": lambda: render(tables.speedup_table),
+            "contents of the report": lambda: gather(url, NAME),
         }
         for layout in tables.LAYOUTS:
             functions[f"`{layout}`"] = partial(render, partial(of_paper, layout))

@@ -70,7 +70,7 @@ def score_curves(
 
     flops = curves.pop("flops_total")
     planned = frames.costs.set_index(["label", "seed"])
-    of_run = list(zip(curves["label"], curves["seed"], strict=True))
+    of_run = [] if scope == "scoring" else list(zip(curves["label"], curves["seed"], strict=True))
     if scope != "scoring":
         # All FLOPs that a run without a price reports are training: 0/0 and unknown parts are NaN.
         ratio = (planned_flops(planned, scope) / planned["total_flops"]).fillna(1.0)
@@ -221,7 +221,8 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
     seed, step, score = (known[name].to_numpy() for name in ("seed", "step", "score"))
     efforts = known[effort].to_numpy(float)
     is_complete = known["final"].to_numpy(bool) & np.isfinite(score)
-    parts = []
+    columns = ("label", "seeds", effort, "mean", "spread", "final")
+    parts: dict[str, list[Any]] = {name: [] for name in columns}
     for label, rows in known.groupby("label", sort=False).indices.items():
         completed = seed[rows][is_complete[rows]]
         counted = np.unique(completed if completed.size else seed[rows])
@@ -236,16 +237,22 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
             start, end = max(efforts[run[0]] for run in runs), min(efforts[run[-1]] for run in runs)
             x = x[(x >= start) & (x <= end)]
             scores = np.stack([np.interp(x, efforts[run], score[run]) for run in runs])
-        half = np.zeros(x.size)
         with np.errstate(over="ignore", invalid="ignore"):  # of the largest numbers
             mean = scores.mean(axis=0)
-            if len(runs) > 1:
-                half = half_widths(scores.std(axis=0, ddof=1), np.full(x.size, len(runs)))
-            spread = {"mean": mean, "low": mean - half, "high": mean + half}
-        part = pd.DataFrame({"label": label, "seeds": len(runs), effort: x, **spread})
-        parts.append(part.assign(final=bool(completed.size) & (x == x.max(initial=-math.inf))))
-    columns = ["label", "seeds", effort, "mean", "low", "high", "final"]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+            spread = scores.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(x.size)
+        is_final = bool(completed.size) & (x == x.max(initial=-math.inf))
+        repeated = np.repeat(np.array([label], dtype=object), x.size), np.full(x.size, len(runs))
+        for name, values in zip(columns, (*repeated, x, mean, spread, is_final), strict=True):
+            parts[name].append(values)
+    if not parts["label"]:
+        return pd.DataFrame(columns=["label", "seeds", effort, "mean", "low", "high", "final"])
+    # One frame for all: pandas takes a millisecond to make a frame, and there may be thousands of labels.
+    found = pd.DataFrame({name: np.concatenate(values) for name, values in parts.items()})
+    several, half = (found["seeds"] > 1).to_numpy(), np.zeros(len(found))
+    with np.errstate(over="ignore", invalid="ignore"):
+        half[several] = half_widths(found["spread"].to_numpy()[several], found["seeds"].to_numpy()[several])
+        found["low"], found["high"] = found["mean"] - half, found["mean"] + half
+    return found[["label", "seeds", effort, "mean", "low", "high", "final"]]
 
 
 def break_even(

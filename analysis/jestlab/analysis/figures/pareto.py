@@ -108,8 +108,8 @@ def pareto(
     data = styled(frames, points, compared, ["score", "spread", "low", "high"])
     require_competitors(frames, data[data["kind"] == "mean"])
     caption = _caption(frames, data, scope, cost)
-    unpriced = [frames.shown[label] for label in ended["label"].unique() if label not in set(runs["label"])]
-    if unpriced:
+    priced = set(runs["label"])
+    if unpriced := [frames.shown[label] for label in ended["label"].unique() if label not in priced]:
         caption += f" Not shown ({WORDS[cost].amount} unknown): {', '.join(unpriced)}."
     words = Texts(title(frames), caption, WORDS[cost].axis, score_axis(frames), metric)
     return Plot("pareto", data, words, _draw)

@@ -317,7 +317,8 @@ def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None =
 
 def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:
     """Name those of the labels that are not shown because none of their seeds has completed."""
-    missing = [frames.shown[label] for label in labels if seeds(frames)[label][0] == 0]
+    completed = seeds(frames)
+    missing = [frames.shown[label] for label in labels if completed[label][0] == 0]
     return [f"Not shown (no seed has completed): {', '.join(missing)}."] if missing else []
 
 
