@@ -212,11 +212,11 @@ def _over_seeds(
         f"{effort}_most": reach.most,
         f"{effort}_low": reach.low,
         f"{effort}_high": reach.high,
+        f"fewer_{effort}": factor,
         f"{effort}_spent": min(without.tolist(), default=math.nan),
         # A bound beyond the median, on its other side, can't move it.
         f"{effort}_at_most": bool((took[early] >= reach.value).any()),
         f"{effort}_low_at_most": bool((took[early] == reach.low).any()),
-        f"fewer_{effort}": factor,
         f"fewer_{effort}_at_least": bool((fewer[early] <= factor).any()),
     }
 
