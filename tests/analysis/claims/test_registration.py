@@ -6,11 +6,12 @@ import hashlib
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.analysis.claims import registration
-from jestlab.analysis.claims.registration import Changes, compare, content_of, digest_of
+from jestlab.analysis.claims.registration import compare, content_of, digest_of
 
 SPEC: dict[str, Any] = {
     "claims": [
@@ -37,16 +38,15 @@ def changed(path, value):
     return spec
 
 
-def test_an_unchanged_study_is_not_exploratory():
-    found = compare(content(), content())
-    assert found == Changes()
-    assert found.of("study", "A", ["joint", "uniform"]) == ""
-    assert list(found.lines()) == []
-    assert compare(content(), content() | {"code": "other"}).code
+def changes(before, now, statement, labels=("joint",), study="study"):
+    """Return the changes that affect a claim."""
+    found = compare(before, now)
+    return "; ".join(each.text for each in found if each.affects(study, statement, labels))
 
 
-def test_reports_a_change_for_the_claims_that_it_affects():
-    for path, value, of_a, of_b in (
+@pytest.mark.parametrize(
+    ("path", "value", "of_a", "of_b"),
+    [
         (("seeds", "at_most"), 40, "seeds: ", "seeds: "),
         (("family",), {"error": 0.1}, 'family: nothing → {"error": 0.1}', "family: "),
         (("score",), [], 'score: ["toy/score"] → nothing', "score: "),
@@ -58,21 +58,24 @@ def test_reports_a_change_for_the_claims_that_it_affects():
         (("question",), "Why?", "", ""),
         (("metrics", "toy/score", "name"), "Score", "", ""),
         (("metrics", "toy/score", "goal"), "min", "metrics: ", "metrics: "),
-    ):
-        found = compare(content(), content(changed(path, value)))
-        for statement, expected in (("A", of_a), ("B", of_b)):
-            change = found.of("study", statement, ["joint"])
-            assert change.startswith(expected) if expected else change == ""
+    ],
+)
+def test_reports_a_change_for_the_claims_that_it_affects(path, value, of_a, of_b):
+    now = content(changed(path, value))
+    for statement, expected in (("A", of_a), ("B", of_b)):
+        found = changes(content(), now, statement)
+        assert found.startswith(expected) if expected else found == ""
 
 
 def test_unregistered_claims_and_those_of_runs_with_another_config_are_exploratory():
-    found = compare(content(), content(changed(("claims", 0, "statement"), "C")))
-    assert found.of("study", "C", []) == "not registered"
-    assert list(found.lines()) == ["study: C: not registered"]
-    found = compare(content(), content(runs=RUNS | {("study", "other"): "d" * 64}))
-    assert found.of("study", "A", ["joint", "uniform"]) == ""
-    assert found.of("study", "B", ["joint", "other"]) == "other config: other"
-    assert compare(content(), content(runs=RUNS | {("study", "new"): "d" * 64})) == Changes()
+    assert compare(content(), content()) == []
+    renamed = content(changed(("claims", 0, "statement"), "C"))
+    assert changes(content(), renamed, "C") == "not registered"
+    assert list(map(str, compare(content(), renamed))) == ["study: C: not registered"]
+    retuned = content(runs=RUNS | {("study", "other"): "d" * 64})
+    assert changes(content(), retuned, "A", ["joint", "uniform"]) == ""
+    assert changes(content(), retuned, "B", ["joint", "other"]) == "other config: other"
+    assert compare(content(), content(runs=RUNS | {("study", "new"): "d" * 64})) == []
 
 
 def test_a_union_registers_its_parts():
@@ -80,9 +83,8 @@ def test_a_union_registers_its_parts():
     runs = {("one", "joint"): "a" * 64, ("two", "joint"): "a" * 64}
     before = content_of("all", {"studies": parts}, runs)
     now = content_of("all", {"studies": parts | {"two": SPEC}}, runs | {("two", "joint"): "e" * 64})
-    found = compare(before, now)
-    assert found.of("one", "A", ["joint"]) == ""
-    assert found.of("two", "A", ["joint"]) == 'of "other" → "joint"; other config: joint'
+    assert changes(before, now, "A", study="one") == ""
+    assert changes(before, now, "A", study="two") == 'of "other" → "joint"; other config: joint'
 
 
 @given(st.permutations(list(SPEC.items())))

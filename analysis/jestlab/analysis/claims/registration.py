@@ -10,12 +10,12 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -74,37 +74,31 @@ class Registration:
         return f"registered on {time} by {self.author}{commit}, digest {self.digest[:12]}"
 
 
-@dataclass(frozen=True)
-class Changes:
-    """The changes of a study since its registration.
+class Change(NamedTuple):
+    """A change of a study since its registration.
 
     Attributes:
-        rules: Study → changes that affect all its claims.
-        claims: Study and statement → changes of a claim, or that it wasn't registered.
-        runs: Study and label of runs with another config.
-        code: Whether the code that judges claims has changed.
+        study: Name of the study.
+        text: The change: "within 0.05 → 0.1".
+        statement: The only claim that it affects; empty for all.
+        label: The run that it affects, with the claims that compare it; empty for all.
     """
 
-    rules: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    claims: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    runs: frozenset[tuple[str, str]] = frozenset()
-    code: bool = False
+    study: str
+    text: str
+    statement: str = ""
+    label: str = ""
 
-    def of(self, study: str, statement: str, labels: Sequence[str]) -> str:
-        """Return the changes that affect a claim; empty without any."""
-        changed = [label for label in labels if (study, label) in self.runs]
-        configs = f"other config: {', '.join(changed)}" if changed else ""
-        changes = [*self.rules.get(study, ()), self.claims.get((study, statement), ""), configs]
-        return "; ".join(filter(None, changes))
+    def affects(self, study: str, statement: str, labels: Sequence[str]) -> bool:
+        """Return whether it affects a claim."""
+        return (
+            self.study == study
+            and self.statement in ("", statement)
+            and (not self.label or self.label in labels)
+        )
 
-    def lines(self) -> Iterator[str]:
-        """Yield one line for each change."""
-        for study, rules in self.rules.items():
-            yield from (f"{study}: {rule}" for rule in rules)
-        for (study, statement), change in self.claims.items():
-            yield f"{study}: {statement}: {change}"
-        for study, label in sorted(self.runs):
-            yield f"{study}: other config: {label}"
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.study, self.statement, self.text)))
 
 
 def content_of(name: str, spec: Mapping[str, Any], runs: Mapping[tuple[str, str], str]) -> dict[str, Any]:
@@ -130,11 +124,10 @@ def content_of(name: str, spec: Mapping[str, Any], runs: Mapping[tuple[str, str]
 def content_now(store: Snapshot, experiment: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of a launched study."""
     rows = store.select(_RUNS, experiment=experiment).sort_values("seed").drop_duplicates("label")
-    prefix = "" if spec.get("studies") else f"{experiment}/"
-    runs = {
-        _place(f"{prefix}{label}"): str(run)
-        for label, run in zip(rows["label"], rows["fingerprint"], strict=True)
-    }
+    runs = {}
+    for label, run in zip(rows["label"].map(str), rows["fingerprint"].map(str), strict=True):
+        study, _, short = label.partition("/")
+        runs[(study, short) if spec.get("studies") else (experiment, label)] = run
     return content_of(experiment, spec, runs)
 
 
@@ -144,31 +137,29 @@ def digest_of(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def compare(registered: Mapping[str, Any], now: Mapping[str, Any]) -> Changes:
-    """Compare the content of a study with its registered content.
+def compare(registered: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+    """List the changes of a study's content since its registration, except those of the code.
 
     Added and removed runs are not a change by themselves; their claims are.
     """
-    rules: dict[str, list[str]] = {}
-    claims: dict[tuple[str, str], str] = {}
+    changes = []
     for study, part in now["studies"].items():
         before = registered["studies"].get(study, {})
-        keys = [(key, _rule(key, before), _rule(key, part)) for key in _RULES if before]
-        keys.append(("family", registered["family"], now["family"]))
-        if changed := [f"{key}: {_short(old)} → {_short(new)}" for key, old, new in keys if old != new]:
-            rules[study] = changed
+        rules = [(key, _rule(key, before), _rule(key, part)) for key in _RULES if before]
+        rules.append(("family", registered["family"], now["family"]))
+        changes += [
+            Change(study, f"{key}: {_short(old)} → {_short(new)}") for key, old, new in rules if old != new
+        ]
         known = {claim["statement"]: claim for claim in before.get("claims", ())}
         for claim in part["claims"]:
             old = known.get(claim["statement"])
-            if change := "not registered" if old is None else _claim_changes(old, claim):
-                claims[study, claim["statement"]] = change
-    runs = {_place(key) for key, run in now["runs"].items() if registered["runs"].get(key, run) != run}
-    return Changes(rules, claims, frozenset(runs), registered.get("code") != now.get("code"))
-
-
-def _place(key: str) -> tuple[str, str]:
-    study, _, label = key.partition("/")
-    return study, label
+            if text := "not registered" if old is None else _claim_changes(old, claim):
+                changes.append(Change(study, text, claim["statement"]))
+    for key, run in now["runs"].items():
+        if registered["runs"].get(key, run) != run:
+            study, _, label = key.partition("/")
+            changes.append(Change(study, f"other config: {label}", label=label))
+    return changes
 
 
 def _rule(rule: str, study: Mapping[str, Any]) -> Any:

@@ -65,13 +65,18 @@ def load(store: Snapshot, experiment: str) -> list[Judged]:
         for each in _judge_study(store, name, part, judging)
     ]
     if (registered := Registration.load(store.connection, experiment)) is not None:
-        changes = compare(registered.content, content_now(store, experiment, study.spec))
+        content = content_now(store, experiment, study.spec)
+        changes = compare(registered.content, content)
         judged = [
             replace(
                 each,
                 registered=registered,
-                exploratory=changes.of(each.experiment, each.claim.statement, each.labels),
-                other_code=changes.code,
+                exploratory="; ".join(
+                    change.text
+                    for change in changes
+                    if change.affects(each.experiment, each.claim.statement, each.labels)
+                ),
+                other_code=registered.content.get("code") != content["code"],
             )
             for each in judged
         ]
@@ -129,7 +134,10 @@ def judge(
     weights = _weights(claim, names)
     labels = list(dict.fromkeys(label for _, label in weights))
     unknown = [name for side in (claim.of, claim.other) for _, name in side.named() if not names.meant(name)]
-    states = runs.pivot(index="seed", columns="label", values="state")
+    own = runs[runs["label"].isin(labels)]
+    states, fingerprints = (
+        own.pivot(index="seed", columns="label", values=column) for column in ("state", "fingerprint")
+    )
     planned = states.iloc[:0] if unknown else states[labels].dropna()
     # A stopped run resumes with the next launch, so the looks of a sequence wait for it.
     final = {"COMPLETED", *LOST} - ({"CANCELLED"} if judging.until is not None else set())
@@ -137,8 +145,8 @@ def judge(
     ended = planned.index[planned.isin(final).all(axis=1)].tolist()
     wrong: list[str] = []
     if "retracted" in runs:
-        used = runs[runs["label"].isin(labels) & runs["seed"].isin(planned.index)]
-        wrong = [" ".join(reason.split()) for reason in used["retracted"].dropna().unique()]
+        reasons = own.loc[own["seed"].isin(planned.index), "retracted"].dropna()
+        wrong = [" ".join(reason.split()) for reason in reasons.unique()]
     if wrong:
         completed = ended = []
     values = {
@@ -171,7 +179,6 @@ def judge(
     seeds, differences = seeds[: evidence.seeds], differences[: evidence.seeds]
     mean, std = moments(differences) if differences else (math.nan, math.nan)
     half = float(half_widths([std], [len(differences)])[0])
-    fingerprints = runs.pivot(index="seed", columns="label", values="fingerprint")
     parts = [
         {
             "experiment": experiment, "label": label, "seed": seed,

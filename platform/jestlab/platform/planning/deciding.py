@@ -159,7 +159,7 @@ def deviations(store: Store, plan: Plan) -> list[str]:
         registered = Registration.load(connection, plan.study.name)
     if registered is None:
         return []
-    lines = list(compare(registered.content, registered_content(plan)).lines())
+    lines = [str(change) for change in compare(registered.content, registered_content(plan))]
     if not lines:
         return []
     more = f" and {len(lines) - _MOST_CHANGES} more" if len(lines) > _MOST_CHANGES else ""
