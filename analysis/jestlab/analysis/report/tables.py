@@ -76,12 +76,16 @@ def cost_table(history: History) -> Table | None:
     costs["in_both"] = costs["actual_flops"].where(has_both)
     once = costs.drop_duplicates("fingerprint")
     everything = f"{_ALL} of {history.experiment}"  # differs from all labels
-    of_row = pd.concat([costs.assign(row=costs["label"]), once.assign(row=everything, label=_ALL)]).groupby(
-        "row", sort=False
-    )
-    frame = of_row.agg(label=("label", "first"), runs=("label", "size"), priced=("planned_flops", "count"))
-    frame.insert(1, "apart", False)
-    frame = frame.join(of_row[[*parts, *_TOTALS, "of_both", "in_both"]].sum(min_count=1))
+
+    def sums(rows: pd.DataFrame) -> pd.DataFrame:
+        of_row = rows.groupby("row", sort=False)
+        frame = of_row.agg(
+            label=("label", "first"), runs=("label", "size"), priced=("planned_flops", "count")
+        )
+        frame.insert(1, "apart", False)
+        return frame.join(of_row[[*parts, *_TOTALS, "of_both", "in_both"]].sum(min_count=1))
+
+    frame = pd.concat([sums(costs.assign(row=costs["label"])), sums(once.assign(row=everything, label=_ALL))])
     frame["actual_share"] = frame.pop("in_both") / frame.pop("of_both")
     if _SHARE in parts:  # the references themselves are among all runs
         frame.loc[everything, _SHARE] = math.nan
