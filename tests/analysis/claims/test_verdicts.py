@@ -209,6 +209,13 @@ def test_evaluations_metrics_and_spikes(stored):
     assert unknown.gap == "no run has 'score_sub_bacth': did you mean 'score_sub_batch'?"
 
 
+def test_training_metrics_decide_without_any_evaluation(stored):
+    options = {name: {"metrics": (), "logged": {"m": [value]}} for name, value in (("a", 2.0), ("b", 1.0))}
+    metric, score = stored({"a": [0.1], "b": [0.1]}, by_measure("m", "score"), **options)
+    assert (metric.verdict, metric.difference, metric.planned) == ("holds", 1.0, 2)
+    assert (score.verdict, score.gap) == ("undecided", "nothing has been evaluated")
+
+
 def test_a_gap_names_the_run_without_evaluations_or_the_nearest_measure(stored):
     gaps = {
         "score_at_equal_flops": "did you mean 'score_at_flops'?",
