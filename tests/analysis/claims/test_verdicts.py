@@ -1,6 +1,7 @@
 """Verdicts: properties of any results, tables of Student's t, and results from stores."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -210,7 +211,9 @@ def test_evaluations_metrics_and_spikes(stored):
 
 
 def test_training_metrics_decide_without_any_evaluation(stored):
-    options = {name: {"metrics": (), "logged": {"m": [value]}} for name, value in (("a", 2.0), ("b", 1.0))}
+    options: dict[str, Any] = {
+        name: {"metrics": (), "logged": {"m": [value]}} for name, value in (("a", 2.0), ("b", 1.0))
+    }
     metric, score = stored({"a": [0.1], "b": [0.1]}, by_measure("m", "score"), **options)
     assert (metric.verdict, metric.difference, metric.planned) == ("holds", 1.0, 2)
     assert (score.verdict, score.gap) == ("undecided", "nothing has been evaluated")
@@ -229,7 +232,7 @@ def test_a_gap_names_the_run_without_evaluations_or_the_nearest_measure(stored):
     found = stored({"a": [0.1, 0.4], "diagnosis": [0.0]}, claims, diagnosis={"metrics": ()})
     for claim, gap in zip(found, gaps.values(), strict=True):
         assert claim.gap.endswith(gap)
-    without_loss = {name: {"logged": {"loss": []}} for name in "ab"}
+    without_loss: dict[str, Any] = {name: {"logged": {"loss": []}} for name in "ab"}
     found = stored({"a": [0.1], "b": [0.1]}, by_measure("loss_spikes", "loss"), **without_loss)
     assert [claim.gap for claim in found] == ["no run has 'loss'"] * 2
 
