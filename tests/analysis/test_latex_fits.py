@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,8 @@ needs_latex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no La
 @pytest.fixture
 def quickstart(new_store, stored_run, stored_runs):
     """Runs, metrics, and costs like those of the quickstart, with claims and a failed run."""
-    scoring = {"flops_per_step": (3e9, 5e9, 5e9), "reference_training_share": 8e9}
-    shared = {"metrics": METRICS, "seconds_per_step": 2.1}
+    scoring: dict[str, Any] = {"flops_per_step": (3e9, 5e9, 5e9), "reference_training_share": 8e9}
+    shared: dict[str, Any] = {"metrics": METRICS, "seconds_per_step": 2.1}
     claims = [
         {"statement": LONG, "of": "joint", "above": "uniform", "source": "App., Fig. 8, left"},
         {"statement": "It needs more.", "of": "joint", "above": "independent", "within": 0.02,
@@ -117,7 +118,8 @@ def test_parses_widths():
         ("column", COLUMN, "table"), ("text", TEXT, "table*"), ("3.25in", 234.9, "table"),
         ("240pt", 240.0, "table"), ("14 cm", 398.3, "table*"),
     ):  # fmt: skip
-        assert parse_width(written) == (pytest.approx(points, abs=0.1), environment)
+        parsed, kind = parse_width(written)
+        assert parsed == pytest.approx(points, abs=0.1) and kind == environment, written
     for written in ("", "3.25", "wide", "3 feet", "0.1in", "-3in", "1e9pt"):
         with pytest.raises(ValueError, match="expected auto, column, text, or a length such as"):
             parse_width(written)
