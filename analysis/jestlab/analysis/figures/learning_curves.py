@@ -63,7 +63,7 @@ def learning_curves(
     than seven curves have a panel each, unless some are highlighted.
 
     Args:
-        frames: Results of an experiment, from `frames.read`.
+        frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run; by default the study's baseline.
         effort: What the horizontal axis measures; None for examples seen, or what is known instead.
         scope: What counts as FLOPs.
