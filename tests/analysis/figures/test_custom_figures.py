@@ -114,7 +114,7 @@ def test_an_error_is_one_line_with_file_and_line(study):
             lambda results: score_curves(results.frames, "all"),  # type: ignore[arg-type]
             rf"^{HERE}: ValueError: unknown cost scope 'all'",
         ),
-        (lambda results: results.frames.label_of("jiont"), rf"^{HERE}: ValueError: .*jiont"),
+        (lambda results: results.frames.label_of("jiont"), rf"^{HERE}: RequestError: .*jiont"),
     ):
         with pytest.raises(ValueError, match=message) as caught:
             drawn(study, function)
