@@ -155,7 +155,7 @@ def attainment(cost: npt.ArrayLike, score: npt.ArrayLike, seed: npt.ArrayLike, a
         raise ValueError(f"at_least={at_least}: expected 1 to {len(names)}, the number of seeds")
     fronts = [_steps(costs[seeds == name], scores[seeds == name]) for name in names]
     grid = np.unique(np.concatenate([steps.cost for steps in fronts]))
-    # What each seed attains at each cost: the score of its last step up to there, or nothing. [seeds, grid]
+    # The score that each seed attains at each cost, that of the last step up to there. [seeds, grid]
     attained = [
         np.concatenate([[-np.inf], steps.score])[np.searchsorted(steps.cost, grid, "right")]
         for steps in fronts
