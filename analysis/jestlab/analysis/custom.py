@@ -98,7 +98,7 @@ def load(loader: Loader | None, experiment: str, kind: Kind, name: str) -> Custo
     """Import custom code by a loader.
 
     Raises:
-        ValueError: There is no loader, or it raised the error.
+        ValueError: The loader is missing, or raised the error.
     """
     if loader is None:
         raise ValueError(f"{name} is custom code, which is not executed from here: use jestlab {kind}")
@@ -206,7 +206,7 @@ class Results:
     def config(self, key: str) -> pd.Series[Any]:
         """Return the value of a config key, such as "optimizer.learning_rate", by label.
 
-        It is None where the key has no effect.
+        A label on which the key has no effect has None.
         """
         import pandas as pd
 

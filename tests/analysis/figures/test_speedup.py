@@ -118,7 +118,7 @@ def test_comparable_runs_are_added_to_published_ones(cells, read_runs, stored_ru
     own = rows(plot, kind="run").set_index("text")
     assert (own.loc["uniform", "x"], own.loc["uniform", "y"]) == pytest.approx((100, 50))
     assert (own.loc["joint", "x"], own.loc["joint", "y"]) == pytest.approx((200, 60))
-    assert "relative to its own baseline" in plot.texts.caption
+    assert "relative to the experiment's baseline" in plot.texts.caption
 
 
 def test_step_costs(results):

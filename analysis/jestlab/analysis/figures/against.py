@@ -155,7 +155,7 @@ def final_scores(frames: Frames) -> pd.DataFrame:
     """Return the finite scores of all completed runs: label, seed, score.
 
     Raises:
-        ValueError: There is no score (`Frames.score`).
+        ValueError: The study has no score (`Frames.score`).
     """
     frames.score  # noqa: B018 — is there one?
     curves = score_curves(frames)
@@ -209,15 +209,15 @@ def value_text(value: Any) -> str:
 
 
 def summarized(points: pd.DataFrame) -> pd.DataFrame:
-    """Compute the mean over seeds of each point, with its 95% confidence interval.
+    """Compute the mean over seeds of each point, with a 95% confidence interval.
 
     Args:
         points: One row per run: panel, line, label, seed, x, y, and columns that are equal for all seeds of
             a label, such as kind; x may be unknown, or differ between seeds.
 
     Returns:
-        Rows of kind "mean" or their own, in the order of panels, lines, and x, with low, high, x_low, x_high,
-        and seeds; then rows of kind "seed", for means of several seeds.
+        Rows of kind "mean", or of a given kind, in the order of panels, lines, and x, with low, high, x_low,
+        x_high, and seeds; then rows of kind "seed", for means of several seeds.
     """
     import pandas as pd
 

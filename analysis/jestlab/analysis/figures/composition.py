@@ -20,7 +20,7 @@ _NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment AND
 
 @opens_store
 def composition(store: Snapshot, frames: Frames, column: str | None = None) -> Plot:
-    """Plot what the batches of each run consist of, next to the candidates that they were selected from.
+    """Plot the composition of the batches of each run, next to that of the candidates.
 
     Args:
         store: The store, or its SQLAlchemy URL.
@@ -33,7 +33,7 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
         relative (its share, the mean over recorded steps, then over seeds), total, color, hatch.
 
     Raises:
-        ValueError: No run has counted what it selected, or not by this column.
+        ValueError: No run has counted its selection, or none by this column.
     """
     import pandas as pd
 
@@ -43,7 +43,7 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
     columns = sorted(set(counted["column"]))
     if not columns:
         raise NotYet(
-            f"no run of {frames.experiment!r} has counted what it selected: set "
+            f"no run of {frames.experiment!r} has counted its selection: set "
             "runtime.diagnostics.every_steps, and its columns"
         )
     column = columns[0] if column is None else column
@@ -53,13 +53,13 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
     logged = store.metrics(frames.experiment, list(counted["name"]))
     logged = logged[logged["label"].isin(frames.competitors)].rename(columns={"label": "of"})
     logged = logged.merge(counted, on="name")
-    # What a run selected is logged under the name of its rule; each label has a bar of its own.
+    # The selection is logged under the name of the rule; here it counts for the label.
     logged["label"] = logged["of"].where(logged["label"] != _CANDIDATES, "")
     of_seeds = logged.groupby(["of", "label", "component", "seed"], sort=False)["value"].mean()
     of_labels = of_seeds.groupby(["of", "label", "component"], sort=False).mean()
     shares = of_labels.groupby(["label", "component"], sort=False).mean().unstack(fill_value=0)
     caption = (
-        f"Shares of the examples by their {column}: of batches, mean over the recorded steps and over seeds, "
+        f"Shares of the examples by {column}: of batches, mean over the recorded steps and over seeds, "
         f"and of all candidates that they were selected from."
     )
     words = Texts(title(frames), caption, "", f"share of a batch, by {column}")

@@ -32,7 +32,7 @@ _CLIPPED = 0.02  # share of the pairs, outliers, that may exceed the color scale
 
 @opens_store
 def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Plot:
-    """Plot the scores of pairs, those of sub-batches by iteration and filtering ratio, and what was selected.
+    """Plot the scores of pairs, those of sub-batches by iteration and filtering ratio, and the selection.
 
     Args:
         store: The store, or its SQLAlchemy URL.

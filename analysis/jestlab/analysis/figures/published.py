@@ -31,9 +31,9 @@ def published_scores(
 ) -> Plot:
     """Plot the mean score of published methods against their FLOPs: the source's own in color, others gray.
 
-    The figure shows one source, since published FLOPs are relative to the baseline of their own table. The
+    The figure shows one source, since published FLOPs are relative to the baseline of the table. The
     score is the mean over the metrics that all rows of the group have. Runs of an experiment that were
-    evaluated on all of these metrics are added, relative to their own baseline.
+    evaluated on all of these metrics are added, relative to the baseline of the experiment.
 
     Args:
         cells: Published cells, from `published.read` or `published.frame`.
@@ -80,7 +80,7 @@ def published_scores(
         sentences.append(f"No run of this experiment has been evaluated on {', '.join(missing)}.")
     elif frames is not None:
         data = pd.concat([data, _runs(frames, frames.baseline(baseline), shared)])
-        sentences.append("Other colors: runs of this experiment, FLOPs relative to its own baseline.")
+        sentences.append("Other colors: runs, with FLOPs relative to the experiment's baseline.")
     words = Texts(
         f"Published methods, group {rows['group'].iloc[0]}",
         " ".join(sentences),

@@ -1,4 +1,4 @@
-"""Gains of learners against the gains of the references that they select with (paper, Figure 5)."""
+"""Gains of learners against the gains of their reference models (paper, Figure 5)."""
 
 from __future__ import annotations
 

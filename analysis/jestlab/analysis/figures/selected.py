@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import io
 import math
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..frames import Frames
 from ..sheet import Sheet
-from .panels import finish, panels
+from .panels import WIDTH, finish, panels, wrapped
 from .plot import Plot, Texts, title
 from .style import GRAY, size_of
 
@@ -24,8 +23,9 @@ PICTURES = 24
 
 _COLUMNS = 6  # of a step's images
 _MOST = 12  # labels
-_LABEL, _CAPTION = 16, 15  # characters
-_ACROSS = 8  # images of a super-batch in a row
+_CAPTION = 15  # characters
+_NAME = 1.0  # inches: the name of a label
+_WIDE = 0.8  # inches: an image of a super-batch with its caption
 
 
 class ShownExample(NamedTuple):
@@ -36,7 +36,7 @@ class ShownExample(NamedTuple):
         step: Training step, from 1.
         selected: Whether the run trained on the example.
         score: Its score in the selection; NaN if the rule computes none.
-        caption: Its caption.
+        caption: The text of the example.
         picture: A small PNG file.
     """
 
@@ -52,22 +52,22 @@ class Pictures(Protocol):
     """Reads the examples that runs selected."""
 
     def __call__(self, experiment: str, labels: tuple[str, ...], size: int) -> list[ShownExample]:
-        """Read `size` examples at a few steps of each label; raise ValueError if there are none."""
+        """Read `size` examples at a few steps of each label; raise ValueError if no run recorded any."""
 
 
 def selected(frames: Frames, pictures: Pictures | None) -> Plot:
-    """Show what each run selected at the start, after a quarter of its steps, and at the end.
+    """Show examples that each run selected at the start, after a quarter of its steps, and at the end.
 
     Args:
         frames: Results of the experiment.
-        pictures: Reads what runs selected; None if that can't be read.
+        pictures: Reads the selected examples; None without a lab.
 
     Returns:
         The plot. Its data has one row per image, with the fields of `ShownExample`, `picture` in base64, and
         text.
 
     Raises:
-        ValueError: There is nothing to show.
+        ValueError: No run recorded its selection, or `pictures` is None.
     """
     if pictures is None:
         raise ValueError("images are read from a lab, which isn't known here: use jestlab plot")
@@ -117,33 +117,35 @@ def _draw_over_training(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
     """Draw a row for each label with a mosaic for each step."""
     rows = [list(of_label.groupby("step")) for _, of_label in data.groupby("label", sort=False)]
     columns = max(map(len, rows))
-    figure, all_axes = panels(sheet, len(rows) * columns, columns=columns, height=1.0)
+    wide = ((sheet.width or WIDTH) - _NAME) / columns
+    lines = math.ceil(data.groupby(["label", "step"]).size().max() / _COLUMNS)
+    height = 0.2 + wide * lines / _COLUMNS
+    figure, all_axes = panels(sheet, len(rows) * columns, columns=columns, height=height)
     for axes in all_axes:
         axes.set_axis_off()
     for place, mosaics in enumerate(rows):
         for axes, (step, of_step) in zip(all_axes[place * columns :], mosaics, strict=False):
             axes.imshow(_mosaic(list(of_step["picture"])), interpolation="none")
             axes.set_title(f"step {step:,}", size=size_of("caption"), color=GRAY, pad=2)
-        name = textwrap.fill(mosaics[0][1]["text"].iloc[0], _LABEL)
-        all_axes[place * columns].text(
-            -0.03, 0.5, name, transform=all_axes[place * columns].transAxes, ha="right", va="center",
-            size=size_of("name"),
-        )  # fmt: skip
+        first, size = all_axes[place * columns], size_of("name")
+        name = "\n".join(wrapped(str(mosaics[0][1]["text"].iloc[0]), _NAME, size))
+        first.text(-0.03, 0.5, name, transform=first.transAxes, ha="right", va="center", size=size)
     return finish(figure, texts, sheet)
 
 
 def _draw_super_batch(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw the selected images, then the rejected ones, each with its caption and score below it."""
     parts = [part.to_dict("records") for _, part in data.groupby(~data["selected"])]
-    across = min(_ACROSS, max(map(len, parts)))
+    width = sheet.width or WIDTH
+    across = max(1, min(max(map(len, parts)), int(width / _WIDE)))
     padded = [[*part, *[None] * (-len(part) % across)] for part in parts]
-    figure, all_axes = panels(sheet, sum(map(len, padded)), columns=across, height=1.05)
+    figure, all_axes = panels(sheet, sum(map(len, padded)), columns=across, height=width / across + 0.3)
     for axes, row in zip(all_axes, [row for part in padded for row in part], strict=True):
         if row is None:
             axes.set_axis_off()
             continue
         axes.imshow(_pixels(row["picture"]), interpolation="none")
-        axes.set(xticks=[], yticks=[])
+        axes.set(xticks=[], yticks=[], anchor="N")
         axes.spines[:].set_visible(False)
         caption = str(row["caption"])
         if len(caption) > _CAPTION:

@@ -1,4 +1,4 @@
-"""What a training step of each run costs relative to the baseline's, by component (paper, Figure 4, left)."""
+"""Costs of a training step of each run relative to the baseline's, by component (paper, Figure 4, left)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
 
 
 def method_costs(step: Step, convention: Convention = "paper") -> Plot:
-    """Plot what a step of each method costs, without an experiment: IID, JEST (cached or not), Flexi-JEST.
+    """Plot the costs of a step of each method, without an experiment: IID, JEST (cached or not), Flexi-JEST.
 
     Args:
         step: A step of Flexi-JEST, or of JEST if it has no approximate pass.
@@ -106,7 +106,7 @@ def method_costs(step: Step, convention: Convention = "paper") -> Plot:
             f", an approximate one {step.approximate.total / step.full.total:.2f} of it; Flexi-JEST trains "
             f"on {step.approximate_share:.0%} of a batch with it, and scores with it"
         )
-    words = Texts("What a step costs", f"{caption}.", "", "cost of a step, IID = 1")
+    words = Texts("Cost of a step", f"{caption}.", "", "cost of a step, IID = 1")
     data = _styled(data.assign(text=data["label"]))
     return Plot(f"method_costs_{convention}", data, words, draw_stacked_bars)
 
