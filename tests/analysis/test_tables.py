@@ -108,22 +108,13 @@ def test_without_a_completed_run(read_runs, stored_run):
         summary(results)
 
 
-def test_a_run_without_a_metric_has_a_score_only_over_shared_metrics(read_runs, stored_run):
+def test_a_run_without_a_metric_has_no_score(read_runs, stored_run):
     results = read_runs(
         stored_run("uniform", [0.2]), stored_run("joint", [0.3], metrics=["shapes/zero_shot"])
     )
     table = summary(results)
     assert shown(table)["joint"]["score"] == "—"
     assert "joint: no score where shapes_retrieval/i2t_r1 is missing" in table.notes
-    shared = summary(results, mean="shared")
-    assert shown(shared)["joint"]["Δ uniform"] == "+10.0†"
-    assert "score: without shapes_retrieval/i2t_r1, which some runs lack" in shared.notes
-    disjoint = read_runs(
-        stored_run("uniform", [0.2], metrics=["a/zero_shot"]),
-        stored_run("joint", [0.3], metrics=["b/zero_shot"]),
-    )
-    with pytest.raises(ValueError, match="runs of experiment 'study' share no metric"):
-        summary(disjoint, mean="shared")
 
 
 def test_a_run_without_a_price(read_runs, stored_run):

@@ -255,9 +255,7 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
     return found[["label", "seeds", effort, "mean", "low", "high", "final"]]
 
 
-def break_even(
-    frames: Frames, baseline: str, metrics: Sequence[str] | None = None, which: Crossing = "first"
-) -> pd.DataFrame:
+def break_even(frames: Frames, baseline: str, which: Crossing = "first") -> pd.DataFrame:
     """Compute the break-even of each seed: how many runs must share a reference until it has paid off.
 
     A run saves FLOPs until it reaches the baseline's final score, where scoring by both the run and its
@@ -267,7 +265,6 @@ def break_even(
     Args:
         frames: Results of an experiment.
         baseline: Label to match.
-        metrics: Names of the metrics to average; by default those of the experiment.
         which: Which crossing of the baseline's final score counts.
 
     Returns:
@@ -275,7 +272,7 @@ def break_even(
         (until the crossing, with references' scoring; NaN without one), making_flops (of everything that the
         run needs), and break_even (NaN for a run that needs nothing, or with unknown costs).
     """
-    curves = score_curves(frames, "reference_scoring", metrics)
+    curves = score_curves(frames, "reference_scoring")
     reached = speedups(curves, baseline, which, frames.ranked.sign)
     making = frames.costs.set_index(["label", "seed"])["reference_training_flops"].to_dict()
     of_baseline = reached[reached["label"] == baseline].set_index("seed")["flops_to_match"].to_dict()

@@ -249,12 +249,6 @@ class Frames:
         other.score  # noqa: B018 — is there one?
         return other
 
-    @cached_property
-    def shared_metrics(self) -> list[str]:
-        """The headline metrics that every completed run has at its end."""
-        finals = self.scores[self.scores["final"]]
-        return [name for name in self.metrics if finals[name].notna().all()]
-
     def counted(self, scope: Scope) -> str:
         """Return in words which FLOPs a scope counts; scoring is only mentioned if a run scores."""
         planned = self.costs[["scoring_flops", "selection_flops", "reference_scoring_flops"]]

@@ -99,7 +99,8 @@ def test_without_results(built):
 def test_notes_and_equal_tables_are_shown_once_and_backticks_are_code(built):
     scores = {"uniform": 0.2, "joint": 0.3}
     runs = [Run(name, [0.1, score], seed) for name, score in scores.items() for seed in (0, 1)]
-    reports = [{"kind": "table", "mean": "shared"}, {"kind": "table", "columns": ["score"]}]
+    metrics = ["shapes/zero_shot", "shapes_retrieval/i2t_r1"]
+    reports = [{"kind": "table", "score": metrics}, {"kind": "table", "columns": ["score"]}]
     claim = {"statement": "`joint` learns more", "of": "joint", "above": "uniform"}
     page = parse_page(built(*runs, question="Compare both", reports=reports, claims=[claim]))
     results = by_id(page, "results")

@@ -20,12 +20,12 @@ from ..tables import Shape
 from ..tables import table as named_table
 from .page import PicturePart, TablePart
 
-_USUAL: dict[str, Any] = {"mean": "all", "crossing": "first", "trajectories": False, "surfaces": False}
+_USUAL: dict[str, Any] = {"crossing": "first", "trajectories": False, "surfaces": False}
 """Options of the tables and figures of every page, in addition to baseline and scope."""
 
 _STANDING = ("summary", "speedups", "curves", "pareto")
 _FIGURE_OPTIONS = {each.name for each in fields(Request)} - {"store", "experiment", "sheet", "own"}
-_TABLE_OPTIONS = ("baseline", "scope", "mean", "crossing", "score", "options")
+_TABLE_OPTIONS = ("baseline", "scope", "crossing", "score", "options")
 _ABOUT_THE_WORDS = ("options", "figure", "caption", "label", "notes", "width")
 
 

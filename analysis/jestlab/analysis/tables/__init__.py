@@ -18,7 +18,7 @@ from ..units import nearest
 from .claims import claims_table
 from .core import Table
 from .custom import custom_table
-from .final_results import MEANS, Finals, Mean, finals
+from .final_results import Finals, finals
 from .paper import LAYOUTS, paper_table
 from .shape import Shape
 from .speedups import speedup_table
@@ -26,10 +26,8 @@ from .summary import summary
 
 __all__ = [
     "LAYOUTS",
-    "MEANS",
     "NAMES",
     "Finals",
-    "Mean",
     "Shape",
     "Table",
     "claims_table",
@@ -57,7 +55,6 @@ def table(
     *,
     baseline: str | None = None,
     scope: Scope = "scoring",
-    mean: Mean = "all",
     crossing: Crossing = "first",
     with_published: bool = True,
     score: Sequence[str] | None = None,
@@ -75,7 +72,6 @@ def table(
             this name are shown.
         baseline: Label or run to compare with, in the experiments that have such a run.
         scope: What counts as FLOPs; not for claims, which depend on their study.
-        mean: Which metrics a score averages; not for claims.
         crossing: Which crossing of the baseline's final score counts.
         with_published: Whether to show published rows too.
         score: Evaluations whose mean is the score; None for the study's own. Claims have measures instead.
@@ -110,7 +106,7 @@ def table(
         access = Results(store, studies[0], lambda: results(studies[0]), baseline, scope)
         made = custom_table(code, access, options or {})
     elif name in _OF_ONE_EXPERIMENT:
-        made = _OF_ONE_EXPERIMENT[name](finals(results(studies[0]), baseline, scope, mean, crossing))
+        made = _OF_ONE_EXPERIMENT[name](finals(results(studies[0]), baseline, scope, crossing))
     elif name == "claims":
         made = _claims(store, studies, baseline, score)
     else:
@@ -122,7 +118,7 @@ def table(
         own_results = [results(study) for study in studies]
         has = [baseline is not None and bool(frames.names.meant(baseline)) for frames in own_results]
         found = [
-            finals(frames, baseline if has_it or not any(has) else None, scope, mean, crossing)
+            finals(frames, baseline if has_it or not any(has) else None, scope, crossing)
             for frames, has_it in zip(own_results, has, strict=True)
         ]
         made = paper_table(name, cells if with_published else cells[:0], found)

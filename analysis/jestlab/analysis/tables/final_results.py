@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from ..costs import Scope
 from ..curves import Crossing, score_curves, speedups
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-Mean = Literal["all", "shared"]
-"""Metrics that a score averages: all, so that a run without one of them has no score; or those that every
-completed run has."""
-
-MEANS: tuple[Mean, ...] = get_args(Mean)
-
 
 @dataclass(frozen=True)
 class Finals:
@@ -38,9 +32,7 @@ class Finals:
         frames: Results of the experiment.
         baseline: Label of the baseline.
         scope: What counts as FLOPs.
-        mean: Which metrics the score averages.
         crossing: Which crossing of the baseline's final score counts.
-        averaged: Names of the averaged metrics; none if there is no score (`Frames.no_score`).
         runs: One row for each completed run that was evaluated, in the order of the study: fingerprint,
             label, seed, the metrics, score, delta (score minus that of the baseline with the same seed; NaN
             for the baseline, for references, and without such a seed), examples_seen, flops, and the columns
@@ -50,9 +42,7 @@ class Finals:
     frames: Frames
     baseline: str
     scope: Scope
-    mean: Mean
     crossing: Crossing
-    averaged: tuple[str, ...]
     runs: pd.DataFrame
 
     @cached_property
@@ -150,13 +140,10 @@ class Finals:
         for label, lost in frames.lost.items():
             notes.append(f"{shown[label]}: {lost}{'; not ranked' * (DIVERGED in frames.fates[label])}")
         notes += _unfinished(frames)
-        averaged = list(self.averaged)
-        missing = self.runs[averaged].isna().groupby(self.runs["label"], sort=False).any()
+        missing = self.runs[frames.averaged].isna().groupby(self.runs["label"], sort=False).any()
         for row, of_metric in missing[missing.any(axis=1)].iterrows():
-            lacking = [name for name in averaged if of_metric[name]]
+            lacking = [name for name in frames.averaged if of_metric[name]]
             notes.append(f"{shown[str(row)]}: no score where {', '.join(lacking)} is missing")
-        if left_out := [name for name in frames.averaged if name not in averaged]:
-            notes.append(f"score: without {', '.join(left_out)}, which some runs lack")
         return notes
 
 
@@ -164,7 +151,6 @@ def finals(
     frames: Frames,
     baseline: str | None = None,
     scope: Scope = "scoring",
-    mean: Mean = "all",
     crossing: Crossing = "first",
 ) -> Finals:
     """Compute the final results of an experiment.
@@ -173,17 +159,13 @@ def finals(
         frames: Results of the experiment.
         baseline: Label or run to compare with; by default that of the study (`Frames.baseline`).
         scope: What counts as FLOPs.
-        mean: Which metrics the score averages.
         crossing: Which crossing of the baseline's final score counts.
 
     Raises:
-        ValueError: No run has completed yet, there is no such baseline, or no metric is shared.
+        ValueError: No run has completed yet, or there is no such baseline.
     """
     compared = frames.baseline(baseline)
-    averaged = [name for name in frames.averaged if mean == "all" or name in frames.shared_metrics]
-    if frames.averaged and not averaged:
-        raise ValueError(f"runs of experiment {frames.experiment!r} share no metric: leave out --mean shared")
-    curves = score_curves(frames, scope, averaged)
+    curves = score_curves(frames, scope)
     runs = curves[curves["final"]].drop(columns=["step", "final"])
     if runs.empty:
         raise NotYet(f"no run of experiment {frames.experiment!r} has completed yet: {frames.progress()}")
@@ -196,7 +178,7 @@ def finals(
     sooner = speedups(curves if is_ranked else curves[:0], compared, crossing, sign)
     sooner = sooner[~sooner["label"].isin(apart)]
     runs = runs.merge(sooner, on=["fingerprint", "label", "seed"], how="left")
-    return Finals(frames, compared, scope, mean, crossing, tuple(averaged), runs)
+    return Finals(frames, compared, scope, crossing, runs)
 
 
 def _over_seeds(

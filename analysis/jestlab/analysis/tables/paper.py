@@ -365,7 +365,8 @@ class _Columns:
         how = f"paired by seed, mean over seeds [{INTERVAL}]" if quantity == DELTA else "mean over seeds"
         if not is_score(quantity):
             averaged = (
-                f"in {each.frames.experiment} the mean of {', '.join(each.averaged)}" for each in self.own
+                f"in {each.frames.experiment} the mean of {', '.join(each.frames.averaged)}"
+                for each in self.own
             )
             how = f"{how}, {'; '.join(averaged)}"
         return f"{meaning}; own runs: {how}"

@@ -49,7 +49,7 @@ def speedup_table(found: Finals) -> Table:
     rows = found.matching
     if rows.empty:
         raise NotYet(f"no run of experiment {frames.experiment!r} has a seed in common with {found.against}")
-    paid = break_even(frames, found.baseline, found.averaged, found.crossing)
+    paid = break_even(frames, found.baseline, found.crossing)
     of_label = paid.dropna(subset="break_even").groupby("label")["break_even"]
     has_paid = of_label.ngroups > 0
     if has_paid:

@@ -35,7 +35,7 @@ def summary(found: Finals) -> Table:
         0 for references.
     """
     frames = found.frames
-    metrics = {found.metric, *map(frames.declared.of, frames.metrics)} if found.averaged else {Metric()}
+    metrics = {found.metric, *map(frames.declared.of, frames.metrics)} if frames.averaged else {Metric()}
     unit = " in %" if all(metric.in_percent for metric in metrics) else ""
     several = found.runs["label"].duplicated().any()
     over = "mean ± standard deviation over seeds" if several else "one seed each"
@@ -56,12 +56,13 @@ def summary(found: Finals) -> Table:
 
 
 def _meaning_of_score(found: Finals) -> str:
-    if not found.averaged:
+    frames = found.frames
+    if not frames.averaged:
         return ""
-    if set(found.averaged) == set(found.frames.metrics):
+    if set(frames.averaged) == set(frames.metrics):
         return "; score is the mean of the metrics"
-    mean_of = "the mean of " if len(found.averaged) > 1 else ""
-    return f"; score is {mean_of}{', '.join(found.frames.declared.called(found.averaged).values())}"
+    mean_of = "the mean of " if len(frames.averaged) > 1 else ""
+    return f"; score is {mean_of}{', '.join(frames.declared.called(frames.averaged).values())}"
 
 
 def _rows(found: Finals) -> pd.DataFrame:
@@ -88,11 +89,11 @@ def _columns(found: Finals) -> tuple[Column, ...]:
         ),
         *(_score(name, header, declared.of(name), f"final {name}") for name, header in headers.items()),
     ]  # fmt: skip
-    if found.averaged:
+    if frames.averaged:
         alike = show.all_alike(frames.metrics, declared)
         header = "score" if alike else show.heading("score", found.metric)
-        mean = f"mean of {', '.join(found.averaged)}"
-        columns.append(_score("score", header, found.metric, mean, found.averaged, importance=90))
+        mean = f"mean of {', '.join(frames.averaged)}"
+        columns.append(_score("score", header, found.metric, mean, tuple(frames.averaged), importance=90))
         columns += [_delta(found)] if found.has_rivals else []
     columns += [_spent(effort, found) for effort in found.efforts]
     if found.has_rivals and found.metric.goal is not None:
@@ -203,7 +204,7 @@ def _with_references(found: Finals) -> str:
     needing = frames.costs.loc[frames.costs["reference_training_share_flops"] > 0, "label"]
     if found.scope == "reference_training" or needing.empty:
         return ""
-    whole = finals(frames, found.baseline, "reference_training", found.mean, found.crossing).matching
+    whole = finals(frames, found.baseline, "reference_training", found.crossing).matching
     factors = ", ".join(
         f"{frames.shown[str(label)]} {factor:.1f}×"
         for label, factor in whole.get("fewer_flops", {}).items()

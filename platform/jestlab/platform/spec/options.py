@@ -141,9 +141,6 @@ class TableOptions(Options):
     baseline: Baseline = None
     score: Score = ()
     scope: FlopsScope = "scoring"
-    mean: Literal["all", "shared"] = option(
-        "Average over all metrics, or over those shared by all runs.", "all"
-    )
     crossing: Crossing = option("First crossing of the baseline's score, or the last one.", "first")
     published: bool = option("Show published rows in the paper's tables.", True)
     columns: Names = option("Columns to show, in order: keys, headings, or scores, costs, factors.", ())
