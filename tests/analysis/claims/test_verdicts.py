@@ -128,11 +128,12 @@ def by_measure(*measures, of="a", above="b"):
 
 
 def test_the_score_is_the_one_of_tables(study):
-    (one,) = claiming(study, JOINT)
-    shown = table(study.url, "summary", ["study"], baseline="uniform").frame.set_index("row").loc["joint"]
-    assert one.difference == shown["delta_mean"]
-    assert [one.low, one.high] == pytest.approx([shown["delta_low"], shown["delta_high"]])
-    assert (one.verdict, one.seeds, one.metric.in_percent) == ("holds", 2, True)
+    shown = table(study.url, "summary", ["study"], baseline="uniform").frame.set_index("row")
+    claims = [JOINT, JOINT | {"of": "independent", "statement": "Its seeds differ"}]
+    for one, verdict in zip(claiming(study, *claims), ("holds", "undecided"), strict=True):
+        expected = shown.loc[one.labels[0], ["delta_mean", "delta_low", "delta_high"]]
+        assert [one.difference, one.low, one.high] == pytest.approx([*expected])
+        assert (one.verdict, one.seeds, one.metric.in_percent) == (verdict, 2, True)
 
 
 def test_scores_at_equal_flops_are_interpolated_where_the_cheapest_run_ends(study):

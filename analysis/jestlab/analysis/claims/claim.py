@@ -26,7 +26,7 @@ AFTER = re.compile(r"score_after_(0?\.[0-9]+|1(?:\.0*)?)")
 """Pattern of measures such as "score_after_0.5": the score after half of the examples."""
 
 Comparison = Literal["above", "below", "better_than", "near"]
-"""The relation that a claim states between its two sides. A metric's goal decides what is better."""
+"""The relation that a claim states between its two sides. The metric's goal defines "better"."""
 
 COMPARISONS: tuple[Comparison, ...] = get_args(Comparison)
 
@@ -70,10 +70,10 @@ class Side(_Part):
     """One side of a claim: the mean over some runs, optionally minus the mean over other runs.
 
     A spec writes a name, a list of names, or a mapping: `{of: small, minus: large}` is a difference between
-    runs; `{of: small, measure: loss}` has a measure of its own.
+    runs; `{of: small, measure: loss}` uses another measure than the claim.
 
     Attributes:
-        of: Labels or names of runs. A name stands for all points of the run.
+        of: Labels or names of runs. A name means all points of the run.
         minus: Labels or names of the runs whose mean is subtracted.
         measure: The measure of this side; the claim's `measure` by default.
     """

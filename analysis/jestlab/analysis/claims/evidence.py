@@ -35,7 +35,7 @@ Verdict = Literal["holds", "does not hold", "undecided", "not run"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 Relation = Literal["above", "below", "near"]
-"""What a claim states about a difference: above −within, below within, or between these."""
+"""The stated range of a difference: above −within, below within, or between these."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def one_look(differences: Sequence[float], relation: Relation, within: float, er
 
     Args:
         differences: One for each seed.
-        relation: What the claim states.
+        relation: The stated range.
         within: The tolerance of the claim.
         error: Maximum probability that a verdict is wrong.
     """
@@ -101,7 +101,7 @@ def any_look(
 
     Args:
         differences: One for each seed, in the order of the seeds.
-        relation: What the claim states.
+        relation: The stated range.
         within: The tolerance of the claim.
         error: Maximum probability that a verdict is wrong at any look.
         at_most: Number of seeds at which the study ends.

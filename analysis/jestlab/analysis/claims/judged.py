@@ -105,7 +105,7 @@ class Judged:
 
     @property
     def relation(self) -> Relation:
-        """What the claim states about the difference."""
+        """The stated range of the difference."""
         return relation(self.claim, self.metric)
 
     @property
@@ -195,7 +195,7 @@ class Judged:
 
 
 def relation(claim: Claim, metric: Metric) -> Relation:
-    """Return what a claim states about the difference: "better_than" depends on the metric's goal."""
+    """Return the stated range of the difference: "better_than" depends on the metric's goal."""
     if claim.comparison == "better_than":
         return "below" if metric.goal == "min" else "above"
     return claim.comparison

@@ -108,11 +108,11 @@ class Measures:
             seen, share = "examples_seen", float(after[1])
             found = {
                 place: _score_at(curve, seen, share * float(curve[seen].iloc[-1]))
-                for place, curve in self._curves(seen)
+                for place, curve in self._curves(seen, places)
             }
         elif measure == SPIKES:
             loss = self.logged[self.logged["name"] == _LOSS].dropna(subset=["value"])
-            found = {place: spike_count(points["value"]) for place, points in _by_run(loss)}
+            found = {place: spike_count(points["value"]) for place, points in _by_run(loss, places)}
         else:
             found = ends
         known = {place: value for place, value in found.items() if math.isfinite(value)}
@@ -165,16 +165,16 @@ class Measures:
 
         A further seed doesn't change the scores of earlier ones, as tests after every seed require.
         """
-        curves = {place: curve for place, curve in self._curves(effort) if place in places}
+        curves = dict(self._curves(effort, places))
         least: dict[int, float] = {}
         for (_, seed), curve in curves.items():
             least[seed] = min(float(curve[effort].iloc[-1]), least.get(seed, math.inf))
         return {place: _score_at(curve, effort, least[place[1]]) for place, curve in curves.items()}
 
-    def _curves(self, effort: str) -> Iterator[tuple[Place, pd.DataFrame]]:
-        """Yield the learning curve of each completed run over an effort."""
+    def _curves(self, effort: str, places: Collection[Place]) -> Iterator[tuple[Place, pd.DataFrame]]:
+        """Yield the learning curves of completed runs over an effort."""
         if self.curves is not None:
-            for place, curve in _by_run(self.curves.dropna(subset=[SCORE, effort])):
+            for place, curve in _by_run(self.curves.dropna(subset=[SCORE, effort]), places):
                 if curve["final"].any():
                     yield place, curve.sort_values(effort)
 
@@ -188,9 +188,13 @@ def _score_at(curve: pd.DataFrame, effort: str, value: float) -> float:
     return float(np.interp(value, curve[effort], curve[SCORE]))
 
 
-def _by_run(rows: pd.DataFrame) -> Iterator[tuple[Place, pd.DataFrame]]:
+def _by_run(rows: pd.DataFrame, places: Collection[Place]) -> Iterator[tuple[Place, pd.DataFrame]]:
+    """Yield the rows of each of these runs. pandas takes a millisecond for each, so others are left out."""
+    rows = rows[rows["label"].isin({label for label, _ in places})]
     for _, of_run in rows.groupby(["label", "seed"], sort=False):
-        yield (str(of_run["label"].iloc[0]), int(of_run["seed"].iloc[0])), of_run
+        place = str(of_run["label"].iloc[0]), int(of_run["seed"].iloc[0])
+        if place in places:
+            yield place, of_run
 
 
 def _by_place(rows: pd.DataFrame, column: str) -> dict[Place, float]:

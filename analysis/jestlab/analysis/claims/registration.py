@@ -74,7 +74,7 @@ class Registration:
         return f"registered on {time} by {self.author}{commit}, digest {self.digest[:12]}"
 
 
-class Change(NamedTuple):
+class Deviation(NamedTuple):
     """A change of a study since its registration.
 
     Attributes:
@@ -137,7 +137,7 @@ def digest_of(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def compare(registered: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+def compare(registered: Mapping[str, Any], now: Mapping[str, Any]) -> list[Deviation]:
     """List the changes of a study's content since its registration, except those of the code.
 
     Added and removed runs are not a change by themselves; their claims are.
@@ -148,17 +148,17 @@ def compare(registered: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chang
         rules = [(key, _rule(key, before), _rule(key, part)) for key in _RULES if before]
         rules.append(("family", registered["family"], now["family"]))
         changes += [
-            Change(study, f"{key}: {_short(old)} → {_short(new)}") for key, old, new in rules if old != new
+            Deviation(study, f"{key}: {_short(old)} → {_short(new)}") for key, old, new in rules if old != new
         ]
         known = {claim["statement"]: claim for claim in before.get("claims", ())}
         for claim in part["claims"]:
             old = known.get(claim["statement"])
             if text := "not registered" if old is None else _claim_changes(old, claim):
-                changes.append(Change(study, text, claim["statement"]))
+                changes.append(Deviation(study, text, claim["statement"]))
     for key, run in now["runs"].items():
         if registered["runs"].get(key, run) != run:
             study, _, label = key.partition("/")
-            changes.append(Change(study, f"other config: {label}", label=label))
+            changes.append(Deviation(study, f"other config: {label}", label=label))
     return changes
 
 
