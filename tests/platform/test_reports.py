@@ -9,6 +9,7 @@ import pytest
 import stores_support as stores
 
 from jestlab.analysis.files import write_whole
+from jestlab.analysis.tables.core import Table
 from jestlab.platform import reports
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import Plan
@@ -165,3 +166,15 @@ def test_a_list_of_files_outside_the_folder_removes_nothing(lab, write):
     update.Build(made_from="", files=("../precious.txt", str(precious))).write(lab.reports / "toy")
     write("curves")
     assert precious.exists()
+
+
+def test_an_unexpected_exception_is_reported_as_a_bug(lab, blank_page, monkeypatch):
+    def csv(self):
+        raise ValueError("cannot reindex on an axis with duplicate labels")
+
+    complete(Store.open(lab.store_url))
+    monkeypatch.setattr(Table, "csv", csv)
+    written = update.write_reports(lab, study())
+    assert written.failed and lab.reports / "toy" / "curves.png" in written.files
+    assert "table failed, which is a bug: ValueError: cannot reindex" in written.notes[0]
+    assert "test_reports.py:" in written.notes[0]

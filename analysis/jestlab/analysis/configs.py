@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .errors import RequestError
+
 if TYPE_CHECKING:
     from .frames import Frames
 
@@ -62,7 +64,7 @@ class Configs:
                 if run == needed and all(self.point(other).get(k, v) == v for k, v in point.items())
             ]
             if len(matches) != 1:
-                raise ValueError(
+                raise RequestError(
                     f"{label!r} of {self._frames.experiment!r} needs {needed!r}, which is "
                     f"{'no label' if not matches else 'several labels'} of the experiment"
                 )

@@ -24,8 +24,9 @@ from .claims.verdicts import read as read_verdicts
 from .configs import Configs
 from .costs import Scope
 from .curves import score_curves
+from .errors import NotYet as NotYet
+from .errors import RequestError
 from .frames import Frames
-from .frames import NotYet as NotYet
 from .metrics import Metric
 from .results import Snapshot
 from .units import some
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 Kind = Literal["figure", "table"]
 
 
-class CodeFailed(ValueError):
+class CodeFailed(RequestError):
     """Custom code raised an exception, or returned something unexpected. The message is one line."""
 
 
@@ -101,7 +102,7 @@ def load(loader: Loader | None, experiment: str, kind: Kind, name: str) -> Custo
         ValueError: The loader is missing, or raised the error.
     """
     if loader is None:
-        raise ValueError(f"{name} is custom code, which is not executed from here: use jestlab {kind}")
+        raise RequestError(f"{name} is custom code, which is not executed from here: use jestlab {kind}")
     return loader(experiment, kind, name)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .connection import connect, frame
 from .costs import COUNTED, Scope
+from .errors import NotYet, RequestError
 from .lost import DIVERGED, LOST, UNEVALUATED, in_words
 from .metrics import MOST_SHARE, Metric, Metrics, lacks_goal
 from .names import Names, Shown, names_in
@@ -66,10 +67,6 @@ _MEASURED = """
 
 _RECALL = re.compile(r"(?<=/)(i2t|t2i)_r\d+$")
 """Recall at some rank in a retrieval direction, such as `coco/i2t_r5`."""
-
-
-class NotYet(ValueError):
-    """The experiment lacks results that were asked for; it may have them later."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +198,7 @@ class Frames:
         names = sorted(said) or ranked or self.metrics
         try:
             metric = self.declared.mean(names)
-        except ValueError as error:
+        except RequestError as error:
             return [], f"no score: {error}"
         if metric.goal is None and len(names) > 1 and not said:
             return [], f"no score: {lacks_goal(names)}"
@@ -236,7 +233,7 @@ class Frames:
             ValueError: There is no score, or nobody says whether more or less of it is better.
         """
         if self.score.goal is None:
-            raise ValueError(lacks_goal(self.averaged))
+            raise NotYet(lacks_goal(self.averaged))
         return self.score
 
     def scored_by(self, names: Sequence[str]) -> Frames:
@@ -273,7 +270,7 @@ class Frames:
         if len(meant) == 1:
             return meant[0]
         if meant:
-            raise ValueError(
+            raise RequestError(
                 f"run {name!r} of {self.experiment!r} has several points: name one of {some(meant)}"
             )
         raise self._no_run(name)
@@ -288,7 +285,7 @@ class Frames:
         if name is not None:
             return self.label_of(name)
         named = (report.get("baseline") for report in self.spec.get("reports") or ())
-        with suppress(ValueError):
+        with suppress(RequestError):
             return self.label_of(next(filter(None, named), ""))
         return (self.competitors or self.labels)[0]
 
@@ -315,9 +312,9 @@ class Frames:
             raise NotYet(f"nothing of {', '.join(names)} has been evaluated yet")
         return replace(self, runs=runs, scores=scores, costs=costs)
 
-    def _no_run(self, name: str) -> ValueError:
+    def _no_run(self, name: str) -> RequestError:
         known = nearest(name, self.names.known)
-        return ValueError(f"experiment {self.experiment!r} has no run {name!r}: {known}")
+        return RequestError(f"experiment {self.experiment!r} has no run {name!r}: {known}")
 
     def progress(self) -> str:
         """Count the runs by state: "3 RUNNING, 9 PENDING"."""
@@ -371,7 +368,7 @@ def read(store: str | Connection, experiment: str) -> Frames:
     with connect(store) as connection:
         runs = frame(connection, _RUNS, experiment=experiment)
         if runs.empty:
-            raise ValueError(unknown_experiment(experiment, experiments(connection)))
+            raise RequestError(unknown_experiment(experiment, experiments(connection)))
         scores = _scores(connection, experiment)
         costs = frame(connection, _COSTS, experiment=experiment)
         specs = frame(connection, _SPEC, experiment=experiment)["spec"]
@@ -547,4 +544,4 @@ def unknown_experiment(experiment: str, known: Sequence[str]) -> str:
 def _check_known(connection: Connection, experiment: str) -> None:
     known = experiments(connection)
     if experiment not in known:
-        raise ValueError(unknown_experiment(experiment, known))
+        raise RequestError(unknown_experiment(experiment, known))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
+from .errors import RequestError
 from .units import HUGEST_WRITTEN, nearest, some
 from .words import shown
 
@@ -29,7 +30,7 @@ PERCENT, OF_HUNDRED, RAW = "percent", "%", "raw"
 MOST_SHARE = 2.0  # 200%: a metric in percent that exceeds it isn't recorded as a share of 1
 
 
-class MetricError(ValueError):
+class MetricError(RequestError):
     """An invalid declaration: `message` describes the error at `path`."""
 
     def __init__(self, path: Path, message: str) -> None:
@@ -275,9 +276,9 @@ class Metrics:
             ValueError: There are no names, a name is repeated, or the metrics differ in goal or unit.
         """
         if not names:
-            raise ValueError("a score needs at least one metric")
+            raise RequestError("a score needs at least one metric")
         if repeated := [name for name, times in Counter(names).items() if times > 1]:
-            raise ValueError(f"{some(repeated)} would count more than once: name each evaluation once")
+            raise RequestError(f"{some(repeated)} would count more than once: name each evaluation once")
         found = [self.of(name) for name in names]
         if len(found) == 1:
             return found[0]
@@ -287,7 +288,7 @@ class Metrics:
             remedy = "name one metric, or several of the same goal and unit, as `score`"
             if {each.unit for each in found} == {PERCENT, OF_HUNDRED}:
                 remedy = "declare unit: '%' for those recorded from 0 to 100, percent for shares of 1"
-            raise ValueError(f"{some(different)} have no mean, since their goals or units differ: {remedy}")
+            raise RequestError(f"{some(different)} have no mean, since their goals or units differ: {remedy}")
         digits, scales = {each.digits for each in found}, {each.scale for each in found}
         return Metric(
             found[0].goal,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
+from .errors import RequestError
 from .units import nearest
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Sheet:
         """
         for name in written:
             if name not in OPTIONS:
-                raise ValueError(f"unknown option {name!r} of a figure: {nearest(name, OPTIONS)}")
+                raise RequestError(f"unknown option {name!r} of a figure: {nearest(name, OPTIONS)}")
         return cls(**{name: option(name, value) for name, value in written.items() if value is not None})
 
     def over(self, other: Sheet) -> Sheet:
@@ -113,20 +114,22 @@ def option(name: str, written: Any) -> Any:
         value = _points(written) if name == "font_size" else _length(written)
         least, most, unit = _RANGES[name]
         if not least <= value <= most:
-            raise ValueError(f"must be between {least:g} and {most:g} {unit}, not {value:.4g}")
+            raise RequestError(f"must be between {least:g} and {most:g} {unit}, not {value:.4g}")
         return value
     if name == "legend":
         if written not in LEGENDS:
-            raise ValueError(f"must be {', '.join(LEGENDS[:-1])} or {NONE}, not {written!r}")
+            raise RequestError(f"must be {', '.join(LEGENDS[:-1])} or {NONE}, not {written!r}")
         return cast(Legend, written)
     if name == "font":
         if not isinstance(written, str) or not written.strip():
-            raise ValueError(f"must be the name of a font, such as serif or Times New Roman, not {written!r}")
+            raise RequestError(
+                f"must be the name of a font, such as serif or Times New Roman, not {written!r}"
+            )
         return written.strip()
     if written is False or written == NONE:
         return ""
     if not isinstance(written, str):
-        raise ValueError(f"must be a text, or {NONE} for none, not {written!r}")
+        raise RequestError(f"must be a text, or {NONE} for none, not {written!r}")
     return written
 
 
@@ -136,11 +139,11 @@ def _length(written: Any) -> float:
     if found is None:
         is_number = isinstance(written, int | float) and not isinstance(written, bool)
         remedy = f": write {written:g}in, {written:g}cm, …" if is_number else ""
-        raise ValueError(
+        raise RequestError(
             f"must be a length with its unit, such as 3.25in, 8.3cm, 83mm or 234pt, not {written!r}{remedy}"
         )
     if found[2] not in _INCHES:
-        raise ValueError(f"must have one of the units {', '.join(_INCHES)}, not {found[2]!r}")
+        raise RequestError(f"must have one of the units {', '.join(_INCHES)}, not {found[2]!r}")
     return float(found[1]) * _INCHES[found[2]]
 
 
@@ -151,7 +154,7 @@ def _points(written: Any) -> float:
     try:
         return float("" if isinstance(written, bool) else written)
     except (TypeError, ValueError):
-        raise ValueError(f"must be a number of points, such as 8, not {written!r}") from None
+        raise RequestError(f"must be a number of points, such as 8, not {written!r}") from None
 
 
 @cache
@@ -169,4 +172,4 @@ def _installed(font: str) -> str:
             return names[name.lower()]
     near = [names[name] for name in difflib.get_close_matches(font.lower(), names, n=3, cutoff=0.6)]
     offered = " or ".join(map(repr, [*near, *_FAMILIES]))
-    raise ValueError(f"no font {font!r} is installed: choose {offered}")
+    raise RequestError(f"no font {font!r} is installed: choose {offered}")

@@ -111,7 +111,7 @@ def test_an_error_is_one_line_with_file_and_line(study):
             lambda results: score_curves(results.frames, "all"),  # type: ignore[arg-type]
             r"test_own_figures.py:\d+: ValueError: unknown cost scope 'all'",
         ),
-        (lambda results: results.frames.label_of("jiont"), r"test_own_figures.py:\d+: ValueError: .*jiont"),
+        (lambda results: results.frames.label_of("jiont"), r"test_own_figures.py:\d+: RequestError: .*jiont"),
     ):
         with pytest.raises(ValueError, match=message) as caught:
             drawn(study, function)

@@ -130,7 +130,7 @@ def test_a_union_has_the_claims_of_its_studies(union):
 def test_claims_are_the_default_table_of_a_union_and_its_page_takes_no_baseline(union):
     assert [default_name(union.url, name) for name in ("paper", "ratios")] == ["claims", "summary"]
     assert [bool(parts_of(union.url, name)) for name in ("paper", "ratios", "none")] == [True, False, False]
-    with pytest.raises(ValueError, match="paper is a union: give --baseline"):
+    with pytest.raises(ValueError, match="paper is a union"):
         build(union.url, "paper", union.folder, "uniform")
 
 

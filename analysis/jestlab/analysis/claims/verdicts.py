@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..frames import NotYet, unknown_experiment
+from ..errors import NotYet
+from ..frames import unknown_experiment
 from ..intervals import half_widths, moments
 from ..lost import DIVERGED, LOST, in_words
 from ..metrics import Metric, Metrics, lacks_goal

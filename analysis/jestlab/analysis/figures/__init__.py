@@ -17,6 +17,7 @@ from ..costs import Scope
 from ..curves import Smoothing
 from ..custom import Loader, Results, load
 from ..efforts import Over
+from ..errors import NotYet, RequestError
 from ..frames import Frames
 from ..metrics import Scale
 from ..results import Snapshot, opened
@@ -141,7 +142,7 @@ class Request:
 def _curves(request: Request) -> Plot:
     frames, names = request.frames, request.metric
     if request.scale is not None and not names:
-        raise ValueError("the scale of the score's axis is what its metrics declare: name a metric with it")
+        raise RequestError("the scale of the score's axis is what its metrics declare: name a metric with it")
     return learning_curves(
         frames, request.baseline, request.over, request.scope,
         shown=recorded(request.snapshot, frames, names, request.scope, request.scale) if names else (),
@@ -152,7 +153,7 @@ def _curves(request: Request) -> Plot:
 
 def _against(request: Request) -> Plot:
     if request.x is None:
-        raise ValueError("figure 'against' needs a config key to draw against: give x")
+        raise RequestError("figure 'against' needs a config key to draw against: give x")
     return against(request.frames, Axis(request.x, request.by, request.split), request.baseline)
 
 
@@ -199,7 +200,7 @@ def draw(kind: str, request: Request) -> Plot:
             code of one's own fails.
     """
     if kind not in KINDS and request.own is None and ":" not in kind:
-        raise ValueError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
+        raise RequestError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
     with opened(request.store) as store:
         return _draw(kind, replace(request, store=store))
 
@@ -222,7 +223,7 @@ def _sheet(request: Request) -> Sheet:
         return request.sheet
     try:
         spec = request.frames.spec
-    except ValueError:  # nothing has been evaluated: some kinds need no more than what was logged
+    except NotYet:  # nothing has been evaluated: some kinds need no more than what was logged
         return request.sheet
     return request.sheet.over(Sheet.parse(spec.get("figure") or {}))
 
@@ -241,10 +242,10 @@ def all_possible(request: Request) -> list[Plot]:
 
 def _all_possible(request: Request) -> list[Plot]:
     plots: list[Plot] = []
-    first: ValueError | None = None
+    first: NotYet | None = None
     try:
         request.frames.baseline(request.baseline)
-    except ValueError as error:  # an experiment of diagnoses only has no scores
+    except NotYet as error:  # an experiment of diagnoses only has no scores
         if request.baseline is not None:
             raise
         first = error
@@ -253,7 +254,7 @@ def _all_possible(request: Request) -> list[Plot]:
             continue
         try:
             plots.append(_draw(kind, request))
-        except ValueError as error:
+        except NotYet as error:
             if kind == "curves" and (request.metric or request.highlight):
                 raise
             first = first or error

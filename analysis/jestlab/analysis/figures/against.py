@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..configs import BATCH_SIZE, Configs
 from ..curves import score_curves
-from ..frames import Frames, NotYet
+from ..errors import NotYet
+from ..frames import Frames
 from ..sheet import Sheet
 from .axes import LOG_FROM, count_axis, draw_interval, draw_seeds, limit, value_axis
 from .panels import finish, panels, titled
@@ -184,7 +185,7 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     values = {label: configs.get(label, axis.key) for label in frames.labels if label not in apart}
     values = {label: value for label, value in values.items() if value is not None}
     if len(set(map(_json, values.values()))) < 2:
-        raise ValueError(f"no run of experiment {frames.experiment!r} varies {axis.key}")
+        raise NotYet(f"no run of experiment {frames.experiment!r} varies {axis.key}")
     panel = {label: configs.get(label, axis.split) if axis.split else "" for label in values}
     everywhere = list(dict.fromkeys(each for each in panel.values() if each is not None)) or [""]
     pairs = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..frames import Frames, NotYet
+from ..errors import NotYet
+from ..frames import Frames
 from ..results import Snapshot, opens_store
 from ..units import nearest
 from .bars import draw_shares

@@ -10,7 +10,8 @@ from .. import units
 from ..costs import Scope
 from ..curves import Smoothing, mean_curves, score_curves
 from ..efforts import WORDS, Effort, Over, known
-from ..frames import Frames, NotYet
+from ..errors import NotYet
+from ..frames import Frames
 from ..metrics import Metric
 from ..sheet import Sheet
 from .axes import count_axis, draw_band, draw_levels, limit, value_axis

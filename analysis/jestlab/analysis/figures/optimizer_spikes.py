@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..claims.measures import FAR, running_median, spike_count
-from ..frames import NotYet
+from ..errors import NotYet
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from .against import Axis, placed, value_text, with_looks

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..errors import RequestError
 from ..sheet import Legend, Sheet
 from .labels import by_label, is_crowded, is_curve, labeled, look_of, place_names, write_name
 from .plot import Texts
@@ -117,7 +118,7 @@ def finish(
     if shown and where not in ("direct", "none"):
         fits = page.arrange(_legend(figure, shown, where) if where != "inside" else None, where)
     if not fits:
-        raise ValueError(
+        raise RequestError(
             f"a width of {figure.get_figwidth():.3g}in is too narrow for these names in letters of "
             f"{size_of('name'):.3g} points: take smaller letters, or legend: below"
         )
@@ -164,7 +165,7 @@ class _Page:
         total = self.sheet.height or above + content + below
         rows = max(spec.rowspan.stop for each in figure.axes if (spec := each.get_subplotspec()))
         if total - above - below < _LOWEST * rows:
-            raise ValueError(
+            raise RequestError(
                 f"a height of {total:.3g}in leaves no room for the figure: it takes at least "
                 f"{above + below + _LOWEST * rows:.2f}in, less without title, caption, or legend"
             )

@@ -10,7 +10,8 @@ from .. import units
 from ..costs import Scope
 from ..curves import mean_curves, score_curves
 from ..efforts import WORDS, Effort, cost_of, unit
-from ..frames import Frames, NotYet
+from ..errors import NotYet
+from ..frames import Frames
 from ..lost import DIVERGED
 from ..pareto import attainment, front, hypervolume, standing
 from ..sheet import Sheet

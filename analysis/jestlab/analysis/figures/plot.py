@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..efforts import WORDS, unit
+from ..errors import NotYet
 from ..files import write_whole
-from ..frames import Frames, NotYet
+from ..frames import Frames
 from ..intervals import HUGE, half_widths, of_groups
 from ..lost import DIVERGED, UNEVALUATED
 from ..metrics import UNKNOWN, Metric

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..curves import score_curves
-from ..frames import Frames, NotYet
+from ..errors import NotYet, RequestError
+from ..frames import Frames
 from ..published.cell import EXAMPLES, TOTAL, is_score
 from ..sheet import Sheet
 from .axes import count_axis
@@ -96,7 +97,7 @@ def _chosen(
     """Return the cells of the source and group, their values [position, quantity], and the shared scores."""
     sources = list(table["source"].unique())
     if source is not None and source not in sources:
-        raise ValueError(
+        raise RequestError(
             f"no source {source!r} of the published table {_TABLE!r}: choose {' or '.join(sources)}"
         )
     candidates = []

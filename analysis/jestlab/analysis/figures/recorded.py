@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from ..costs import Scope
 from ..curves import score_curves
 from ..efforts import EFFORTS
-from ..frames import Frames, NotYet
+from ..errors import NotYet
+from ..frames import Frames
 from ..metrics import Metric, Scale
 from ..results import Snapshot, opens_store
 from ..units import nearest

@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..configs import Configs, lookup
-from ..frames import Frames, NotYet
+from ..errors import NotYet
+from ..frames import Frames
 from .against import draw_points, final_scores, summarized, with_looks
 from .plot import Plot, Texts, about_lost, about_seeds, difference_axis, scale, title, what_score_is
 from .style import looks

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ..errors import RequestError
 from ..frames import Frames
 from ..sheet import Sheet
 from .panels import WIDTH, finish, panels, wrapped
@@ -70,7 +71,7 @@ def selected(frames: Frames, pictures: Pictures | None) -> Plot:
         ValueError: No run recorded its selection, or `pictures` is None.
     """
     if pictures is None:
-        raise ValueError("images are read from a lab, which isn't known here: use jestlab plot")
+        raise RequestError("images are read from a lab, which isn't known here: use jestlab plot")
     labels = frames.competitors
     data = _frame(pictures(frames.experiment, tuple(labels[:_MOST]), PICTURES))
     data["text"] = data["label"].map(frames.shown)

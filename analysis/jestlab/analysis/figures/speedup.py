@@ -11,7 +11,8 @@ import numpy as np
 from ..costs import Scope
 from ..curves import mean_curves, score_curves
 from ..efforts import WORDS, Effort, cost_of, unit
-from ..frames import Frames, NotYet
+from ..errors import NotYet
+from ..frames import Frames
 from ..sheet import Sheet
 from ..tables import finals, speedup_table
 from ..tables.speedups import BREAK_EVEN, with_range
@@ -123,7 +124,7 @@ def _beside(published: pd.DataFrame | None, frames: Frames, baseline: str, sourc
         return None
     try:
         return published_scores(published, frames, baseline, source=source)
-    except ValueError:
+    except NotYet:
         if source is not None:
             raise
         return None  # cells of other tables alone, or without FLOPs: the figure is of the experiment

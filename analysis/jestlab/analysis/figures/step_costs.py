@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .. import units
 from ..configs import Configs
 from ..costs import CONVENTIONS, EXECUTED, Convention, Step
+from ..errors import NotYet, RequestError
 from ..frames import Frames
 from .bars import draw_stacked_bars
 from .plot import Plot, Texts, title
@@ -52,7 +53,7 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
     shown = frames.shown[compared]
     flops = _of_an_example(frames)
     if compared not in flops.index:
-        raise ValueError(
+        raise NotYet(
             f"baseline {compared!r} of {frames.experiment!r} has no price, since its program counts no FLOPs"
         )
     apart = frames.apart_from(compared)
@@ -88,9 +89,9 @@ def method_costs(step: Step, convention: Convention = "paper") -> Plot:
     import pandas as pd
 
     if convention not in CONVENTIONS:
-        raise ValueError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
+        raise RequestError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
     if step.super_batch_size == step.batch_size:
-        raise ValueError("the step trains on its whole super-batch: expected one that selects from it")
+        raise RequestError("the step trains on its whole super-batch: expected one that selects from it")
     whole = step.iid.cost(convention).total()
     costs = {method: each.cost(convention) for method, each in step.methods.items()}
     bars = [(method, name, float(getattr(cost, name))) for method, cost in costs.items() for name in EXECUTED]

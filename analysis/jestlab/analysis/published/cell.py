@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple, get_args
 
 from jestlab.analysis.units import near
 
+from ..errors import RequestError
+
 _NUMBER = re.compile(
     r"(?P<sign>[+\-−–])?[ \u2009\u00a0]?"
     r"(?P<whole>[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.(?P<decimals>[0-9]+))?"
@@ -79,7 +81,7 @@ def check_quantity(quantity: str) -> str:
     """Return a quantity; raise ValueError unless it is valid."""
     if quantity not in QUANTITIES and not _SCORE.fullmatch(quantity):
         hint = near(quantity, QUANTITIES) or "write dataset/metric, such as imagenet/zero_shot"
-        raise ValueError(f"unknown quantity {quantity!r}: {hint}")
+        raise RequestError(f"unknown quantity {quantity!r}: {hint}")
     return quantity
 
 
@@ -97,7 +99,7 @@ def unit_of(quantity: str, given: str) -> Unit:
     for unit in possible:
         if unit == given or (not given and len(possible) == 1):
             return unit
-    raise ValueError(f"{given!r} is not a unit of {quantity}: expected {' or '.join(possible)}")
+    raise RequestError(f"{given!r} is not a unit of {quantity}: expected {' or '.join(possible)}")
 
 
 # ---- printed numbers
@@ -182,12 +184,12 @@ def read_printed(text: str, unit: Unit) -> Printed:
     """
     if unit == "flag":
         if text.lower() not in ("✓", "yes", "true", "✗", "no", "false"):
-            raise ValueError(f"{text!r} is neither yes nor no: write ✓ or ✗")
+            raise RequestError(f"{text!r} is neither yes nor no: write ✓ or ✗")
         return Printed(float(text.lower() in ("✓", "yes", "true")))
     match = _NUMBER.fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if match is None or not (match["whole"] or match["decimals"]):
         shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-        raise ValueError(f"{shown!r} is not a number: expected one like 70.3, +2.8, −11.8, 13B or 12.8B")
+        raise RequestError(f"{shown!r} is not a number: expected one like 70.3, +2.8, −11.8, 13B or 12.8B")
     sign, decimals, letter, percent = (
         match["sign"],
         match["decimals"] or "",
@@ -195,7 +197,7 @@ def read_printed(text: str, unit: Unit) -> Printed:
         match["percent"],
     )
     if percent and unit != "percent":
-        raise ValueError(f"{text!r} is in percent but its unit is {unit}: change one of them")
+        raise RequestError(f"{text!r} is in percent but its unit is {unit}: change one of them")
     minus = "-" if sign and sign != "+" else ""
     exponent = _EXPONENTS[letter] - 2 * (unit == "percent")
     return Printed(
@@ -215,10 +217,10 @@ def value_of(printed: str, unit: Unit, quantity: str) -> float:
     """
     value = read_printed(printed, unit).value
     if value < 0 and quantity != DELTA:
-        raise ValueError(f"{printed!r} is negative, which {quantity} cannot be")
+        raise RequestError(f"{printed!r} is negative, which {quantity} cannot be")
     if abs(value) > 1 and (is_score(quantity) or quantity in (MEAN, DELTA)):
         remedy = "use the unit percent" if unit == "share" else "expected at most 100"
-        raise ValueError(f"{printed!r} in {unit} is above 100 %: {remedy}")
+        raise RequestError(f"{printed!r} in {unit} is above 100 %: {remedy}")
     return value
 
 

@@ -36,6 +36,8 @@ from jestlab.analysis.results import Snapshot, opens_store
 from jestlab.analysis.spreadsheets import csv_cell, from_csv_cell
 from jestlab.analysis.units import nearest
 
+from ..errors import RequestError
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -86,14 +88,14 @@ def parse(content: bytes, name: str) -> list[PublishedCell]:
     rows: list[tuple[int, dict[str, str]]] = []
     for line, texts in lines:
         if len(texts) > len(columns):
-            raise ValueError(
+            raise RequestError(
                 f"{name}, line {line}: {len(texts)} cells under a header of {len(columns)}: put texts that "
                 "hold the separator in quotes"
             )
         row = {column: from_csv_cell(text.strip()) for column, text in zip(columns, texts, strict=False)}
         rows.append((line, {column: row.get(column, "") for column in COLUMNS}))
     if not rows:
-        raise ValueError(f"{name}: no lines below the header: expected one for each cell")
+        raise RequestError(f"{name}: no lines below the header: expected one for each cell")
     if "position" not in columns:
         _number([row for _, row in rows])
     cells = [(line, _cell(row, f"{name}, line {line}")) for line, row in rows]
@@ -117,7 +119,7 @@ def _lines(content: bytes, name: str) -> Iterator[tuple[int, list[str]]]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{name}, line {line}: not valid UTF-8: save it as “CSV UTF-8”") from None
+        raise RequestError(f"{name}, line {line}: not valid UTF-8: save it as “CSV UTF-8”") from None
     header = text.partition("\n")[0]
     separator = next((sign for sign in (",", ";", "\t") if sign in header), ",")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
@@ -126,7 +128,7 @@ def _lines(content: bytes, name: str) -> Iterator[tuple[int, list[str]]]:
             if any(text.strip() for text in texts):
                 yield reader.line_num, texts
     except csv.Error as error:
-        raise ValueError(f"{name}, line {reader.line_num}: not valid CSV: {error}") from None
+        raise RequestError(f"{name}, line {reader.line_num}: not valid CSV: {error}") from None
 
 
 def _columns(header: Sequence[str], place: str) -> list[str]:
@@ -134,12 +136,12 @@ def _columns(header: Sequence[str], place: str) -> list[str]:
     columns = [text.strip().lower() for text in header]
     for column in columns:
         if column not in COLUMNS:
-            raise ValueError(f"{place}: no column {column[:40]!r}: {nearest(column, COLUMNS)}")
+            raise RequestError(f"{place}: no column {column[:40]!r}: {nearest(column, COLUMNS)}")
         if columns.count(column) > 1:
-            raise ValueError(f"{place}: duplicate column {column!r}: keep one")
+            raise RequestError(f"{place}: duplicate column {column!r}: keep one")
     for column in _REQUIRED:
         if column not in columns:
-            raise ValueError(f"{place}: missing column {column!r}: add it to the header")
+            raise RequestError(f"{place}: missing column {column!r}: add it to the header")
     return columns
 
 
@@ -160,26 +162,26 @@ def _cell(texts: Mapping[str, str], place: str) -> PublishedCell:
             text = _checked(texts[column], column)
             values[column] = _PARSERS[column](text, values) if column in _PARSERS else text
         except ValueError as error:
-            raise ValueError(f"{place}, column {column}: {error}") from None
+            raise RequestError(f"{place}, column {column}: {error}") from None
     return PublishedCell(**values)
 
 
 def _checked(text: str, column: str) -> str:
     """Return a text; raise ValueError unless it is valid in any column."""
     if not text and column in _REQUIRED:
-        raise ValueError("empty: a value is required")
+        raise RequestError("empty: a value is required")
     if column == "table" and text in _RESERVED:
-        raise ValueError(f"{text!r} is reserved for own runs: choose another name")
+        raise RequestError(f"{text!r} is reserved for own runs: choose another name")
     if len(text) > _LONGEST:
-        raise ValueError(f"too long: {len(text):,} characters, expected at most {_LONGEST:,}")
+        raise RequestError(f"too long: {len(text):,} characters, expected at most {_LONGEST:,}")
     if not text.isprintable():
-        raise ValueError("contains a line break or another unprintable character: remove it")
+        raise RequestError("contains a line break or another unprintable character: remove it")
     return text
 
 
 def _position(text: str, row: Mapping[str, Any]) -> int:
     if not re.fullmatch("[1-9][0-9]{0,4}", text):
-        raise ValueError(f"{text!r} is not a row number: expected 1, 2, …, in every line or in none")
+        raise RequestError(f"{text!r} is not a row number: expected 1, 2, …, in every line or in none")
     return int(text)
 
 
@@ -197,10 +199,10 @@ def _value(text: str, row: Mapping[str, Any]) -> float:
     except ValueError:
         value = float("nan")
     if not abs(value) < float("inf"):
-        raise ValueError(f"{text[:40]!r} is not a number: leave it out")
+        raise RequestError(f"{text[:40]!r} is not a number: leave it out")
     may = read_printed(row["printed"], row["unit"]).interval
     if may.gap(Interval(value, value, value)) > 1e-12 * abs(value):
-        raise ValueError(
+        raise RequestError(
             f"{text} does not round to the printed {row['printed']!r}: that is {may.low:g} to {may.high:g}"
         )
     return value
@@ -211,7 +213,7 @@ def _choice(choices: Mapping[str, Any], expected: str) -> Callable[[str, Mapping
 
     def parse(text: str, row: Mapping[str, Any]) -> Any:
         if text.lower() not in choices:
-            raise ValueError(f"{text!r} is not valid: expected {expected}, or nothing")
+            raise RequestError(f"{text!r} is not valid: expected {expected}, or nothing")
         return choices[text.lower()]
 
     return parse
@@ -238,7 +240,7 @@ def _check_consistency(cells: Iterable[tuple[int, PublishedCell]], name: str) ->
     for line, cell in cells:
         place = f"{name}, line {line}, column"
         if (before := keys.setdefault(cell.key, line)) != line:
-            raise ValueError(
+            raise RequestError(
                 f"{place} quantity: {cell.quantity} of {cell.method} is already in line {before}: leave one, "
                 "or number the rows with `position`"
             )
@@ -246,7 +248,7 @@ def _check_consistency(cells: Iterable[tuple[int, PublishedCell]], name: str) ->
         for column in _OF_ROW:
             here, there = getattr(cell, column), getattr(first, column)
             if here != there:
-                raise ValueError(
+                raise RequestError(
                     f"{place} {column}: row {cell.position} of {cell.table} has {_text(here)!r} here and "
                     f"{_text(there)!r} in line {before}: make them equal, or two rows"
                 )
@@ -254,7 +256,7 @@ def _check_consistency(cells: Iterable[tuple[int, PublishedCell]], name: str) ->
             group = (cell.source, cell.table, cell.group)
             before, position = baselines.setdefault(group, (line, cell.position))
             if position != cell.position:
-                raise ValueError(
+                raise RequestError(
                     f"{place} baseline: {cell.table} has another baseline in line {before}: leave one, or "
                     "make two groups"
                 )

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..claims import parts_of
 from ..costs import Scope
 from ..custom import Loader
+from ..errors import RequestError
 from ..figures.selected import Pictures
 from ..files import write_whole
 from ..provenance.document import SUFFIX, Sources
@@ -92,7 +93,7 @@ def gather(
     if not parts_of(store, experiment):
         return study_page(store, experiment, baseline, scope, own, pictures)
     if baseline is not None or scope is not None:
-        raise ValueError(
+        raise RequestError(
             f"{experiment} is a union: give --baseline and --scope to one of its studies, which set both"
         )
     return union_page(store, experiment, own, pictures)

@@ -10,6 +10,7 @@ from typing import Any
 from ..costs import Scope
 from ..custom import Loader, stem_of
 from ..efforts import WORDS
+from ..errors import RequestError
 from ..figures import Request, draw
 from ..figures.selected import Pictures
 from ..frames import Frames
@@ -116,7 +117,7 @@ def requested(
                 plot = replace(draw(name, request), name=part)
                 made.pictures.append(PicturePart(part, title, plot, history.experiment))
             names[stem] += 1
-        except ValueError as error:
+        except RequestError as error:
             made.missing[title] = str(error)
     return made
 

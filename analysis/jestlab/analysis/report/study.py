@@ -13,9 +13,10 @@ from ..costs import Scope
 from ..curves import score_curves
 from ..custom import Loader
 from ..efforts import WORDS, Effort, cost_of, known
+from ..errors import NotYet
 from ..figures import Plot, charts, learnability, learning_curves, pareto
 from ..figures.selected import Pictures
-from ..frames import Frames, NotYet
+from ..frames import Frames
 from ..provenance.explain import Origins
 from ..provenance.history import History, load, recipe
 from ..provenance.soundness import Soundness

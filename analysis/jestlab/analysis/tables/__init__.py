@@ -11,6 +11,7 @@ from ..claims import parts_of, verdicts
 from ..costs import Scope
 from ..curves import Crossing
 from ..custom import Loader, Results, load
+from ..errors import RequestError
 from ..frames import Frames
 from ..provenance.soundness import Soundness
 from ..results import Snapshot, opens_store
@@ -98,9 +99,9 @@ def table(
         is_published = with_published and name in set(published.read(store)["table"])
         studies = [] if is_published else [name]
     if not is_custom and not studies and baseline is not None:
-        raise ValueError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
+        raise RequestError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
     if (is_custom or name in _OF_ONE_EXPERIMENT) and len(studies) != 1:
-        raise ValueError(f"table {name!r} shows one experiment: {_known(store)}")
+        raise RequestError(f"table {name!r} shows one experiment: {_known(store)}")
     if is_custom:
         code = load(own, studies[0], "table", name)
         access = Results(store, studies[0], lambda: results(studies[0]), baseline, scope)
@@ -114,7 +115,7 @@ def table(
         known = [*NAMES, *dict.fromkeys(map(str, cells["table"]))]
         if name not in known:
             hint = nearest(name, [*known, *store.experiments], list(dict.fromkeys(known)))
-            raise ValueError(f"no table and no experiment {name!r}: {hint}")
+            raise RequestError(f"no table and no experiment {name!r}: {hint}")
         own_results = [results(study) for study in studies]
         has = [baseline is not None and bool(frames.names.meant(baseline)) for frames in own_results]
         found = [
@@ -145,14 +146,14 @@ def _claims(
     store: Snapshot, studies: Sequence[str], baseline: str | None, score: Sequence[str] | None
 ) -> Table:
     if not studies:
-        raise ValueError(f"table 'claims' shows an experiment: {_known(store)}")
+        raise RequestError(f"table 'claims' shows an experiment: {_known(store)}")
     if baseline is not None:
-        raise ValueError("claims name what they compare with: leave out the baseline")
+        raise RequestError("claims name what they compare with: leave out the baseline")
     if score:
-        raise ValueError("claims have measures instead of a score: leave out the score")
+        raise RequestError("claims have measures instead of a score: leave out the score")
     judged = verdicts.read(store, studies)
     if not judged:
-        raise ValueError(
+        raise RequestError(
             f"experiment {studies[0]!r} makes no claims: write some under `claims` in its spec and launch it "
             "again (completed runs do not run again)"
         )

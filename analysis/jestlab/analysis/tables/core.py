@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from ..errors import RequestError
 from ..provenance.soundness import MIXED, Soundness
 from ..spreadsheets import to_csv
 from ..units import MISSING as MISSING
@@ -235,8 +236,10 @@ class Table:
             return folded.get(name.casefold()) or matches.pop()
         if matches:
             shown = ", ".join(map(repr, sorted(matches)[:8]))
-            raise ValueError(f"table {self.name!r} has several {kind}s named {name!r}: choose one of {shown}")
-        raise ValueError(f"table {self.name!r} has no {kind} {name!r}: {nearest(name, [*known, *others])}")
+            raise RequestError(
+                f"table {self.name!r} has several {kind}s named {name!r}: choose one of {shown}"
+            )
+        raise RequestError(f"table {self.name!r} has no {kind} {name!r}: {nearest(name, [*known, *others])}")
 
     def cell(self, row: str, column: Column) -> Cell:
         """Return the cell in a row, given its own name, and a column."""

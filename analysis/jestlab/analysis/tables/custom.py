@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..custom import CodeFailed, CustomCode, Results, stem_of
+from ..errors import RequestError
 from ..metrics import Metric, MetricError
 from ..units import nearest, significant
 from . import show
@@ -52,7 +53,7 @@ def custom_table(code: CustomCode, results: Results, options: Mapping[str, Any])
         return _table(name, made, results, code)
     except OverflowError:
         raise CodeFailed(f"the frame that {code.name} returned has a number of more than 1.8e308") from None
-    except ValueError as error:
+    except RequestError as error:
         raise CodeFailed(f"the frame that {code.name} returned {error}") from None
 
 
@@ -89,18 +90,18 @@ def _plain_frame(made: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     if made.columns.nlevels > 1 or made.index.nlevels > 1:
-        raise ValueError("has several levels: expected one, so flatten its columns, or reset its index")
+        raise RequestError("has several levels: expected one, so flatten its columns, or reset its index")
     if made.empty:
-        raise ValueError("has no rows")
+        raise RequestError("has no rows")
     if made.index.name is not None or not isinstance(made.index, pd.RangeIndex):
         made = made.reset_index(names=str(made.index.name or "name"))
     names = ["name" if name == "row" else str(name) for name in made.columns]
     if len(set(names)) < len(names):
-        raise ValueError(f"has several columns of one name: {', '.join(names)}")
+        raise RequestError(f"has several columns of one name: {', '.join(names)}")
     values = {name: [_plain(value) for value in made.iloc[:, i]] for i, name in enumerate(names)}
     rows = [str(value) for value in made.iloc[:, 0]]
     if twice := next((row for row in rows if rows.count(row) > 1), None):
-        raise ValueError(f"has two rows called {twice!r}: expected names in its index, or its first column")
+        raise RequestError(f"has two rows called {twice!r}: expected names in its index, or its first column")
     return pd.DataFrame({"row": rows, **values}, dtype=object)
 
 
@@ -108,18 +109,18 @@ def _declared(attrs: Mapping[Any, Any], columns: list[str]) -> dict[str, dict[st
     """Check the attributes of a frame, and return what they declare of each column."""
     for key in attrs:
         if key not in _ATTRS:
-            raise ValueError(f"has attrs[{key!r}]: {nearest(str(key), _ATTRS)}")
+            raise RequestError(f"has attrs[{key!r}]: {nearest(str(key), _ATTRS)}")
     declared = attrs.get("columns", {})
     if not isinstance(declared, Mapping):
         kind = type(declared).__name__
-        raise ValueError(f"has attrs['columns'] of {kind}: expected a mapping from columns")
+        raise RequestError(f"has attrs['columns'] of {kind}: expected a mapping from columns")
     for column, words in declared.items():
         if column not in columns:
-            raise ValueError(f"has no column {column!r}, which its attrs name: {nearest(column, columns)}")
+            raise RequestError(f"has no column {column!r}, which its attrs name: {nearest(column, columns)}")
         try:
             Metric.parse({"goal": "max", **words})
         except (MetricError, TypeError) as error:
-            raise ValueError(f"says of column {column!r}, {error}") from None
+            raise RequestError(f"says of column {column!r}, {error}") from None
     return {column: dict(words) for column, words in declared.items()}
 
 

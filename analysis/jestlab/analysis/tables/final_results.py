@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..costs import Scope
 from ..curves import Crossing, score_curves, speedups
 from ..efforts import WORDS, Effort, known
-from ..frames import Frames, NotYet
+from ..errors import NotYet
+from ..frames import Frames
 from ..intervals import censored_median, half_widths, of_groups, to_match
 from ..lost import DIVERGED
 from ..metrics import Metric

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, product
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..errors import RequestError
 from ..units import listed
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def parse_width(written: str) -> tuple[float | None, str]:
     match = _LENGTH.fullmatch(written)
     points = float(match[1]) * _POINTS[match[2]] if match else math.nan
     if not _MIN_WIDTH <= points <= _MAX_WIDTH:
-        raise ValueError(
+        raise RequestError(
             f"invalid width {written!r}: expected auto, column, text, or a length such as 3.25in or 240pt"
         )
     return points, "table" if points <= _WIDEST_COLUMN else "table*"

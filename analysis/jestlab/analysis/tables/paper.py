@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from .. import units
-from ..frames import NotYet
+from ..errors import NotYet
 from ..intervals import INTERVAL
 from ..metrics import PERCENT, Metric
 from ..published.cell import (

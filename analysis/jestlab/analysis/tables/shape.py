@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from ..errors import RequestError
 from .core import ESSENTIAL, Column, Table, records
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _columns(table: Table, name: str) -> list[Column]:
         if columns := [c for c in table.columns if getattr(c, attribute).casefold() == name.casefold()]:
             return columns
     if name in FAMILIES:
-        raise ValueError(f"table {table.name!r} has no {name} ({FAMILIES[name]})")
+        raise RequestError(f"table {table.name!r} has no {name} ({FAMILIES[name]})")
     return [table.column_named(name)]
 
 
@@ -107,7 +108,7 @@ def _with_digits(table: Table, digits: int | Mapping[str, int] | None) -> Table:
     chosen = {column.key: number for name, number in by_name.items() for column in _columns(table, name)}
     for column in table.columns:
         if column.key in chosen and not column.takes_digits and column.family not in FAMILIES:
-            raise ValueError(f"column {column.key!r} of table {table.name!r} has no digits to choose")
+            raise RequestError(f"column {column.key!r} of table {table.name!r} has no digits to choose")
     if isinstance(digits, int):
         families = ("scores", "differences")
         chosen = {column.key: digits for column in table.columns if column.family in families}

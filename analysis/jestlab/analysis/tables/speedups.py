@@ -8,7 +8,7 @@ from statistics import median_high
 
 from ..curves import break_even, crossing_words
 from ..efforts import WORDS, Effort, unit, writer
-from ..frames import NotYet
+from ..errors import NotYet
 from ..units import listed
 from . import show
 from .core import ESSENTIAL, Column, Record, Table

@@ -50,16 +50,20 @@ class TrustedLoader:
     def __call__(self, experiment: str, kind: Kind, name: str) -> CustomCode:
         """Import the code of an experiment; ValueError if it isn't trusted or can't be imported."""
         from jestlab.analysis.custom import CustomCode
+        from jestlab.analysis.errors import RequestError
 
         try:
             if name != self._named and (store := Store.open_readonly(self._url)) is not None:
                 with closing(store):
                     refuse_untrusted(store, experiment)
         except UserError as error:
-            raise ValueError(str(error)) from None
-        function = extensions.load(kind, name)
+            raise RequestError(str(error)) from None
+        try:
+            function = extensions.load(kind, name)
+        except ValueError as error:
+            raise RequestError(str(error)) from None
         if not callable(function):
-            raise ValueError(f"{kind} {name!r} is a {type(function).__name__}: expected a function")
+            raise RequestError(f"{kind} {name!r} is a {type(function).__name__}: expected a function")
         return CustomCode(name, function, plugins.digest(kind, name))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -132,7 +133,7 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
 
 def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
     from jestlab.analysis import figures
-    from jestlab.analysis.custom import NotYet
+    from jestlab.analysis.errors import NotYet, RequestError
     from jestlab.analysis.report import build
     from jestlab.platform.reports.make import TrustedLoader, request_of, table_of
     from jestlab.platform.reports.selected import selected_images
@@ -163,19 +164,34 @@ def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
                 written.files += replace(figures.draw(report.kind, request), name=name).save(folder)
         except NotYet as error:
             written.notes.append(f"no {name} yet: {error}")
-        except ValueError as error:
+        except RequestError as error:
             written.notes.append(f"{name} failed: {error}")
+            written.failed = True
+        except ValueError as error:
+            written.notes.append(f"{name} failed, which is a bug: {_in_one_line(error)}")
             written.failed = True
     try:
         if reports or study.studies:
             written.files += build(store, study.name, folder, own=loader, pictures=images)
-    except ValueError as error:
+    except NotYet as error:
         written.notes.append(f"no page yet: {error}")
+    except RequestError as error:
+        written.notes.append(f"no page: {error}")
+    except ValueError as error:
+        written.notes.append(f"no page, which is a bug: {_in_one_line(error)}")
+        written.failed = True
     return written
+
+
+def _in_one_line(error: BaseException) -> str:
+    """Describe an unexpected exception, with the place where it was raised."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return " ".join(f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})".split())
 
 
 def tables_of(lab: Lab, study: StudySpec) -> Iterator[Table]:
     """Make the tables among a study's reports, except the table of claims and those that can't be made."""
+    from jestlab.analysis.errors import RequestError
     from jestlab.analysis.results import opened
     from jestlab.platform.reports.make import TrustedLoader, table_of
 
@@ -183,7 +199,7 @@ def tables_of(lab: Lab, study: StudySpec) -> Iterator[Table]:
     with opened(lab.store_url) as store:
         for report in study.reports:
             if isinstance(report, TableOptions) and report.name != "claims":
-                with suppress(ValueError):
+                with suppress(RequestError):
                     code = loader if custom_code(report) else None
                     yield table_of(store, [study.name], report, own=code)
 
