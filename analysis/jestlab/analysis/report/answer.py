@@ -41,6 +41,8 @@ _SPENT: dict[Scope, tuple[list[str], str]] = {
 }
 """Scope → the columns of `Frames.costs` that it adds, and these costs in words; the widest scope first."""
 
+_SHARE = "with a share in the training of needed runs"  # without any scoring
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -218,24 +220,25 @@ def _sooner(row: Record, found: Finals) -> str:
     if not efforts:
         return ""
     costs = found.frames.costs[found.frames.costs["label"].isin([row["label"], found.baseline])]
-    spent = (each for each, (columns, _) in _SPENT.items() if (costs[columns] > 0).any(axis=None))
-    widest: Scope = next(spent, "learner")
+    spent = [each for each, (columns, _) in _SPENT.items() if (costs[columns] > 0).any(axis=None)]
+    widest: Scope = next(iter(spent), "learner")
+    shares_alone = spent == ["reference_training"]
     by = [effort for effort in ("examples_seen", "flops") if effort in efforts] or efforts[:1]
-    factors = [
-        f"{_factor(row, each)} {_flops(scope, widest) if each == 'flops' else WORDS[each].amount}"
-        for each in by
-    ]
+    flops = _flops(scope, widest, shares_alone)
+    factors = [f"{_factor(row, each)} {flops if each == 'flops' else WORDS[each].amount}" for each in by]
     sentence = f"{start} with {' and '.join(factors)}"
     if "flops" in by and SCOPES.index(widest) > SCOPES.index(scope):
         wider = _in_scope(found.frames, row["label"], found.baseline, widest)
         if not math.isnan(wider["fewer_flops"]):
-            sentence += f"; {_factor(wider, 'flops')} {_SPENT[widest][1]}"
+            sentence += f"; {_factor(wider, 'flops')} {_SHARE if shares_alone else _SPENT[widest][1]}"
     return f"{sentence}."
 
 
-def _flops(scope: Scope, widest: Scope) -> str:
+def _flops(scope: Scope, widest: Scope, shares_alone: bool) -> str:
     """Name the FLOPs of a scope, if the widest scope with further costs is `widest`."""
-    if widest == "learner":
+    if shares_alone and scope == "reference_training":
+        return f"FLOPs {_SHARE}"
+    if widest == "learner" or shares_alone:
         return "training FLOPs"
     if widest == "scoring" and scope != "learner":
         return "FLOPs, scoring included"
