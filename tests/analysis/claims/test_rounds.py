@@ -36,10 +36,6 @@ def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False,
     )  # fmt: skip
 
 
-def labels(round_):
-    return [[each.claim.statement[0] for each in claims] for claims in (round_.claims, round_.left_out)]
-
-
 def test_a_round_goes_halfway_to_the_earliest_decision():
     """Of 55 claims, which 11 seeds decide at the earliest; a study begins with `at_least` seeds."""
     assert next_round([judged([])]).seeds == {("study", "a"): 3, ("study", "b"): 3}
@@ -69,64 +65,43 @@ def test_no_claim_is_decided_before_the_end_of_its_round(differences, claims, ne
         assert judged(further, claims=claims, near=near).verdict == "undecided"
 
 
-def test_decided_and_futile_claims_take_no_more_seeds():
-    decided, futile = judged([1.0] * 5), judged([1.0, -1.0] * 6, of="c")
-    assert (decided.verdict, futile.is_futile) == ("holds", True)
-    assert next_round([decided, futile]).is_last
-    open_ = judged([1.0] * 4, of="d")
-    found = next_round([decided, futile, open_])
-    assert found.seeds == {("study", "d"): 5, ("study", "b"): 5}
+CLEAR, UNCLEAR, MIXED = [1.0] * 4, [1.0, 1.0, -1.0, 1.0, 1.0, 1.0], [1.0, -1.0, 1.0, 1.0]
+DECIDED, FUTILE = [1.0] * 5, [1.0, -1.0] * 6
+HOURS = {"a": 0.1, "b": 0.1, "c": 1.0, "d": 0.1}
 
 
-def test_a_run_of_several_claims_has_the_most_seeds_that_any_needs():
-    found = next_round([judged([1.0] * 3), judged([1.0] * 4, of="c")])
-    assert found.seeds == {("study", "a"): 4, ("study", "b"): 5, ("study", "c"): 5}
-    assert len(found.claims) == 2
+@pytest.mark.parametrize(
+    ("claims", "spent", "limit", "seeds", "chosen", "left_out"),
+    [
+        ({"a": DECIDED, "c": FUTILE}, 0.0, None, {}, "", ""),
+        ({"a": DECIDED, "c": FUTILE, "d": CLEAR}, 0.0, None, {"d": 5, "b": 5}, "d", ""),
+        ({"a": CLEAR[:3], "c": CLEAR}, 0.0, None, {"a": 4, "b": 5, "c": 5}, "ac", ""),  # a run counts once
+        ({"a": CLEAR, "c": UNCLEAR}, 0.0, None, {"a": 5, "b": 5}, "a", ""),  # clear claims are decided first
+        ({"a": DECIDED, "c": UNCLEAR}, 0.0, None, {"c": 7, "b": 7}, "c", ""),
+        # The most likely decision per hour is first.
+        ({"c": CLEAR, "a": CLEAR, "d": MIXED}, 0.5, 10.0, {"a": 5, "b": 5, "c": 5, "d": 5}, "acd", ""),
+        ({"c": CLEAR, "a": CLEAR, "d": MIXED}, 0.5, 1.3, {"a": 5, "b": 5, "d": 5}, "ad", "c"),
+        ({"c": CLEAR, "a": CLEAR, "d": MIXED}, 0.5, 0.5, {}, "", "acd"),
+        # Cheaper claims continue if the budget is too small for the clear one.
+        ({"c": CLEAR, "d": UNCLEAR}, 0.5, 1.0, {"d": 7, "b": 7}, "d", "c"),
+    ],
+)
+def test_the_claims_of_a_round(claims, spent, limit, seeds, chosen, left_out):
+    until = until_hours(limit)
+    found = next_round(
+        [judged(values, of=name, until=until) for name, values in claims.items()], Hours(spent, HOURS)
+    )
+    assert found.seeds == {("study", name): count for name, count in seeds.items()}
+    assert found.is_last == (not seeds)
+    named = ["".join(each.claim.of.of[0] for each in which) for which in (found.claims, found.left_out)]
+    assert (sorted(named[0]) if limit is None else [*named[0]], sorted(named[1])) == ([*chosen], [*left_out])
 
 
-def test_clear_claims_are_decided_before_unclear_ones_take_seeds():
-    clear, unclear = judged([1.0] * 4), judged([1.0, 1.0, -1.0, 1.0, 1.0, 1.0], of="c")
-    assert next_round([clear, unclear]).seeds == {("study", "a"): 5, ("study", "b"): 5}
-    assert next_round([judged([1.0] * 5), unclear]).seeds["study", "c"] == 7
-
-
-def test_cheaper_claims_go_on_where_the_budget_is_too_small_for_the_clear_one():
-    until = until_hours(1.0)
-    clear = judged([1.0] * 4, above="costly", until=until)
-    unclear = judged([1.0, 1.0, -1.0, 1.0, 1.0, 1.0], of="c", until=until)
-    found = next_round([clear, unclear], Hours(0.5, {"a": 0.1, "b": 0.1, "c": 0.1, "costly": 1.0}))
-    assert (found.left_out, found.claims) == ((clear,), (unclear,))
-    assert not found.is_last
-
-
-class TestBudget:
-    hours = Hours(spent=0.5, by_label={"a": 0.1, "b": 0.1, "c": 1.0, "d": 0.1})
-
-    def claims(self, limit):
-        until = until_hours(limit)
-        return [
-            judged([1.0] * 4, of="c", until=until),
-            judged([1.0] * 4, of="a", until=until),
-            judged([1.0, -1.0, 1.0, 1.0], of="d", until=until),
-        ]
-
-    def test_the_most_likely_decision_per_hour_is_first(self):
-        assert labels(next_round(self.claims(10.0), self.hours)) == [["a", "c", "d"], []]
-
-    def test_leaves_out_what_does_not_fit(self):
-        found = next_round(self.claims(1.3), self.hours)
-        assert labels(found)[1] == ["c"]
-        assert ("study", "c") not in found.seeds
-
-    def test_runs_one_more_seed_where_the_whole_way_is_too_expensive(self):
-        each = judged([1.0] * 4, of="a", claims=55, until=until_hours(1.0))  # seven seeds from a decision
-        assert next_round([each], Hours(0.1, self.hours.by_label)).seeds["study", "a"] == 7
-        assert next_round([each], Hours(0.75, self.hours.by_label)).seeds["study", "a"] == 5
-        assert next_round([each], Hours(0.85, self.hours.by_label)).left_out == (each,)
-
-    def test_without_a_budget_all_claims_go_on(self):
-        assert len(next_round(self.claims(None), self.hours).claims) == 3
-        assert next_round(self.claims(0.5), self.hours).is_last
+def test_runs_one_more_seed_if_the_whole_step_is_too_expensive():
+    each = judged(CLEAR, of="a", claims=55, until=until_hours(1.0))  # seven seeds from a decision
+    assert next_round([each], Hours(0.1, HOURS)).seeds["study", "a"] == 7
+    assert next_round([each], Hours(0.75, HOURS)).seeds["study", "a"] == 5
+    assert next_round([each], Hours(0.85, HOURS)).left_out == (each,)
 
 
 def test_a_claim_reports_why_no_more_seeds_are_run():

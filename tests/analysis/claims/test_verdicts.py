@@ -1,6 +1,7 @@
 """Verdicts: properties of any results, tables of Student's t, and results from stores."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -117,6 +118,25 @@ def test_the_parts_add_up_to_the_difference(found, comparison):
 JOINT = {"statement": "Joint learns more", "of": "joint", "above": "uniform", "source": "Figure 3"}
 
 
+@pytest.fixture
+def stored(new_store, stored_run):
+    """A function that stores runs with two seeds each, and judges claims about them.
+
+    It takes name → scores, the claims, and for each name further options of its runs, perhaps by seed.
+    """
+
+    def judge_claims(curves, claims, **options):
+        runs = [
+            stored_run(name, scores, seed=seed, **(own(seed) if callable(own) else own))
+            for name, scores in curves.items()
+            for own in [options.get(name, {})]
+            for seed in (0, 1)
+        ]
+        return read(new_store().add(*runs, spec={"claims": claims}).url, ["study"])
+
+    return judge_claims
+
+
 def claiming(study, *claims, **spec):
     text = json.dumps({"claims": claims} | spec)
     study.execute("UPDATE v_experiments SET spec = ? WHERE experiment = 'study'", [text])
@@ -149,50 +169,37 @@ def test_scores_at_equal_flops_are_interpolated_where_the_cheapest_run_ends(stud
     assert one.parts.set_index(["label", "seed"])["value"]["joint", 1] == pytest.approx(0.7)
 
 
-def test_a_curve_that_begins_later_is_not_extrapolated(new_store, stored_run):
-    store = new_store().add(
-        *(stored_run("cheap", [0.1, 0.2], seed=seed, flops_per_step=(1e9, 0, 0)) for seed in (0, 1)),
-        *(stored_run("costly", [0.5, 0.6], seed=seed, flops_per_step=(5e9, 0, 0)) for seed in (0, 1)),
-        spec={"claims": by_measure("score_at_flops", of="costly", above="cheap")},
-    )
-    (one,) = read(store.url, ["study"])
+def test_a_curve_that_starts_later_is_not_extrapolated(stored):
+    runs = {"cheap": {"flops_per_step": (1e9, 0, 0)}, "costly": {"flops_per_step": (5e9, 0, 0)}}
+    claims = by_measure("score_at_flops", of="costly", above="cheap")
+    (one,) = stored({"cheap": [0.1, 0.2], "costly": [0.5, 0.6]}, claims, **runs)
     assert (one.verdict, one.seeds) == ("undecided", 0)
     assert one.gap == "the learning curves have no FLOPs in common"
 
 
-def test_scores_after_a_share_of_the_examples_are_interpolated(new_store, stored_run):
+def test_scores_after_a_share_of_the_examples_are_interpolated(stored):
     """Of scores .1, .3, .5, .7 at 1/4, 2/4, 3/4, 4/4 of the examples that at 5/8 is .4."""
     measures = ("score_after_0.625", "score_after_1", "score_after_.1", "score_after_2")
     sides = [{"of": "joint", "measure": measure} for measure in measures]
-    store = new_store().add(
-        *(stored_run("joint", [0.1, 0.3, 0.5, 0.7], seed=seed) for seed in (0, 1)),
-        *(stored_run("uniform", [0.1, 0.2, 0.3, 0.35], seed=seed) for seed in (0, 1)),
-        spec={"claims": [{"statement": side["measure"], "of": side, "above": "uniform"} for side in sides]},
-    )
-    sooner, end, too_soon, no_share = read(store.url, ["study"])
-    assert sooner.difference == pytest.approx(0.05)
+    claims = [{"statement": side["measure"], "of": side, "above": "uniform"} for side in sides]
+    curves = {"joint": [0.1, 0.3, 0.5, 0.7], "uniform": [0.1, 0.2, 0.3, 0.35]}
+    sooner, end, too_soon, no_share = stored(curves, claims)
+    assert (sooner.difference, end.difference) == pytest.approx((0.05, 0.35))
     assert (sooner.claim.unit, sooner.metric.in_percent, sooner.verdict) == ("score", True, "holds")
-    assert end.difference == pytest.approx(0.35)
     assert too_soon.seeds == 0
     assert too_soon.gap.startswith("a learning curve starts after score_after_.1")
     assert no_share.gap.startswith("no run has 'score_after_2'")
 
 
-def test_evaluations_metrics_and_spikes(new_store, stored_run):
+def test_evaluations_metrics_and_spikes(stored):
     calm = [1.0 + 0.01 * (step % 3) for step in range(60)]
     spiky = [5.0 if step in (20, 21, 40) else value for step, value in enumerate(calm)]
-    store = new_store().add(
-        *(
-            stored_run(
-                run, [0.1, score], seed=seed,
-                logged={"loss": loss, "score_sub_batch": [9.0, last + seed / 10]},
-            )
-            for run, score, loss, last in (("a", 0.4, spiky, 2.0), ("b", 0.3, calm, 2.5))
-            for seed in (0, 1)
-        ),
-        spec={"claims": by_measure("shapes/zero_shot", "score_sub_batch", "loss_spikes", "score_sub_bacth")},
-    )  # fmt: skip
-    zero_shot, metric, spikes, unknown = read(store.url, ["study"])
+    zero_shot, metric, spikes, unknown = stored(
+        {"a": [0.1, 0.4], "b": [0.1, 0.3]},
+        by_measure("shapes/zero_shot", "score_sub_batch", "loss_spikes", "score_sub_bacth"),
+        a=lambda seed: {"logged": {"loss": spiky, "score_sub_batch": [9.0, 2.0 + seed / 10]}},
+        b=lambda seed: {"logged": {"loss": calm, "score_sub_batch": [9.0, 2.5 + seed / 10]}},
+    )
     assert zero_shot.difference == pytest.approx(0.1)
     assert zero_shot.metric.in_percent
     assert metric.difference == pytest.approx(-0.5)
@@ -203,7 +210,16 @@ def test_evaluations_metrics_and_spikes(new_store, stored_run):
     assert unknown.gap == "no run has 'score_sub_bacth': did you mean 'score_sub_batch'?"
 
 
-def test_a_gap_names_the_run_without_evaluations_or_the_nearest_measure(new_store, stored_run):
+def test_training_metrics_decide_without_any_evaluation(stored):
+    options: dict[str, Any] = {
+        name: {"metrics": (), "logged": {"m": [value]}} for name, value in (("a", 2.0), ("b", 1.0))
+    }
+    metric, score = stored({"a": [0.1], "b": [0.1]}, by_measure("m", "score"), **options)
+    assert (metric.verdict, metric.difference, metric.planned) == ("holds", 1.0, 2)
+    assert (score.verdict, score.gap) == ("undecided", "nothing has been evaluated")
+
+
+def test_a_gap_names_the_run_without_evaluations_or_the_nearest_measure(stored):
     gaps = {
         "score_at_equal_flops": "did you mean 'score_at_flops'?",
         "scores": "did you mean 'score'?",
@@ -212,21 +228,16 @@ def test_a_gap_names_the_run_without_evaluations_or_the_nearest_measure(new_stor
         "score_at_flops": "diagnosis has no evaluation",
         "shapes/zero_short": "did you mean 'shapes/zero_shot'?",
     }
-    store = new_store().add(
-        *(stored_run("a", [0.1, 0.4], seed=seed) for seed in (0, 1)),
-        *(stored_run("diagnosis", [0.0], seed=seed, metrics=()) for seed in (0, 1)),
-        spec={"claims": by_measure(*gaps, above="diagnosis")},
-    )
-    for claim, gap in zip(read(store.url, ["study"]), gaps.values(), strict=True):
+    claims = by_measure(*gaps, above="diagnosis")
+    found = stored({"a": [0.1, 0.4], "diagnosis": [0.0]}, claims, diagnosis={"metrics": ()})
+    for claim, gap in zip(found, gaps.values(), strict=True):
         assert claim.gap.endswith(gap)
-    other = new_store().add(
-        *(stored_run(run, [0.1], seed=seed, logged={"loss": []}) for run in "ab" for seed in (0, 1)),
-        spec={"claims": by_measure("loss_spikes", "loss")},
-    )
-    assert [claim.gap for claim in read(other.url, ["study"])] == ["no run has 'loss'"] * 2
+    without_loss: dict[str, Any] = {name: {"logged": {"loss": []}} for name in "ab"}
+    found = stored({"a": [0.1], "b": [0.1]}, by_measure("loss_spikes", "loss"), **without_loss)
+    assert [claim.gap for claim in found] == ["no run has 'loss'"] * 2
 
 
-def test_a_run_may_be_compared_with_itself_by_another_measure(new_store, stored_run):
+def test_a_run_may_be_compared_with_itself_by_another_measure(stored):
     by = {rule: {"of": "a", "measure": f"learnability/{rule}"} for rule in ("joint", "gibbs", "gibs")}
     claims = [
         {"statement": "more", "of": by["joint"], "above": by["gibbs"]},
@@ -235,25 +246,19 @@ def test_a_run_may_be_compared_with_itself_by_another_measure(new_store, stored_
         {"statement": "unlike", "of": {"of": "a", "measure": "loss"}, "above": "a"},
         {"statement": "unclear", "of": {"of": "a", "measure": "loss"}, "better_than": "a"},
     ]
-    store = new_store().add(
-        *(
-            stored_run(
-                "a", [0.1, 0.4], seed=seed,
-                logged={"learnability/joint": [9.0, 2.0 + seed], "loss": [3.0, 2.0],
-                        "learnability/gibbs": [0.0, 2.5 + 1.1 * seed]},
-            )
-            for seed in (0, 1)
-        ),
-        spec={"claims": claims},
-    )  # fmt: skip
-    more, much, misspelt, unlike, unclear = read(store.url, ["study"])
+    logged = {"learnability/joint": ([9.0, 2.0], [9.0, 3.0]), "learnability/gibbs": ([0.0, 2.5], [0.0, 3.6])}
+    more, much, misspelt, unlike, unclear = stored(
+        {"a": [0.1, 0.4]},
+        claims,
+        a=lambda seed: {"logged": {"loss": [3.0, 2.0]} | {name: by[seed] for name, by in logged.items()}},
+    )
     assert more.difference == much.difference == pytest.approx(-0.55)
     assert more.claim.unit == "learnability"
     assert more.claim.text({}) == "a (learnability/joint) above a (learnability/gibbs)"
     assert more.metric.goal is None and not more.metric.in_percent
     assert sorted(more.parts["difference"]) == pytest.approx([-3.6, -2.5, 2.0, 3.0])
     assert more.parts.groupby("seed")["difference"].sum().to_dict() == pytest.approx({0: -0.5, 1: -0.6})
-    assert (more.verdict, much.verdict) == ("undecided", "undecided")  # of two seeds: t = 12.7 wide
+    assert (more.verdict, much.verdict) == ("undecided", "undecided")  # two seeds: t(1) = −11 > −31.8
     assert (much.seeds, misspelt.seeds) == (2, 0)
     assert misspelt.gap == "no run has 'learnability/gibs': did you mean 'learnability/gibbs'?"
     assert unlike.claim.unit == "loss − score"
