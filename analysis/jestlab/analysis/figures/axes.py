@@ -28,7 +28,7 @@ def scale_axis(
     Args:
         axes: The panel.
         which: The axis.
-        values: What the axis shows; it stays linear unless all are positive.
+        values: Numbers on the axis; it stays linear unless all are positive.
         log: Whether it is logarithmic.
         form: Writes a tick.
     """
@@ -73,13 +73,13 @@ def limit(axes: Axes, values: Iterable[float]) -> None:
 def draw_interval(
     axes: Axes, x: Any, y: Any, low: Any, high: Any, color: Any, *, across: bool = False
 ) -> None:
-    """Draw the confidence intervals of points as bars: of y, or of x if `across`.
+    """Draw the confidence intervals of points as vertical bars, or as horizontal ones if `across`.
 
     Args:
         axes: The panel.
         x: Of the points, [n].
         y: Of the points, [n].
-        low: Lower ends of the intervals, [n]; equal to `high` where there is none.
+        low: Lower ends of the intervals, [n]; equal to `high` for a single seed.
         high: Upper ends, [n].
         color: Of the bars.
         across: Whether the intervals are horizontal.
@@ -107,12 +107,12 @@ def draw_levels(axes: Axes, levels: Iterable[tuple[float, str]]) -> None:
 
 
 def draw_steps(axes: Axes, x: Any, y: Any, *, down: bool, **style: Any) -> None:
-    """Draw what is reached from which cost on, as steps across the panel, whose limits are final.
+    """Draw the best values for each cost, as steps across a panel whose limits are final.
 
     Args:
         axes: The panel.
         x: Costs, [m].
-        y: What is reached from each cost on, [m].
+        y: Best value from each cost on, [m].
         down: Whether less of y is better, so that steps go down.
         style: Of the line.
     """
