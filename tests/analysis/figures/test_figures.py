@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import itertools
+import math
 import re
 import subprocess
 import sys
@@ -93,6 +94,34 @@ def test_points_possibly_on_the_front_are_ambiguous(read_runs, stored_run, store
     assert "Hypervolume of the means: 2.58 GFLOP × score" in plot.texts.caption
     drawn = {(line.get_marker(), line.get_fillstyle()) for line in plot.figure().axes[0].get_lines()}
     assert {("o", "full"), ("^", "left"), ("v", "full")} <= drawn
+
+
+def test_runs_without_a_known_cost_are_named_and_runs_without_cost_are_shown(read_runs, stored_run):
+    results = read_runs(
+        stored_run("uniform", [0.3]),
+        stored_run("free", [0.2], flops_per_step=(0.0, 0.0, 0.0)),
+        stored_run("unknown", [0.4], flops_per_step=(math.nan, 0.0, 0.0)),
+    )
+    plot = figures.pareto(results, cost="flops")
+    means = plot.data[plot.data["kind"] == "mean"].set_index("label")
+    assert means["cost"].to_dict() == {"uniform": 3e9, "free": 0.0}
+    assert "Not shown (FLOPs unknown): unknown." in plot.texts.caption
+
+
+def test_a_label_keeps_its_look_beside_other_labels_and_another_baseline(results):
+    def color(results, baseline):
+        data = figures.learning_curves(results, baseline).data
+        return data.loc[data["label"] == "joint", "color"].iloc[0]
+
+    assert color(results, "uniform") == color(results, "independent")
+    assert color(results.only(["joint", "uniform"]), "uniform") == color(results, "uniform")
+
+
+def test_curves_compare_with_the_baseline_of_the_study(read_runs, stored_run):
+    runs = [stored_run(name, [0.1, 0.2]) for name in ("uniform", "joint")]
+    spec = {"reports": [{"kind": "curves"}, {"kind": "table", "baseline": "joint"}]}
+    plot = figures.learning_curves(read_runs(*runs, spec=spec))
+    assert "Dotted: final score of joint." in plot.texts.caption
 
 
 def test_surfaces_show_what_seeds_attain(results, read_runs, stored_run):
