@@ -52,7 +52,7 @@ def standing(
     A point is on the front, for any values in the intervals, if no other point at its best (lowest cost,
     highest score) dominates it at its worst. It is dominated if another point at its worst dominates it at
     its best. Intervals are assumed to be independent. Where low equals high, this is `front`. The result is
-    as certain as the intervals are: see `intervals.range_holds`.
+    as certain as the intervals are: see `intervals.to_match`.
 
     Args:
         cost_low: Lowest cost of each point, [n].
