@@ -52,7 +52,7 @@ def standing(
     A point is on the front, for any values in the intervals, if no other point at its best (lowest cost,
     highest score) dominates it at its worst. It is dominated if another point at its worst dominates it at
     its best. Intervals are assumed to be independent. Where low equals high, this is `front`. The result is
-    as certain as the intervals are: see `intervals.range_holds`.
+    as certain as the intervals are: see `intervals.to_match`.
 
     Args:
         cost_low: Lowest cost of each point, [n].
@@ -155,7 +155,7 @@ def attainment(cost: npt.ArrayLike, score: npt.ArrayLike, seed: npt.ArrayLike, a
         raise ValueError(f"at_least={at_least}: expected 1 to {len(names)}, the number of seeds")
     fronts = [_steps(costs[seeds == name], scores[seeds == name]) for name in names]
     grid = np.unique(np.concatenate([steps.cost for steps in fronts]))
-    # What each seed attains at each cost: the score of its last step up to there, or nothing. [seeds, grid]
+    # The score that each seed attains at each cost, that of the last step up to there. [seeds, grid]
     attained = [
         np.concatenate([[-np.inf], steps.score])[np.searchsorted(steps.cost, grid, "right")]
         for steps in fronts

@@ -20,6 +20,9 @@ LOG_FROM = 8.0
 _BEYOND = 0.35  # of the range of means and seeds: how far intervals stretch an axis
 
 
+_DECADES = 300.0  # a logarithmic axis that spans this factor has ticks at powers of 10 only
+
+
 def scale_axis(
     axes: Axes, which: Literal["x", "y"], values: Iterable[float], *, log: bool, form: Callable[[float], str]
 ) -> None:
@@ -38,8 +41,10 @@ def scale_axis(
     known = [value for value in values if math.isfinite(value)]
     if log and known and min(known) > 0:
         (axes.set_xscale if which == "x" else axes.set_yscale)("log")
-        wide = max(known) >= LOG_FROM * min(known)
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if wide else MaxNLocator(5, steps=[1, 2, 5, 10]))
+        ratio = max(known) / min(known)
+        subs = (1, 2, 5) if ratio < _DECADES else (1,)
+        narrow = MaxNLocator(5, steps=[1, 2, 5, 10])
+        axis.set_major_locator(narrow if ratio < LOG_FROM else LogLocator(subs=subs))
         axis.set_minor_formatter(NullFormatter())
     axis.set_major_formatter(lambda value, _: form(value))
 

@@ -63,7 +63,7 @@ def learning_curves(
     than seven curves have a panel each, unless some are highlighted.
 
     Args:
-        frames: Results of an experiment, from `frames.read`.
+        frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run; by default the study's baseline.
         effort: Unit of the horizontal axis; None for examples seen, or else for seconds or steps.
         scope: What counts as FLOPs.
@@ -222,7 +222,7 @@ def _draw_each(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     value_axis(all_axes[0], shown["mean"], log=bool(shown["log"].iloc[0]))
     all_axes[0].locator_params(axis="x", nbins=2)
     all_axes[0].xaxis.set_major_formatter(lambda x, _: units.tick(x, 1e5))  # 5k is shorter than 5,000
-    titled(all_axes, [str(own["text"].iloc[0]) for own in alone], 0.85 * width / columns)
+    titled(all_axes, [str(own["text"].iloc[0]) for own in alone])
     keys = {str(text): "black" for text in shown.loc[is_baseline, "text"]}
     handles = [
         Line2D([], [], color=color, label=name) for name, color in (keys | {"other runs": FAINT}).items()

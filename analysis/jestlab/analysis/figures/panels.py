@@ -239,15 +239,15 @@ def wrapped(text: str, width: float, size: float) -> list[str]:
     return lines
 
 
-def titled(axes: Sequence[Axes], titles: Sequence[str], width: float) -> None:
+def titled(axes: Sequence[Axes], titles: Sequence[str]) -> None:
     """Write titles above panels, without the beginning that all share if one takes more than two lines.
 
     Args:
         axes: The panels.
         titles: One for each.
-        width: Of a panel, inches.
     """
     size, first = size_of("name"), titles[0]
+    width = axes[0].get_window_extent().width / axes[0].figure.dpi
     starts = (first[:end] for end in range(len(first), 0, -1) if first[end - 1] == " ")
     start = next((each for each in starts if all(title.startswith(each) for title in titles)), "")
     is_long = any(len(wrapped(title, width, size)) > 2 for title in titles)
