@@ -55,7 +55,7 @@ def speedup(
     The numbers are those of `tables.speedup_table`: paired by seed, medians, censored where not reached.
 
     Args:
-        frames: Results of an experiment, from `frames.read`.
+        frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run to match; by default the study's first non-reference run.
         scope: What counts as FLOPs.
         published: Published cells, from `published.read`, for a third panel; None for two. There are also
