@@ -26,7 +26,6 @@ from .plot import (
     about_lost,
     about_seeds,
     axis_unit,
-    scale,
     score_axis,
     styled,
     title,
@@ -95,7 +94,7 @@ def speedup(
         ignore_index=True,
     )
     data = styled(frames, data, compared, [])
-    data.loc[data["panel"] == "curves", ["y", "low", "high"]] *= scale(frames)
+    data.loc[data["panel"] == "curves", ["y", "low", "high"]] *= frames.score.factor
     sentences = [
         what_score_is(frames),
         *about_seeds(curves["seeds"].max(), "Curves", "bands", dots=False),
