@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from jestlab.analysis.intervals import censored_median, half_widths, of_groups, to_match
+from jestlab.analysis.intervals import censored_median, direction, half_widths, of_groups, to_match
 
 T_975 = {2: 12.706, 3: 4.303, 5: 2.776, 10: 2.262, 31: 2.042}  # n → t of n − 1 degrees, from printed tables
 
@@ -21,6 +21,14 @@ def test_half_widths():
     # One seed has no interval.
     assert np.isnan(half_widths([math.nan, 1.0], [1, 2])).tolist() == [True, False]
     assert np.isnan(half_widths([math.nan, math.nan], [1, 0])).all()
+
+
+def test_a_difference_is_significant_if_its_interval_excludes_the_value():
+    for low, high, value, expected in (
+        (0.1, 0.5, 0, 1), (-0.5, -0.1, 0, -1), (-0.1, 0.5, 0, 0), (0.0, 0.5, 0, 0), (0.1, 0.5, 0.3, 0),
+        (0.1, 0.5, 0.6, -1), (math.nan, math.nan, 0, 0),
+    ):  # fmt: skip
+        assert direction(low, high, value) == expected
 
 
 def test_moments_of_groups_of_any_size_neither_overflow_nor_vanish():

@@ -1,9 +1,10 @@
-"""Tables in an article with two columns, set by LaTeX: none is too wide."""
+"""LaTeX tables in a two-column article: none is too wide, and every character is printed."""
 
 import re
 import shutil
 import subprocess
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from jestlab.analysis.tables.latex import COLUMN, TEXT, escape, parse_width
 
 METRICS = ("shapes/10_shot", "shapes/zero_shot", "shapes_retrieval/i2t_r1", "shapes_retrieval/t2i_r1")
 LONG = "With the softmax loss, joint selection learns more than uniform training, averaged over all f"
+PACKAGES = "booktabs", "tabularx", "[table]{xcolor}"
 
 needs_latex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX here: make tools")
 
@@ -19,28 +21,26 @@ needs_latex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no La
 @pytest.fixture
 def quickstart(new_store, stored_run, stored_runs):
     """Runs, metrics, and costs like those of the quickstart, with claims and a failed run."""
-    scoring = {"flops_per_step": (3e9, 5e9, 5e9), "reference_training_share": 8e9}
+    scoring: dict[str, Any] = {"flops_per_step": (3e9, 5e9, 5e9), "reference_training_share": 8e9}
+    shared: dict[str, Any] = {"metrics": METRICS, "seconds_per_step": 2.1}
     claims = [
         {"statement": LONG, "of": "joint", "above": "uniform", "source": "App., Fig. 8, left"},
-        {
-            "statement": "It needs more.", "of": "joint", "above": "independent", "within": 0.02,
-            "measure": "shapes_retrieval/i2t_r1", "unless": "the reference has seen less than its learners",
-        },
+        {"statement": "It needs more.", "of": "joint", "above": "independent", "within": 0.02,
+         "measure": "shapes_retrieval/i2t_r1", "unless": "the reference has seen less than its learners"},
     ]  # fmt: skip
-
-    def runs(name, scores, **options):
-        curves = [[0.1, 0.6 * score, score] for score in scores]
-        return stored_runs(name, *curves, metrics=METRICS, seconds_per_step=2.1, **options)
-
-    return new_store().add(
-        *runs("reference", (0.618, 0.661, 0.587), needed=1),
-        *runs("uniform", (0.131, 0.155, 0.111)),
-        *runs("independent", (0.275, 0.306, 0.244), **scoring),
-        *runs("joint", (0.384, 0.416, 0.352), **scoring),
-        stored_run("late", [0.1], state="FAILED", reason="out of memory on the 2nd device", metrics=METRICS),
-        question="Does choosing batches jointly, by learnability, make learning faster?",
-        spec={"claims": claims},
-    )
+    scores = {
+        "reference": (0.618, 0.661), "uniform": (0.131, 0.155), "independent": (0.275, 0.306),
+        "joint": (0.384, 0.416),
+    }  # fmt: skip
+    options = {"reference": {"needed": 1}, "uniform": {}, "independent": scoring, "joint": scoring}
+    runs = [
+        run
+        for name, ends in scores.items()
+        for run in stored_runs(name, *([0.1, 0.6 * end, end] for end in ends), **shared, **options[name])
+    ]
+    failed = stored_run("late", [0.1], state="FAILED", reason="out of memory on device 2", metrics=METRICS)
+    question = "Does choosing batches jointly, by learnability, make learning faster?"
+    return new_store().add(*runs, failed, question=question, spec={"claims": claims})
 
 
 @pytest.fixture
@@ -48,23 +48,17 @@ def summary(quickstart):
     return tables.table(quickstart.url, "summary", ["study"])
 
 
-def document(shown, options=""):
-    packages = (
-        r"\usepackage{booktabs}\usepackage[table]{xcolor}\usepackage{tabularx}\providecommand{\sout}[1]{#1}"
-    )
-    texts = "\n".join(f"{table.latex()}\nText.\n\\clearpage" for table in shown)
-    return (
-        f"\\documentclass[twocolumn,10pt{options}]{{article}}\n{packages}\n"
-        f"\\begin{{document}}\n{texts}\n\\end{{document}}\n"
-    )
-
-
-def log_of(text, folder):
+def log_of(body, folder, options="twocolumn,10pt"):
+    """Return the log of LaTeX for a document."""
+    packages = "".join(f"\\usepackage{name if '{' in name else '{' + name + '}'}" for name in PACKAGES)
+    text = f"\\documentclass[{options}]{{article}}{packages}\\begin{{document}}{body}\\end{{document}}\n"
     (folder / "paper.tex").write_text(text)
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"]
     done = subprocess.run(command, cwd=folder, capture_output=True)
     assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
-    return (folder / "paper.log").read_text(errors="replace").replace("\n", " ")
+    log = (folder / "paper.log").read_text(errors="replace").replace("\n", " ")
+    assert "Missing character" not in log
+    return log
 
 
 @pytest.mark.full
@@ -76,33 +70,29 @@ def test_no_table_is_too_wide_for_an_article(quickstart, tmp_path, paper):
     shown = [tables.table(quickstart.url, name, ["study"], with_published=False) for name in names]
     shown += [tables.paper_table(name, cells) for name in tables.LAYOUTS]
     shown += [replace(table, width=width) for table in shown for width in ("column", "text")]
-    log = log_of(document(shown, paper), tmp_path)
-    assert re.findall(r"Overfull \\hbox.{80}", log) == []
-    assert "Missing character" not in log
+    body = "\n".join(f"{table.latex()}\nText.\n\\clearpage" for table in shown)
+    assert re.findall(r"Overfull \\hbox.{80}", log_of(body, tmp_path, f"twocolumn,10pt{paper}")) == []
 
 
 @needs_latex
-def test_latex_prints_every_character(quickstart, tmp_path):
+def test_latex_prints_every_character(tmp_path):
     texts = (
         "#1 & 50% of $x_2^{n}$ ~ <a|b> \\", "β₂ = 0.95, 10⁻³ ± 1 × 2 → ∞ ≥ √2, Δ λ µ ο ω",
         "Łukasz Müller Ş “x” …", "漢字 🙂 ğ ế",
     )  # fmt: skip
-    body = "\n\n".join(escape(text, breaks=True) for text in texts)
-    log = log_of(f"\\documentclass{{article}}\\begin{{document}}{body}\\end{{document}}", tmp_path)
-    assert "Missing character" not in log
+    log_of("\n\n".join(escape(text, breaks=True) for text in texts), tmp_path)
     assert escape("漢 é β₂ 5⁻¹") == "[U+6F22] \\'{e} $\\beta$$_{2}$ 5$^{-}$$^{1}$"
 
 
 def test_leaves_out_the_least_important_columns_and_says_which(summary):
     text = replace(summary, width="column").latex()
-    assert "\\begin{table}[t]" in text
+    assert "\\begin{table}[t]" in text and text.isascii()
     header = next(line for line in text.splitlines() if line.strip().startswith("run &"))
     assert "score" in header
-    assert "% Left out, since all columns do not fit into 220pt: seeds, " in text
-    assert "columns: [score, delta" in text
-    assert "fewer_flops]" in text
-    assert all(line.isascii() for line in text.splitlines())
+    for part in ("Left out, since all columns do not fit into 220pt: seeds, ", "columns: [score, delta"):
+        assert part in text
     assert "Left out" not in replace(summary, columns=summary.columns[:3]).latex()
+    assert "Left out" not in replace(summary, width="column", chosen=True).latex()  # it spans the page
 
 
 def test_narrow_tables_fit_into_a_column_and_wide_ones_span_both(summary):
@@ -116,14 +106,20 @@ def test_narrow_tables_fit_into_a_column_and_wide_ones_span_both(summary):
     assert "\\parbox" not in replace(summary, notes=()).latex()
 
 
+def test_long_texts_break_into_lines(quickstart):
+    text = tables.table(quickstart.url, "claims", ["study"]).latex()
+    assert "\\begin{tabularx}{\\linewidth}{@{}>{\\raggedright\\arraybackslash}X" in text
+    assert "% \\usepackage{tabularx}" in text
+
+
 def test_parses_widths():
     assert parse_width("auto") == (None, "")
     for written, points, environment in (
         ("column", COLUMN, "table"), ("text", TEXT, "table*"), ("3.25in", 234.9, "table"),
         ("240pt", 240.0, "table"), ("14 cm", 398.3, "table*"),
     ):  # fmt: skip
-        assert parse_width(written)[0] == pytest.approx(points, abs=0.1)
-        assert parse_width(written)[1] == environment
+        parsed, kind = parse_width(written)
+        assert parsed == pytest.approx(points, abs=0.1) and kind == environment, written
     for written in ("", "3.25", "wide", "3 feet", "0.1in", "-3in", "1e9pt"):
         with pytest.raises(ValueError, match="expected auto, column, text, or a length such as"):
             parse_width(written)

@@ -47,6 +47,7 @@ def test_summary(results):
     # .1 and −.1: 12.706 standard errors of 10 points to either side
     assert rows["independent"]["Δ uniform"] == "+0.0 [−127.1, +127.1]"
     assert rows["independent"]["fewer examples"] == "not reached (1/2)"
+    assert shown(summary(results, "joint"))["uniform"]["Δ joint"] == "−20.0 [−20.0, −20.0]"  # worse: not bold
     assert (rows["uniform"]["Δ uniform"], rows["uniform"]["fewer FLOPs"]) == ("—", "**1.0×**")
     assert (rows["uniform"]["GFLOP"], rows["reference"]["GFLOP"]) == ("12.0", "6.00")
     # A reference is not ranked, although its score is the highest.

@@ -1,4 +1,4 @@
-"""What runs spend to reach a score: examples, FLOPs, seconds, and chip-hours; their names and units."""
+"""Efforts of runs: examples, FLOPs, seconds, and chip-hours; their names and units."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def unit(effort: Effort, values: pd.Series[float]) -> tuple[float, str]:
 
     Args:
         effort: The effort.
-        values: Its amounts; NaN is ignored.
+        values: Amounts; NaN is ignored.
 
     Returns:
         The divisor, and the unit's name, which is empty for a count.

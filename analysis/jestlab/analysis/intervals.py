@@ -1,6 +1,7 @@
-"""Confidence intervals, as of claims: of means over seeds; medians of efforts that some seeds did not reach.
+"""Statistics over seeds: confidence intervals of means, and medians of efforts that some seeds don't reach.
 
-`half_widths` is the interval of claims and of Δ in tables: Student's t, at `CONFIDENCE`.
+`half_widths` computes the interval of claims and of Δ in tables: Student's t at `CONFIDENCE`. `direction`
+decides whether a difference is significant.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 
 INTERVAL = f"{CONFIDENCE:.0%} confidence interval"
-"""The same in words, for notes under tables."""
+"""Its name in notes under tables."""
 
 
 class Reach(NamedTuple):
-    """Effort to reach a target, over seeds of which some may not have reached it.
+    """The effort to reach a target, over seeds of which some may not reach it.
 
     Attributes:
         value: The median, or a lower bound of it if `most` is greater.
-        most: Upper bound of the median; infinite if too many seeds did not reach the target.
-        low: Least effort of any seed, whether it reached the target or not.
-        high: Greatest effort; infinite if a seed did not reach the target.
+        most: Upper bound of the median; infinite if too many seeds don't reach the target.
+        low: The least effort of a seed, even of one that doesn't reach the target.
+        high: The greatest effort; infinite if a seed doesn't reach the target.
     """
 
     value: float
@@ -37,7 +38,7 @@ class Reach(NamedTuple):
     high: float
 
 
-# Sums of values above the first would overflow: values are multiplied by the second, which is exact.
+# Sums of values above HUGE would overflow: values are multiplied by _SCALE, which is exact.
 HUGE, _SCALE = 1e300, 2.0**-64
 
 
@@ -45,8 +46,8 @@ def moments(values: Sequence[float]) -> tuple[float, float]:
     """Compute mean and sample standard deviation (n − 1).
 
     Args:
-        values: At least one. The deviation is NaN of one, and both are infinite or NaN if a value is, or if
-            they are too large for a number.
+        values: At least one. The deviation of one value is NaN. If a value is infinite or NaN, the mean is
+            too, and the deviation is NaN.
     """
     if not all(map(math.isfinite, values)):
         return sum(values) / len(values), math.nan
@@ -56,9 +57,9 @@ def moments(values: Sequence[float]) -> tuple[float, float]:
 
 
 def of_groups(values: pd.Series[float], groups: pd.Series[Any]) -> pd.DataFrame:
-    """Compute mean, sample standard deviation (n − 1), and count of the known values of each group.
+    """Compute mean, sample standard deviation (n − 1), and count of each group; NaN values are left out.
 
-    Values are scaled by a power of two, which is exact, so that sums and squares neither overflow nor vanish.
+    Values are scaled by a power of two, which is exact, so that sums and squares don't overflow or underflow.
     """
     import numpy as np
 
@@ -79,7 +80,7 @@ def half_widths(
 
     Args:
         std: Standard deviations of samples (n − 1), [m].
-        n: Their sizes, [m].
+        n: Sizes of the samples, [m].
         confidence: Probability with which the interval holds the mean of normal samples.
 
     Returns:
@@ -115,9 +116,9 @@ def tail(distance: float, std: float, n: int) -> float:
     """Compute the one-sided p-value of Student's t.
 
     Args:
-        distance: By how much the mean of a sample exceeds the one that is tested.
+        distance: Difference between the mean of a sample and the tested mean.
         std: Standard deviation of the sample (n − 1).
-        n: Its size, at least 2.
+        n: Size of the sample, at least 2.
     """
     from scipy.special import stdtr
 
@@ -126,23 +127,14 @@ def tail(distance: float, std: float, n: int) -> float:
     return float(stdtr(n - 1, -distance * math.sqrt(n) / std))
 
 
-def range_holds(n: int) -> float:
-    """Probability with which the range of n seeds, least to greatest, holds the median of all seeds.
-
-    Whatever the distribution: each seed is above the median with probability ½, and all are on one side of it
-    with 2 · ½ⁿ.
-    """
-    return 1 - 2.0 ** (1 - n) if n > 0 else 0.0
-
-
 def censored_median(values: Iterable[float]) -> float:
-    """Compute the median of factors, where NaN (not reached) counts as less than any that was reached.
+    """Compute the median of factors; NaN (not reached) counts as less than every other factor.
 
     Args:
-        values: One a seed, NaN where not reached.
+        values: One factor for each seed.
 
     Returns:
-        The median; NaN if it falls among those not reached, or there are none.
+        The median; NaN if it is one of the factors that weren't reached, or without values.
     """
     known = [-math.inf if math.isnan(value) else float(value) for value in values]
     middle = median(known) if known else -math.inf
@@ -150,14 +142,15 @@ def censored_median(values: Iterable[float]) -> float:
 
 
 def to_match(values: Iterable[float], bounds: Iterable[float]) -> Reach:
-    """Compute median and range of the effort to reach a target, which some seeds did not reach.
+    """Compute median and range of the effort to reach a target, which some seeds don't reach.
 
-    With n seeds the range from the least to the greatest holds the median of all seeds with probability
-    1 − 2^(1−n), whatever the distribution: .75 for three, .94 for five. An effort that was not reached lies
-    anywhere above its bound: the median lies between those with the bound and with infinity in its place.
+    With n seeds, the range contains the median of all seeds with probability 1 − 2^(1−n), for every
+    distribution: all seeds are on one side of it with probability 2 · ½ⁿ. The effort of a seed that doesn't
+    reach the target is greater than its bound: the median is at least the one with the bound, and at most
+    the one with infinity.
 
     Args:
-        values: Effort of each seed to reach the target; NaN if it did not.
+        values: Effort of each seed to reach the target; NaN if the seed doesn't reach it.
         bounds: Total effort of each seed.
     """
     pairs = list(zip(values, bounds, strict=True))

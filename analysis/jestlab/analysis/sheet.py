@@ -1,4 +1,4 @@
-"""How a printed figure looks by the user's choice: its size, words, font, and legend.
+"""Options of printed figures: size, words, font, and legend.
 
 The figure of a paper has the width of a column, the font of the text, and its caption in LaTeX:
 `Sheet.parse({"width": "3.25in", "caption": "none", "font": "serif"})`. Specs import this module, so only the
@@ -70,7 +70,7 @@ class Sheet:
         """Parse the options as a spec or a command has them: `{width: 3.25in, title: none}`.
 
         Raises:
-            ValueError: One is unknown or invalid: its name, and what was expected.
+            ValueError: An option is unknown or invalid.
         """
         for name in written:
             if name not in OPTIONS:
@@ -108,7 +108,7 @@ def option(name: str, written: Any) -> Any:
     """Parse one of `OPTIONS` as a spec has it.
 
     Raises:
-        ValueError: It is invalid; the message begins with what was expected: "must be …".
+        ValueError: The value is invalid; the message has the form "must be …".
     """
     if name in _RANGES:
         value = _points(written) if name == "font_size" else _length(written)
@@ -162,7 +162,7 @@ def _installed(font: str) -> str:
     """Find an installed font by its name in any case, or the best of a family.
 
     Raises:
-        ValueError: There is none.
+        ValueError: No such font is installed.
     """
     from matplotlib import font_manager
 

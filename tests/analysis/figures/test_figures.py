@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import itertools
+import math
 import re
 import subprocess
 import sys
@@ -14,8 +15,9 @@ import pytest
 from matplotlib.text import Text
 from PIL import Image
 
-from jestlab.analysis import figures, frames
+from jestlab.analysis import figures
 from jestlab.analysis.figures.style import ink, looks
+from jestlab.analysis.results import read as read_frames
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +97,34 @@ def test_points_possibly_on_the_front_are_ambiguous(read_runs, stored_run, store
     assert {("o", "full"), ("^", "left"), ("v", "full")} <= drawn
 
 
+def test_runs_without_a_known_cost_are_named_and_runs_without_cost_are_shown(read_runs, stored_run):
+    results = read_runs(
+        stored_run("uniform", [0.3]),
+        stored_run("free", [0.2], flops_per_step=(0.0, 0.0, 0.0)),
+        stored_run("unknown", [0.4], flops_per_step=(math.nan, 0.0, 0.0)),
+    )
+    plot = figures.pareto(results, cost="flops")
+    means = plot.data[plot.data["kind"] == "mean"].set_index("label")
+    assert means["cost"].to_dict() == {"uniform": 3e9, "free": 0.0}
+    assert "Not shown (FLOPs unknown): unknown." in plot.texts.caption
+
+
+def test_a_label_keeps_its_look_beside_other_labels_and_another_baseline(results):
+    def color(results, baseline):
+        data = figures.learning_curves(results, baseline).data
+        return data.loc[data["label"] == "joint", "color"].iloc[0]
+
+    assert color(results, "uniform") == color(results, "independent")
+    assert color(results.only(["joint", "uniform"]), "uniform") == color(results, "uniform")
+
+
+def test_curves_compare_with_the_baseline_of_the_study(read_runs, stored_run):
+    runs = [stored_run(name, [0.1, 0.2]) for name in ("uniform", "joint")]
+    spec = {"reports": [{"kind": "curves"}, {"kind": "table", "baseline": "joint"}]}
+    plot = figures.learning_curves(read_runs(*runs, spec=spec))
+    assert "Dotted: final score of joint." in plot.texts.caption
+
+
 def test_surfaces_show_what_seeds_attain(results, read_runs, stored_run):
     plot = figures.pareto(results, "uniform", surfaces=True)
     attained = plot.data[plot.data["kind"] == "attained"]
@@ -154,7 +184,7 @@ def test_unfinished_runs_are_marked(read_runs, stored_run):
 
 def test_nothing_to_draw(new_store, stored_run):
     running = new_store().add(stored_run("uniform", [0.1], state="RUNNING", total_steps=2))
-    results = frames.read(running.url, "study")
+    results = read_frames(running.url, "study")
     assert len(figures.learning_curves(results).data) == 1  # a curve may be shown before it ends
     with pytest.raises(ValueError, match="has completed with a score and known FLOPs"):
         figures.pareto(results)
@@ -163,7 +193,7 @@ def test_nothing_to_draw(new_store, stored_run):
         stored_run("joint", [0.1], metrics=["b/zero_shot"]),
     )
     with pytest.raises(ValueError, match="'study' has no score to draw over examples_seen yet: 2 COMPLETED"):
-        figures.learning_curves(frames.read(split.url, "study"))
+        figures.learning_curves(read_frames(split.url, "study"))
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +221,7 @@ def test_saved_files_are_complete_and_reproducible(pareto, saved, tmp_path):
 
 def test_is_drawn_only_when_something_changed(study, stored_run, tmp_path, drawings):
     def save(**changes):
-        plot = figures.pareto(frames.read(study.url, "study"), "uniform")
+        plot = figures.pareto(read_frames(study.url, "study"), "uniform")
         dataclasses.replace(plot, sheet=dataclasses.replace(plot.sheet, **changes)).save(tmp_path)
         return len(drawings)
 
@@ -206,8 +236,9 @@ def test_is_drawn_only_when_something_changed(study, stored_run, tmp_path, drawi
 def test_unchanged_figures_import_no_matplotlib(finished_study, saved):
     code = (
         "import sys\n"
-        "from jestlab.analysis import frames, figures\n"
-        f"plot = figures.pareto(frames.read({finished_study.url!r}, 'study'), 'uniform')\n"
+        "from jestlab.analysis import figures\n"
+        "from jestlab.analysis.results import read as read_frames\n"
+        f"plot = figures.pareto(read_frames({finished_study.url!r}, 'study'), 'uniform')\n"
         f"plot.save({str(saved[0].parent)!r})\n"
         "print('matplotlib' in sys.modules)"
     )

@@ -1,5 +1,6 @@
 """Learning curves of ten runs and more: readable, and no two alike."""
 
+import numpy as np
 import pytest
 
 from jestlab.analysis.figures import Request, Sheet, draw
@@ -41,6 +42,16 @@ def test_each_of_many_curves_is_colored_in_its_own_panel(curves, count):
     assert "In color: one run per panel; black: uniform; gray: the other runs" in plot.texts.caption
     [legend] = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["uniform", "other runs"]
+
+
+def test_a_curve_with_a_single_evaluation_is_a_marker_in_its_panel(new_store, stored_run):
+    runs = [stored_run("run", [0.1 + i / 50], label="uniform" if i == 0 else f"joint {i}") for i in range(9)]
+    figure = draw("curves", Request(new_store().add(*runs).url, "study")).figure()
+    assert len(figure.axes) == 8
+    for axes in figure.axes:
+        points = [line for line in axes.get_lines() if np.size(line.get_xdata()) == 1]
+        assert len(points) == 9
+        assert all(line.get_marker() not in ("", "None") for line in points)
 
 
 def test_the_best_of_very_many_curves_have_panels(curves):

@@ -41,9 +41,9 @@ def test_texts_are_broken_and_never_cut():
 def test_long_titles_lose_their_common_beginning():
     _, axes = panels(Sheet(), 3)
     stem = "joint example selection with a long name, width=64 "
-    titled(axes, [f"{stem}lr={rate}" for rate in (0.1, 0.2, 0.3)], 0.8)
+    titled(axes, [f"{stem}lr={rate}" for rate in (0.1, 0.2, 0.3)])
     assert [each.get_title(loc="left") for each in axes] == ["…lr=0.1", "…lr=0.2", "…lr=0.3"]
-    titled(axes, ["run a", "run b", "run c"], 0.8)
+    titled(axes, ["run a", "run b", "run c"])
     assert axes[0].get_title(loc="left") == "run a"
 
 

@@ -12,20 +12,20 @@ from jestlab.analysis.figures.selected import PICTURES, ShownExample, selected, 
 from jestlab.analysis.report import gather
 
 
-def png(colour: tuple[int, int, int]) -> bytes:
+def png(color: tuple[int, int, int]) -> bytes:
     file = io.BytesIO()
-    Image.new("RGB", (12, 12), colour).save(file, "PNG")
+    Image.new("RGB", (12, 12), color).save(file, "PNG")
     return file.getvalue()
 
 
-COLOURS = {("uniform", 1): (255, 0, 0), ("uniform", 4): (0, 0, 255), ("joint", 1): (0, 160, 0)}
+COLORS = {("uniform", 1): (255, 0, 0), ("uniform", 4): (0, 0, 255), ("joint", 1): (0, 160, 0)}
 
 
 def pictures(experiment, labels, size):
     assert experiment == "study"
     return [
-        ShownExample(label, step, True, 0.5, f"{label} {step}", png(colour))
-        for (label, step), colour in COLOURS.items()
+        ShownExample(label, step, True, 0.5, f"{label} {step}", png(color))
+        for (label, step), color in COLORS.items()
         if label in labels
         for _ in range(size)
     ]
@@ -36,8 +36,8 @@ def pixels(content: bytes) -> np.ndarray:
         return np.asarray(image.convert("RGB")).astype(int)
 
 
-def share(shown: np.ndarray, colour: tuple[int, int, int]) -> float:
-    return float((np.abs(shown - colour).max(axis=-1) <= 8).mean())
+def share(shown: np.ndarray, color: tuple[int, int, int]) -> float:
+    return float((np.abs(shown - color).max(axis=-1) <= 8).mean())
 
 
 def test_each_run_has_a_row_and_each_step_its_pictures(results):
@@ -45,11 +45,11 @@ def test_each_run_has_a_row_and_each_step_its_pictures(results):
     assert len(plot.data) == 3 * PICTURES
     assert set(plot.data["label"]) == {"uniform", "joint"}  # references select nothing
     shown = pixels(plot.png())
-    assert all(share(shown, colour) > 0.05 for colour in COLOURS.values())
+    assert all(share(shown, color) > 0.05 for color in COLORS.values())
     # Both steps of uniform are in one row, joint is in another.
     rows = {
-        key: np.flatnonzero((np.abs(shown - colour).max(axis=-1) <= 8).any(axis=1))
-        for key, colour in COLOURS.items()
+        key: np.flatnonzero((np.abs(shown - color).max(axis=-1) <= 8).any(axis=1))
+        for key, color in COLORS.items()
     }
     assert set(rows["uniform", 1]) == set(rows["uniform", 4])
     assert not set(rows["uniform", 1]) & set(rows["joint", 1])

@@ -46,7 +46,7 @@ def test_speedup_next_to_published_methods(results, cells):
     assert len(plot.figure().axes) == 3
     assert set(rows(plot, panel="published")["kind"]) == {"published", "ours"}
     assert "No run of this experiment has been evaluated on coco/i2t_r1" in plot.texts.caption
-    assert "Right: published methods. As published (Evans et al. 2024), mean of" in plot.texts.caption
+    assert "Last panel: published methods. As published (Evans et al. 2024), mean of" in plot.texts.caption
 
 
 def test_the_panel_of_published_methods_is_optional(results, cells):

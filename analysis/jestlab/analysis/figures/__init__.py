@@ -72,11 +72,11 @@ class Request:
     Attributes:
         store: SQLAlchemy URL of the store, or a snapshot of it.
         experiment: Name of the experiment; empty for published methods only.
-        baseline: Label or run to compare with; None for the study's first non-reference run.
+        baseline: Label or run to compare with; None for the study's baseline.
         scope: What counts as FLOPs.
         over: Horizontal axis of curves, and the cost of the Pareto plot; None for the default of each.
         trajectories: Whether the Pareto plot shows the path through training.
-        surfaces: Whether it shows what the seeds attain.
+        surfaces: Whether it shows attainment surfaces.
         run: Label or name of a `diagnose` run; None for the first.
         x: Config key that scores are drawn against, or whose values spikes are compared by; the column of
             metadata that a composition is by.
@@ -84,16 +84,16 @@ class Request:
         split: Config key whose values make a panel.
         metric: Recorded metrics that curves show instead of the score; the training metric of spikes.
         smooth: Window of a running mean over curves: a number of recorded points, or a share such as "10%".
-        scale: Of the vertical axis of curves; None for what the metric declares.
+        scale: Of the vertical axis of curves; None for the scale that the metric declares.
         highlight: Labels or runs whose curves are colored; empty for all.
         group: Group of rows of the published table, which share one baseline.
         source: Where the published table is published; None for the one with most points.
         score: Evaluations whose mean is the score; None for the study's.
         sheet: Size, font, words and legend of the printed figure, over those of the study's spec.
         runs: Labels or runs that the figure shows; empty for all.
-        options: Arguments of a figure of one's own.
-        own: Imports the code of one; None where none may be executed.
-        pictures: Reads what runs selected, which no store holds; None where that cannot be read.
+        options: Arguments of a custom figure.
+        own: Imports the code of custom figures; None if it must not be executed.
+        pictures: Reads selected examples from a lab; None without one.
     """
 
     store: str | Snapshot
@@ -192,38 +192,34 @@ _ON_DEMAND = ("published", "against", "composition", "selected")
 
 
 def draw(kind: str, request: Request) -> Plot:
-    """Make the figure of a kind: one of `KINDS`, or code of one's own (see `Request.own`).
+    """Make the figure of a kind: one of `KINDS`, or custom code (see `Request.own`).
 
     Raises:
-        FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If there is no such kind, the experiment lacks what it needs, which the message names, or
-            code of one's own fails.
+        FileNotFoundError: The URL names a SQLite file that doesn't exist.
+        ValueError: The kind is unknown, the experiment lacks results for the kind, or custom code fails.
     """
     if kind not in KINDS and request.own is None and ":" not in kind:
         raise RequestError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
     with opened(request.store) as store:
-        return _draw(kind, replace(request, store=store))
-
-
-def _draw(kind: str, request: Request) -> Plot:
-    sheet = _sheet(request)
-    sheet.families  # noqa: B018 — is its font installed?
-    if kind in KINDS:
-        return replace(KINDS[kind](replace(request, sheet=sheet)), sheet=sheet)
-    code = load(request.own, request.experiment, "figure", kind)
-    results = Results(
-        request.snapshot, request.experiment, lambda: request.frames, request.baseline, request.scope
-    )
-    return replace(custom_plot(code, results, request.options), sheet=sheet)
+        request = replace(request, store=store)
+        request = replace(request, sheet=_sheet(request))
+        request.sheet.families  # noqa: B018 — is the font installed?
+        if kind in KINDS:
+            plot = KINDS[kind](request)
+        else:
+            code = load(request.own, request.experiment, "figure", kind)
+            about = request.experiment, lambda: request.frames, request.baseline, request.scope
+            plot = custom_plot(code, Results(store, *about), request.options)
+        return replace(plot, sheet=request.sheet)
 
 
 def _sheet(request: Request) -> Sheet:
-    """The sheet that is asked for, over that of the study's spec."""
+    """The options of the request, over those of the study's spec."""
     if not request.experiment:
         return request.sheet
     try:
         spec = request.frames.spec
-    except NotYet:  # nothing has been evaluated: some kinds need no more than what was logged
+    except NotYet:  # nothing has been evaluated: some kinds only need logged metrics
         return request.sheet
     return request.sheet.over(Sheet.parse(spec.get("figure") or {}))
 
@@ -232,32 +228,27 @@ def all_possible(request: Request) -> list[Plot]:
     """Make all figures that an experiment has the results for, in the order of `KINDS`.
 
     Raises:
-        FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If there is no such baseline or metric, or no figure can be made: what the first lacks.
+        FileNotFoundError: The URL names a SQLite file that doesn't exist.
+        ValueError: The baseline or a metric is unknown, or no figure can be made.
     """
-    request.sheet.families  # noqa: B018 — is its font installed?
-    with opened(request.store) as store:
-        return _all_possible(replace(request, store=store))
-
-
-def _all_possible(request: Request) -> list[Plot]:
+    request.sheet.families  # noqa: B018 — is the font installed?
     plots: list[Plot] = []
     first: NotYet | None = None
-    try:
-        request.frames.baseline(request.baseline)
-    except NotYet as error:  # an experiment of diagnoses only has no scores
-        if request.baseline is not None:
-            raise
-        first = error
-    for kind in KINDS:
-        if kind in _ON_DEMAND:
-            continue
+    with opened(request.store) as store:
+        request = replace(request, store=store)
         try:
-            plots.append(_draw(kind, request))
-        except NotYet as error:
-            if kind == "curves" and (request.metric or request.highlight):
+            request.frames.baseline(request.baseline)
+        except NotYet as error:  # an experiment of diagnoses only has no scores
+            if request.baseline is not None:
                 raise
-            first = first or error
+            first = error
+        for kind in (kind for kind in KINDS if kind not in _ON_DEMAND):
+            try:
+                plots.append(draw(kind, request))
+            except NotYet as error:
+                if kind == "curves" and (request.metric or request.highlight):
+                    raise
+                first = first or error
     if not plots and first is not None:
         raise first
     return plots

@@ -26,7 +26,6 @@ from .plot import (
     about_unfinished,
     difference_axis,
     mean_intervals,
-    scale,
     score_axis,
     seeds,
     title,
@@ -103,7 +102,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
 
     compared = frames.baseline(baseline)
     places, finals = placed(frames, axis, compared), final_scores(frames)
-    finals["y"] = finals.pop("score") * scale(frames)
+    finals["y"] = finals.pop("score") * frames.score.factor
     points = places.merge(finals, on="label")
     if points.empty:
         raise NotYet(
@@ -285,11 +284,7 @@ def draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         heights = data.loc[data["y_label"] == label, "y"]  # of all panels that share the axis
         value_axis(axes, heights, log=texts.metric.scale == "log" and label == texts.y)
         limit(axes, heights)
-    titled(
-        all_axes,
-        [panel["title"].iloc[0] for panel in shown],
-        all_axes[0].get_window_extent().width / figure.dpi,
-    )
+    titled(all_axes, [panel["title"].iloc[0] for panel in shown])
     return finish(figure, texts, sheet, named="below" if len(shown) > 1 or measured else "direct")
 
 

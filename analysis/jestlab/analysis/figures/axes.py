@@ -20,6 +20,9 @@ LOG_FROM = 8.0
 _BEYOND = 0.35  # of the range of means and seeds: how far intervals stretch an axis
 
 
+_DECADES = 300.0  # a logarithmic axis that spans this factor has ticks at powers of 10 only
+
+
 def scale_axis(
     axes: Axes, which: Literal["x", "y"], values: Iterable[float], *, log: bool, form: Callable[[float], str]
 ) -> None:
@@ -28,7 +31,7 @@ def scale_axis(
     Args:
         axes: The panel.
         which: The axis.
-        values: What the axis shows; it stays linear unless all are positive.
+        values: Numbers on the axis; it stays linear unless all are positive.
         log: Whether it is logarithmic.
         form: Writes a tick.
     """
@@ -38,8 +41,10 @@ def scale_axis(
     known = [value for value in values if math.isfinite(value)]
     if log and known and min(known) > 0:
         (axes.set_xscale if which == "x" else axes.set_yscale)("log")
-        wide = max(known) >= LOG_FROM * min(known)
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if wide else MaxNLocator(5, steps=[1, 2, 5, 10]))
+        ratio = max(known) / min(known)
+        subs = (1, 2, 5) if ratio < _DECADES else (1,)
+        narrow = MaxNLocator(5, steps=[1, 2, 5, 10])
+        axis.set_major_locator(narrow if ratio < LOG_FROM else LogLocator(subs=subs))
         axis.set_minor_formatter(NullFormatter())
     axis.set_major_formatter(lambda value, _: form(value))
 
@@ -73,13 +78,13 @@ def limit(axes: Axes, values: Iterable[float]) -> None:
 def draw_interval(
     axes: Axes, x: Any, y: Any, low: Any, high: Any, color: Any, *, across: bool = False
 ) -> None:
-    """Draw the confidence intervals of points as bars: of y, or of x if `across`.
+    """Draw the confidence intervals of points as vertical bars, or as horizontal ones if `across`.
 
     Args:
         axes: The panel.
         x: Of the points, [n].
         y: Of the points, [n].
-        low: Lower ends of the intervals, [n]; equal to `high` where there is none.
+        low: Lower ends of the intervals, [n]; equal to `high` for a single seed.
         high: Upper ends, [n].
         color: Of the bars.
         across: Whether the intervals are horizontal.
@@ -107,12 +112,12 @@ def draw_levels(axes: Axes, levels: Iterable[tuple[float, str]]) -> None:
 
 
 def draw_steps(axes: Axes, x: Any, y: Any, *, down: bool, **style: Any) -> None:
-    """Draw what is reached from which cost on, as steps across the panel, whose limits are final.
+    """Draw the best values for each cost, as steps across a panel whose limits are final.
 
     Args:
         axes: The panel.
         x: Costs, [m].
-        y: What is reached from each cost on, [m].
+        y: Best value from each cost on, [m].
         down: Whether less of y is better, so that steps go down.
         style: Of the line.
     """

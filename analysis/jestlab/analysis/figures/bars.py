@@ -1,4 +1,4 @@
-"""Horizontal bars: what steps cost, what batches consist of, and what it costs to match the baseline."""
+"""Horizontal bars: costs of steps, contents of batches, and costs to match the baseline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet, *, totals:
         data: A row for each label and component, with the columns label, text, component, name (of the
             component), relative, total (of the label), color, and hatch (of the component). Components are in
             the order in which they first occur.
-        texts: The words; `y` is what is measured.
+        texts: The words; `y` is the label of the axis.
         sheet: Size, font, and legend.
         totals: Whether sums are written at the ends, and a dotted line is at 1.
     """

@@ -1,4 +1,4 @@
-"""Figures as the page draws them: the rows that `drawing` prints, as plain JSON for report/charts.js.
+"""Figures as the page draws them: the rows that a printed figure shows, as plain JSON for report/charts.js.
 
 Every number comes with its text, rounded here, so that the page shows the digits that the tables show.
 """
@@ -6,7 +6,7 @@ Every number comes with its text, rounded here, so that the page shows the digit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,25 +18,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHOWN_AT_FIRST = 16
-"""Series drawn when the page opens; nobody can tell more of them apart."""
+"""Series that are drawn when the page opens; more of them can't be distinguished."""
 
 MOST_PRINTED = 40
 """Number of runs above which a printed figure shows only those that the page shows initially."""
 
 _SYMBOLS = {
-    "o": "circle",
-    "s": "square",
-    "^": "triangle-up",
-    "D": "diamond",
-    "v": "triangle-down",
-    "P": "cross",
-    "X": "x",
-    "<": "triangle-left",
-    ">": "triangle-right",
-    "p": "pentagon",
-    "h": "hexagon",
-}
-"""matplotlib's marker → the page's symbol."""
+    "o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross",
+    "X": "x", "<": "triangle-left", ">": "triangle-right", "p": "pentagon", "h": "hexagon",
+}  # fmt: skip
+"""Matplotlib's marker → the page's symbol."""
 
 
 def curves(plot: Plot) -> dict[str, Any]:
@@ -46,40 +37,30 @@ def curves(plot: Plot) -> dict[str, Any]:
         plot: From `learning_curves`.
 
     Returns:
-        Axis titles and series, plain JSON: x and y, the band's low and high, and the text of each number.
+        Axis titles and series, plain JSON: x and y, the ends of the interval low and high, and the text of
+        each number.
     """
-    data = plot.data
-    scale, title, number = _effort(plot.texts.x, data["effort"])
-    texts, sign = plot.texts, 1.0 if plot.texts.metric.goal is None else plot.texts.metric.sign
-    columns = {
-        "x": (data["effort"] / scale).tolist(),
-        "x_text": [number(x) for x in data["effort"]],
-        "y": data["mean"].tolist(),
-        "y_text": _scores(data["mean"], texts),
-    }
-    band = {
-        "low": data["low"].tolist(),
-        "high": data["high"].tolist(),
-        "low_text": _scores(data["low"], texts),
-        "high_text": _scores(data["high"], texts),
-    }
+    data, metric = plot.data, plot.texts.metric
+    divisor, title, amount = _effort(plot.texts.x, data["effort"])
+    columns = {"x": (data["effort"] / divisor).tolist(), "x_text": list(map(amount, data["effort"]))}
+    columns |= _scores(plot.texts, data, {"y": "mean"})
+    band = _scores(plot.texts, data, {"low": "low", "high": "high"})
     series = []
     for look, rows in _of_labels(data):
-        seeds = int(look["seeds"])
-        one = _identity(look) | {"seeds": seeds}
+        has_band = look["seeds"] > 1
+        one = _identity(look) | {"seeds": int(look["seeds"])}
         one |= {name: values[rows] for name, values in columns.items()}
-        one |= {name: values[rows] if seeds > 1 else [] for name, values in band.items()}
-        series.append(one)
+        series.append(one | {name: values[rows] if has_band else [] for name, values in band.items()})
     competing = data[data["role"] != "reference"]
     ends = competing[(competing["role"] == "baseline") & competing["final"]]
     return {
         "kind": "curves",
         "x_title": title,
         "y_title": plot.texts.y,
-        "y_log": texts.metric.scale == "log" and bool(competing["mean"].min() > 0),
-        "series": _marked(series, lambda one: -sign * one["y"][-1]),
+        "y_log": metric.scale == "log" and bool(competing["mean"].min() > 0),
+        "series": _marked(series, lambda one: -_sign(plot.texts) * one["y"][-1]),
         "baseline_level": ends["mean"].tolist(),
-        "levels": _levels(data, [*competing["mean"]]),
+        "levels": [{"y": y, "text": text} for y, text in near_references(data, competing["mean"])],
     }
 
 
@@ -90,125 +71,112 @@ def pareto(plot: Plot) -> dict[str, Any]:
         plot: From `pareto`.
 
     Returns:
-        Axis titles and series, plain JSON: x and y of the mean and their range over seeds, standing (front,
-        ambiguous or dominated; empty for references), x and y of the seeds, the text of each number; the
-        front, whose steps the page draws as the printed figure does.
+        Axis titles and series, plain JSON: x and y of the mean and the ends of their intervals, standing
+        (front, ambiguous, or dominated; empty for references), x and y of the seeds, the text of each number;
+        the front, whose steps the page draws as the printed figure does.
     """
-    data = plot.data
+    data, metric = plot.data, plot.texts.metric
     competing = data[data["role"] != "reference"]
-    scale, title, number = _effort(plot.texts.x, competing["cost"])
-    texts, sign = plot.texts, 1.0 if plot.texts.metric.goal is None else plot.texts.metric.sign
-    means, seeds = data[data["kind"] == "mean"], data[data["kind"] == "seed"]
-    of_seeds = {
-        "seed": [int(seed) for seed in seeds["seed"]],
-        "seed_x": (seeds["cost"] / scale).tolist(),
-        "seed_x_text": [number(x) for x in seeds["cost"]],
-        "seed_y": seeds["score"].tolist(),
-        "seed_y_text": _scores(seeds["score"], texts),
-    }
+    divisor, title, amount = _effort(plot.texts.x, competing["cost"])
+    means, seeds = (data[data["kind"] == kind].reset_index(drop=True) for kind in ("mean", "seed"))
+    of_seeds = {"seed": seeds["seed"].astype(int).tolist(), "seed_x": (seeds["cost"] / divisor).tolist()}
+    of_seeds |= {"seed_x_text": list(map(amount, seeds["cost"]))}
+    of_seeds |= _scores(plot.texts, seeds, {"seed_y": "score"})
     places = {look["label"]: rows for look, rows in _of_labels(seeds)}
+    texts = _scores(plot.texts, means, {"y": "score", "low": "low", "high": "high", "spread": "spread"})
     series = []
-    for mean, _ in _of_labels(means):
+    for place, mean in enumerate(means.to_dict("records")):
         rows = places[mean["label"]]
-        score, low, high, spread = _scores([mean[key] for key in ("score", "low", "high", "spread")], texts)
         one = _identity(mean) | {
             "seeds": rows.stop - rows.start,
             "standing": str(mean["standing"]) if mean["role"] != "reference" else "",
-            "x": [mean["cost"] / scale],
-            "x_text": [number(mean["cost"])],
+            "x": [mean["cost"] / divisor],
+            "x_text": [amount(mean["cost"])],
             "y": [mean["score"]],
-            "y_text": [score],
-            "low": mean["low"],
-            "high": mean["high"],
-            "x_low": mean["cost_low"] / scale,
-            "x_high": mean["cost_high"] / scale,
-            "low_text": low,
-            "high_text": high,
-            "spread_text": "" if math.isnan(mean["spread"]) else spread,
+            "y_text": [texts["y_text"][place]],
+            "x_low": mean["cost_low"] / divisor,
+            "x_high": mean["cost_high"] / divisor,
+            "spread_text": "" if math.isnan(mean["spread"]) else texts["spread_text"][place],
         }
+        one |= {name: texts[name][place] for name in ("low", "high", "low_text", "high_text")}
         series.append(one | {name: values[rows] for name, values in of_seeds.items()})
     front = means[means["on_front"].eq(True)].sort_values("cost")
+    levels = near_references(
+        means.rename(columns={"score": "mean"}), competing.loc[competing["kind"] == "seed", "score"]
+    )
+    standings = ["front", "ambiguous"]
     return {
         "kind": "pareto",
         "x_title": title,
         "y_title": plot.texts.y,
-        "y_log": texts.metric.scale == "log" and bool(means["score"].min() > 0),
+        "y_log": metric.scale == "log" and bool(means["score"].min() > 0),
         "series": _marked(
             series,
-            lambda one: (one["standing"] != "front", one["standing"] != "ambiguous", -sign * one["y"][0]),
+            lambda one: ([one["standing"] != each for each in standings], -_sign(plot.texts) * one["y"][0]),
         ),
-        "levels": _levels(
-            means.rename(columns={"score": "mean"}), competing.loc[competing["kind"] == "seed", "score"]
-        ),
-        "front": {"x": (front["cost"] / scale).tolist(), "y": front["score"].tolist()},
+        "levels": [{"y": y, "text": text} for y, text in levels],
+        "front": {"x": (front["cost"] / divisor).tolist(), "y": front["score"].tolist()},
     }
 
 
 def printable(plot: Plot, variant: dict[str, Any]) -> Plot:
-    """Reduce a figure of very many runs to the baseline and the best for print; the caption then says so.
+    """Reduce a figure of very many runs to the baseline and the best for print, with a note in the caption.
 
     Args:
         plot: The whole figure.
-        variant: What the page draws of it, from `curves` or `pareto`.
+        variant: The figure for the page, from `curves` or `pareto`.
     """
     competitors = sum(one["role"] != "reference" for one in variant["series"])
     if competitors <= MOST_PRINTED:
         return plot
     kept = {one["label"] for one in variant["series"] if one["shown"] or one["role"] == "reference"}
     few = f"{SHOWN_AT_FIRST} of {competitors:,} runs"
-    caption = f"{plot.texts.caption} Drawn: the baseline and the best, {few}."
-    return replace(
-        plot, data=plot.data[plot.data["label"].isin(kept)], texts=replace(plot.texts, caption=caption)
-    )
+    texts = replace(plot.texts, caption=f"{plot.texts.caption} Drawn: the baseline and the best, {few}.")
+    return replace(plot, data=plot.data[plot.data["label"].isin(kept)], texts=texts)
 
 
-def _of_labels(data: pd.DataFrame) -> Iterator[tuple[Mapping[str, Any], slice]]:
+def _of_labels(data: pd.DataFrame) -> Iterator[tuple[Mapping[Any, Any], slice]]:
     """Yield for each label its first row, and the places of its rows, which are adjacent."""
     firsts = (~data["label"].duplicated()).to_numpy().nonzero()[0].tolist()
-    heads: list[dict[str, Any]] = data.iloc[firsts].to_dict("records")  # type: ignore[assignment]
+    heads = data.iloc[firsts].to_dict("records")
     yield from zip(heads, map(slice, firsts, [*firsts[1:], len(data)]), strict=True)
 
 
-def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Label, name and looks of a series."""
-    reference = row["role"] == "reference"
-    return {
-        "label": str(row["label"]),
-        "text": str(row["text"]),
-        "role": str(row["role"]),
-        "color": GRAY if reference else str(row["color"]),
-        "symbol": "circle" if reference else _SYMBOLS[row["marker"]],
-        "dash": "dash" if reference else _dash(row["line"]),
-    }
+def _identity(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Label, name, and look of a series; dashes are those of SVG, for lines two pixels wide."""
+    look = {"color": GRAY, "symbol": "circle", "dash": "dash"}
+    if row["role"] != "reference":
+        line = row["line"]
+        dash = "solid" if line == "-" else ",".join(f"{2 * length:g}px" for length in line[1])
+        look = {"color": str(row["color"]), "symbol": _SYMBOLS[row["marker"]], "dash": dash}
+    return {"label": str(row["label"]), "text": str(row["text"]), "role": str(row["role"])} | look
 
 
-def _dash(line: Any) -> str:
-    """Convert matplotlib's line style to SVG's dash array, for lines two pixels wide."""
-    return "solid" if line == "-" else ",".join(f"{2 * length:g}px" for length in line[1])
-
-
-def _levels(data: pd.DataFrame, scores: Iterable[float]) -> list[dict[str, Any]]:
-    """Levels of references, as the printed figure draws them."""
-    return [{"y": level, "text": text} for level, text in near_references(data, scores)]
+def _sign(texts: Texts) -> float:
+    """1 if more is better, or nothing is; −1 if less is."""
+    return 1.0 if texts.metric.goal is None else texts.metric.sign
 
 
 def _marked(series: list[dict[str, Any]], rank: Callable[[dict[str, Any]], Any]) -> list[dict[str, Any]]:
-    """Mark the series that are shown initially: of the competitors all if they are few, else the baseline and
-    the best by rank."""
+    """Mark the series that are shown initially: the baseline and the best competitors by rank."""
     competing = [one for one in series if one["role"] != "reference"]
     best = sorted(competing, key=lambda one: (one["role"] != "baseline", rank(one)))[:SHOWN_AT_FIRST]
     shown = {one["label"] for one in best}
     return [one | {"shown": one["label"] in shown} for one in series]
 
 
-def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Any]:
-    """What the horizontal axis is divided by, its title, and how to write a value."""
-    scale, with_unit = axis_unit(title, values)
+def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Callable[[float], str]]:
+    """Return divisor and title of the horizontal axis, and a function that writes a value."""
+    divisor, with_unit = axis_unit(title, values)
     if with_unit == title:
-        return scale, title, units.hours if "hours" in title else units.count
+        return divisor, title, units.hours if "hours" in title else units.count
     unit = with_unit.removeprefix(f"{title} (").removesuffix(")")
-    return scale, with_unit, lambda value: f"{units.significant(value / scale)} {unit}"
+    return divisor, with_unit, lambda value: f"{units.significant(value / divisor)} {unit}"
 
 
-def _scores(values: Any, texts: Texts) -> list[str]:
-    return [texts.number(value) for value in values]
+def _scores(texts: Texts, data: pd.DataFrame, columns: Mapping[str, str]) -> dict[str, list[Any]]:
+    """Numbers and texts of columns of scores: name → values, and name with "_text" → their texts."""
+    found: dict[str, list[Any]] = {}
+    for name, column in columns.items():
+        found |= {name: data[column].tolist(), f"{name}_text": list(map(texts.number, data[column]))}
+    return found

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import units
-from ..frames import Diagnosis
 from ..intervals import half_widths
-from ..results import Snapshot, opens_store
+from ..results import Diagnosis, Snapshot, opens_store
 from ..sheet import Sheet
+from .axes import count_axis, draw_band
 from .panels import finish, panels, titled
-from .plot import Plot, Texts
+from .plot import Plot, Texts, about_seeds
 from .style import GRAY, looks, shades
 
 if TYPE_CHECKING:
@@ -139,10 +138,9 @@ def _texts(experiment: str, found: Diagnosis, data: pd.DataFrame) -> Texts:
     }
     sentences = [meaning, *(about[panel] for panel in dict.fromkeys(data["panel"]))]
     draws = int(config["draws"])
-    over = f"Means over {draws} super-batch{'es' * (draws > 1)}"
-    more = f" and {seeds} seeds; bands and bars: 95% confidence interval of the mean over seeds."
-    caption = " ".join(filter(None, sentences)) + f" {over}{more if seeds > 1 else '.'}"
-    return Texts(found.question or experiment, caption, "iterations", what)
+    over = f"{draws} super-batch{'es' * (draws > 1)}" + f" and {seeds} seeds" * (seeds > 1)
+    sentences += [f"Means over {over}.", *about_seeds(seeds, intervals="bands and bars", dots=False)]
+    return Texts(found.question or experiment, " ".join(filter(None, sentences)), "iterations", what)
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
@@ -157,11 +155,7 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     figure, all_axes = panels(sheet, len(shown), least=2.2, height=1.8)
     for axes, (panel, rows) in zip(all_axes, shown.items(), strict=True):
         drawings[str(panel)][0](axes, rows)
-    titled(
-        all_axes,
-        [drawings[str(panel)][1] for panel in shown],
-        all_axes[0].get_window_extent().width / figure.dpi,
-    )
+    titled(all_axes, [drawings[str(panel)][1] for panel in shown])
     return finish(figure, texts, sheet, named="below")
 
 
@@ -182,20 +176,16 @@ def _draw_matrix(axes: Axes, matrix: pd.DataFrame) -> None:
 
 
 def _draw_iterations(axes: Axes, data: pd.DataFrame) -> None:
-    from matplotlib.ticker import NullFormatter
-
     for rule, line in data.groupby("line", sort=False):
         style: dict[str, Any] = {"color": line["color"].iloc[0], "label": line["text"].iloc[0]}
         if line["x"].isna().all():
             axes.axhline(line["value"].iloc[-1], linestyle=(0, (4, 1.5)), linewidth=0.9, **style)
             continue
-        _band(axes, line)
+        draw_band(axes, line["x"], line["low"], line["high"], line["color"].iloc[0])
         if rule == "joint":
             style |= {"marker": "o", "markersize": 3, "markerfacecolor": "white"}
         axes.plot(line["x"], line["value"], **style)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(lambda x, _: units.tick(x))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    count_axis(axes, data["x"], log=True)
     axes.set(xlabel="iterations", ylabel="nats per example")
 
 
@@ -203,7 +193,7 @@ def _draw_ratios(axes: Axes, data: pd.DataFrame) -> None:
     lines = list(data.groupby("line", sort=False))
     for name, line in lines:
         if name in (lines[0][0], lines[-1][0]):  # more bands would hide each other
-            _band(axes, line)
+            draw_band(axes, line["x"], line["low"], line["high"], line["color"].iloc[0])
         marker = "D" if name == "independent" else "o"
         axes.plot(
             line["x"], line["value"], color=line["color"].iloc[0], marker=marker, markersize=3, label=name
@@ -230,10 +220,3 @@ def _draw_bars(axes: Axes, data: pd.DataFrame) -> None:
     )  # fmt: skip
     axes.set(ylabel="share (%)")
     axes.xaxis.grid(False)
-
-
-def _band(axes: Axes, line: pd.DataFrame) -> None:
-    """Shade the confidence interval around a line, if there is one."""
-    axes.fill_between(
-        line["x"], line["low"], line["high"], color=line["color"].iloc[0], alpha=0.16, linewidth=0
-    )

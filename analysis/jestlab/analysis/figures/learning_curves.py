@@ -63,9 +63,9 @@ def learning_curves(
     than seven curves have a panel each, unless some are highlighted.
 
     Args:
-        frames: Results of an experiment, from `frames.read`.
+        frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run; by default the study's baseline.
-        effort: What the horizontal axis measures; None for examples seen, or what is known instead.
+        effort: Unit of the horizontal axis; None for examples seen, or else for seconds or steps.
         scope: What counts as FLOPs.
         shown: Metrics in place of the score, from `recorded`; several have a panel each.
         smooth: A running mean over the curve of each seed.
@@ -75,7 +75,7 @@ def learning_curves(
     Returns:
         The plot, named "curves", for metrics "curves_" and their names. Its data: for each panel, label, and
         point the effort, mean, low, and high; panel, y_label, and log (whether the axis is) describe the
-        panel; alone says whether the curve has its own panel.
+        panel; alone is true for a curve with a panel to itself.
 
     Raises:
         ValueError: Nothing can be drawn yet, the baseline or a label is unknown, or there is neither a score
@@ -154,7 +154,7 @@ def _alone(rivals: pd.DataFrame, metric: Metric) -> list[str]:
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """Draw all curves in a panel for each metric, or each curve in its own panel."""
+    """Draw all curves in a panel for each metric, or a panel for each curve."""
     if data["alone"].any():
         return _draw_each(data, texts, sheet)
     divisor, x_label = axis_unit(texts.x, data.loc[data["role"] != "reference", "effort"])
@@ -196,7 +196,7 @@ def _draw_line(axes: Axes, curve: pd.DataFrame, *, marker: str = "", **style: An
 
 
 def _draw_each(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """Draw each curve in its own panel, with the baseline in black and all others in gray."""
+    """Draw a panel for each curve, with the baseline in black and all others in gray."""
     from matplotlib.lines import Line2D
 
     shown = data[data["role"] != "reference"]
@@ -222,7 +222,7 @@ def _draw_each(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     value_axis(all_axes[0], shown["mean"], log=bool(shown["log"].iloc[0]))
     all_axes[0].locator_params(axis="x", nbins=2)
     all_axes[0].xaxis.set_major_formatter(lambda x, _: units.tick(x, 1e5))  # 5k is shorter than 5,000
-    titled(all_axes, [str(own["text"].iloc[0]) for own in alone], 0.85 * width / columns)
+    titled(all_axes, [str(own["text"].iloc[0]) for own in alone])
     keys = {str(text): "black" for text in shown.loc[is_baseline, "text"]}
     handles = [
         Line2D([], [], color=color, label=name) for name, color in (keys | {"other runs": FAINT}).items()

@@ -128,5 +128,5 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         counts = panel.loc[panel["kind"] == "end", "spikes"]
         known = "" if counts.isna().any() else f" ({', '.join(f'{count:.0f}' for count in counts)} spikes)"
         titles.append(f"{name}{known}")
-    titled(all_axes, titles, all_axes[0].get_window_extent().width / figure.dpi)
+    titled(all_axes, titles)
     return finish(figure, texts, sheet, named="below" if len(shown) > 1 else "direct", x=texts.x, y=texts.y)

@@ -82,13 +82,13 @@ def finish(
     y: str = "",
     keys: Sequence[Artist] | None = None,
 ) -> Figure:
-    """Name what is labeled, add title and caption, and lay out the figure.
+    """Name the labeled artists, add title and caption, and lay out the figure.
 
     Args:
         figure: From `panels`, drawn.
         texts: Title and caption; either may be empty.
-        sheet: Height, and where names are, if the user says so.
-        named: Where names are by default. "direct" is next to lines and markers, unless there is no room.
+        sheet: Height and place of the names, if the user chose them.
+        named: Default place of the names. "direct" is next to lines and markers, if the panels have room.
         x: Label below all panels, in place of a label for each.
         y: Label left of all panels.
         keys: Entries of the legend, if they differ from the labeled artists.
@@ -152,7 +152,7 @@ class _Page:
         self.y = figure.text(EDGE / width, 0.5, y, ha="left", va="center", rotation=90)
 
     def arrange(self, legend: Any = None, where: Where = "none") -> bool:
-        """Set the height, move the strips, and lay out the panels in what is left, if they fit its width."""
+        """Set the height, move the strips, and lay out the panels in the rest; return whether they fit."""
         figure, width = self.figure, self.figure.get_figwidth()
         title, caption, x = (_size(text)[1] for text in (self.title, self.caption, self.x))
         wide, high = _size(legend) if legend is not None else (0.0, 0.0)
@@ -239,15 +239,15 @@ def wrapped(text: str, width: float, size: float) -> list[str]:
     return lines
 
 
-def titled(axes: Sequence[Axes], titles: Sequence[str], width: float) -> None:
+def titled(axes: Sequence[Axes], titles: Sequence[str]) -> None:
     """Write titles above panels, without the beginning that all share if one takes more than two lines.
 
     Args:
         axes: The panels.
         titles: One for each.
-        width: Of a panel, inches.
     """
     size, first = size_of("name"), titles[0]
+    width = axes[0].get_window_extent().width / axes[0].figure.dpi
     starts = (first[:end] for end in range(len(first), 0, -1) if first[end - 1] == " ")
     start = next((each for each in starts if all(title.startswith(each) for title in titles)), "")
     is_long = any(len(wrapped(title, width, size)) > 2 for title in titles)

@@ -63,14 +63,14 @@ def pareto(
     dominated for any; half-filled ones may be either.
 
     Args:
-        frames: Results of an experiment, from `frames.read`.
+        frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run in black; by default the study's baseline.
         scope: What counts as FLOPs.
         trajectories: Whether to show the path of each mean over training, faintly. These points belong to one
             budget, so they are never part of the front.
-        surfaces: Whether to show what the best, the median, and the worst seed attain: each seed has its own
-            front, over the seeds that every competitor has completed.
-        cost: What runs cost; None for FLOPs, or seconds if the FLOPs of no run are known.
+        surfaces: Whether to show the attainment surfaces of the best, the median, and the worst seed, over
+            the seeds that every competitor has completed.
+        cost: Unit of cost; None for FLOPs, or seconds if the FLOPs of no run are known.
 
     Returns:
         The plot, named "pareto". Its data: rows of kind "mean" (a label: cost, score, spread, the ends of
@@ -135,7 +135,7 @@ def _means(
 
 
 def _surfaces(frames: Frames, runs: pd.DataFrame) -> pd.DataFrame:
-    """What the best, the median, and the worst of the seeds attain that all labels have completed."""
+    """Attainment surfaces of the best, the median, and the worst of the seeds with all labels."""
     import pandas as pd
 
     sign, labels = frames.ranked.sign, runs["label"].nunique()

@@ -1,4 +1,4 @@
-"""A figure before it is drawn: its data, its texts, and its files. `style` has its colors."""
+"""A figure before it is drawn: data, texts, and files; looks of labels, and words for captions."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Texts:
 
     Attributes:
         title: Above the figure.
-        caption: Below the figure: what it shows, and by which convention.
+        caption: Below the figure: contents and conventions.
         x: Label of the horizontal axis.
         y: Label of the vertical axis.
-        metric: What the vertical axis shows: how its numbers are written, and its scale.
+        metric: Metric of the vertical axis, which defines the format of numbers and the scale.
     """
 
     title: str
@@ -89,8 +89,8 @@ class Plot:
     def save(self, folder: str | Path, made: Sequence[str | Path] = ()) -> list[Path]:
         """Write the figure as PNG, SVG, and PDF, each atomically, unless the files are up to date.
 
-        The metadata of each file has a digest of what it was drawn from. The same data gives the same bytes.
-        A caption that isn't on the figure is written to a text file.
+        The metadata of each file has a digest of the data, texts, options, and code. The same data gives the
+        same bytes. A caption that isn't on the figure is written to a text file.
 
         Args:
             folder: Where to write; created if missing.
@@ -158,7 +158,7 @@ class Plot:
 
     @cached_property
     def _mark(self) -> str:
-        """What the metadata of the files says: a digest of data, words, sheet, and code."""
+        """Digest of data, words, sheet, and code, which is in the metadata of the files."""
         content = hashlib.sha256(f"{self.name}\n{self.texts}\n{self.sheet}\n{_code()}{self.code}\n".encode())
         content.update(self.data.to_csv().encode())
         return f"jestlab:{content.hexdigest()}"
@@ -204,7 +204,7 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
     for part in ("color", "marker", "line"):
         of = {label: getattr(look, part) for label, look in chosen.items() if label not in apart}
         data[part] = data["label"].map(of)
-    data[list(scores)] = data[list(scores)] * scale(frames)
+    data[list(scores)] = data[list(scores)] * frames.score.factor
     order = {label: position for position, label in enumerate(frames.labels)}
     return data.sort_values("label", key=lambda labels: labels.map(order), kind="stable", ignore_index=True)
 
@@ -212,7 +212,7 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
 def looks_of(frames: Frames, baseline: str) -> dict[str, Look]:
     """Choose the look of each label of an experiment; the line of one that lost seeds is `SURVIVORS`.
 
-    A label keeps its look in a figure of some of the labels, and beside another baseline.
+    A label keeps its look in a figure of some of the labels, and with another baseline.
     """
     labels = dict.fromkeys([*map(str, frames.configs["label"]), *frames.labels])
     return {
@@ -234,7 +234,7 @@ def mean_intervals(values: pd.Series[float], groups: pd.Series[Any]) -> pd.DataF
 
 
 def texts(frames: Frames) -> dict[str, str]:
-    """Return the name of each label in a figure; some say how many of the seeds have a final score."""
+    """Return the name of each label in a figure, with the number of finished seeds if some are missing."""
     found = {}
     for label, (completed, planned) in seeds(frames).items():
         done = completed - sum(fate in (DIVERGED, UNEVALUATED) for fate in frames.fates[label])
@@ -280,12 +280,12 @@ def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[f
 def about_seeds(
     count: float, means: str = "Lines", intervals: str = "bars", *, dots: bool = True
 ) -> list[str]:
-    """Say what means and intervals are, if a label has several seeds.
+    """Describe means and intervals, if a label has several seeds.
 
     Args:
         count: Largest number of seeds.
-        means: What shows the means.
-        intervals: What shows their confidence intervals.
+        means: Shape of the means.
+        intervals: Shape of the confidence intervals.
         dots: Whether there is a dot for each seed.
     """
     if count <= 1:
@@ -298,9 +298,9 @@ def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None =
 
     Args:
         frames: Results of the experiment.
-        data: Rows of label, role, mean (as shown) and final (whether it is the end of completed runs), a
-            label's last row its end.
-        metric: What the numbers are; None for the score.
+        data: Rows of label, role, mean (as shown), and final (whether it is the end of completed runs); the
+            last row of a label is its end.
+        metric: Metric of the numbers; None for the score.
     """
     ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
     sentences, metric = [], metric or frames.score
@@ -324,7 +324,7 @@ def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:
 
 
 def about_lost(frames: Frames, labels: Iterable[str]) -> list[str]:
-    """Say which of the labels lost seeds, and that their means are over the others."""
+    """Name the labels that lost seeds, and note that their means are over the other seeds."""
     told = [f"{frames.shown[label]} {frames.lost[label]}." for label in labels if label in frames.lost]
     return [*told, "Means are over the seeds that are left; such curves are finely dotted."] if told else []
 
@@ -336,11 +336,6 @@ def axis_unit(x_label: str, values: pd.Series[float]) -> tuple[float, str]:
         return 1.0, x_label
     divisor, name = unit(effort, values.dropna().sort_values().tail(1))
     return divisor, f"{x_label} ({name})" if name else x_label
-
-
-def scale(frames: Frames) -> float:
-    """Return what scores are multiplied by for display: 100 where they are percentages, else 1."""
-    return frames.score.factor
 
 
 def score_axis(frames: Frames) -> str:

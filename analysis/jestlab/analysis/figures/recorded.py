@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = {"loss": "training loss", "grad_norm": "gradient norm"}
-"""Training metric → what people call it."""
+"""Training metric → name in figures."""
 
 _LOGGED_EFFORTS = {"examples_seen": "examples_seen", "flops_total": "flops"}
 _RECORDED = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment"
@@ -31,8 +31,8 @@ class Recorded:
     """One recorded metric over training.
 
     Attributes:
-        name: As it is recorded.
-        metric: What it means.
+        name: Recorded name.
+        metric: Goal, unit, and format.
         curves: With the columns of `curves.score_curves`, the metric as score.
     """
 
@@ -63,7 +63,7 @@ def recorded(
         frames: Results of the experiment.
         names: Of evaluations (`shapes/zero_shot`) and of training metrics (`loss`).
         scope: What counts as FLOPs.
-        scale: Of the vertical axes; None for what the metrics declare.
+        scale: Of the vertical axes; None for the scales that the metrics declare.
 
     Raises:
         ValueError: One has not been recorded; the message names the nearest that has.
@@ -91,10 +91,10 @@ def recorded(
 
 
 def _of_training(frames: Frames, logged: pd.DataFrame, name: str, scope: Scope) -> pd.DataFrame:
-    """Curves of a training metric, with what the runs had spent by then.
+    """Curves of a training metric, with the efforts spent by each step.
 
-    Examples are as logged at the same step. What only evaluations state (FLOPs of a scope, seconds) is
-    interpolated between these, from 0 at the start.
+    Examples are as logged at the same step. Efforts that only evaluations state (FLOPs of a scope, seconds)
+    are interpolated linearly between evaluations, from 0 at the start.
     """
     import numpy as np
     import pandas as pd

@@ -26,7 +26,6 @@ from .plot import (
     about_lost,
     about_seeds,
     axis_unit,
-    scale,
     score_axis,
     styled,
     title,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MOST = 30  # labels beside the baseline
+_MOST = 30  # labels in addition to the baseline
 
 
 def speedup(
@@ -55,7 +54,7 @@ def speedup(
     The numbers are those of `tables.speedup_table`: paired by seed, medians, censored where not reached.
 
     Args:
-        frames: Results of an experiment, from `frames.read`.
+        frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run to match; by default the study's first non-reference run.
         scope: What counts as FLOPs.
         published: Published cells, from `published.read`, for a third panel; None for two. There are also
@@ -70,8 +69,8 @@ def speedup(
         `published_scores`.
 
     Raises:
-        ValueError: If no run has completed with a score, or there is no such baseline, or no score is better
-            than another (`Frames.ranked`).
+        ValueError: No run has completed with a score, the baseline is unknown, or scores have no order
+            (`Frames.ranked`).
     """
     import pandas as pd
 
@@ -79,7 +78,7 @@ def speedup(
     found = finals(frames, baseline, scope)
     table = speedup_table(found).frame
     if not found.efforts:
-        raise NotYet(f"nothing is known of what the runs of {frames.experiment!r} have spent")
+        raise NotYet(f"no effort of the runs of {frames.experiment!r} is known")
     over, cost = found.efforts[0], cost_of(found.runs)
     compared_with = len(table) - 1
     table = _soonest(table, compared, over)
@@ -95,7 +94,7 @@ def speedup(
         ignore_index=True,
     )
     data = styled(frames, data, compared, [])
-    data.loc[data["panel"] == "curves", ["y", "low", "high"]] *= scale(frames)
+    data.loc[data["panel"] == "curves", ["y", "low", "high"]] *= frames.score.factor
     sentences = [
         what_score_is(frames),
         *about_seeds(curves["seeds"].max(), "Curves", "bands", dots=False),
@@ -110,15 +109,17 @@ def speedup(
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
     sentences += about_lost(frames, frames.labels)
     sentences += _about_break_even(frames, table)
-    beside = _beside(published, frames, compared, source)
-    if beside is not None:
-        data = pd.concat([data, beside.data.assign(panel="published")], ignore_index=True)
-        sentences.append(f"Right: published methods. {beside.texts.caption}")
+    methods = _methods(published, frames, compared, source)
+    if methods is not None:
+        data = pd.concat([data, methods.data.assign(panel="published")], ignore_index=True)
+        sentences.append(f"Last panel: published methods. {methods.texts.caption}")
     words = Texts(title(frames), " ".join(sentences), WORDS[over].axis, score_axis(frames), frames.score)
     return Plot("speedup", data, words, _draw)
 
 
-def _beside(published: pd.DataFrame | None, frames: Frames, baseline: str, source: str | None) -> Plot | None:
+def _methods(
+    published: pd.DataFrame | None, frames: Frames, baseline: str, source: str | None
+) -> Plot | None:
     """Published methods, if some have FLOPs; a source that is named has to exist."""
     if published is None:
         return None

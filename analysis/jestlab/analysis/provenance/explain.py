@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..configs import flat
@@ -20,6 +20,8 @@ from .history import History, load
 
 if TYPE_CHECKING:
     from ..tables.core import Column, Table
+
+_RUN_COLUMNS = ["fingerprint", "state", "step", "directory"]
 
 Differences = Mapping[str, tuple[str | None, str | None]]
 """Config key → value of the baseline, value of this row; as JSON, None for a missing value."""
@@ -60,10 +62,6 @@ class Explanation:
     accepted: tuple[str, ...] = ()
     source: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the explanation as plain data, for JSON."""
-        return asdict(self)
-
     def __str__(self) -> str:
         lines = [f"{self.row} · {self.header}: {self.text}   (table {self.table})", self.formula]
         lines += ["", *_published_lines(self.published)] if self.published else []
@@ -77,7 +75,8 @@ class Explanation:
             name = f"{run['experiment']}/{run['label']}/{run['seed']}"
             lines.append(f"  run {name}, {run['fingerprint'][:12]}, {_state(run)}, in {run['directory']}")
             for attempt in run["attempts"]:
-                place, *texts = _attempt_texts(attempt)
+                place, *texts, start, end, log = _attempt_texts(attempt)
+                texts += [" to ".join(time for time in (start, end) if time), log]
                 lines.append(f"  attempt {place} {'; '.join(text for text in texts if text)}")
         if self.differences is not None:
             lines += ["", f"config differences from {self.baseline}:"]
@@ -95,21 +94,35 @@ class Origins:
 
     def __init__(self, histories: Iterable[History], url: str | None = None) -> None:
         """Use the histories of the experiments, and the texts of custom code from the store at `url`."""
+        self._histories = {history.experiment: history for history in histories}
         self._url = url
-        self._runs: dict[str, dict[str, Any]] = {}  # by fingerprint: a run may be in several experiments
-        self._attempts: dict[str, dict[int, dict[str, Any]]] = {}  # fingerprint → number → attempt
-        self._accepted: dict[str, tuple[str, ...]] = {}
-        self._configs: dict[str, str] = {}
-        columns = ["fingerprint", "state", "step", "directory"]
-        for history in histories:
-            self._accepted[history.experiment] = history.accepted
-            self._configs |= dict(zip(history.runs["fingerprint"], history.runs["config"], strict=True))
-            runs: list[dict[Any, Any]] = history.runs[columns].to_dict("records")
-            for run in runs:
-                run["retracted"] = history.retracted.get(run["fingerprint"])
-                self._runs[run["fingerprint"]] = run
-            for attempt in history.attempt_records:
-                self._attempts.setdefault(attempt["fingerprint"], {})[attempt["number"]] = attempt
+
+    @cached_property
+    def _runs(self) -> dict[str, dict[str, Any]]:
+        """Fingerprint → columns of the run, which may be in several experiments."""
+        runs: dict[str, dict[str, Any]] = {}
+        for history in self._histories.values():
+            records: list[dict[Any, Any]] = history.runs[_RUN_COLUMNS].to_dict("records")
+            for run in records:
+                runs[run["fingerprint"]] = {**run, "retracted": history.retracted.get(run["fingerprint"])}
+        return runs
+
+    @cached_property
+    def _attempts(self) -> dict[str, list[dict[str, Any]]]:
+        """Fingerprint → attempts."""
+        attempts: dict[str, dict[int, dict[str, Any]]] = {}
+        for history in self._histories.values():
+            for attempt in history.attempt_records:  # one for each label of the run
+                attempts.setdefault(attempt["fingerprint"], {})[attempt["number"]] = attempt
+        return {run: [numbers[number] for number in sorted(numbers)] for run, numbers in attempts.items()}
+
+    @cached_property
+    def _configs(self) -> dict[str, str]:
+        """Fingerprint → config as JSON."""
+        configs: dict[str, str] = {}
+        for history in self._histories.values():
+            configs |= zip(history.runs["fingerprint"], history.runs["config"], strict=True)
+        return configs
 
     @classmethod
     def read(cls, store: str | Snapshot, experiments: Sequence[str]) -> Origins:
@@ -159,7 +172,7 @@ class Origins:
             explanation,
             runs=runs,
             differences=rows[name]["differences"],
-            accepted=tuple(line for study in studies for line in self._accepted[study]),
+            accepted=tuple(line for study in studies for line in self._histories[study].accepted),
             source=self._source_diff(runs),
         )
 
@@ -189,8 +202,14 @@ class Origins:
             for row in rows.values():
                 row["values"] = {name: [*map(number, values)] for name, values in row["values"].items()}
                 for fingerprint, name in zip(row["runs"], row.pop("names"), strict=True):
-                    if fingerprint not in data["runs"]:
-                        data["runs"][fingerprint] = self._run_data(fingerprint, "/".join(map(str, name)))
+                    run = self._runs[fingerprint]
+                    attempts = map(_attempt_texts, self._attempts.get(fingerprint, []))
+                    data["runs"][fingerprint] = {
+                        "name": "/".join(map(str, name)),
+                        "state": _state(run),
+                        "directory": run["directory"],
+                        "attempts": [[text or "—" for text in texts] for texts in attempts],
+                    }
             published = {
                 row: {column: _published_lines(cell) for column, cell in cells.items()}
                 for row, cells in _published(table).items()
@@ -238,16 +257,6 @@ class Origins:
                 rows[row]["labels"] = [full_names[i][1] for i in at]
         return rows
 
-    def _attempts_of(self, fingerprint: str) -> list[dict[str, Any]]:
-        return [attempt for _, attempt in sorted(self._attempts.get(fingerprint, {}).items())]
-
-    def _run_data(self, fingerprint: str, name: str) -> dict[str, Any]:
-        run = self._runs[fingerprint]
-        attempts = [
-            [text or "—" for text in _attempt_texts(attempt)] for attempt in self._attempts_of(fingerprint)
-        ]
-        return {"name": name, "state": _state(run), "directory": run["directory"], "attempts": attempts}
-
     def _contributions(
         self, row: Mapping[str, Any], other: Mapping[str, Any] | None, column: Column
     ) -> list[dict[str, Any]]:
@@ -269,7 +278,7 @@ class Origins:
                     "label": label,
                     "seed": seed,
                     **self._runs[fingerprint],
-                    "attempts": self._attempts_of(fingerprint),
+                    "attempts": self._attempts.get(fingerprint, []),
                     "value": numbers(row, place, column.key).get(column.key),
                     "inputs": numbers(row, place, *column.inputs),
                     "against": against,

@@ -313,7 +313,7 @@ class Table:
         return latex.latex(self)
 
     def html(self, opens: bool = False, most: int | None = None) -> str:
-        """Write an HTML table with its own style.
+        """Write an HTML table with a style sheet.
 
         Args:
             opens: Whether it is part of a page, which has a style and shows caption and notes itself. Then

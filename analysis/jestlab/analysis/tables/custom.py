@@ -106,7 +106,7 @@ def _plain_frame(made: pd.DataFrame) -> pd.DataFrame:
 
 
 def _declared(attrs: Mapping[Any, Any], columns: list[str]) -> dict[str, dict[str, Any]]:
-    """Check the attributes of a frame, and return what they declare of each column."""
+    """Check the attributes of a frame, and return the declaration of each column."""
     for key in attrs:
         if key not in _ATTRS:
             raise RequestError(f"has attrs[{key!r}]: {nearest(str(key), _ATTRS)}")

@@ -1,4 +1,4 @@
-"""Final results of an experiment: scores, costs, and what each run takes to match the baseline."""
+"""Final results of an experiment: scores, costs, and the effort of each run to match the baseline."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Finals:
 
     @property
     def metric(self) -> Metric:
-        """What the score means; unknown without a score."""
+        """Meaning of the score; unknown without a score."""
         return Metric() if self.frames.no_score else self.frames.score
 
     @property
@@ -106,7 +106,7 @@ class Finals:
 
     @cached_property
     def matching(self) -> pd.DataFrame:
-        """What each compared label takes to match the baseline, in the order of the study.
+        """The effort of each compared label to match the baseline, in the order of the study.
 
         Index label; seeds_compared (with diverged ones), seeds_reached; for each effort: `<effort>_to_match`
         (median over seeds, or a lower bound of it if `<effort>_most` is greater), `_low` and `_high` (range
@@ -185,7 +185,7 @@ def finals(
 def _over_seeds(
     effort: str, took: Floats, spent: Floats, fewer: Floats, early: NDArray[np.bool_]
 ) -> dict[str, Any]:
-    """Summarize what the seeds of a label take; `early` marks bounds, from the first evaluation."""
+    """Summarize an effort over the seeds of a label; `early` marks bounds, from the first evaluation."""
     import numpy as np
 
     reach, factor = to_match(took, spent), censored_median(fewer)

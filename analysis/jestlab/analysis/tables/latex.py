@@ -48,7 +48,7 @@ def parse_width(written: str) -> tuple[float | None, str]:
         The width in points, None for auto; and the environment, `table` or `table*`.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: The width is invalid.
     """
     if written == "auto":
         return None, ""
@@ -137,7 +137,7 @@ class _Layout(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether the table is no wider than it may be; columns of long texts share the remaining width."""
+        """Whether the table fits into the width; columns of long texts share the remaining width."""
         groups = {i: self.table.columns[i].group for i in self.shown}
         sizes = Counter(groups.values())
         texts = [each.width for each in self.shown.values() if each.breaks]

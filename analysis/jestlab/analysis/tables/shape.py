@@ -17,7 +17,7 @@ FAMILIES = {
     "costs": "examples, FLOPs, time",
     "factors": "by how much less a run needs of them",
 }
-"""Name → the columns that it stands for."""
+"""Name of several columns → description of them."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Shape:
     Attributes:
         columns: Columns to show after the names of the rows, in order: keys, headings, `FAMILIES`, or
             groups; empty for all.
-        rows: Rows to show, in order: their names, or runs, which stand for all their points; empty for all.
+        rows: Rows to show, in order: their names, or runs, for all their points; empty for all.
             Comparisons with the baseline remain even if it isn't shown.
         digits: Decimals of scores and differences, or by column; None for the usual ones.
         sort: Column to sort the rows of each section by; "-" before it for descending order.
@@ -70,7 +70,7 @@ class Shape:
             own: Results of the experiments in the table, whose runs may be named.
 
         Raises:
-            ValueError: There is no such row or column.
+            ValueError: A row or column is unknown.
         """
         table = _with_digits(table, self.digits)
         table = _sorted(table, self.sort) if self.sort else table
@@ -94,7 +94,7 @@ def _split(names: Iterable[str], known: Iterable[str]) -> list[str]:
 
 
 def _columns(table: Table, name: str) -> list[Column]:
-    """Find the columns that a name stands for."""
+    """Find the columns with a key, family, group, or heading."""
     for attribute in ("key", "family", "group"):
         if columns := [c for c in table.columns if getattr(c, attribute).casefold() == name.casefold()]:
             return columns

@@ -39,7 +39,7 @@ def mean(value: float, std: float, seeds: float, of_row: float, metric: Metric) 
         std: The standard deviation; NaN for one seed, which has a mark.
         seeds: Number of seeds with this score.
         of_row: Number of completed seeds.
-        metric: What the score means.
+        metric: Meaning of the score.
     """
     if math.isnan(value):
         return MISSING

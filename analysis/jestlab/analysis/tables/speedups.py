@@ -1,4 +1,4 @@
-"""The table of speed-ups: what each run takes to reach the final score of the baseline."""
+"""The table of speed-ups: the effort of each run to reach the final score of the baseline."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAID = (
 
 
 def speedup_table(found: Finals) -> Table:
-    """Build the table of what each run takes to match the baseline.
+    """Build the table of the effort of each run to match the baseline.
 
     It has one row for each label that is compared, in the order of the study. A run that doesn't reach the
     score is right-censored: it would take more than it spent. A run that has reached it at its first

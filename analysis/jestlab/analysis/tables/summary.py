@@ -69,7 +69,7 @@ def _rows(found: Finals) -> pd.DataFrame:
     rows = found.by_label.join(found.matching)
     counts = ["seeds_reached", "seeds_compared"]
     for name in (*counts, *(f"fewer_{WORDS[effort].name}" for effort in found.efforts)):
-        rows[name] = rows.get(name, math.nan)  # without comparisons, there are no such columns
+        rows[name] = rows.get(name, math.nan)  # without comparisons, these columns are missing
     rows[counts] = rows[counts].fillna(0).astype(int)
     rows = rows.reset_index().assign(row=rows.index)
     return rows.sort_values("apart", ascending=False, kind="stable", ignore_index=True)
@@ -147,7 +147,7 @@ def _delta(found: Finals) -> Column:
 
 
 def _spent(effort: Effort, found: Finals) -> Column:
-    """Make the column of what runs spend in total."""
+    """Make the column of a total effort."""
     divisor, unit_name = unit(effort, found.runs[effort])
     formula = {
         "examples_seen": "examples that the learner trained on, mean over seeds",

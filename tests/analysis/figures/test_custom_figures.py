@@ -28,6 +28,9 @@ def scatter(results, x="flops"):
 '''
 
 
+HERE = rf"{re.escape(__file__)}:\d+"
+
+
 def drawn(store, function, digest="d", **options):
     def own(experiment, kind, name):
         return CustomCode(name, function, digest)
@@ -35,13 +38,13 @@ def drawn(store, function, digest="d", **options):
     return draw("mine.py:scatter", Request(store.url, "study", own=own, options=options))
 
 
-def bars(results, colour="red"):
+def bars(results, color="red"):
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3, 2))
     ends = results.final.groupby("label")["score"].mean()
-    figure.subplots().bar(ends.index, ends, color=colour)
-    return figure, f"Bars in {colour}."
+    figure.subplots().bar(ends.index, ends, color=color)
+    return figure, f"Bars in {color}."
 
 
 def front(results):
@@ -60,7 +63,7 @@ def test_is_saved_like_other_figures(study, tmp_path):
 
 
 def test_is_drawn_again_when_its_options_or_its_code_change(study, tmp_path, drawings):
-    blue = drawn(study, bars, colour="blue"), drawn(study, bars, "other", colour="blue")
+    blue = drawn(study, bars, color="blue"), drawn(study, bars, "other", color="blue")
     for number, plot in enumerate((drawn(study, bars), *blue), 1):
         plot.save(tmp_path)
         plot.save(tmp_path)
@@ -101,17 +104,17 @@ def check_results(given):
 
 def test_an_error_is_one_line_with_file_and_line(study):
     for function, message in (
-        (outside, rf"^{re.escape(__file__)}:\d+: ZeroDivisionError: division by zero$"),
+        (outside, rf"^{HERE}: ZeroDivisionError: division by zero$"),
         (lambda results: results.metrics("gone"), "^experiment 'study' has logged none of gone$"),
         (lambda results: None, "mine.py:scatter returned NoneType: expected a matplotlib.figure.Figure"),
         (lambda results: partial(exit, 3)(), "SystemExit: 3"),
-        (lambda results: json.loads("{\n"), r"test_own_figures.py:\d+: JSONDecodeError: Expecting"),
+        (lambda results: json.loads("{\n"), rf"^{HERE}: JSONDecodeError: Expecting"),
         # A mistake, which jestlab's own code finds: no result that comes later mends it.
         (
             lambda results: score_curves(results.frames, "all"),  # type: ignore[arg-type]
-            r"test_own_figures.py:\d+: ValueError: unknown cost scope 'all'",
+            rf"^{HERE}: ValueError: unknown cost scope 'all'",
         ),
-        (lambda results: results.frames.label_of("jiont"), r"test_own_figures.py:\d+: RequestError: .*jiont"),
+        (lambda results: results.frames.label_of("jiont"), rf"^{HERE}: RequestError: .*jiont"),
     ):
         with pytest.raises(ValueError, match=message) as caught:
             drawn(study, function)
@@ -137,7 +140,7 @@ def test_without_a_loader_nothing_is_executed(study):
 
 
 def test_a_report_includes_the_figures(new_store, stored_run):
-    own = {"kind": "/x/mine.py:scatter", "options": {"colour": "green"}}
+    own = {"kind": "/x/mine.py:scatter", "options": {"color": "green"}}
     broken = {"kind": "/x/mine.py:broken"}
     store = new_store().add(stored_run("a", [0.1, 0.2]), spec={"reports": [own, own, broken]})
 
@@ -146,7 +149,7 @@ def test_a_report_includes_the_figures(new_store, stored_run):
 
     contents = gather(store.url, "study", own=load)
     assert [still.name for still in contents.pictures] == ["scatter", "scatter-2"]
-    assert [still.title for still in contents.pictures] == ["Scatter", "Scatter: colour green"]
+    assert [still.title for still in contents.pictures] == ["Scatter", "Scatter: color green"]
     assert contents.pictures[0].plot.words_beside.endswith("Bars in green.\n")
     assert "ZeroDivisionError" in contents.missing["Broken"]
 
