@@ -239,7 +239,7 @@ class OpenLab:
     @property
     def experiments(self) -> list[str]:
         """Names of the experiments in the store, in alphabetical order."""
-        from jestlab.analysis.frames import experiments
+        from jestlab.analysis.results import experiments
 
         with one_line_errors():
             return experiments(self._lab.store_url)

@@ -14,12 +14,12 @@ from zlib import crc32
 
 import pytest
 
-from jestlab.analysis import frames
 from jestlab.analysis.connection import SCHEMA
 from jestlab.analysis.figures import Plot
 from jestlab.analysis.frames import Frames
 from jestlab.analysis.goodput import AttemptTime
 from jestlab.analysis.published import COLUMNS
+from jestlab.analysis.results import read as read_frames
 
 VIEWS = {
     "v_experiments": "experiment question paper scale spec created_at updated_at origin",
@@ -211,7 +211,7 @@ def stored_runs() -> Callable[..., list[StoredRun]]:
 @pytest.fixture
 def read_runs(new_store: Callable[[], Store]) -> Callable[..., Frames]:
     """A function that records runs in a new store, and returns their results."""
-    return lambda *runs, **options: frames.read(new_store().add(*runs, **options).url, "study")
+    return lambda *runs, **options: read_frames(new_store().add(*runs, **options).url, "study")
 
 
 @pytest.fixture(scope="session")
@@ -256,4 +256,4 @@ def drawings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture(scope="session")
 def results(finished_study: Store) -> Frames:
-    return frames.read(finished_study.url, "study")
+    return read_frames(finished_study.url, "study")

@@ -2,8 +2,9 @@
 
 import math
 
-from jestlab.analysis import figures, frames, tables
+from jestlab.analysis import figures, tables
 from jestlab.analysis.provenance.explain import Origins
+from jestlab.analysis.results import read as read_frames
 
 
 def break_even(results, baseline=None):
@@ -26,7 +27,7 @@ def test_break_even(new_store, stored_run):
         stored_run("lost", [0.1, 0.1, 0.1, 0.1], **NEEDS),
         stored_run("unpriced", [0.3, 0.5, 0.6, 0.6], flops_per_step=None, **NEEDS),
     )
-    results = frames.read(store.url, "study")
+    results = read_frames(store.url, "study")
     assert break_even(results) == {"joint": 5, "lost": math.inf}  # 24 / 7.5 < 4; of 24 / 6 four are as much
     assert break_even(results, "lone") == {"joint": math.inf, "lost": math.inf}
     assert (
@@ -62,6 +63,6 @@ def test_is_unknown_where_the_cost_until_the_match_is_unknown(new_store, stored_
         stored_run("uniform", [0.1, 0.2, 0.3, 0.4]), stored_run("joint", [0.3, 0.5, 0.6, 0.6], **NEEDS)
     )
     store.execute("UPDATE v_evaluations SET flops_total = NULL WHERE label = 'joint' AND step = 1")
-    results = frames.read(store.url, "study")
+    results = read_frames(store.url, "study")
     assert break_even(results) == {}
     assert "break-even" not in tables.speedup_table(tables.finals(results)).markdown()

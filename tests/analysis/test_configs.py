@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from tests.analysis.conftest import UNIFORM
 
-from jestlab.analysis import frames
 from jestlab.analysis.configs import BATCH_SIZE, Configs
+from jestlab.analysis.results import read as read_frames
 
 JOINT = UNIFORM | {"selection.rule": "joint", "selection.reference": "reference"}
 
@@ -23,7 +23,7 @@ def configs(new_store, stored_run):
                 for run, label, point, config in points
             ),
         )
-        return Configs(frames.read(store.url, "study"))
+        return Configs(read_frames(store.url, "study"))
 
     return make
 
@@ -91,7 +91,7 @@ def test_a_shared_run_is_read_by_the_names_of_this_study(new_store, stored_run):
             }
         },
     )
-    found = Configs(frames.read(store.url, "study"))
+    found = Configs(read_frames(store.url, "study"))
     assert found.reference("jest-strong") == "strong"
     assert found.reference("strong") is None
 

@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from jestlab.analysis import efforts, figures, frames, tables
+from jestlab.analysis import efforts, figures, tables
 from jestlab.analysis.claims.verdicts import read
 from jestlab.analysis.curves import mean_curves, score_curves
 from jestlab.analysis.report import gather
 from jestlab.analysis.report.answer import answer
+from jestlab.analysis.results import read as read_frames
 
 SPEC = {"metrics": {"wiki/perplexity": {"goal": "min", "digits": 2}}}
 
@@ -33,7 +34,7 @@ def timed(new_store, stored_run):
 
 
 def test_only_known_efforts_have_a_column(timed):
-    found = tables.finals(frames.read(timed.url, "study"), "slow")
+    found = tables.finals(read_frames(timed.url, "study"), "slow")
     assert found.efforts == ["seconds"]
     headers = [column.header for column in tables.summary(found).columns]
     assert headers[-2:] == ["time (s)", "less time"]
@@ -51,24 +52,24 @@ def test_only_known_efforts_have_a_column(timed):
 
 
 def test_figures_and_pages_use_the_known_effort(timed):
-    read_frames = frames.read(timed.url, "study")
-    front = figures.pareto(read_frames)
+    found = read_frames(timed.url, "study")
+    front = figures.pareto(found)
     means = front.data[front.data["kind"] == "mean"].set_index("label")
     assert front.texts.x == "training time"
     assert means["cost"].to_dict() == pytest.approx({"slow": 6.3, "quick": 3.15})
     assert list(means.index[means["on_front"].astype(bool)]) == ["quick"]
     assert "FLOP" not in front.texts.caption
-    curves = figures.learning_curves(read_frames)
+    curves = figures.learning_curves(found)
     assert curves.texts.x == "training time"
     last = curves.data[curves.data["label"] == "slow"].iloc[-1]
     assert [last["effort"], last["mean"]] == pytest.approx([6.3, 40.5])  # means of both ends
-    bars = figures.speedup(read_frames, "slow")
+    bars = figures.speedup(found, "slow")
     assert bars.texts.x == "training time"
     assert set(bars.data.loc[bars.data["kind"] == "bar", "cost"]) == {"seconds"}
     for plot in (front, curves, bars):
         plot.figure()
     with pytest.raises(ValueError, match="has completed with a score and known FLOPs"):
-        figures.pareto(read_frames, cost="flops")
+        figures.pareto(found, cost="flops")
     contents = gather(timed.url, "study")
     assert [list(part.variants) for part in contents.charts] == [["training time"], ["training time"]]
 
@@ -107,7 +108,7 @@ def test_shows_all_known_efforts(new_store, stored_run):
         stored_run("one", [0.1, 0.2, 0.4], seconds_per_step=100.0, chips=4),
         stored_run("two", [0.2, 0.4, 0.5], seconds_per_step=50.0, chips=16),
     )
-    found = tables.finals(frames.read(store.url, "study"), "one")
+    found = tables.finals(read_frames(store.url, "study"), "one")
     assert found.efforts == ["examples_seen", "flops", "seconds", "chip_hours"]
     table = tables.summary(found)
     headers = [column.header for column in table.columns]

@@ -5,8 +5,9 @@ from dataclasses import asdict
 
 import pytest
 
-from jestlab.analysis import frames, published, tables
+from jestlab.analysis import published, tables
 from jestlab.analysis.provenance.explain import Origins
+from jestlab.analysis.results import read as read_frames
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def explain(store, table, row, column):
 
 
 def summary(store):
-    return tables.summary(tables.finals(frames.read(store.url, "study"), "uniform"))
+    return tables.summary(tables.finals(read_frames(store.url, "study"), "uniform"))
 
 
 def test_a_mean_its_runs_attempts_and_config_difference_to_the_baseline(traced):
@@ -64,7 +65,7 @@ def test_a_mean_its_runs_attempts_and_config_difference_to_the_baseline(traced):
 @pytest.mark.parametrize("name", ["summary", "speedups", "specialists"])
 def test_explains_every_cell(traced, name):
     if name == "specialists":
-        own = tables.finals(frames.read(traced.url, "study"))
+        own = tables.finals(read_frames(traced.url, "study"))
         table = tables.paper_table(name, published.frame(published.paper()), [own])
     else:
         table = tables.table(traced.url, name, ["study"], baseline="uniform")
@@ -93,7 +94,7 @@ def test_a_published_cell_and_its_source():
 
 
 def test_a_crossing_is_explained_by_the_points_around_it(traced):
-    table = tables.speedup_table(tables.finals(frames.read(traced.url, "study"), "uniform"))
+    table = tables.speedup_table(tables.finals(read_frames(traced.url, "study"), "uniform"))
     run = explain(traced, table, "joint", "examples_to_match").runs[0]
     at = run["inputs"]
     assert at == pytest.approx(

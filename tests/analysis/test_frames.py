@@ -4,12 +4,15 @@ import sqlite3
 
 import pytest
 
-from jestlab.analysis import connection, frames
+from jestlab.analysis import connection
+from jestlab.analysis.results import experiments as experiments_in
+from jestlab.analysis.results import opened
+from jestlab.analysis.results import read as read_frames
 
 
 def test_read_returns_runs_in_the_order_of_the_study(study, stored_run):
     study.add(stored_run("uniform", [0.9]), experiment="other")
-    read = frames.read(study.url, "study")
+    read = read_frames(study.url, "study")
     assert (read.experiment, read.question) == ("study", "Is it faster?")
     assert read.labels == ["reference", "uniform", "independent", "joint"]
     assert len(read.runs) == len(read.costs) == 8
@@ -20,15 +23,15 @@ def test_read_returns_runs_in_the_order_of_the_study(study, stored_run):
     assert read.progress() == "8 COMPLETED"
     assert read.reference_labels == ["reference"]
     assert read.competitors == ["uniform", "independent", "joint"]
-    assert frames.read(study.url, "other").labels == ["uniform"]
-    assert frames.experiments(study.url) == ["other", "study"]
+    assert read_frames(study.url, "other").labels == ["uniform"]
+    assert experiments_in(study.url) == ["other", "study"]
 
 
 def test_a_run_that_completed_without_an_evaluation_is_not_compared(study, stored_run):
     """Cached embeddings, for example. Their progress is reported until they have completed."""
     study.add(stored_run("cache", [], needed=1))
     study.add(stored_run("slow", [], state="RUNNING"), stored_run("slow", [], seed=1))
-    read = frames.read(study.url, "study")
+    read = read_frames(study.url, "study")
     assert read.labels == ["reference", "slow", "uniform", "independent", "joint"]
     assert set(read.costs["label"]) == set(read.labels)
     assert list(read.runs.index) == list(range(10))
@@ -66,11 +69,11 @@ def test_resolves_names_of_runs_and_labels_and_keeps_only_some(read_runs, stored
 
 
 def test_metrics_over_steps(study):
-    loss = frames.metrics(study.url, "study", ["loss", "bias"])
+    with opened(study.url) as store:
+        loss = store.metrics("study", ["loss", "bias"])
+        assert store.metrics("study", ["bias", "temperature"]).empty
     uniform = loss[(loss["label"] == "uniform") & (loss["seed"] == 0)]
     assert list(uniform["value"]) == [1, 1 / 2, 1 / 3, 1 / 4]
-    with pytest.raises(ValueError, match="'study' has logged none of bias, temperature"):
-        frames.metrics(study.url, "study", ["bias", "temperature"])
 
 
 def test_unknown_experiment_names_the_nearest(study):
@@ -80,33 +83,33 @@ def test_unknown_experiment_names_the_nearest(study):
         ("study' OR '1'='1", "no experiment \"study' OR '1'='1\""),
     ):
         with pytest.raises(ValueError, match=message):
-            frames.read(study.url, name)
+            read_frames(study.url, name)
 
 
 def test_a_store_without_evaluations_is_an_error(new_store, stored_run):
     store = new_store()
     with pytest.raises(ValueError, match="the results store is empty: jestlab launch study"):
-        frames.read(store.url, "study")
+        read_frames(store.url, "study")
     store.add(stored_run("uniform", [], state="RUNNING"), stored_run("joint", [], state="PENDING"))
     with pytest.raises(ValueError, match="'study' has no evaluation yet: 1 RUNNING, 1 PENDING"):
-        frames.read(store.url, "study")
+        read_frames(store.url, "study")
 
 
 def test_rejects_what_is_not_a_store(tmp_path):
     path = tmp_path / "none" / "results.db"
     with pytest.raises(FileNotFoundError, match=f"no store at {path}"):
-        frames.read(f"sqlite:///{path}", "study")
+        read_frames(f"sqlite:///{path}", "study")
     assert list(tmp_path.iterdir()) == []  # it isn't created
     (tmp_path / "text.db").write_text("a diary, not a database, and long enough to be mistaken for one" * 20)
     with pytest.raises(ValueError, match=r"cannot read results from .*text\.db: file is not a database"):
-        frames.read(f"sqlite:///{tmp_path / 'text.db'}", "study")
+        read_frames(f"sqlite:///{tmp_path / 'text.db'}", "study")
     sqlite3.connect(tmp_path / "other.db").close()
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE cats (name)")
     with pytest.raises(ValueError, match=r"other\.db: it is not a results store"):
-        frames.read(f"sqlite:///{tmp_path / 'other.db'}", "study")
+        read_frames(f"sqlite:///{tmp_path / 'other.db'}", "study")
     with pytest.raises(ValueError, match=r"'results\.db' is not a database URL"):
-        frames.read("results.db", "study")
+        read_frames("results.db", "study")
 
 
 def test_reading_a_store_in_wal_mode_leaves_no_files(study):
@@ -114,7 +117,7 @@ def test_reading_a_store_in_wal_mode_leaves_no_files(study):
         writing.execute("PRAGMA journal_mode = WAL")
     writing.close()
     before = {path: path.read_bytes() for path in study.path.parent.iterdir()}
-    frames.read(study.url, "study")
+    read_frames(study.url, "study")
     assert study.path.read_bytes() == before[study.path]
     connection._forget()  # as when the process ends
     assert {path: path.read_bytes() for path in study.path.parent.iterdir()} == before
@@ -125,13 +128,13 @@ def test_a_connection_is_read_only_and_paths_may_have_special_characters(study):
         reading.exec_driver_sql("DELETE FROM v_runs")
     odd = study.path.with_name("100% of #1.db")
     study.path.rename(odd)
-    assert frames.experiments(f"sqlite:///{odd}") == ["study"]
+    assert experiments_in(f"sqlite:///{odd}") == ["study"]
 
 
 def test_reads_everything_in_one_transaction(study, monkeypatch):
     with sqlite3.connect(study.path) as writing:
         writing.execute("PRAGMA journal_mode = WAL")
-    before = frames.read(study.url, "study")
+    before = read_frames(study.url, "study")
     read_one = connection.frame
 
     def read_one_while_a_worker_writes(*args, **kwargs):
@@ -140,9 +143,9 @@ def test_reads_everything_in_one_transaction(study, monkeypatch):
             writing.execute("DELETE FROM v_evaluations WHERE seed = 1")
         return frame
 
-    monkeypatch.setattr("jestlab.analysis.frames.frame", read_one_while_a_worker_writes)
-    assert len(frames.read(study.url, "study").scores) == len(before.scores)
-    assert len(frames.read(study.url, "study").scores) < len(before.scores)
+    monkeypatch.setattr("jestlab.analysis.results.frame", read_one_while_a_worker_writes)
+    assert len(read_frames(study.url, "study").scores) == len(before.scores)
+    assert len(read_frames(study.url, "study").scores) < len(before.scores)
     writing.close()
 
 
@@ -150,9 +153,9 @@ def test_a_study_chooses_the_metrics_of_its_score(new_store, stored_run):
     metrics = ["birds/10_shot", "coco/i2t_r1", "imagenet/zero_shot"]
     said = {"score": ["imagenet/zero_shot", "coco/i2t_r1", "flickr/i2t_r1"]}
     store = new_store().add(stored_run("uniform", [0.1], metrics=metrics), spec=said)
-    assert frames.read(store.url, "study").metrics == ["coco/i2t_r1", "imagenet/zero_shot"]
+    assert read_frames(store.url, "study").metrics == ["coco/i2t_r1", "imagenet/zero_shot"]
     other = new_store().add(stored_run("uniform", [0.1], metrics=metrics), spec={"score": ["own/score"]})
-    assert frames.read(other.url, "study").metrics == metrics
+    assert read_frames(other.url, "study").metrics == metrics
 
 
 RETRIEVAL = [f"coco/{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]

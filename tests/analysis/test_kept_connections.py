@@ -5,19 +5,20 @@ import sys
 
 import pytest
 
-from jestlab.analysis import connection, frames, query
+from jestlab.analysis import connection, query
+from jestlab.analysis.results import experiments as experiments_in
 
 COUNT = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) SELECT MAX(i) FROM n"
 
 
 def test_reads_a_file_that_replaces_another(study, stored_run, new_store):
     other = new_store().add(stored_run("uniform", [0.9]), experiment="other")
-    assert frames.experiments(study.url) == ["study"]
+    assert experiments_in(study.url) == ["study"]
     other.path.replace(study.path)
-    assert frames.experiments(study.url) == ["other"]
+    assert experiments_in(study.url) == ["other"]
     study.path.unlink()
     with pytest.raises(FileNotFoundError):
-        frames.experiments(study.url)
+        experiments_in(study.url)
 
 
 def test_the_time_limit_is_for_one_query(study):
@@ -29,14 +30,14 @@ def test_the_time_limit_is_for_one_query(study):
 def test_keeps_the_last_files(study, tmp_path, monkeypatch):
     monkeypatch.setattr(connection, "_KEPT", 2)
     for number in range(5):
-        assert frames.experiments(study.copy(tmp_path / f"{number}.db").url) == ["study"]
+        assert experiments_in(study.copy(tmp_path / f"{number}.db").url) == ["study"]
     assert [key[0].name for key in connection._kept] == ["3.db", "4.db"]
 
 
 FORKS = """
 import os, sys
 from pathlib import Path
-from jestlab.analysis import frames
+from jestlab.analysis.results import experiments as experiments_in
 
 path = Path(sys.argv[1])
 
@@ -49,15 +50,15 @@ def is_open():
             pass
     return found
 
-assert frames.experiments(f"sqlite:///{path}") == ["study"]
+assert experiments_in(f"sqlite:///{path}") == ["study"]
 assert is_open() == 1, is_open()
 child = os.fork()
 if child == 0:
     inherited = is_open()
-    assert frames.experiments(f"sqlite:///{path}") == ["study"]
+    assert experiments_in(f"sqlite:///{path}") == ["study"]
     os._exit(inherited)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-assert frames.experiments(f"sqlite:///{path}") == ["study"]
+assert experiments_in(f"sqlite:///{path}") == ["study"]
 """
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.analysis.conftest import VIEWS
 
-from jestlab.analysis import figures, frames, tables
+from jestlab.analysis import figures, tables
 from jestlab.analysis.claims import Claim
 from jestlab.analysis.claims.judged import Judged
 from jestlab.analysis.claims.measures import Measures
@@ -15,6 +15,7 @@ from jestlab.analysis.claims.verdicts import judge, read
 from jestlab.analysis.curves import score_curves
 from jestlab.analysis.frames import Frames
 from jestlab.analysis.report.answer import answer
+from jestlab.analysis.results import read as read_frames
 
 LESS, MORE = {"goal": "min", "digits": 2, "name": "PPL"}, {"goal": "max", "unit": "percent"}
 ENDS = {"slow": (43.6, 44.1, 43.0), "fast": (23.4, 23.9, 22.7), "costly": (30.0, 23.5, 29.0)}
@@ -61,7 +62,7 @@ def test_claims_of_both_goals(language):
 
 
 def test_texts_say_that_less_is_better(language):
-    found = tables.finals(frames.read(language.url, "study"), "slow")
+    found = tables.finals(read_frames(language.url, "study"), "slow")
     table = tables.summary(found)
     assert [column.header for column in table.columns][2:5] == ["PPL ↓", "accuracy (%) ↑", "score ↓"]
     assert any(note.endswith("; less is better") for note in table.notes)
@@ -97,7 +98,7 @@ def test_an_undeclared_metric_is_not_ranked(read_runs, stored_run):
 
 
 def test_metrics_without_a_mean_are_shown_without_a_score(language):
-    without = frames.read(language.url, "study")
+    without = read_frames(language.url, "study")
     without = replace(without, spec={key: value for key, value in without.spec.items() if key != "score"})
     table = tables.summary(tables.finals(without, "slow"))
     assert "score" not in {column.key for column in table.columns}

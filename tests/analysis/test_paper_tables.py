@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from jestlab.analysis import frames, published, tables
+from jestlab.analysis import published, tables
+from jestlab.analysis.results import read as read_frames
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 """The exact text of each table. To change one on purpose, write its new text there."""
@@ -30,7 +31,7 @@ def rows_of(table):
 
 
 def own(store, experiment="study", *options):
-    return tables.finals(frames.read(store.url, experiment), *(options or ["uniform"]))
+    return tables.finals(read_frames(store.url, experiment), *(options or ["uniform"]))
 
 
 @pytest.fixture

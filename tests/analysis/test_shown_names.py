@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from jestlab.analysis import figures, frames, tables
+from jestlab.analysis import figures, tables
 from jestlab.analysis.names import Names
 from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.report import gather
+from jestlab.analysis.results import read as read_frames
 
 F = "selection.filtering_ratio"
 LABELS = {"name": "f", "0.5": "50%"}
@@ -61,7 +62,7 @@ def plain_labels(text):
 
 
 def test_tables_show_the_names(renamed):
-    read = frames.read(renamed.url, "study")
+    read = read_frames(renamed.url, "study")
     for name in ("summary", "speedups"):
         table = tables.table(renamed.url, name, ["study"], baseline="IID")
         text = table.markdown()
@@ -96,7 +97,7 @@ def test_a_row_is_explained_by_either_name(renamed):
 
 
 def test_resolves_either_name_of_a_run(renamed):
-    read = frames.read(renamed.url, "study")
+    read = read_frames(renamed.url, "study")
     assert read.label_of("IID") == read.label_of("uniform") == "uniform"
     assert read.label_of("JEST (ours) f=0.9") == "joint filtering_ratio=0.9"
     assert read.only(["JEST (ours)"]).labels == read.only(["joint"]).labels

@@ -17,8 +17,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.benchmarks.large_store import NAME, fill, labels
 from tests.benchmarks.support import command, median_seconds, parse_options, print_table
 
-from jestlab.analysis import frames, published, tables
+from jestlab.analysis import published, tables
 from jestlab.analysis.report import gather
+from jestlab.analysis.results import read as read_frames
 from jestlab.analysis.tables.core import Table
 
 STEPS = 100
@@ -37,7 +38,7 @@ def main() -> None:
     paper = published.frame(published.paper())
 
     def render(make: Callable[[tables.Finals], Table]) -> str:
-        return make(tables.finals(frames.read(url, NAME))).markdown()
+        return make(tables.finals(read_frames(url, NAME))).markdown()
 
     def of_paper(name: str, found: tables.Finals) -> Table:
         return tables.paper_table(name, paper, [found])
@@ -48,7 +49,7 @@ def main() -> None:
             folder / "results.db", runs, STEPS, metrics=["loss"], scores=SCORES, evaluation_steps=steps
         )
         functions: dict[str, Callable[[], object]] = {
-            "reading the experiment": lambda: frames.read(url, NAME),
+            "reading the experiment": lambda: read_frames(url, NAME),
             "`summary`": lambda: render(tables.summary),
             "`speedups`": lambda: render(tables.speedup_table),
             "contents of the report": lambda: gather(url, NAME),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from jestlab.analysis.results import read as read_frames
 from jestlab.platform.errors import UserError, UserErrors
 
 
@@ -223,7 +224,7 @@ def _archives(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     import plans_support as plans
     import stores_support as stores
 
-    from jestlab.analysis import frames, query, tables
+    from jestlab.analysis import query, tables
     from jestlab.platform.cli import cli
     from jestlab.platform.exchange.archive_read import read_archive
     from jestlab.platform.exchange.archive_write import STORE, TABLES, write_archive
@@ -287,7 +288,7 @@ def _archives(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
                 read_archive(ours, store, path)
                 for row in store.experiments():
                     with refusing(ValueError):
-                        tables.summary(tables.finals(frames.read(ours.store_url, row.name))).render("md")
+                        tables.summary(tables.finals(read_frames(ours.store_url, row.name))).render("md")
                     store.spec(row.name)
                     for words in (["status", row.name], ["trust", row.name, "--dry-run"]):
                         with refusing(ValueError), contextlib.redirect_stdout(io.StringIO()):

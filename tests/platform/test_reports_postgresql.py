@@ -9,8 +9,11 @@ import stores_support as stores
 from postgres_support import PASSWORD
 from sqlalchemy import text
 
-from jestlab.analysis import connection, frames
+from jestlab.analysis import connection
 from jestlab.analysis.report import build, gather
+from jestlab.analysis.results import experiments as experiments_in
+from jestlab.analysis.results import opened
+from jestlab.analysis.results import read as read_frames
 from jestlab.platform.store.store import Store
 
 # Text that locales sort in other ways than bytes do.
@@ -41,12 +44,15 @@ def urls(tmp_path_factory, postgres_server) -> Iterator[tuple[str, str]]:
 def test_frames_are_equal(urls):
     import pandas as pd
 
-    on_sqlite, on_postgresql = (frames.read(url, "study") for url in urls)
+    on_sqlite, on_postgresql = (read_frames(url, "study") for url in urls)
     for name in ("runs", "scores", "costs"):
         pd.testing.assert_frame_equal(getattr(on_sqlite, name), getattr(on_postgresql, name))
     assert on_sqlite.labels == on_postgresql.labels == LABELS
-    assert frames.experiments(urls[0]) == frames.experiments(urls[1]) == ["Another", "study"]
-    losses = [frames.metrics(url, "study", ["loss", "it's none"]) for url in urls]
+    assert experiments_in(urls[0]) == experiments_in(urls[1]) == ["Another", "study"]
+    losses = []
+    for url in urls:
+        with opened(url) as store:
+            losses.append(store.metrics("study", ["loss", "it's none"]))
     pd.testing.assert_frame_equal(losses[0], losses[1])
     assert len(losses[0]) == 24
 
@@ -54,7 +60,7 @@ def test_frames_are_equal(urls):
 def test_one_moment_is_read(postgres, monkeypatch):
     fill(postgres)
     read_one, store = connection.frame, Store.open(postgres)
-    before = frames.read(postgres, "study")
+    before = read_frames(postgres, "study")
 
     def read_one_while_a_worker_writes(*args, **kwargs):
         frame = read_one(*args, **kwargs)
@@ -63,8 +69,8 @@ def test_one_moment_is_read(postgres, monkeypatch):
             writing.execute(text("DELETE FROM cost"))
         return frame
 
-    monkeypatch.setattr("jestlab.analysis.frames.frame", read_one_while_a_worker_writes)
-    after = frames.read(postgres, "study")
+    monkeypatch.setattr("jestlab.analysis.results.frame", read_one_while_a_worker_writes)
+    after = read_frames(postgres, "study")
     assert len(after.scores) == len(before.scores) > 0
     assert len(after.costs) == len(before.costs) > 0
     store.close()
@@ -79,7 +85,7 @@ def test_a_server_that_cannot_be_read_is_one_line_without_a_password(postgres_se
         postgres,  # empty
     ):
         with pytest.raises(ValueError, match=r"cannot read results from|is not a database URL") as error:
-            frames.read(url, "study")
+            read_frames(url, "study")
         assert "sesame" not in str(error.value)
         assert PASSWORD not in str(error.value)
         assert "\n" not in str(error.value)

@@ -18,8 +18,9 @@ def parse(url: str) -> URL:
     """Parse the URL of a store; `postgresql://` and `postgres://` need no driver's name.
 
     Raises:
-        ValueError: It is no URL of a database, or its password is not quoted, so that it would be taken for
-            host and database, and shown. The message, one line, holds no part of a password.
+        ValueError: It isn't the URL of a database, or characters of its password aren't quoted, so that a
+            part of it would be taken for the host and shown. The message, one line, holds no part of a
+            password.
     """
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError

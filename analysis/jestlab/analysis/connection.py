@@ -24,7 +24,7 @@ SCHEMA = "0013"
 """The version of stores that this code reads and writes: raised whenever tables change. Compared as text."""
 
 _ABSENT = re.compile(r"no such (?:table: v_|column)|(?:relation \"v_|column )\S* does not exist")
-"""What a database says where a view, or a column of one, is missing."""
+"""Matches the message of a database about a missing view or column."""
 
 
 @contextmanager
@@ -37,8 +37,7 @@ def connect(store: str | Connection) -> Iterator[Connection]:
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If what is there cannot be read, or is a store of another version. The message holds no
-            password.
+        ValueError: If the store cannot be read, or has another version. The message holds no password.
     """
     from sqlalchemy.exc import DatabaseError
 
@@ -79,7 +78,7 @@ def _connected(engine: Engine, url: URL) -> Connection:
 def other_version(
     version: str, remedy: str = "read it with the version that made it, or give another --root or --store"
 ) -> str:
-    """Return what is wrong with a store, or an archive, of another version, and what to do if it is older."""
+    """Describe the version of a store or an archive, with the remedy."""
     age, remedy = ("newer", "upgrade jestlab") if version > SCHEMA else ("older", remedy)
     return f"has schema {version}, {age} than this jestlab's {SCHEMA}: {remedy}"
 
@@ -89,11 +88,11 @@ def shown(url: str) -> str:
     return address.shown(address.parse(url))
 
 
-# To open a file and read its schema takes longer than most questions: a connection to each is kept, idle and
-# outside any transaction, so that it holds up nobody. A file that took the place of another is opened anew.
+# Opening a file and reading its schema takes longer than most queries. So a connection to each file is kept,
+# idle and outside any transaction, where it blocks no writer. A file that replaced another is opened again.
 
 _KEPT = 8
-"""Files with a connection that is kept: those asked last."""
+"""Number of files whose connection is kept: the last ones."""
 _kept: dict[tuple[Path, int, int], Engine] = {}
 _keeping = threading.Lock()
 
@@ -141,7 +140,7 @@ def _forget() -> None:
 # A child would inherit what SQLite believes that it has locked, but not the locks: even a connection of its
 # own to the same file would then read, and write, unprotected.
 os.register_at_fork(before=_forget)
-atexit.register(_forget)  # the last one to close a store tidies up the files beside it
+atexit.register(_forget)  # the last one to close a store removes the files next to it
 
 
 @lru_cache(maxsize=16)

@@ -258,9 +258,9 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
 def break_even(frames: Frames, baseline: str, which: Crossing = "first") -> pd.DataFrame:
     """Compute the break-even of each seed: how many runs must share a reference until it has paid off.
 
-    A run saves FLOPs until it reaches the baseline's final score; its own scoring and the reference's scoring
-    count. The break-even is the FLOPs of making everything that the run needs, divided by these savings
-    (`costs.break_even_runs`).
+    A run saves FLOPs until it reaches the baseline's final score, where scoring by both the run and its
+    reference counts. The break-even is the FLOPs of making everything that the run needs, divided by these
+    savings (`costs.break_even_runs`).
 
     Args:
         frames: Results of an experiment.
@@ -358,7 +358,7 @@ def thinned(x: NDArray[np.generic], y: NDArray[np.floating], width: int) -> NDAr
         width: Columns of pixels, at least 1.
 
     Returns:
-        intp [≤ 5 · width], indices of the kept points, ascending; all n if there are no more than 4 · width.
+        intp [≤ 5 · width], indices of the kept points, ascending; all n if n ≤ 4 · width.
     """
     import numpy as np
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class RequestError(ValueError):
-    """A request that can't be answered as it is; the message, one line, says why and what to do."""
+    """A request that can't be answered. The message is one line with the reason and the remedy."""
 
 
 class NotYet(RequestError):
-    """The experiment lacks what a table or figure shows; it may have it later."""
+    """The experiment has no results for a table or figure so far."""

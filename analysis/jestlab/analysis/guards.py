@@ -1,4 +1,4 @@
-"""What keeps a reader of a store from writing, whatever SQL it is given: the database itself refuses."""
+"""Read-only access to a store, for any SQL: the database itself refuses to write."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _COLUMNS = 120
 
 
 class _Unlocked(sqlite3.Connection):
-    """A connection to a file that this user can't lock: it tells when somebody has written to the file.
+    """A connection to a file that this user can't lock; it detects writes to the file.
 
     Attributes:
         is_unchanged: Whether the file is as it was when it was opened.
@@ -55,7 +55,7 @@ class _Unlocked(sqlite3.Connection):
     is_unchanged: Callable[[], bool]
 
     def rollback(self) -> None:
-        """End a transaction; OperationalError if what was read may be wrong: the file was written to."""
+        """End a transaction; OperationalError if the file was written to, so that the rows may be wrong."""
         super().rollback()
         if not self.is_unchanged():
             error = sqlite3.OperationalError("somebody wrote to the file while it was read: try again")
@@ -75,8 +75,8 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
         timeout: Seconds to wait for a lock.
 
     Raises:
-        FileNotFoundError: There is no file, or it is empty next to a log that isn't.
-        PermissionError: This user may not read the file, or what is in the log next to it.
+        FileNotFoundError: The file is missing, or empty next to a log that isn't.
+        PermissionError: This user may not read the file, or the log next to it.
         OSError: The disk is too full for what SQLite makes to read the log.
         sqlite3.Error: It can't be read.
     """
@@ -110,7 +110,7 @@ def check_not_emptied(path: Path) -> None:
     """Refuse an empty file next to a log that isn't: SQLite would take it for a new one and delete the log.
 
     Raises:
-        FileNotFoundError: It is such a file, or there is none.
+        FileNotFoundError: It is such a file, or missing.
         IsADirectoryError: It is a folder.
         PermissionError: This user may not look at it.
     """
@@ -121,7 +121,7 @@ def check_not_emptied(path: Path) -> None:
 
 
 def is_stale(connection: Any, path: Path) -> bool:
-    """Whether somebody wrote to the file of an idle connection of `open_readonly`: open another one."""
+    """Return whether the file of an idle connection of `open_readonly` was written to since."""
     return isinstance(connection, _Unlocked) and not (connection.is_unchanged() and _log(path) is None)
 
 
@@ -135,7 +135,7 @@ def version(path: Path) -> tuple[int, ...] | None:
 
 
 def _log(path: Path) -> Path | None:
-    """Return a file next to a SQLite file that holds some of its content; None if there is none."""
+    """Return a file next to a SQLite file that holds some of its content; None without one."""
     whole = os.path.realpath(path)
     logs = [Path(f"{whole}{suffix}") for suffix in ("-wal", "-journal")]
     return next((log for log in logs if log.exists() and log.stat().st_size), None)
@@ -181,14 +181,14 @@ WHERE current_setting('is_superuser') = 'on' AND current_setting('server_version
 def only_queries(engine: Engine) -> Engine:
     """Let an engine of PostgreSQL execute each statement as a cursor's query in a read-only transaction.
 
-    A statement that is not a SELECT (`COMMIT`, `SET …`, two at once) is then a syntax error. What functions
-    do beside tables, such as ending sessions, only permissions can forbid: give people you do not trust a
-    role that may only SELECT. A superuser, whose functions write files, reads as `pg_read_all_data`, unless
-    the SQL goes to some length to become one again.
+    A statement that is not a SELECT (`COMMIT`, `SET …`, two at once) is then a syntax error. Other effects
+    of functions, such as ending sessions, can be forbidden only by permissions: give users that you don't
+    trust a role that may only SELECT. A superuser, whose functions write files, reads as `pg_read_all_data`,
+    unless the SQL makes an effort to become one again.
 
     Args:
-        engine: Of PostgreSQL. Its transactions are not to be committed: functions that a transaction which
-            only reads may call can leave something behind all the same.
+        engine: An engine for PostgreSQL. Never commit its transactions: even in a read-only transaction,
+            functions can have effects that last.
 
     Returns:
         The engine to use.
@@ -248,6 +248,6 @@ def short_rows(sql: str, most_bytes: int) -> str:
 
 
 def is_out_of_time(error: BaseException) -> bool:
-    """Tell whether a database gave a query up for the time that it took."""
+    """Return whether a database stopped a query at the time limit."""
     said = str(getattr(error, "orig", None) or error)
     return "interrupted" in said or "statement timeout" in said

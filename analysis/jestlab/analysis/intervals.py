@@ -127,15 +127,6 @@ def tail(distance: float, std: float, n: int) -> float:
     return float(stdtr(n - 1, -distance * math.sqrt(n) / std))
 
 
-def range_holds(n: int) -> float:
-    """Return the probability that the range of n seeds contains the median of all seeds.
-
-    It holds for every distribution: a seed is above the median with probability ½, and all seeds are on the
-    same side with probability 2 · ½ⁿ.
-    """
-    return 1 - 2.0 ** (1 - n) if n > 0 else 0.0
-
-
 def censored_median(values: Iterable[float]) -> float:
     """Compute the median of factors; NaN (not reached) counts as less than every other factor.
 
@@ -153,9 +144,10 @@ def censored_median(values: Iterable[float]) -> float:
 def to_match(values: Iterable[float], bounds: Iterable[float]) -> Reach:
     """Compute median and range of the effort to reach a target, which some seeds don't reach.
 
-    `range_holds` is the probability that the range contains the median of all seeds. The effort of a seed
-    that doesn't reach the target is greater than its bound: the median is at least the one with the bound,
-    and at most the one with infinity.
+    With n seeds, the range contains the median of all seeds with probability 1 − 2^(1−n), for every
+    distribution: all seeds are on one side of it with probability 2 · ½ⁿ. The effort of a seed that doesn't
+    reach the target is greater than its bound: the median is at least the one with the bound, and at most
+    the one with infinity.
 
     Args:
         values: Effort of each seed to reach the target; NaN if the seed doesn't reach it.

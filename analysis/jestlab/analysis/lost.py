@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 LOST = {"FAILED": "failed", "SKIPPED": "was skipped", "CANCELLED": "was stopped"}
-"""State in which a run ended without a result → the verb that says so."""
+"""State in which a run ended without a result → a verb for messages."""
 
 DIVERGED = "diverged"
 """Said of a run that completed and recorded a value that isn't finite."""

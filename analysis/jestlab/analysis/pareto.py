@@ -52,7 +52,7 @@ def standing(
     A point is on the front, for any values in the intervals, if no other point at its best (lowest cost,
     highest score) dominates it at its worst. It is dominated if another point at its worst dominates it at
     its best. Intervals are assumed to be independent. Where low equals high, this is `front`. The result is
-    as certain as the intervals are: see `intervals.range_holds`.
+    as certain as the intervals are: see `intervals.to_match`.
 
     Args:
         cost_low: Lowest cost of each point, [n].
@@ -109,7 +109,8 @@ def hypervolume(cost: npt.ArrayLike, score: npt.ArrayLike, reference: tuple[floa
     inside = (steps.cost < reference[0]) & (steps.score > reference[1])
     # Each step is a rectangle from its cost to the reference's, as high as it rises above the step before.
     rises = np.diff(steps.score[inside], prepend=reference[1])
-    return float(np.sum((reference[0] - steps.cost[inside]) * rises))
+    with np.errstate(over="ignore"):
+        return float(np.sum((reference[0] - steps.cost[inside]) * rises))
 
 
 class Steps(NamedTuple):
@@ -155,7 +156,7 @@ def attainment(cost: npt.ArrayLike, score: npt.ArrayLike, seed: npt.ArrayLike, a
         raise ValueError(f"at_least={at_least}: expected 1 to {len(names)}, the number of seeds")
     fronts = [_steps(costs[seeds == name], scores[seeds == name]) for name in names]
     grid = np.unique(np.concatenate([steps.cost for steps in fronts]))
-    # What each seed attains at each cost: the score of its last step up to there, or nothing. [seeds, grid]
+    # The score that each seed attains at each cost, that of the last step up to there. [seeds, grid]
     attained = [
         np.concatenate([[-np.inf], steps.score])[np.searchsorted(steps.cost, grid, "right")]
         for steps in fronts

@@ -4,9 +4,8 @@
     query.frame(view="evaluations", where='final and selection.rule = "joint" and seed < 3',
                 columns=["label", "seed", "selection.filtering_ratio", "name", "value"])
 
-What a condition means is decided here, in Python, where a config key has a type: the same on every database,
-whose functions on JSON differ. SQL narrows beforehand what is fetched by those comparisons with columns that
-mean the same everywhere. Configs are few, one a run; rows are many.
+Conditions are evaluated in Python, where config keys have types, since the JSON functions of databases
+differ. Comparisons of columns that mean the same on every database are sent to it with bound parameters.
 """
 
 from __future__ import annotations
@@ -108,8 +107,8 @@ def frame(
         sql: One SELECT over the views instead of all these.
 
     Raises:
-        FileNotFoundError: There is no store.
-        ValueError: The question is wrong; the message says where.
+        FileNotFoundError: The store doesn't exist.
+        ValueError: The query is invalid; the message names the place.
     """
     if sql is None:
         found = select(url, view, where, columns, order_by, limit, experiment)
@@ -122,12 +121,12 @@ def frame(
 
 @dataclass(frozen=True)
 class Limits:
-    """What an answer may take.
+    """Limits of an answer.
 
     Attributes:
-        rows: Rows that are read at most.
-        most_bytes: Bytes that they have at most, as text; a single value may not be longer either.
-        seconds: Time that the database may take.
+        rows: Maximum number of rows.
+        most_bytes: Maximum size of all rows, as text, and of each value.
+        seconds: Maximum time of the database.
     """
 
     rows: int
@@ -141,10 +140,10 @@ def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
     Args:
         url: As of `frame`.
         sql: The SELECT.
-        limits: What the answer may take; None for as much as it likes.
+        limits: Limits of the answer; None for no limits.
 
     Raises:
-        FileNotFoundError: There is no store.
+        FileNotFoundError: The store doesn't exist.
         ValueError: The SQL is wrong, or would write, or takes too long, or a row is too long.
     """
     from sqlalchemy.exc import DBAPIError, StatementError
@@ -160,7 +159,7 @@ def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
             options = {"no_parameters": True} | ({} if limits is None else {"max_row_buffer": 1})
             connection = connection.execution_options(**options)
             if is_postgresql and limits is not None:
-                # First as it is, without reading a row: SQL that closes our parenthesis has no limits.
+                # First unchanged, without reading a row: SQL that closes our parenthesis has no limits.
                 connection.exec_driver_sql(sql).close()
                 sql = guards.short_rows(sql, limits.most_bytes)
             with connection.exec_driver_sql(sql) as result:  # interrupted but open, it would stop a rollback
@@ -176,7 +175,7 @@ def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
 
 
 def _limited(columns: list[str], answer: Iterable[Sequence[Any]], limits: Limits | None) -> Result:
-    """Read the first rows of an answer, as far as they are within limits."""
+    """Read the first rows of an answer, within the limits."""
     if limits is None:
         return Result(columns, list(map(tuple, answer)))
     rows: list[tuple[Any, ...]] = []
@@ -229,7 +228,7 @@ def select(
 
     Args:
         url: As of `frame`.
-        view: Its name, with or without `v_`.
+        view: Name of the view, with or without `v_`.
         where: A condition in the language of `conditions`, on the view's columns, on config keys
             (`selection.rule`), and on keys of its columns of JSON (`versions.jax`). A column goes before a
             config key of its name, which is then `config.seed`. `tag` is any tag of the run or of its
@@ -237,12 +236,12 @@ def select(
         columns: Columns, config keys, or all config keys below one: `config.*`, `config.selection.*`; `tags`.
             None: the view's own.
         order_by: Columns or config keys to sort by, after one another; `-value` or `value desc` downwards.
-            What is missing comes last.
+            Missing values come last.
         limit: Rows at most.
         experiment: Rows of this experiment alone.
 
     Raises:
-        FileNotFoundError: There is no store.
+        FileNotFoundError: The store doesn't exist.
         ValueError: No such view, column, key or experiment, with the nearest that there is; or no condition.
     """
     if limit is not None and limit < 0:
@@ -317,7 +316,7 @@ def predicate(condition: Condition, getter: Callable[[str], Getter]) -> Truth:
             return test(value, row)
         if condition.sign == "null":
             return not value
-        # Whoever has no tag does not have this one: that is known, unlike of a value that is missing.
+        # A run without tags is known not to have this tag, unlike a missing value.
         holds = all if condition.sign == "!=" else any
         return holds(test(one, row) is True for one in value)
 

@@ -6,18 +6,61 @@ with opened("sqlite:///lab/results.db") as store:
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from . import frames as reading
 from .connection import connect, frame
-from .frames import Diagnosis, Frames
+from .errors import NotYet, RequestError
+from .frames import Frames
+from .units import nearest
 
 if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy import Connection
+
+_SPEC = "SELECT spec FROM v_experiments WHERE experiment = :experiment"
+
+_RUNS = """
+    SELECT question, run, label, seed, position, fingerprint, run_id, program, state, reason, step,
+        total_steps, needed, point, config
+    FROM v_runs WHERE experiment = :experiment"""
+
+_EVALUATED = """
+    SELECT DISTINCT dataset, metric FROM v_evaluations WHERE experiment = :experiment"""
+
+# Metric by metric: names, which are the same in every row, need not travel.
+_SCORES = """
+    SELECT {columns}
+    FROM v_evaluations WHERE experiment = :experiment AND dataset = :dataset AND metric = :metric"""
+# NaN is kept as NULL: pandas writes it like a score that isn't there at all.
+_NOT_A_NUMBER = """
+    SELECT DISTINCT run_id, step FROM v_evaluations WHERE experiment = :experiment AND value IS NULL"""
+_PLACE = ("run_id", "step")
+_EFFORTS = ("examples_seen", "flops_total", "seconds", "chip_hours")
+
+_COSTS = """
+    SELECT label, seed, image_tower_flops, text_tower_flops, learner_flops, scoring_flops, selection_flops,
+        reference_scoring_flops, total_flops,
+        reference_training_flops, reference_training_share_flops
+    FROM v_costs WHERE experiment = :experiment"""
+
+_METRICS = """
+    SELECT label, seed, name, step, value
+    FROM v_metrics WHERE experiment = :experiment AND name IN :names"""
+
+_DIAGNOSES = """
+    SELECT question, run, label, seed, position, fingerprint, state, point, config
+    FROM v_runs WHERE experiment = :experiment AND program = 'diagnose'"""
+
+_MEASURED = """
+    SELECT label, seed, name, step, value
+    FROM v_metrics WHERE experiment = :experiment AND label = :label
+        AND (name LIKE 'learnability%' OR name LIKE 'selected/%')"""
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -52,41 +95,98 @@ class Snapshot:
     @cached_property
     def experiments(self) -> list[str]:
         """Names of all experiments, in alphabetical order."""
-        return reading.experiments(self.connection)
+        return sorted(map(str, self.select("SELECT DISTINCT experiment FROM v_runs")["experiment"]))
+
+    def check_known(self, experiment: str) -> None:
+        """Raise a RequestError for an unknown experiment, with the nearest name."""
+        if experiment in self.experiments:
+            return
+        if not self.experiments:
+            raise RequestError(f"the results store is empty: jestlab launch {experiment}")
+        near = nearest(experiment, self.experiments)
+        raise RequestError(f"no experiment {experiment!r} in the results store: {near}")
 
     def frames(self, experiment: str) -> Frames:
         """Return the results of an experiment.
 
+        Labels are left out if all their runs completed for other runs and were never evaluated, such as
+        cached embeddings.
+
         Raises:
             NotYet: Nothing of the experiment has been evaluated yet.
-            ValueError: There is no such experiment.
+            RequestError: The experiment is unknown.
         """
         return self.once(_frames, experiment)
 
     def metrics(self, experiment: str, names: Sequence[str]) -> pd.DataFrame:
-        """Return training metrics over steps; without rows if none were logged: see `frames.metrics`."""
-        return reading.load_metrics(self.connection, experiment, names)
+        """Return training metrics, such as the loss; without rows if none of them were logged.
+
+        Returns:
+            One row for each run, metric, and step: label, seed, name, step, value.
+        """
+        logged = self.select(_METRICS, experiment=experiment, names=list(names))
+        return logged.sort_values(["label", "seed", "name", "step"], ignore_index=True)
 
     def diagnosis(self, experiment: str, run: str | None = None) -> Diagnosis:
-        """Return the metrics of a `diagnose` run: see `frames.diagnosis`."""
-        return reading.diagnosis(self.connection, experiment, run)
+        """Return the measurements of a `diagnose` run: a label or run, or the first that has completed.
+
+        Raises:
+            NotYet: No such run has completed.
+            RequestError: The experiment or the run is unknown.
+        """
+        self.check_known(experiment)
+        runs = self.select(_DIAGNOSES, experiment=experiment)
+        runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
+        if runs.empty:
+            raise NotYet(f"experiment {experiment!r} has no run of the program diagnose")
+        none, question = runs[:0], str(runs["question"].iloc[0] or "")
+        frames = Frames(experiment, question, runs, none, none, runs, self.spec(experiment))
+        completed = runs[runs["state"] == "COMPLETED"]
+        first = frames.labels[0] if completed.empty else str(completed["label"].iloc[0])
+        label = first if run is None else frames.label_of(run)
+        completed = completed[completed["label"] == label]
+        if completed.empty:
+            raise NotYet(f"no seed of {label!r} of {experiment!r} has completed: {frames.progress()}")
+        metrics = self.select(_MEASURED, experiment=experiment, label=label)
+        metrics = metrics.sort_values(["label", "seed", "name", "step"], ignore_index=True)
+        metrics = metrics[metrics["seed"].isin(completed["seed"])].astype({"value": float})
+        return Diagnosis(question, label, json.loads(completed["config"].iloc[0]), metrics)
+
+    def spec(self, experiment: str) -> dict[str, Any]:
+        """Return the spec with which an experiment was last launched; empty if unknown."""
+        specs = self.select(_SPEC, experiment=experiment)["spec"]
+        return dict(json.loads(specs.iloc[0])) if len(specs) else {}
 
     def imported_from(self, experiment: str) -> str | None:
         """Return the name of the archive that an experiment came from; None if it was launched here."""
-        return reading.imported_from(self.connection, experiment)
+        rows = self.select("SELECT * FROM v_experiments WHERE experiment = :name", name=experiment)
+        return next((str(json.loads(origin)["archive"]) for origin in rows["origin"].dropna()), None)
 
 
-def _frames(store: Snapshot, experiment: str) -> Frames:
-    return reading.read(store.connection, experiment)
+@dataclass(frozen=True)
+class Diagnosis:
+    """Metrics that the completed seeds of one `diagnose` run have logged.
+
+    Attributes:
+        question: The question of the experiment; may be empty.
+        label: Of the run.
+        config: Of its first seed.
+        metrics: One row a seed, metric and step: label, seed, name, step, value.
+    """
+
+    question: str
+    label: str
+    config: dict[str, Any]
+    metrics: pd.DataFrame
 
 
 @contextmanager
 def opened(store: str | Snapshot) -> Iterator[Snapshot]:
-    """Open a store by its URL; a snapshot that is open already is used as it is.
+    """Open a store by its URL, or yield an open snapshot.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that doesn't exist.
-        ValueError: What is there can't be read, or is a store of another version.
+        ValueError: The store can't be read, or has another version.
     """
     if isinstance(store, Snapshot):
         yield store
@@ -106,3 +206,102 @@ def opens_store(
             return function(snapshot, *args, **kwargs)
 
     return cast(Callable[Concatenate[str | Snapshot, P], T], opening)
+
+
+@opens_store
+def read(store: Snapshot, experiment: str) -> Frames:
+    """Read the results of one experiment: see `Snapshot.frames`."""
+    return store.frames(experiment)
+
+
+@opens_store
+def experiments(store: Snapshot) -> list[str]:
+    """List the experiments in a store, in alphabetical order."""
+    return store.experiments
+
+
+def _frames(store: Snapshot, experiment: str) -> Frames:
+    runs = store.select(_RUNS, experiment=experiment)
+    if runs.empty:
+        store.check_known(experiment)
+    scores = _scores(store, experiment)
+    costs = store.select(_COSTS, experiment=experiment)
+    # A column with only NULLs has no type.
+    runs = runs.astype({"step": float, "total_steps": float})
+    runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
+    costs = costs.sort_values(["label", "seed"], ignore_index=True)
+    costs = costs.astype({name: float for name in costs.columns if str(name).endswith("_flops")})
+    question = runs.pop("question").iloc[0] or ""
+    configs = runs[["run", "label", "seed", "point", "config"]]
+    runs = runs.drop(columns=["point", "config"])
+    spec = store.spec(experiment)
+    frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs, configs, spec)
+    if scores.empty:
+        raise NotYet(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
+    unevaluated = _never_evaluated(frames)
+    return replace(frames, runs=_without(runs, unevaluated), costs=_without(costs, unevaluated))
+
+
+def _scores(store: Snapshot, experiment: str) -> pd.DataFrame:
+    """Read all evaluations, one row for each run and step: run_id, step, examples_seen, flops_total, seconds,
+    chip_hours, diverged, and a column for each metric."""
+    import pandas as pd
+
+    pairs = sorted(
+        (str(dataset), str(metric))
+        for dataset, metric in store.select(_EVALUATED, experiment=experiment).itertuples(index=False)
+    )
+    scores = pd.DataFrame(columns=[*_PLACE, *_EFFORTS])
+    for i, (dataset, metric) in enumerate(pairs):
+
+        def read(columns: Sequence[str], dataset: str = dataset, metric: str = metric) -> pd.DataFrame:
+            sql = _SCORES.format(columns=", ".join(columns))
+            rows = store.select(sql, experiment=experiment, dataset=dataset, metric=metric)
+            # A column of NULLs alone says nothing of its type.
+            rows = rows.astype({column: float for column in columns if column not in _PLACE})
+            rows = rows.rename(columns={"value": f"{dataset}/{metric}"})
+            return rows.drop_duplicates(list(_PLACE))  # a run may stand under several labels
+
+        if i == 0:
+            scores = read([*_PLACE, *_EFFORTS, "value"])
+            continue
+        # As a rule all metrics were evaluated at the same steps: then efforts need not travel again.
+        rows = read([*_PLACE, "value"])
+        if len(rows) == len(scores) and all(rows[key].equals(scores[key]) for key in _PLACE):
+            scores[f"{dataset}/{metric}"] = rows[f"{dataset}/{metric}"].values
+        else:
+            scores = scores.merge(
+                read([*_PLACE, *_EFFORTS, "value"]), on=list(_PLACE), how="outer", suffixes=("", "_there")
+            )
+            for effort in _EFFORTS:
+                there = scores.pop(f"{effort}_there")
+                scores[effort] = scores[effort].where(scores[effort] >= there, there.fillna(scores[effort]))
+    scores = scores.astype({name: float for name in scores.columns if name not in _PLACE})
+    unknown = store.select(_NOT_A_NUMBER, experiment=experiment).itertuples(index=False, name=None)
+    names = [name for name in scores.columns if "/" in name]
+    places = scores[list(_PLACE)].itertuples(index=False, name=None)
+    is_unknown = pd.Series(map(set(unknown).__contains__, places), index=scores.index, dtype=bool)
+    return scores.assign(diverged=is_unknown | scores[names].isin([math.inf, -math.inf]).any(axis=1))
+
+
+def _of_runs(scores: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The scores in the order of the runs, once for each label that a run stands under."""
+    whose = runs[["run_id", "fingerprint", "label", "seed", "state"]].assign(place=range(len(runs)))
+    merged = whose.merge(scores, on="run_id").sort_values(["place", "step"], ignore_index=True)
+    last = merged["step"] == merged.groupby("place")["step"].transform("max")
+    merged.insert(5, "final", last & (merged["state"] == "COMPLETED"))
+    return merged.drop(columns=["run_id", "state", "place"])
+
+
+def _never_evaluated(frames: Frames) -> set[str]:
+    """Labels that have nothing to compare and never will: all seeds completed for other runs, none evaluated;
+    or of a program by which nothing has been evaluated, where another one has."""
+    runs, evaluated = frames.runs, set(frames.scores["label"].unique())
+    programs = set(runs.loc[runs["label"].isin(evaluated), "program"])
+    ended = (runs["state"] == "COMPLETED") & (runs["needed"] > 0)
+    may = runs.loc[~ended & runs["program"].isin(programs), "label"]
+    return set(frames.labels) - set(may) - evaluated
+
+
+def _without(frame: pd.DataFrame, labels: set[str]) -> pd.DataFrame:
+    return frame[~frame["label"].isin(labels)].reset_index(drop=True)

@@ -38,13 +38,13 @@ _ORDER = (
     "step",
     "created_at",
 )
-"""How rows are sorted where nobody says, as far as a view has these columns."""
+"""Default order of rows, by those of these columns that a view has."""
 
 _MEASURED = {"v_evaluations": ("name", "dataset", "metric"), "v_metrics": ("name",)}
-"""Columns that hold names of what is measured: one that nobody has measured is misspelt."""
+"""Columns with names of metrics: an unknown name is a spelling error."""
 
 TAGS = ("tag", "tags")
-"""Names of the tags of a row's run and experiment, which is no column of a view: `tag = 'keep'`."""
+"""Names of the tags of a row's run and experiment, as in `tag = 'keep'`; views have no such column."""
 
 _EXACT = 2**53  # beyond it a database may round an integer before comparing it
 
@@ -175,7 +175,7 @@ class Source:
         return None
 
     def _declared(self, column_name: str) -> list[str]:
-        """List the names that studies declare, which may come; patterns as they are."""
+        """List the names that studies declare, which may come; patterns unchanged."""
         specs = self._connection.scalars(_select("v_experiments", ["spec"]))
         names = dict.fromkeys(
             name for spec in specs for name in json.loads(spec or "{}").get("metrics") or ()
@@ -192,7 +192,7 @@ class Source:
         return lambda row: row[index]
 
     def _is_inside(self, name: str) -> bool:
-        """Tell whether a name is a key of a column of JSON other than the config."""
+        """Return whether a name is a key in a JSON column other than the config."""
         head, dot, _ = name.partition(".")
         return bool(dot) and head != "config" and head in _JSON and head in self.columns
 
@@ -312,7 +312,7 @@ def _place(key: Key) -> str:
 
 
 def _remedy(value: Value) -> str:
-    """Say how a value of the other type is written."""
+    """Return the remedy: how to write a value of the other type."""
     if isinstance(value, str):
         return "leave the quotes out" if _PLAIN.fullmatch(value) else "compare it with a number"
     return "put it in quotes" if not isinstance(value, bool) else "compare it with a text"

@@ -15,8 +15,9 @@ import pytest
 from matplotlib.text import Text
 from PIL import Image
 
-from jestlab.analysis import figures, frames
+from jestlab.analysis import figures
 from jestlab.analysis.figures.style import ink, looks
+from jestlab.analysis.results import read as read_frames
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +70,9 @@ def test_pareto_front_is_of_the_competitors(pareto):
     assert means.loc["joint", "score"] == pytest.approx(65)
     assert means.loc["joint", "cost"] == pytest.approx(32e9)
     assert (pareto.data["kind"] == "seed").sum() == 8
-    ((_, _, x, y),) = lines_of(pareto.figure(), 4)
-    assert list(x)[:-1] == pytest.approx([12, 12, 32])
-    assert list(y)[1:] == pytest.approx([45, 65, 65])
+    ((_, _, x, y),) = lines_of(pareto.figure(), 5)
+    assert list(x)[:-1] == pytest.approx([12, 12, 32, 32])
+    assert list(y)[1:] == pytest.approx([45, 45, 65, 65])
 
 
 def test_points_possibly_on_the_front_are_ambiguous(read_runs, stored_run, stored_runs):
@@ -183,7 +184,7 @@ def test_unfinished_runs_are_marked(read_runs, stored_run):
 
 def test_nothing_to_draw(new_store, stored_run):
     running = new_store().add(stored_run("uniform", [0.1], state="RUNNING", total_steps=2))
-    results = frames.read(running.url, "study")
+    results = read_frames(running.url, "study")
     assert len(figures.learning_curves(results).data) == 1  # a curve may be shown before it ends
     with pytest.raises(ValueError, match="has completed with a score and known FLOPs"):
         figures.pareto(results)
@@ -192,7 +193,7 @@ def test_nothing_to_draw(new_store, stored_run):
         stored_run("joint", [0.1], metrics=["b/zero_shot"]),
     )
     with pytest.raises(ValueError, match="'study' has no score to draw over examples_seen yet: 2 COMPLETED"):
-        figures.learning_curves(frames.read(split.url, "study"))
+        figures.learning_curves(read_frames(split.url, "study"))
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +221,7 @@ def test_saved_files_are_complete_and_reproducible(pareto, saved, tmp_path):
 
 def test_is_drawn_only_when_something_changed(study, stored_run, tmp_path, drawings):
     def save(**changes):
-        plot = figures.pareto(frames.read(study.url, "study"), "uniform")
+        plot = figures.pareto(read_frames(study.url, "study"), "uniform")
         dataclasses.replace(plot, sheet=dataclasses.replace(plot.sheet, **changes)).save(tmp_path)
         return len(drawings)
 
@@ -235,8 +236,9 @@ def test_is_drawn_only_when_something_changed(study, stored_run, tmp_path, drawi
 def test_unchanged_figures_import_no_matplotlib(finished_study, saved):
     code = (
         "import sys\n"
-        "from jestlab.analysis import frames, figures\n"
-        f"plot = figures.pareto(frames.read({finished_study.url!r}, 'study'), 'uniform')\n"
+        "from jestlab.analysis import figures\n"
+        "from jestlab.analysis.results import read as read_frames\n"
+        f"plot = figures.pareto(read_frames({finished_study.url!r}, 'study'), 'uniform')\n"
         f"plot.save({str(saved[0].parent)!r})\n"
         "print('matplotlib' in sys.modules)"
     )

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from tests.analysis.report.conftest import CLAIMS, REPORTS, by_class, by_id, words
 
-from jestlab.analysis import figures, frames, tables
+from jestlab.analysis import figures, tables
 from jestlab.analysis.connection import shown
+from jestlab.analysis.results import read as read_frames
 from jestlab.platform.cli import main
 from jestlab.platform.spec.load import load
 
@@ -28,7 +29,7 @@ def test_each_table_and_figure_with_its_provenance(study, page):
     for figure in ("curves", "curves_flops", "pareto"):
         assert {f"{figure}.png", f"{figure}.pdf", f"{figure}.provenance.json"} <= names
     assert not [name for name in names if name.startswith(".")]
-    summary = tables.summary(tables.finals(frames.read(study.url, "study"), "uniform"))
+    summary = tables.summary(tables.finals(read_frames(study.url, "study"), "uniform"))
     assert (beside / "summary.csv").read_text() == summary.csv()
     assert (beside / "summary.tex").read_text() == summary.latex()
     for path in beside.glob("*.provenance.json"):
@@ -74,7 +75,7 @@ def test_the_report_command(capsys, study, tmp_path, figure_stubs):
 def test_a_caption_outside_of_the_figure_is_on_the_page(study, parsed_page):
     (caption,) = by_class(by_id(parsed_page, "speedup"), "caption")
     assert words(caption).startswith("Score: mean of")
-    assert words(caption) == figures.speedup(frames.read(study.url, "study")).texts.caption
+    assert words(caption) == figures.speedup(read_frames(study.url, "study")).texts.caption
 
 
 def test_the_spec_file_is_the_study(study, page):

@@ -9,10 +9,11 @@ import pytest
 from PIL import Image
 from tests.analysis.report.conftest import Run, by_class, by_id, check_accessible, parse_page, words
 
-from jestlab.analysis import frames, tables
+from jestlab.analysis import tables
 from jestlab.analysis.figures import Plot, learning_curves, pareto
 from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.report import build
+from jestlab.analysis.results import read as read_frames
 
 pytestmark = pytest.mark.usefixtures("figure_stubs")
 full = pytest.mark.full
@@ -33,7 +34,7 @@ def built(new_lab):
 
 @pytest.fixture(scope="module")
 def results(study):
-    return frames.read(study.url, "study")
+    return read_frames(study.url, "study")
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 from tests.analysis.report.conftest import Run, finished, make_lab
 
-from jestlab.analysis import frames, published
+from jestlab.analysis import published
 from jestlab.analysis.provenance.history import load
 from jestlab.analysis.report import gather
 from jestlab.analysis.report.requested import requested
+from jestlab.analysis.results import read as read_frames
 from jestlab.analysis.tables import table
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import import_cells
@@ -37,7 +38,7 @@ def asked(recorded):
     """A function that makes given reports, next to those of every page; also the names of what it made."""
     history = load(recorded, "study")
     assert history is not None
-    results = frames.read(recorded, "study")
+    results = read_frames(recorded, "study")
 
     def make(*reports, unknown=()):
         spec = StudySpec.parse(history.spec | {"reports": list(reports)}).to_dict()

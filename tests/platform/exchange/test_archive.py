@@ -9,7 +9,8 @@ import stores_support as stores
 from archives_support import JOINT, REFERENCE, UNIFORM, called, export, fill, take
 from sqlalchemy import text
 
-from jestlab.analysis import frames, published, query, tables
+from jestlab.analysis import published, query, tables
+from jestlab.analysis.results import read as read_frames
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import archive_read
 from jestlab.platform.lab.lab import Lab
@@ -23,7 +24,7 @@ from jestlab.platform.store.views import VIEWS
 
 
 def table(lab: Lab) -> str:
-    return tables.summary(tables.finals(frames.read(lab.store_url, "toy"))).render("json")
+    return tables.summary(tables.finals(read_frames(lab.store_url, "toy"))).render("json")
 
 
 def everything(lab: Lab) -> dict[str, object]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NotYet
-from ..frames import unknown_experiment
 from ..intervals import half_widths, moments
 from ..lost import DIVERGED, LOST, in_words
 from ..metrics import Metric, Metrics, lacks_goal
@@ -48,7 +47,7 @@ def read(store: Snapshot, experiments: Sequence[str]) -> list[Judged]:
     known = store.once(studies)
     for name in experiments:
         if name not in known:
-            raise ValueError(unknown_experiment(name, list(known)))
+            store.check_known(name)
     return [judged for name in experiments for judged in load(store, name)]
 
 

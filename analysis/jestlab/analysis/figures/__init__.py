@@ -201,23 +201,20 @@ def draw(kind: str, request: Request) -> Plot:
     if kind not in KINDS and request.own is None and ":" not in kind:
         raise RequestError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
     with opened(request.store) as store:
-        return _draw(kind, replace(request, store=store))
-
-
-def _draw(kind: str, request: Request) -> Plot:
-    sheet = _sheet(request)
-    sheet.families  # noqa: B018 — is its font installed?
-    if kind in KINDS:
-        return replace(KINDS[kind](replace(request, sheet=sheet)), sheet=sheet)
-    code = load(request.own, request.experiment, "figure", kind)
-    results = Results(
-        request.snapshot, request.experiment, lambda: request.frames, request.baseline, request.scope
-    )
-    return replace(custom_plot(code, results, request.options), sheet=sheet)
+        request = replace(request, store=store)
+        request = replace(request, sheet=_sheet(request))
+        request.sheet.families  # noqa: B018 — is the font installed?
+        if kind in KINDS:
+            plot = KINDS[kind](request)
+        else:
+            code = load(request.own, request.experiment, "figure", kind)
+            about = request.experiment, lambda: request.frames, request.baseline, request.scope
+            plot = custom_plot(code, Results(store, *about), request.options)
+        return replace(plot, sheet=request.sheet)
 
 
 def _sheet(request: Request) -> Sheet:
-    """The sheet that is asked for, over that of the study's spec."""
+    """The options of the request, over those of the study's spec."""
     if not request.experiment:
         return request.sheet
     try:
@@ -234,29 +231,24 @@ def all_possible(request: Request) -> list[Plot]:
         FileNotFoundError: The URL names a SQLite file that doesn't exist.
         ValueError: The baseline or a metric is unknown, or no figure can be made.
     """
-    request.sheet.families  # noqa: B018 — is its font installed?
-    with opened(request.store) as store:
-        return _all_possible(replace(request, store=store))
-
-
-def _all_possible(request: Request) -> list[Plot]:
+    request.sheet.families  # noqa: B018 — is the font installed?
     plots: list[Plot] = []
     first: NotYet | None = None
-    try:
-        request.frames.baseline(request.baseline)
-    except NotYet as error:  # an experiment of diagnoses only has no scores
-        if request.baseline is not None:
-            raise
-        first = error
-    for kind in KINDS:
-        if kind in _ON_DEMAND:
-            continue
+    with opened(request.store) as store:
+        request = replace(request, store=store)
         try:
-            plots.append(_draw(kind, request))
-        except NotYet as error:
-            if kind == "curves" and (request.metric or request.highlight):
+            request.frames.baseline(request.baseline)
+        except NotYet as error:  # an experiment of diagnoses only has no scores
+            if request.baseline is not None:
                 raise
-            first = first or error
+            first = error
+        for kind in (kind for kind in KINDS if kind not in _ON_DEMAND):
+            try:
+                plots.append(draw(kind, request))
+            except NotYet as error:
+                if kind == "curves" and (request.metric or request.highlight):
+                    raise
+                first = first or error
     if not plots and first is not None:
         raise first
     return plots

@@ -26,7 +26,6 @@ from .plot import (
     about_unfinished,
     difference_axis,
     mean_intervals,
-    scale,
     score_axis,
     seeds,
     title,
@@ -103,7 +102,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
 
     compared = frames.baseline(baseline)
     places, finals = placed(frames, axis, compared), final_scores(frames)
-    finals["y"] = finals.pop("score") * scale(frames)
+    finals["y"] = finals.pop("score") * frames.score.factor
     points = places.merge(finals, on="label")
     if points.empty:
         raise NotYet(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..frames import Diagnosis
 from ..intervals import half_widths
-from ..results import Snapshot, opens_store
+from ..results import Diagnosis, Snapshot, opens_store
 from ..sheet import Sheet
 from .axes import count_axis, draw_band
 from .panels import finish, panels, titled

@@ -204,7 +204,7 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
     for part in ("color", "marker", "line"):
         of = {label: getattr(look, part) for label, look in chosen.items() if label not in apart}
         data[part] = data["label"].map(of)
-    data[list(scores)] = data[list(scores)] * scale(frames)
+    data[list(scores)] = data[list(scores)] * frames.score.factor
     order = {label: position for position, label in enumerate(frames.labels)}
     return data.sort_values("label", key=lambda labels: labels.map(order), kind="stable", ignore_index=True)
 
@@ -336,11 +336,6 @@ def axis_unit(x_label: str, values: pd.Series[float]) -> tuple[float, str]:
         return 1.0, x_label
     divisor, name = unit(effort, values.dropna().sort_values().tail(1))
     return divisor, f"{x_label} ({name})" if name else x_label
-
-
-def scale(frames: Frames) -> float:
-    """Return what scores are multiplied by for display: 100 where they are percentages, else 1."""
-    return frames.score.factor
 
 
 def score_axis(frames: Frames) -> str:

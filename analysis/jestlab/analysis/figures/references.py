@@ -9,7 +9,7 @@ from ..configs import Configs, lookup
 from ..errors import NotYet
 from ..frames import Frames
 from .against import draw_points, final_scores, summarized, with_looks
-from .plot import Plot, Texts, about_lost, about_seeds, difference_axis, scale, title, what_score_is
+from .plot import Plot, Texts, about_lost, about_seeds, difference_axis, title, what_score_is
 from .style import looks
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
 
 def _pairs(frames: Frames, configs: Configs, baseline: str) -> pd.DataFrame:
     """Return one row per learner and seed: label, reference, seed, x, y, both minus the baseline's score."""
-    finals = final_scores(frames).set_index(["label", "seed"])["score"].unstack("label") * scale(frames)
+    finals = final_scores(frames).set_index(["label", "seed"])["score"].unstack("label") * frames.score.factor
     if baseline not in finals:
         raise NotYet(
             f"baseline {baseline!r} of {frames.experiment!r} has not completed with a score: "

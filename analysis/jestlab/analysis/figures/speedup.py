@@ -26,7 +26,6 @@ from .plot import (
     about_lost,
     about_seeds,
     axis_unit,
-    scale,
     score_axis,
     styled,
     title,
@@ -55,7 +54,7 @@ def speedup(
     The numbers are those of `tables.speedup_table`: paired by seed, medians, censored where not reached.
 
     Args:
-        frames: Results of an experiment, from `frames.read`.
+        frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run to match; by default the study's first non-reference run.
         scope: What counts as FLOPs.
         published: Published cells, from `published.read`, for a third panel; None for two. There are also
@@ -95,7 +94,7 @@ def speedup(
         ignore_index=True,
     )
     data = styled(frames, data, compared, [])
-    data.loc[data["panel"] == "curves", ["y", "low", "high"]] *= scale(frames)
+    data.loc[data["panel"] == "curves", ["y", "low", "high"]] *= frames.score.factor
     sentences = [
         what_score_is(frames),
         *about_seeds(curves["seeds"].max(), "Curves", "bands", dots=False),

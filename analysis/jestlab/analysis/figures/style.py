@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 GRAY = "#6e6e6e"  # references, fronts, and notes, which don't compete
 FAINT = "#c4c4c4"  # curves that are shown for comparison
-ACCENT = "#0072B2"  # the one curve that a panel is about
 
 _BASELINE = "#000000"
 _COLORS = (

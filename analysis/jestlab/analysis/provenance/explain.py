@@ -75,7 +75,8 @@ class Explanation:
             name = f"{run['experiment']}/{run['label']}/{run['seed']}"
             lines.append(f"  run {name}, {run['fingerprint'][:12]}, {_state(run)}, in {run['directory']}")
             for attempt in run["attempts"]:
-                place, *texts = _attempt_texts(attempt)
+                place, *texts, start, end, log = _attempt_texts(attempt)
+                texts += [" to ".join(time for time in (start, end) if time), log]
                 lines.append(f"  attempt {place} {'; '.join(text for text in texts if text)}")
         if self.differences is not None:
             lines += ["", f"config differences from {self.baseline}:"]

@@ -94,8 +94,7 @@ def gather(
         return study_page(store, experiment, baseline, scope, own, pictures)
     if baseline is not None or scope is not None:
         raise RequestError(
-            f"{experiment} is a union, whose studies set their own baselines: give --baseline and --scope "
-            "to one of them"
+            f"{experiment} is a union: give --baseline and --scope to one of its studies, which set both"
         )
     return union_page(store, experiment, own, pictures)
 

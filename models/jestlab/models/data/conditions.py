@@ -36,7 +36,7 @@ Value = str | int | float | bool
 
 
 class ConditionError(ValueError):
-    """An invalid condition; the message is one line and begins with the place of the error."""
+    """An invalid condition. The message is one line; the place of the error comes first."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _language() -> Dialect:
             IDENTIFIER_ESCAPES: ClassVar = ["`"]
             COMMENTS: ClassVar = []
             KEYWORDS = words | signs
-            # A dot is no token: a dotted name is one word.
+            # A dotted name is one word, since a dot isn't a token.
             SINGLE_TOKENS = brackets | others | dict.fromkeys("'\"`", Type.UNKNOWN)
 
         class Parser(parser.Parser):

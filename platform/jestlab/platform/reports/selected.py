@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jestlab.analysis.errors import NotYet
 from jestlab.models.config import ELSEWHERE, TrainConfig
 from jestlab.models.data import datasets
 from jestlab.models.data.curation import shares_by_value
@@ -125,7 +126,7 @@ def selected_images(lab: Lab, experiment: str, labels: tuple[str, ...], size: in
     the last. Labels without recorded super-batches or without data on this machine are left out.
 
     Raises:
-        ValueError: No label has examples.
+        NotYet: No label has examples.
     """
     examples: list[ShownExample] = []
     reason = f"no run of {experiment!r} has recorded a super-batch"
@@ -145,7 +146,7 @@ def selected_images(lab: Lab, experiment: str, labels: tuple[str, ...], size: in
                 batch = run.batch(step)
                 examples += run.examples(step, batch, sample(batch, size)[0])
     if not examples:
-        raise ValueError(reason)
+        raise NotYet(reason)
     return examples
 
 
