@@ -1,13 +1,14 @@
 """Declarations of metrics by specs and programs, and how values are written and ranked."""
 
 import math
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from jestlab.analysis.metrics import Metric, Metrics
 
-PPL = {"goal": "min", "unit": "raw", "name": "PPL", "digits": 2}
+PPL: dict[str, Any] = {"goal": "min", "unit": "raw", "name": "PPL", "digits": 2}
 
 
 def of(declared, *programs):

@@ -142,7 +142,7 @@ def ledger(jestlab: Callable[..., str]) -> Callable[..., dict[str, Any]]:
     return ledger
 
 
-def equal_budgets(data: dict[str, Any], convention: str = "paper") -> dict[str, float]:
+def equal_budgets(data: dict[str, Any], convention: str = "paper") -> dict[str, Any]:
     runs = data["runs"].items()
     return {label: run["per_example"][convention]["equal_budget_examples"] for label, run in runs}
 
