@@ -109,7 +109,8 @@ def hypervolume(cost: npt.ArrayLike, score: npt.ArrayLike, reference: tuple[floa
     inside = (steps.cost < reference[0]) & (steps.score > reference[1])
     # Each step is a rectangle from its cost to the reference's, as high as it rises above the step before.
     rises = np.diff(steps.score[inside], prepend=reference[1])
-    return float(np.sum((reference[0] - steps.cost[inside]) * rises))
+    with np.errstate(over="ignore"):
+        return float(np.sum((reference[0] - steps.cost[inside]) * rises))
 
 
 class Steps(NamedTuple):
