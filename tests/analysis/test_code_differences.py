@@ -7,8 +7,8 @@ import pytest
 
 from jestlab.analysis import tables
 from jestlab.analysis.provenance import code
-from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.report import gather
+from jestlab.analysis.tables.explain import Origins
 
 
 def attempt(number: int = 1, state: str = "COMPLETED", first_step: int = 0, **recorded: Any) -> Any:

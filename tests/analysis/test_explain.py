@@ -6,8 +6,8 @@ from dataclasses import asdict
 import pytest
 
 from jestlab.analysis import published, tables
-from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.results import read as read_frames
+from jestlab.analysis.tables.explain import Origins
 
 
 @pytest.fixture

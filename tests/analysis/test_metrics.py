@@ -1,49 +1,45 @@
 """Declarations of metrics by specs and programs, and how values are written and ranked."""
 
 import math
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from jestlab.analysis.metrics import Metric, MetricError, Metrics, parse_metrics
+from jestlab.analysis.metrics import Metric, Metrics
 
-PPL = {"goal": "min", "unit": "raw", "name": "PPL", "digits": 2}
+PPL: dict[str, Any] = {"goal": "min", "unit": "raw", "name": "PPL", "digits": 2}
 
 
-def test_parses_a_declaration_and_writes_it_back():
-    (metric,) = parse_metrics({"wiki/perplexity": PPL}).values()
+def of(declared, *programs):
+    """Return the metrics of a spec with these declarations."""
+    return Metrics.of_spec({"metrics": declared}, programs)
+
+
+def test_a_declaration_is_written_back_without_defaults():
+    metric = Metric(**PPL)
     assert metric == Metric("min", "raw", "PPL", 2)
     assert metric.written() == {"goal": "min", "name": "PPL", "digits": 2}
-    assert Metric.parse(metric.written()) == metric
-    assert parse_metrics(None) == {}
+    assert of({"wiki/ppl": metric.written() | {"unit": None}}).of("wiki/ppl") == metric
 
 
-def test_rejects_invalid_declarations_and_names_the_place():
-    for written, message in (
-        ([], "metrics: must be a mapping such as {wiki/perplexity: {goal: min}}, not []"),
-        ({"a/b": "min"}, "metrics.a/b: must be a mapping such as {goal: max, unit: percent}, not 'min'"),
-        ({"a/b": {"goal": "low"}}, "metrics.a/b.goal: must be max or min, not 'low'"),
-        ({"a/b": {"gaol": "min"}}, "metrics.a/b.gaol: unknown key: did you mean 'goal'?"),
-        ({"a/b": {"goal": "min", "digits": -1}}, "a/b.digits: must be a whole number from 0 to 12, not -1"),
-        ({"a/b": {"goal": "min", "digits": True}}, "digits: must be a whole number from 0 to 12, not true"),
-        ({"a/b": {"goal": "min", "scale": "cube"}}, "metrics.a/b.scale: must be linear or log, not 'cube'"),
-        ({"a/b": {"goal": "min", "unit": "m" * 17}}, "metrics.a/b.unit: must be a word of at most 16"),
-        ({"a/b": {"goal": "min", "name": 3}}, "metrics.a/b.name: must be a word, not 3"),
-        ({3: {"goal": "min"}}, "metrics: a metric's name is a word such as wiki/perplexity, not 3"),
-    ):  # fmt: skip
-        with pytest.raises(MetricError) as caught:
-            parse_metrics(written)
-        assert message in str(caught.value)
+@pytest.mark.parametrize("invalid", [
+    {"goal": "low"}, {"gaol": "min"}, {"digits": -1}, {"digits": 13}, {"digits": True}, {"scale": "cube"},
+    {"unit": "m" * 17}, {"unit": " "}, {"name": 3}, {"name": "a\nb"},
+])  # fmt: skip
+def test_rejects_invalid_declarations(invalid):
+    with pytest.raises(ValidationError, match=next(iter(invalid))):
+        Metric(**invalid)
 
 
 def test_a_goal_is_optional_and_a_program_may_say_it():
-    declared = parse_metrics({"loss": {"scale": "log"}, "a/*": {}, "x/zero_shot": {"digits": 2}})
-    assert declared["a/*"] == Metric()
-    metrics = Metrics(declared, ("train",))
+    declared = {"loss": {"scale": "log"}, "a/*": {}, "x/zero_shot": {"digits": 2}}
+    metrics = of(declared, "train")
     assert metrics.of("loss") == Metric("min", scale="log")
     assert metrics.of("x/zero_shot") == Metric("max", "percent", digits=2)
     assert (metrics.of("a/b").goal, metrics.find("other")) == (None, None)
-    assert Metrics(declared).of("loss") == Metric(scale="log")
-    assert Metrics(parse_metrics({"loss": {"goal": "max"}}), ("train",)).of("loss") == Metric("max")
+    assert of(declared).of("loss") == Metric(scale="log")
+    assert of({"loss": {"goal": "max"}}, "train").of("loss") == Metric("max")
 
 
 def test_writes_values_by_unit_and_digits():

@@ -9,9 +9,9 @@ import pytest
 
 from jestlab.analysis import figures, tables
 from jestlab.analysis.names import Names
-from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.report import gather
 from jestlab.analysis.results import read as read_frames
+from jestlab.analysis.tables.explain import Origins
 
 F = "selection.filtering_ratio"
 LABELS = {"name": "f", "0.5": "50%"}

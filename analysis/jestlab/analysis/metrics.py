@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, model_serializer, model_validator
+from pydantic.dataclasses import dataclass
 
 from .errors import RequestError
-from .units import HUGEST_WRITTEN, nearest, some
-from .words import shown
-
-Path = tuple[str, ...]
-"""A place in a spec: `("metrics", "loss", "goal")`."""
+from .units import HUGEST_WRITTEN, some
 
 Goal = Literal["max", "min"]
 """Whether higher or lower is better."""
@@ -30,33 +29,16 @@ PERCENT, OF_HUNDRED, RAW = "percent", "%", "raw"
 MOST_SHARE = 2.0  # 200%: a metric in percent that exceeds it isn't recorded as a share of 1
 
 
-class MetricError(RequestError):
-    """An invalid declaration: `message` describes the error at `path`."""
-
-    def __init__(self, path: Path, message: str) -> None:
-        self.path = path
-        self.message = message
-        super().__init__(f"{'.'.join(path)}: {message}" if path else message)
+def _printable(text: str) -> str:
+    if text.isspace() or not text.isprintable():
+        raise ValueError("must be a text of printable characters")
+    return text
 
 
-def _is_word(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+_PRINTABLE = AfterValidator(_printable)
 
 
-_KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "goal": ("max or min", lambda goal: goal in get_args(Goal)),
-    "unit": (
-        "a word of at most 16 characters, such as percent, raw, or dB",
-        lambda unit: _is_word(unit) and len(unit) <= 16,
-    ),
-    "name": ("a word", _is_word),
-    "digits": ("a whole number from 0 to 12", lambda n: type(n) is int and 0 <= n <= 12),
-    "scale": ("linear or log", lambda scale: scale in get_args(Scale)),
-}
-"""Key of a declaration → which values are valid, and how to tell."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Metric:
     """Meaning of a metric.
 
@@ -71,37 +53,21 @@ class Metric:
     """
 
     goal: Goal | None = None
-    unit: str = RAW
-    name: str = ""
-    digits: int | None = None
+    unit: Annotated[str, Field(min_length=1, max_length=16), _PRINTABLE] = RAW
+    name: Annotated[str, _PRINTABLE] = ""
+    digits: Annotated[int, Field(strict=True, ge=0, le=12)] | None = None
     scale: Scale = "linear"
 
+    @model_validator(mode="before")
     @classmethod
-    def parse(cls, written: Any, path: Path = ()) -> Metric:
-        """Parse a declaration of a spec.
+    def _drop_nulls(cls, written: Any) -> Any:
+        is_mapping = isinstance(written, Mapping)
+        return {key: value for key, value in written.items() if value is not None} if is_mapping else written
 
-        Raises:
-            MetricError: The declaration is invalid; the error has its place below `path`.
-        """
-        if isinstance(written, Metric):
-            return written
-        if not isinstance(written, Mapping):
-            raise MetricError(
-                path, f"must be a mapping such as {{goal: max, unit: percent}}, not {shown(written)}"
-            )
-        values = {str(key): value for key, value in written.items() if value is not None}
-        for key, value in values.items():
-            if key not in _KEYS:
-                raise MetricError((*path, key), f"unknown key: {nearest(key, _KEYS)}")
-            expected, is_valid = _KEYS[key]
-            if not is_valid(value):
-                raise MetricError((*path, key), f"must be {expected}, not {shown(value)}")
-        return cls(**values)
-
+    @model_serializer
     def written(self) -> dict[str, Any]:
         """Return the declaration as a spec has it, without defaults."""
-        default = Metric()
-        return {key: value for key in _KEYS if (value := getattr(self, key)) != getattr(default, key)}
+        return {key: value for key, value in vars(self).items() if value != getattr(Metric, key)}
 
     @property
     def sign(self) -> float:
@@ -160,28 +126,7 @@ UNKNOWN = Metric()
 """The meaning of a metric without a declaration."""
 
 
-def parse_metrics(written: Any) -> dict[str, Metric]:
-    """Parse the metrics of a spec.
-
-    Args:
-        written: Name → declaration, where `*` in a name matches any text; None without metrics.
-
-    Raises:
-        MetricError: A declaration is invalid; the error has its place.
-    """
-    if written is None:
-        return {}
-    if not isinstance(written, Mapping):
-        raise MetricError(
-            ("metrics",),
-            f"must be a mapping such as {{wiki/perplexity: {{goal: min}}}}, not {shown(written)}",
-        )
-    for name in written:
-        if not _is_word(name):
-            raise MetricError(
-                ("metrics",), f"a metric's name is a word such as wiki/perplexity, not {shown(name)}"
-            )
-    return {name: Metric.parse(each, ("metrics", name)) for name, each in written.items()}
+_DECLARATIONS = TypeAdapter(dict[str, Metric])
 
 
 _ACCURACY = Metric("max", PERCENT)
@@ -226,10 +171,9 @@ class Metrics:
     @classmethod
     def of_spec(cls, spec: Mapping[str, Any], programs: Iterable[str]) -> Metrics:
         """Take the metrics of a resolved spec. Those of a union override those of its studies."""
-        declared = parse_metrics(spec.get("metrics"))
-        for part in (spec.get("studies") or {}).values():
-            declared = parse_metrics(part.get("metrics")) | declared
-        return cls(declared, tuple(dict.fromkeys(programs)))
+        specs = (*reversed((spec.get("studies") or {}).values()), spec)
+        written = {name: each for part in specs for name, each in (part.get("metrics") or {}).items()}
+        return cls(_DECLARATIONS.validate_python(written), tuple(dict.fromkeys(programs)))
 
     def find(self, name: str) -> Metric | None:
         """Find the meaning of a metric, by the spec or else by a program; None without a declaration.

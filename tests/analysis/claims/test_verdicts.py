@@ -179,12 +179,12 @@ def test_a_curve_that_starts_later_is_not_extrapolated(stored):
 
 def test_scores_after_a_share_of_the_examples_are_interpolated(stored):
     """Of scores .1, .3, .5, .7 at 1/4, 2/4, 3/4, 4/4 of the examples that at 5/8 is .4."""
-    measures = ("score_after_0.625", "score_after_1", "score_after_.1", "score_after_2")
+    measures = ("score_after_0.625", "score_after_1", "score_after_0.3", "score_after_.1", "score_after_2")
     sides = [{"of": "joint", "measure": measure} for measure in measures]
     claims = [{"statement": side["measure"], "of": side, "above": "uniform"} for side in sides]
     curves = {"joint": [0.1, 0.3, 0.5, 0.7], "uniform": [0.1, 0.2, 0.3, 0.35]}
-    sooner, end, too_soon, no_share = stored(curves, claims)
-    assert (sooner.difference, end.difference) == pytest.approx((0.05, 0.35))
+    sooner, end, early, too_soon, no_share = stored(curves, claims)
+    assert [each.difference for each in (sooner, end, early)] == pytest.approx([0.05, 0.35, -0.21])
     assert (sooner.claim.unit, sooner.metric.in_percent, sooner.verdict) == ("score", True, "holds")
     assert too_soon.seeds == 0
     assert too_soon.gap.startswith("a learning curve starts after score_after_.1")

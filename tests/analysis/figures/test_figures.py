@@ -70,9 +70,9 @@ def test_pareto_front_is_of_the_competitors(pareto):
     assert means.loc["joint", "score"] == pytest.approx(65)
     assert means.loc["joint", "cost"] == pytest.approx(32e9)
     assert (pareto.data["kind"] == "seed").sum() == 8
-    ((_, _, x, y),) = lines_of(pareto.figure(), 4)
-    assert list(x)[:-1] == pytest.approx([12, 12, 32])
-    assert list(y)[1:] == pytest.approx([45, 65, 65])
+    ((_, _, x, y),) = lines_of(pareto.figure(), 5)
+    assert list(x)[:-1] == pytest.approx([12, 12, 32, 32])
+    assert list(y)[1:] == pytest.approx([45, 45, 65, 65])
 
 
 def test_points_possibly_on_the_front_are_ambiguous(read_runs, stored_run, stored_runs):

@@ -142,7 +142,7 @@ def ledger(jestlab: Callable[..., str]) -> Callable[..., dict[str, Any]]:
     return ledger
 
 
-def equal_budgets(data: dict[str, Any], convention: str = "paper") -> dict[str, float]:
+def equal_budgets(data: dict[str, Any], convention: str = "paper") -> dict[str, Any]:
     runs = data["runs"].items()
     return {label: run["per_example"][convention]["equal_budget_examples"] for label, run in runs}
 
@@ -168,6 +168,17 @@ def test_costs_by_both_conventions(ledger):
     assert equal_budgets(ledger("--scope", "learner"), "counted")["jest"] == pytest.approx(seen)
     by_cached = equal_budgets(ledger("--baseline", "cached"))
     assert by_cached["uniform"] == pytest.approx(7 / 3 * cached["examples"])
+
+
+def test_the_cost_of_a_dependency_without_a_price_is_unknown(jestlab, ledger, tmp_path):
+    spec = LEDGER.replace("cache: {program", "needing: {needs: [own]}\n  cache: {program")
+    (tmp_path / "ledger.yaml").write_text(spec)
+    data = ledger("--scope", "reference_training")
+    needing = data["runs"]["needing"]
+    assert needing["reference_training_flops"] is needing["reference_training_share_flops"] is None
+    assert (equal_budgets(data)["needing"], needing["reference_shared_by"]) == (None, 1)
+    assert equal_budgets(data)["uniform"] is not None
+    assert "unknown 1 unknown unknown" in " ".join(jestlab("costs", "ledger.yaml").split())
 
 
 def test_draws_the_cost_of_a_step_of_each_method(jestlab, tmp_path):

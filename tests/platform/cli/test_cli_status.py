@@ -10,9 +10,12 @@ import stores_support as stores
 from sqlalchemy import update
 
 from jestlab.platform import processes
+from jestlab.platform.cli.status import _PROGRESS_COLUMNS
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.status import RunStatus
+from jestlab.platform.serve.experiment import cells
 from jestlab.platform.store import batches, leases, tables
-from jestlab.platform.store.records import RunState
+from jestlab.platform.store.records import RunState, RunSummary, Spending
 from jestlab.platform.store.rows import now
 
 RUNS = [plans.run("uniform", seed=0), plans.run("uniform", seed=1), plans.run("joint", point={"ratio": 0.8})]
@@ -102,6 +105,14 @@ def test_rows_show_the_speed_and_why_runs_wait(active, store, jestlab):
     with store.writing() as connection:
         connection.execute(update(tables.LauncherRow).values(name="elsewhere:1:0", heartbeat_at=stores.START))
     assert "not launched: no launcher is alive" in jestlab("status", "toy")
+
+
+def test_flops_of_0_are_a_number_and_unknown_ones_are_empty():
+    run = RunSummary("f", "a", "a", 0, RunState.COMPLETED, None, 1, 1, 1, "", None, None, "command")
+    for spending, text in ((Spending(0.0, 0.0), "0 FLOP"), (Spending(), "")):
+        row = RunStatus(run, spending)
+        assert [column.cell(row) for column in _PROGRESS_COLUMNS[-2:]] == [text, text]
+        assert cells(row, 0)["flops"] == text
 
 
 # Two minutes; it trained until step 100, and saved step 60.

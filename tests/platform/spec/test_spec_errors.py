@@ -121,7 +121,7 @@ metrics: {x/y: {goal: most}, x/z: {gaol: max}}
 => 9: reports.0.kind: no report 'curvs': did you mean 'curves'?
 => 10: reports.1.ovr: unknown key: did you mean 'over'?
 => 11: reports.2.over: 'flop' is not valid: did you mean 'flops'?
-=> 12: metrics.x/y.goal: must be max or min
+=> 12: metrics.x/y.goal: 'most' is not valid: 
 => 12: metrics.x/z.gaol: unknown key: did you mean 'goal'?
 runs: {a: {}, b: {}}
 axes:

@@ -140,7 +140,7 @@ def _chances(test: Test, values: Floats, relation: Relation, within: float) -> t
 def _decide(holds: float, fails: float, error: float) -> tuple[Verdict, float]:
     """Return the verdict and the smaller p-value."""
     verdict: Verdict = "holds" if holds <= error else "does not hold" if fails <= error else "undecided"
-    return verdict, min(1.0, float(holds), float(fails))
+    return verdict, min(float(holds), float(fails))
 
 
 def _student(values: Floats, threshold: float, inclusive: bool) -> float:

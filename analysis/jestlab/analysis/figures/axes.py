@@ -123,6 +123,6 @@ def draw_steps(axes: Axes, x: Any, y: Any, *, down: bool, **style: Any) -> None:
     """
     order = np.argsort(x)
     xs, ys = np.asarray(x, float)[order], np.asarray(y, float)[order]
-    xs = np.concatenate([xs[:1], xs, [axes.get_xlim()[1]]])
-    ys = np.concatenate([[axes.get_ylim()[1 if down else 0]], ys, ys[-1:]])
-    axes.plot(xs, ys, drawstyle="steps-post", **style)
+    xs = np.append(np.repeat(xs, 2), axes.get_xlim()[1])
+    ys = np.append(axes.get_ylim()[1 if down else 0], np.repeat(ys, 2))
+    axes.plot(xs, ys, **style)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _LEAST = 1.3  # inches that names next to lines must leave to the panel
 _MOST_COVERED = 0.16  # of a panel by the names of points
+_MOST_POINTS = 12  # with names around them in a panel
 _LINE = 1.3  # distance between names, relative to the font size
 
 
@@ -57,6 +58,7 @@ def is_crowded(axes: Axes, names: Sequence[Any]) -> bool:
     return (
         (lines > 0 and frame.width < _LEAST * dpi)
         or lines * _LINE * size_of("name") * dpi / 72 > frame.height
+        or len(boxes) > _MOST_POINTS
         or sum(box.width * box.height for box in boxes) > _MOST_COVERED * frame.width * frame.height
     )
 

@@ -207,7 +207,8 @@ class _Page:
         changed = False
         for axes, label, text, side in self.labels:
             room = getattr(axes.get_window_extent(), side) / self.figure.dpi
-            broken = "\n".join(wrapped(text, 1.1 * room, label.get_fontsize()))
+            room *= 1.1 if side == "height" or label is axes.xaxis.label else 1.0  # labels may stick out
+            broken = "\n".join(wrapped(text, room, label.get_fontsize()))
             changed |= broken != label.get_text()
             label.set_text(broken)
         return changed

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from ..custom import CodeFailed, CustomCode, Results, stem_of
 from ..errors import RequestError
-from ..metrics import Metric, MetricError
+from ..metrics import Metric
 from ..units import nearest, significant
 from . import show
 from .core import Column, Record, Table
@@ -118,8 +120,11 @@ def _declared(attrs: Mapping[Any, Any], columns: list[str]) -> dict[str, dict[st
         if column not in columns:
             raise RequestError(f"has no column {column!r}, which its attrs name: {nearest(column, columns)}")
         try:
-            Metric.parse({"goal": "max", **words})
-        except (MetricError, TypeError) as error:
+            Metric(**{"goal": "max", **words})
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            raise RequestError(f"says of column {column!r}, {wrong['loc'][0]}: {wrong['msg']}") from None
+        except TypeError as error:
             raise RequestError(f"says of column {column!r}, {error}") from None
     return {column: dict(words) for column, words in declared.items()}
 

@@ -71,8 +71,8 @@ _PROGRESS_COLUMNS = (
     _numeric("loss", lambda row: row.loss, "{:.4g}".format, 55),
     _numeric("examples/s", lambda row: row.rate, "{:,.0f}".format, 45),
     _numeric("ETA", lambda row: row.progress.seconds_left, lambda s: str(timedelta(seconds=round(s))), 65),
-    _numeric("FLOPs so far", lambda row: row.cost.actual_flops or None, units.flops, 35),
-    _numeric("planned", lambda row: row.cost.total_flops or None, units.flops, 20),
+    _numeric("FLOPs so far", lambda row: row.cost.actual_flops, units.flops, 35),
+    _numeric("planned", lambda row: row.cost.total_flops, units.flops, 20),
 )
 _REASON = TextColumn("reason", lambda row: one_line(row.run.reason or ""), 70)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -281,7 +282,7 @@ def _breakdown(found: CostBreakdown) -> Iterator[Block]:
             parts = [_multiple(getattr(cost, component) / whole) for component in EXECUTED]
             label = entry.label if convention == CONVENTIONS[0] else ""
             flops = units.flops(cost.total("reference_scoring"))
-            equal = "none" if matching is None else units.count(matching)
+            equal = "none" if matching is None else _written(matching, units.count)
             rows.append((label, convention, *parts, f"{relative:.2f}", flops, equal))
     columns = ("RUN", "BY", *_PARTS, "ALL", "FLOPs", "EQUAL BUDGET")
     yield table(columns, rows, range(2, len(columns)), _IMPORTANCE)
@@ -304,10 +305,10 @@ def _references(entries: list[LabelCost]) -> Iterator[Block]:
         (
             entry.label,
             units.flops(entry.cost.total("reference_scoring")),
-            _flops(entry.reference_training),
+            _written(entry.reference_training),
             str(entry.shared_by),
-            _flops(entry.cost.reference_training),
-            units.flops(entry.cost.total("reference_training")),
+            _written(entry.cost.reference_training),
+            _written(entry.cost.total("reference_training")),
         )
         for entry in entries
     ]
@@ -317,8 +318,12 @@ def _references(entries: list[LabelCost]) -> Iterator[Block]:
     yield "REF. TRAINING is shared by the runs of this study that need it; a single run would pay all of it."
 
 
-def _flops(amount: float) -> str:
-    return units.flops(amount) if amount else "–"
+def _written(amount: float, write: Callable[[float], str] = units.flops) -> str:
+    return "unknown" if math.isnan(amount) else write(amount)
+
+
+def _known(amount: float | None) -> float | None:
+    return None if amount is None or math.isnan(amount) else amount
 
 
 def _multiple(value: float) -> str:
@@ -342,15 +347,15 @@ def _breakdown_data(study: StudySpec, found: CostBreakdown) -> dict[str, Any]:
                         **{f"{part}_flops": getattr(cost, part) for part in EXECUTED},
                         "total_flops": cost.total("reference_scoring"),
                         "relative": entry.step.relative(convention),
-                        "equal_budget_examples": entry.matching[convention],
+                        "equal_budget_examples": _known(entry.matching[convention]),
                     }
                     for convention in CONVENTIONS
                     for cost in [entry.step.cost(convention)]
                 },
                 "executed_flops": entry.cost.total("reference_scoring"),
-                "reference_training_flops": entry.reference_training,
+                "reference_training_flops": _known(entry.reference_training),
                 "reference_shared_by": entry.shared_by,
-                "reference_training_share_flops": entry.cost.reference_training,
+                "reference_training_share_flops": _known(entry.cost.reference_training),
             }
             for entry in found.entries
         ],

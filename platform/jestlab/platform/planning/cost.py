@@ -6,6 +6,7 @@ is unknown, hours are estimated from earlier runs of the same program on the sam
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -199,10 +200,10 @@ class LabelCost:
         examples: Examples seen by the learner in each run.
         step: Work per training step.
         matching: Convention → number of examples that cost as much as the whole baseline; None if the cost
-            before the first example is already higher.
+            before the first example is already higher, and NaN if a dependency's cost is unknown.
         cost: Counted cost of a whole run, including the run's share of the cost of its dependencies.
         reference_training: FLOPs of all dependencies of a run, not divided among the runs that share them;
-            mean over seeds.
+            mean over seeds; NaN if unknown, as is the run's share.
         shared_by: Number of runs of the study that share the least shared dependency; None without
             dependencies.
     """
@@ -313,14 +314,14 @@ def _baseline(trained: Sequence[PlannedRun], needed: Collection[str], name: str 
 def _dependencies(plan: Plan, convention: Convention) -> dict[str, list[tuple[float, int]]]:
     """Return all direct and indirect dependencies of each run: its fingerprint → (FLOPs, number of sharers).
 
-    The view `v_costs` computes the same shares for all runs of a store.
+    FLOPs are NaN if unknown. The view `v_costs` computes the same shares for all runs of a store.
     """
     executed: dict[str, float] = {}
     needs: dict[str, dict[str, None]] = {}
     sharers: Counter[str] = Counter()
     for run in plan.runs:  # dependencies first
         price, step = run.price, run.price and run.price.step
-        executed[run.fingerprint] = price.executed if price else 0.0
+        executed[run.fingerprint] = price.executed if price else math.nan
         if price and step:  # runs that train nothing cost the same by all conventions
             executed[run.fingerprint] = step.cost(convention).total("reference_scoring") * price.examples
         dependencies = dict.fromkeys(run.needs.values())

@@ -129,7 +129,7 @@ def cells(row: RunStatus, index: int) -> dict[str, Any]:
         "loss": number(row.loss),
         "speed": "" if row.rate is None else f"{row.rate:,.0f}/s",
         "left": duration(row.progress.seconds_left),
-        "flops": "" if not cost.actual_flops else units.flops(cost.actual_flops),
+        "flops": "" if cost.actual_flops is None else units.flops(cost.actual_flops),
         "hours": "" if cost.actual_hours is None else units.hours(cost.actual_hours),
         "reason": run.reason or "",
     }

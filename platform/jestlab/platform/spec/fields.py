@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, PydanticJsonSchemaWarning
 
-from jestlab.analysis.metrics import MetricError
 from jestlab.platform.errors import (
     Mistakes,
     Path,
@@ -287,9 +286,7 @@ def _errors_of(error: ValidationError, given: Any, root: Field) -> Iterator[Spec
     for details in error.errors(include_url=False):
         path, section, kind = _located(details, given, root)
         own = details.get("ctx", {}).get("error")
-        if isinstance(own, MetricError):
-            yield SpecError((*path, *own.path), own.message)
-        elif isinstance(own, SpecError):
+        if isinstance(own, SpecError):
             yield from (SpecError((*path, *each.path), each.message) for each in own.errors)
         elif details["type"] != "too_short" or len(details["input"]) < details["ctx"]["min_length"]:
             yield SpecError(path, _message(details, section, kind, root))
@@ -320,7 +317,7 @@ def _located(details: Mapping[str, Any], given: Any, root: Field) -> tuple[Path,
 def _message(details: Mapping[str, Any], section: Field, kind: Any, root: Field) -> str:
     """Write the message of a pydantic error, with the invalid value and the nearest valid key or value."""
     type_, given, context = details["type"], details["input"], details.get("ctx", {})
-    if type_ == "extra_forbidden":
+    if type_ in ("extra_forbidden", "unexpected_keyword_argument"):
         return _unknown_key(str(details["loc"][-1]), section, kind, root)
     if type_ == "missing":
         return "is missing"
@@ -332,7 +329,7 @@ def _message(details: Mapping[str, Any], section: Field, kind: Any, root: Field)
     if type_ == "union_tag_invalid":
         valid = re.findall("'([^']*)'", context["expected_tags"])
         return f"unknown kind {context['tag']!r}: {choices(context['tag'], valid)}"
-    if type_ in ("model_type", "model_attributes_type", "dict_type"):
+    if type_ in ("model_type", "model_attributes_type", "dataclass_type", "dict_type"):
         return f"must be a mapping, not {shown(given)}"
     expected = re.sub(r", (unable to parse|got a number).*$| after validation.*$", "", details["msg"])
     expected = re.sub(r"^\w+ should", "must", expected).replace("valid tuple", "list")

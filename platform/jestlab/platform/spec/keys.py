@@ -60,7 +60,6 @@ _WRITTEN_AS = {
     "resources.slurm": ("mapping", "{}"),
     "record": ("mapping", "{}"),
     "studies": ("list of names and files of studies, or mapping from names to specs", "{}"),
-    "metrics.<name>.goal": ("max or min", REQUIRED),
     "claims.<n>.of": (_SIDE, REQUIRED),
     **{f"claims.<n>.{comparison}": (_SIDE, "one of them is required") for comparison in COMPARISONS},
 }

@@ -13,8 +13,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    InstanceOf,
-    PlainSerializer,
     WithJsonSchema,
     model_validator,
 )
@@ -91,14 +89,6 @@ _Seeds = Annotated[
     BeforeValidator(_seeds),
     WithJsonSchema({"type": ["integer", "array", "object"]}),
 ]
-_Metric = Annotated[
-    InstanceOf[Metric],
-    BeforeValidator(lambda written: Metric.parse(written)),
-    PlainSerializer(Metric.written),
-    WithJsonSchema({"type": "object"}),
-]
-
-
 _Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(listed)]
 
 
@@ -185,7 +175,7 @@ class StudySpec(BaseModel):
     figure: FigureOptions | None = None
     claims: Annotated[tuple[Claim, ...], AfterValidator(_distinct)] = ()
     family: Annotated[Family, WithJsonSchema({"type": ["object", "string"]})] = Family()
-    metrics: dict[str, _Metric] = {}
+    metrics: dict[str, Metric] = {}
     score: Annotated[tuple[Annotated[str, Field(pattern=".+/.+")], ...], BeforeValidator(listed)] = ()
     adopted: _Texts = ()
     studies: dict[Name, StudySpec] = {}
