@@ -205,7 +205,6 @@ def _sooner(row: Record, found: Finals) -> str:
         row: Row of the summary table: a run that ends above the baseline.
         found: The results behind the table.
     """
-    scope = found.scope
     reached, compared = int(row["seeds_reached"]), int(row["seeds_compared"])
     start = f" It reaches {found.against}’s final score"
     start += f" in {reached} of {compared} seeds" if reached < compared else ""
@@ -216,14 +215,16 @@ def _sooner(row: Record, found: Finals) -> str:
         return ""
     by = [effort for effort in ("examples_seen", "flops") if effort in efforts] or efforts[:1]
     costs = found.frames.costs[found.frames.costs["label"].isin([row["label"], found.baseline])]
-    widest: Scope = next((each for each in _ADDED if (costs[_ADDED[each]] > 0).any(axis=None)), "learner")
-    flops = _FLOPS[min(scope, widest, key=SCOPES.index)]
-    factors = [f"{_factor(row, each)} {flops if each == 'flops' else WORDS[each].amount}" for each in by]
-    sentence = f"{start} with {' and '.join(factors)}"
-    if "flops" in by and SCOPES.index(widest) > SCOPES.index(scope):
-        wider = _in_scope(found.frames, row["label"], found.baseline, widest)
+    # The scopes that add costs, the widest first.
+    spent: list[Scope] = [scope for scope in _ADDED if (costs[_ADDED[scope]] > 0).any(axis=None)]
+    spent.append("learner")
+    counted = next(scope for scope in spent if SCOPES.index(scope) <= SCOPES.index(found.scope))
+    words = {effort: WORDS[effort].amount for effort in by} | {"flops": _FLOPS[counted]}
+    sentence = f"{start} with {' and '.join(f'{_factor(row, effort)} {words[effort]}' for effort in by)}"
+    if "flops" in by and counted != spent[0]:
+        wider = _in_scope(found.frames, row["label"], found.baseline, spent[0])
         if not math.isnan(wider["fewer_flops"]):
-            sentence += f"; {_factor(wider, 'flops')} {_FLOPS[widest].removeprefix('FLOPs ')}"
+            sentence += f"; {_factor(wider, 'flops')} {_FLOPS[spent[0]].removeprefix('FLOPs ')}"
     return f"{sentence}."
 
 
