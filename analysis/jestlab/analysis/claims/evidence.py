@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..intervals import half_widths, moments, tail
 from . import sign_test
-from .power import Needed, needed
+from .power import needed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +50,9 @@ class Evidence:
         high: Upper bound.
         chance: The p-value of the more likely verdict; at most the error if the claim is decided.
         agree: Number of seeds whose difference agrees with the claim.
-        forecast: The seeds that would decide an undecided claim; None for other verdicts.
+        forecast: The expected course of an undecided sequence.
+        needed: Number of seeds that would have a 50% chance to decide what one look left undecided; more than
+            `MOST_SEEDS` if so many are not enough; None if a difference isn't finite.
     """
 
     verdict: Verdict
@@ -59,7 +61,8 @@ class Evidence:
     high: float
     chance: float
     agree: int
-    forecast: sign_test.Forecast | Needed | None = None
+    forecast: sign_test.Forecast | None = None
+    needed: int | None = None
 
 
 def one_look(differences: Sequence[float], relation: Relation, within: float, error: float) -> Evidence:
@@ -91,7 +94,7 @@ def one_look(differences: Sequence[float], relation: Relation, within: float, er
         shift = mean if relation == "above" else -mean if relation == "below" else -abs(mean)
         is_far = relation == "near" and shift < -within
         ahead = needed(abs(shift + within), std, n, error / 2 if is_far else error)
-    return Evidence(verdict, n, *bounds, chance, _agreeing(values, relation, within), ahead)
+    return Evidence(verdict, n, *bounds, chance, _agreeing(values, relation, within), needed=ahead)
 
 
 def any_look(

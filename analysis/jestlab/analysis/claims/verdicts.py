@@ -19,7 +19,7 @@ from .claim import Claim, Side
 from .judged import Judged, Judging, relation
 from .measures import Measures, Place
 from .registration import Registration, compare, content_now
-from .rounds import Hours
+from .rounds import Hours, budget
 from .study import Study, studies
 
 if TYPE_CHECKING:
@@ -80,10 +80,9 @@ def load(store: Snapshot, experiment: str) -> list[Judged]:
             )
             for each in judged
         ]
-    limits = [until.hours for each in judged if (until := each.judging.until) and until.hours is not None]
-    if limits:
+    if math.isfinite(budget(judged)):
         hours = Hours.load(store, experiment)
-        left = min(limits) - hours.spent
+        left = budget(judged) - hours.spent
         judged = [replace(each, spent=left < hours.of_seed(each)) for each in judged]
     return judged
 
