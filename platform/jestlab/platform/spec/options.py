@@ -28,7 +28,7 @@ from jestlab.analysis.efforts import Effort, Over
 from jestlab.analysis.metrics import Scale
 from jestlab.analysis.sheet import NONE, Legend, Sheet
 from jestlab.analysis.sheet import option as parse_figure_option
-from jestlab.analysis.tables.latex import parse_width
+from jestlab.analysis.tables.latex import Width
 from jestlab.analysis.tables.shape import Shape
 from jestlab.models import extensions
 from jestlab.models.extensions import references
@@ -152,9 +152,7 @@ class TableOptions(Options):
     caption: str | None = option("Caption; default: the table's own.")
     label: str = option("LaTeX label; default: tab:NAME.", "")
     notes: Annotated[bool, Field(strict=True)] = option("Show the notes.", True)
-    width: Annotated[str, checked(parse_width)] = option(
-        "Maximum width in LaTeX: auto, column, text, or a length.", "auto"
-    )
+    width: Width = option("Width in LaTeX: auto, a column of the paper, or the whole text.", "auto")
     options: dict[str, Any] = option("Arguments of a custom table.", {})
 
     @property
