@@ -7,8 +7,8 @@ import json
 import pytest
 
 from jestlab.analysis import published, tables
-from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.tables import Shape
+from jestlab.analysis.tables.explain import Origins
 from jestlab.platform.cli import main
 
 ZS, R1 = "shapes/zero_shot", "shapes_retrieval/i2t_r1"

@@ -1,8 +1,6 @@
 """Published cells: the paper's, in CSV files, and in a store."""
 
 import re
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.analysis import published
-from jestlab.analysis.connection import SCHEMA
 from jestlab.analysis.published.cell import PublishedCell, order
 
 HEADER = "source,table,method,quantity,printed,unit"
@@ -154,18 +151,11 @@ def test_the_paper_s_file_is_formatted():
     assert published.render(published.paper()) == file.read_text(encoding="utf-8")
 
 
-def test_reads_the_cells_of_a_store_in_the_order_of_tables(tmp_path):
-    path = tmp_path / "results.db"
-    names = {"table": "table_name", "group": "group_name"}
-    columns = [names.get(column, column) for column in published.COLUMNS]
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(f"CREATE TABLE v_published ({', '.join(columns)})")
-        connection.execute(f"CREATE TABLE alembic_version AS SELECT '{SCHEMA}' AS version_num")
-        rows = [[getattr(cell, column) for column in published.COLUMNS] for cell in published.paper()]
-        connection.executemany(
-            f"INSERT INTO v_published VALUES ({', '.join('?' * len(columns))})", rows[::-1]
-        )
-    frame = published.read(f"sqlite:///{path}")
+def test_reads_the_cells_of_a_store_in_the_order_of_tables(new_store):
+    store, names = new_store(), {"table": "table_name", "group": "group_name"}
+    for cell in published.paper()[::-1]:
+        store.insert("v_published", **{names.get(name, name): value for name, value in vars(cell).items()})
+    frame = published.read(store.url)
     assert tuple(frame.columns) == published.COLUMNS and len(frame) == 233
     assert sorted(published.cells_of(frame), key=repr) == sorted(published.paper(), key=repr)
     assert list(dict.fromkeys(frame["table"])) == sorted(set(frame["table"]))

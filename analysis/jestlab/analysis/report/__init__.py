@@ -17,7 +17,7 @@ from ..files import write_whole
 from ..provenance.document import SUFFIX, Sources
 from ..results import Snapshot, opens_store
 from .html import PROVENANCE, document, provenance
-from .page import Page, PicturePart
+from .page import PicturePart, ReportPage
 from .study import study_page
 from .union import union_page
 
@@ -88,7 +88,7 @@ def gather(
     scope: Scope | None = None,
     own: Loader | None = None,
     pictures: Pictures | None = None,
-) -> Page:
+) -> ReportPage:
     """Collect the contents of an experiment's page from one moment of the store; see `build`."""
     if not parts_of(store, experiment):
         return study_page(store, experiment, baseline, scope, own, pictures)
@@ -99,7 +99,7 @@ def gather(
     return union_page(store, experiment, own, pictures)
 
 
-def one_file(page: Page, sources: Sources, name: str) -> bytes | None:
+def one_file(page: ReportPage, sources: Sources, name: str) -> bytes | None:
     """Make one file of a report, such as `summary.csv`; None if the report has no such file."""
     if name == PROVENANCE:
         return provenance(page)
@@ -108,7 +108,7 @@ def one_file(page: Page, sources: Sources, name: str) -> bytes | None:
 
 
 def _files(
-    page: Page, sources: Sources, folder: Path, known: Sequence[Path], only: str | None = None
+    page: ReportPage, sources: Sources, folder: Path, known: Sequence[Path], only: str | None = None
 ) -> dict[str, bytes]:
     """Make the files of a report, or those with the stem `only`.
 

@@ -18,7 +18,7 @@ from ..goodput import percent
 from ..provenance.document import Sources
 from ..tables.formats import prose
 from ..units import sentence
-from .page import Page, PicturePart
+from .page import PicturePart, ReportPage
 
 SCRIPTS = ("page.js", "copies.js", "plot.js", "charts.js")
 """The scripts of a page, to be joined in this order: `begin()` starts them."""
@@ -34,7 +34,7 @@ _COLORS = 128
 
 
 def document(
-    page: Page, sources: Sources, embedded: Mapping[str, bytes], image: Callable[[PicturePart], bytes]
+    page: ReportPage, sources: Sources, embedded: Mapping[str, bytes], image: Callable[[PicturePart], bytes]
 ) -> str:
     """Render a page as one HTML document.
 
@@ -67,7 +67,7 @@ def document(
 
 
 def fragment(
-    page: Page, sources: Sources, image: Callable[[PicturePart], Mapping[str, Any]], place: str
+    page: ReportPage, sources: Sources, image: Callable[[PicturePart], Mapping[str, Any]], place: str
 ) -> str:
     """Render a page as a part of another page, without its scripts.
 
@@ -81,7 +81,7 @@ def fragment(
 
 
 def _render(
-    page: Page, sources: Sources, embedded: Mapping[str, Any], place: str | None = None, **values: Any
+    page: ReportPage, sources: Sources, embedded: Mapping[str, Any], place: str | None = None, **values: Any
 ) -> str:
     """Fill in the template, with the data that scripts read."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -115,7 +115,7 @@ def _render(
     return template.render(page=page, made=made, digest=digest, data=Markup(_json(data)), **values) + "\n"
 
 
-def provenance(page: Page) -> bytes:
+def provenance(page: ReportPage) -> bytes:
     """Return the explanations of all cells of a page as JSON: see `Origins.page_data`."""
     tables = {part.name: part.table for part in page.tables if part.table.opens}
     return _json(page.origins.page_data(tables)).encode()

@@ -11,10 +11,10 @@ from ..claims.evidence import Verdict
 from ..claims.judged import Judged
 from ..figures import Plot
 from ..figures.charts import SHOWN_AT_FIRST
-from ..provenance.explain import Origins
 from ..provenance.history import History, Recipe
 from ..tables.claims import MARKS
 from ..tables.core import Table
+from ..tables.explain import Origins
 from .answer import Answer
 from .tables import MachineTime
 
@@ -110,7 +110,7 @@ class ChartPart:
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """A section of a page, which shows its parts in the order of the attributes.
 
     Attributes:
@@ -158,7 +158,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Page:
+class ReportPage:
     """The page of a study, or of a union of studies.
 
     Attributes:
@@ -176,7 +176,7 @@ class Page:
     options: dict[str, str | None]
     answer: Answer
     unfinished: str
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
     origins: Origins
     facts: tuple[str, ...] = ()
     is_union: bool = False

@@ -17,14 +17,14 @@ from ..errors import NotYet
 from ..figures import Plot, charts, learnability, learning_curves, pareto
 from ..figures.selected import Pictures
 from ..frames import Frames
-from ..provenance.explain import Origins
 from ..provenance.history import History, load, recipe
 from ..provenance.soundness import Soundness
 from ..results import Snapshot, opens_store
 from ..tables import finals, speedup_table, summary
 from ..tables.claims import claims_table
+from ..tables.explain import Origins
 from .answer import Answer, answer
-from .page import ChartPart, Page, PicturePart, Section, TablePart
+from .page import ChartPart, PageSection, PicturePart, ReportPage, TablePart
 from .requested import heading, requested, sheet_of
 from .tables import cost_table, failure_table, machine_time
 
@@ -37,7 +37,7 @@ def study_page(
     scope: Scope | None = None,
     own: Loader | None = None,
     pictures: Pictures | None = None,
-) -> Page:
+) -> ReportPage:
     """Collect the contents of the page of a study; arguments as of `report.build`."""
     missing: dict[str, str] = {}
     frames = results_of(store, experiment, missing)
@@ -66,10 +66,10 @@ def study_page(
         with contextlib.suppress(NotYet):
             plot = learnability(store, experiment)
             stills.append(PicturePart("learnability", heading("learnability"), plot, experiment))
-    sections: list[Section] = []
+    sections: list[PageSection] = []
     if judged := load_verdicts(store, experiment):
         claims = claims_part(judged, experiment)
-        sections.append(Section("claims", claims.title, claims=claims))
+        sections.append(PageSection("claims", claims.title, claims=claims))
         verdicts = claims.table.caption
         competes = frames is not None and len(frames.competitors) >= 2
         said = replace(said, sentence=f"{verdicts} {said.sentence}") if competes else Answer(verdicts)
@@ -77,18 +77,18 @@ def study_page(
         said = Answer("This study evaluates no run: it examines the selected examples.")
     texts = {name: (f"{what}: {missing[name]}.",) for name, what in _UNAVAILABLE.items() if name in missing}
     sections += [
-        Section("results", "Results", texts=texts.get("results", ()), tables=(*tables, *extra.tables)),
-        *(Section(part.name, part.title, chart=part) for part in parts),
-        *(Section(name, _CHARTS[name], texts=texts[name]) for name in _CHARTS if name in texts),
-        *(Section(part.name, part.title, pictures=(part,)) for part in stills),
+        PageSection("results", "Results", texts=texts.get("results", ()), tables=(*tables, *extra.tables)),
+        *(PageSection(part.name, part.title, chart=part) for part in parts),
+        *(PageSection(name, _CHARTS[name], texts=texts[name]) for name in _CHARTS if name in texts),
+        *(PageSection(part.name, part.title, pictures=(part,)) for part in stills),
     ]
     if extra.missing:
-        sections.append(Section("not-made", "Not available yet", missing=extra.missing))
+        sections.append(PageSection("not-made", "Not available yet", missing=extra.missing))
     sections += [
         *_about_runs(history),
-        Section("reproduce", "How to reproduce", recipe=recipe(history, baseline, scope)),
+        PageSection("reproduce", "How to reproduce", recipe=recipe(history, baseline, scope)),
     ]
-    return Page(
+    return ReportPage(
         history,
         {"baseline": compared, "scope": scope},
         said,
@@ -184,22 +184,22 @@ def _charts(
     return parts
 
 
-def _about_runs(history: History) -> list[Section]:
+def _about_runs(history: History) -> list[PageSection]:
     """Make the sections about costs, machine time, and failures."""
     costs, failures, time = cost_table(history), failure_table(history), machine_time(history)
     sections = [
-        Section("costs", "Costs", tables=(TablePart("costs", "Planned and actual costs", costs),))
+        PageSection("costs", "Costs", tables=(TablePart("costs", "Planned and actual costs", costs),))
         if costs is not None
-        else Section("costs", "Costs", texts=("No run has a planned price or has taken any time yet.",))
+        else PageSection("costs", "Costs", texts=("No run has a planned price or has taken any time yet.",))
     ]
     if time is not None:
         part = TablePart("goodput", "Shares of machine time", time.table)
         title = "Where the machines’ time went"
-        sections.append(Section("goodput", title, texts=(time.sentence,), time=time, tables=(part,)))
+        sections.append(PageSection("goodput", title, texts=(time.sentence,), time=time, tables=(part,)))
     none = "No attempt has failed." if len(history.attempts) else "No run has been attempted yet."
     sections.append(
-        Section("failures", "Failures", tables=(TablePart("failures", "Failed attempts", failures),))
+        PageSection("failures", "Failures", tables=(TablePart("failures", "Failed attempts", failures),))
         if failures is not None
-        else Section("failures", "Failures", texts=(none,))
+        else PageSection("failures", "Failures", texts=(none,))
     )
     return sections

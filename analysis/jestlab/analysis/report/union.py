@@ -12,12 +12,12 @@ from ..claims.judged import count_verdicts
 from ..claims.verdicts import load as load_verdicts
 from ..custom import Loader
 from ..figures.selected import Pictures
-from ..provenance.explain import Origins
 from ..provenance.history import History, load
 from ..results import Snapshot, opens_store
+from ..tables.explain import Origins
 from ..units import duration, flops
 from .answer import Answer
-from .page import Page, Section
+from .page import PageSection, ReportPage
 from .requested import requested
 from .study import claims_part, results_of, unfinished
 from .tables import cost_table, number_of
@@ -26,7 +26,7 @@ from .tables import cost_table, number_of
 @opens_store
 def union_page(
     store: Snapshot, experiment: str, own: Loader | None = None, pictures: Pictures | None = None
-) -> Page:
+) -> ReportPage:
     """Collect the contents of the page of a union; arguments as of `report.build`."""
     known = store.once(studies)
     history = store.once(load, experiment)
@@ -36,7 +36,7 @@ def union_page(
     histories = {name: store.once(load, name) for name in parts}
     claims = claims_part(judged, experiment, by_study=True) if judged else None
     none = () if claims else ("None of the studies makes a claim.",)
-    sections = [Section("claims", "Claims", texts=none, claims=claims)]
+    sections = [PageSection("claims", "Claims", texts=none, claims=claims)]
     for name, spec in parts.items():
         section = _study(store, histories[name], known.get(name), name, spec, own, pictures)
         if verdicts := [
@@ -45,7 +45,7 @@ def union_page(
             verdict = count_verdicts([replace(each["judged"], scale="") for each in verdicts])
             section = replace(section, verdicts=verdicts, verdict=verdict)
         sections.append(section)
-    return Page(
+    return ReportPage(
         history, {}, Answer(claims.table.caption if claims else ""), unfinished(history),
         tuple(sections), Origins([history, *(each for each in histories.values() if each is not None)]),
         facts=tuple(_facts(history, len(parts))), is_union=True,
@@ -60,12 +60,12 @@ def _study(
     as_launched: Mapping[str, Any],
     own: Loader | None,
     pictures: Pictures | None,
-) -> Section:
+) -> PageSection:
     """Make the section of a study, with everything that its spec asks for."""
     question, paper = (str(as_launched.get(key) or "") for key in ("question", "paper"))
     if history is None or study is None or history.runs.empty:
         banner = ("Unfinished", f"Not launched yet: run `jestlab launch {shlex.quote(name)}`")
-        return Section(f"study-{name}", question or name, study=name, source=paper, banners=(banner,))
+        return PageSection(f"study-{name}", question or name, study=name, source=paper, banners=(banner,))
     frames = results_of(store, name, {})
     baseline = None if frames is None else frames.baseline()
     made = requested(store, history, frames, baseline, study.scope, None, own, pictures)
@@ -77,7 +77,7 @@ def _study(
                 "this study was launched by itself since, with another spec; its current results are shown.",
             )
         )
-    return Section(
+    return PageSection(
         f"study-{name}",
         history.question or name,
         study=name,

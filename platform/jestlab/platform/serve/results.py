@@ -18,7 +18,7 @@ from jestlab.platform.store.store import Store
 
 if TYPE_CHECKING:
     from jestlab.analysis.provenance.document import Sources
-    from jestlab.analysis.report.page import Page, PicturePart
+    from jestlab.analysis.report.page import PicturePart, ReportPage
 
 _PAUSE_FACTOR = 5
 """Before the next update of results, the server waits this many times the duration of the last update."""
@@ -32,7 +32,7 @@ class _Parts:
     """Results of an experiment: HTML for its page, contents of its report, and the sources of the numbers."""
 
     html: str
-    page: Page
+    page: ReportPage
     sources: Sources
 
 

@@ -3,7 +3,7 @@
 const TICK = 1000; // minimum time between two requests in milliseconds, while the page is visible
 const DUTY = 20; // pause after slow work, as a multiple of its duration
 const MOST_NAMED = 20; // maximum number of lines in the legend; if there are more, the pointer shows their names
-const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f6bd6", "#000000"];
+const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#882255"]; // as in print
 
 const statusLine = document.getElementById("status");
 

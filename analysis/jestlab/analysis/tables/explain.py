@@ -11,15 +11,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..configs import flat
+from ..provenance.code import code_of, commit_text, made_with_different, unified_diff
+from ..provenance.history import History, load
 from ..results import Snapshot, opened
-from .code import code_of, commit_text, made_with_different, unified_diff
-from .history import History, load
-
-if TYPE_CHECKING:
-    from ..tables.core import Column, Table
+from .core import Column, Table
 
 _RUN_COLUMNS = ["fingerprint", "state", "step", "directory"]
 
