@@ -8,7 +8,7 @@ from them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -28,13 +28,14 @@ from jestlab.analysis.efforts import Effort, Over
 from jestlab.analysis.metrics import Scale
 from jestlab.analysis.sheet import NONE, Legend, Sheet
 from jestlab.analysis.sheet import option as parse_figure_option
-from jestlab.analysis.tables.latex import parse_width
-from jestlab.analysis.tables.shape import Shape
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import SpecError, nearest, shown
 from jestlab.platform.spec.fields import checked, validated
 from jestlab.platform.spec.tree import KIND, flatten, listed
+
+if TYPE_CHECKING:
+    from jestlab.analysis.tables.shape import Shape
 
 PaperTable = Literal["comparison", "longer_training", "specialists", "laion", "raw_vs_filtered"]
 TABLES: tuple[str, ...] = ("summary", "speedups", "claims", *get_args(PaperTable))
@@ -45,6 +46,12 @@ MAX_DIGITS = 12
 def option(description: str, default: Any = None) -> Any:
     """Declare an option; the command line, the Python API, and the key reference show its description."""
     return Field(default, description=description)
+
+
+def _parse_width(given: str) -> Any:
+    from jestlab.analysis.tables.latex import parse_width  # imports all tables
+
+    return parse_width(given)
 
 
 def _parse_digits(given: Any) -> Any:
@@ -152,7 +159,7 @@ class TableOptions(Options):
     caption: str | None = option("Caption; default: the table's own.")
     label: str = option("LaTeX label; default: tab:NAME.", "")
     notes: Annotated[bool, Field(strict=True)] = option("Show the notes.", True)
-    width: Annotated[str, checked(parse_width)] = option(
+    width: Annotated[str, checked(_parse_width)] = option(
         "Maximum width in LaTeX: auto, column, text, or a length.", "auto"
     )
     options: dict[str, Any] = option("Arguments of a custom table.", {})
@@ -160,6 +167,8 @@ class TableOptions(Options):
     @property
     def shape(self) -> Shape:
         """The rows and columns to show, and their format."""
+        from jestlab.analysis.tables.shape import Shape  # imports all tables
+
         return Shape.of(self.model_dump())
 
     @property
