@@ -32,7 +32,7 @@ def judged(found, states=None, **claim):
         [
             {
                 "run": label, "label": label, "seed": seed, "fingerprint": f"{label}-{seed}",
-                "state": (states or {}).get((label, seed), "COMPLETED"),
+                "retracted": None, "state": (states or {}).get((label, seed), "COMPLETED"),
             }
             for label, values in found.items()
             for seed in range(len(values))
