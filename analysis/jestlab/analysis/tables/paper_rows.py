@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..configs import Configs
 from ..intervals import of_groups
-from ..published.cell import COUNTED, DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
+from ..published.cell import DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
 from .final_results import Finals
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def table_rows(
 
     Returns:
         The rows, and the runs behind them (`Table.parts`; None without experiments). With published rows,
-        the FLOPs of runs are by the paper's formula (NaN where the towers' cost is unknown), and the counted
-        ones have additional columns.
+        the FLOPs of runs are by the paper's formula too (NaN where the towers' cost is unknown).
     """
     import pandas as pd
 
@@ -72,20 +71,18 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
     frames, runs, by_label, configs = found.frames, found.runs, found.by_label, Configs(found.frames)
     is_baseline = runs["label"] == found.baseline
     examples, flops = runs["examples_seen"], runs["flops"]
-    per_example = flops[is_baseline].mean() / examples[is_baseline].mean()
-    counted = COUNTED if beside_published else ""
+    if beside_published:
+        flops = _paper_flops(found, configs)
+    total = flops / flops[is_baseline].mean()
     values: dict[str, pd.Series[float]] = {
         EXAMPLES: examples,
         "flops": flops,
-        f"{PER_ITERATION}{counted}": flops / examples / per_example,
-        f"{TOTAL}{counted}": flops / flops[is_baseline].mean(),
+        PER_ITERATION: total / (examples / examples[is_baseline].mean()),
+        TOTAL: total,
+        DELTA: runs["delta"],
+        **_scores(runs, frames.metrics, pair),
+        MEAN: runs["score"],
     }
-    if beside_published:
-        by_paper = _paper_flops(found, configs)
-        total = by_paper / by_paper[is_baseline].mean()
-        values |= {"paper_flops": by_paper, TOTAL: total}
-        values[PER_ITERATION] = total / (examples / examples[is_baseline].mean())
-    values |= {DELTA: runs["delta"], **_scores(runs, frames.metrics, pair), MEAN: runs["score"]}
     parts = runs[["fingerprint", "label", "seed"]].assign(experiment=frames.experiment, **values)
 
     labels = frames.labels
