@@ -9,7 +9,7 @@ mean_delta_low and mean_delta_high; published rows have source and position.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..configs import Configs
@@ -180,23 +180,14 @@ def _published_rows(cells: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _unique_names(rows: pd.DataFrame) -> list[str]:
+def _unique_names(rows: pd.DataFrame) -> pd.Series[str]:
     """Make names unique by filtered or raw data, the number of examples, the section, or a number."""
-    names, records = [str(name) for name in rows["row"]], rows.to_dict("records")
-    for suffix in (_data, lambda row: _text(row, f"{EXAMPLES}_printed"), lambda row: f"({row['section']})"):
-        count = Counter(names)
-        names = [
-            f"{name} {suffix(row)}".strip() if count[name] > 1 else name
-            for name, row in zip(names, records, strict=True)
-        ]
-    count = Counter(names)
-    return [f"{name} #{i}" if count[name] > 1 else name for i, name in enumerate(names, start=1)]
+    import pandas as pd
 
-
-def _data(row: Mapping[Any, Any]) -> str:
-    """Return "filtered" or "raw" for published rows that have this quantity."""
-    return {1.0: "filtered", 0.0: "raw"}.get(row.get(FILTERED, -1.0), "") if row["published"] else ""
-
-
-def _text(row: Mapping[Any, Any], column: str) -> str:
-    return text if isinstance(text := row.get(column), str) else ""
+    names, missing = rows["row"], pd.Series(None, rows.index, dtype=object)
+    data = rows.get(FILTERED, missing).where(rows["published"]).map({1.0: "filtered", 0.0: "raw"})
+    examples = rows.get(f"{EXAMPLES}_printed", missing)
+    numbers = pd.Series([f"#{i}" for i in range(1, len(rows) + 1)], rows.index)
+    for suffix in (data, examples, "(" + rows["section"] + ")", numbers):
+        names = names.where(~names.duplicated(keep=False), (names + " " + suffix.astype("str")).fillna(names))
+    return names
