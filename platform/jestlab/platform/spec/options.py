@@ -48,12 +48,6 @@ def option(description: str, default: Any = None) -> Any:
     return Field(default, description=description)
 
 
-def _parse_width(given: str) -> Any:
-    from jestlab.analysis.tables.latex import parse_width  # imports all tables
-
-    return parse_width(given)
-
-
 def _parse_digits(given: Any) -> Any:
     """Parse a number, a mapping from columns to numbers, or its text, as in "scores=2,delta=1"."""
     if isinstance(given, str) and "=" in given:
@@ -159,8 +153,8 @@ class TableOptions(Options):
     caption: str | None = option("Caption; default: the table's own.")
     label: str = option("LaTeX label; default: tab:NAME.", "")
     notes: Annotated[bool, Field(strict=True)] = option("Show the notes.", True)
-    width: Annotated[str, checked(_parse_width)] = option(
-        "Maximum width in LaTeX: auto, column, text, or a length.", "auto"
+    width: Literal["auto", "column", "text"] = option(
+        "Width in LaTeX: auto, a column of the paper, or the whole text.", "auto"
     )
     options: dict[str, Any] = option("Arguments of a custom table.", {})
 
