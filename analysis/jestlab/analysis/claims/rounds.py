@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Label = tuple[str, str]
 """A study and the label of one of its runs."""
 
-_SECOND = 1 / 3600
+_SECOND = 1 / 3600  # hours; so that runs of unknown duration have a cost
 
 _HOURS = """
     SELECT v_costs.fingerprint, v_costs.label, v_runs.state, v_costs.actual_hours
@@ -48,9 +48,7 @@ class Hours:
     @classmethod
     def load(cls, store: Snapshot, experiment: str) -> Hours:
         """Read the durations of an experiment."""
-        rows = store.select(_HOURS, experiment=experiment)
-        if rows.empty:
-            return cls()
+        rows = store.select(_HOURS, experiment=experiment).astype({"actual_hours": float})
         means = rows[rows["state"] == "COMPLETED"].groupby("label")["actual_hours"].mean()
         return cls(float(rows.drop_duplicates("fingerprint")["actual_hours"].sum()), dict(means))
 
