@@ -57,6 +57,22 @@ def test_without_a_better_run(asked):
     assert alone == "uniform scores 50.0 ± 14.1%; no other run has a finite score to compare."
 
 
+def test_a_claim_may_hold_although_the_interval_of_the_answer_includes_0(new_store, stored_run):
+    """Its test is one-sided (p = .030); the interval is two-sided (p = .061). A note says so, once."""
+    store = new_store().add(
+        *(stored_run("uniform", [0.1, 0.4], seed=seed) for seed in range(4)),
+        *(
+            stored_run("joint", [0.1, 0.4 + more], seed=seed)
+            for seed, more in enumerate((0.1, 0.2, 0.3, 0.05))
+        ),
+        spec={"claims": [{"statement": "Joint learns more", "of": "joint", "above": "uniform"}]},
+    )
+    assert "+16.2 points against uniform; the interval includes 0" in answer_of(store).sentence
+    claims = tables.table(store.url, "claims", ["study"])
+    assert list(claims.frame["verdict"]) == ["holds"]
+    assert sum("decided although its interval includes 0" in note for note in claims.notes) == 1
+
+
 def test_no_seed_in_common(new_store, stored_run):
     store = new_store().add(stored_run("uniform", [0.1, 0.4]), stored_run("joint", [0.1, 0.6], seed=1))
     assert answer_of(store) == Answer(
