@@ -4,6 +4,7 @@ import ast
 import copy
 import hashlib
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.analysis.claims import registration
-from jestlab.analysis.claims.registration import compare, content_of, digest_of
+from jestlab.analysis.claims.registration import Registration, compare, content_of, digest_of
 
 SPEC: dict[str, Any] = {
     "claims": [
@@ -120,6 +121,12 @@ def test_the_code_that_judges_is_registered_without_its_prose(monkeypatch):
     for old, new in ((b'"""Return ', b'"""Give '), (b"# ", b"# NOTE ")):
         assert edited(old, new) == code
     assert edited(b"holds <= error", b"holds < error") != code
+
+
+@pytest.mark.parametrize(("code", "changed"), [({}, False), ({"code": "0" * 64}, True)])
+def test_a_registration_knows_the_code_that_judged(code, changed):
+    registered = Registration(content() | code, "", "", "Ada", datetime.now(UTC))
+    assert registered.is_by_other_code == changed
 
 
 def test_the_digest_of_code_is_the_same_on_every_python_version():

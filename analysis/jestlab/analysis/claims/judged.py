@@ -76,7 +76,6 @@ class Judged:
         spent: Whether the budget of the study is spent.
         registered: The registration before the first run; None without one.
         exploratory: The changes since the registration that affect the claim; empty without any.
-        other_code: Whether the code that judges claims has changed since the registration.
     """
 
     experiment: str
@@ -99,7 +98,6 @@ class Judged:
     spent: bool = False
     registered: Registration | None = None
     exploratory: str = ""
-    other_code: bool = False
 
     @property
     def relation(self) -> Relation:

@@ -68,6 +68,11 @@ class Registration:
             created_at=datetime.fromisoformat(created) if isinstance(created, str) else created,
         )
 
+    @property
+    def is_by_other_code(self) -> bool:
+        """Whether the code that judges claims has changed since."""
+        return self.content.get("code") != code_digest()
+
     def __str__(self) -> str:
         commit = f" at commit {self.commit[:8]}" if self.commit else ""
         time = f"{self.created_at:%Y-%m-%d %H:%M} UTC"

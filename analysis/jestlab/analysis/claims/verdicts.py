@@ -65,8 +65,7 @@ def load(store: Snapshot, experiment: str) -> list[Judged]:
         for each in _judge_study(store, name, part, judging)
     ]
     if (registered := Registration.load(store.connection, experiment)) is not None:
-        content = content_now(store, experiment, study.spec)
-        changes = compare(registered.content, content)
+        changes = compare(registered.content, content_now(store, experiment, study.spec))
         judged = [
             replace(
                 each,
@@ -76,7 +75,6 @@ def load(store: Snapshot, experiment: str) -> list[Judged]:
                     for change in changes
                     if change.affects(each.experiment, each.claim.statement, each.labels)
                 ),
-                other_code=registered.content.get("code") != content["code"],
             )
             for each in judged
         ]

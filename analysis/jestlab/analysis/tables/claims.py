@@ -206,9 +206,10 @@ def _notes(by_row: Mapping[str, Judged]) -> Iterator[str]:
             "does not hold: more than half disagree"
         )
     yield f"error: {_CHANCE}; a claim is decided once it is at most {error:.0%}"
-    for registered in dict.fromkeys(str(each.registered) for each in judged if each.registered):
-        code = "; the code that judges has changed since" * any(each.other_code for each in judged)
-        yield f"{registered}, before the first run{code}; exploratory: changed since"
+    for text, registered in {str(each.registered): each.registered for each in judged}.items():
+        if registered is not None:
+            code = "; the code that judges has changed since" * registered.is_by_other_code
+            yield f"{text}, before the first run{code}; exploratory: changed since"
     if any(each.lost for each in judged):
         yield (
             "a run that diverged counts as the worst outcome of its side; one that failed or has no value "
