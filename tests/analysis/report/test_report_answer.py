@@ -89,9 +89,9 @@ def test_significant_runs_are_named_even_if_another_mean_is_higher(asked):
     assert said.sentence.startswith("noisy, the best of 3, scores 50.0 ± 36.1%, +10.0 points against uniform")
     assert "the interval includes 0" in said.sentence
     # t(2) · .005774 / √3 = .01434.
-    assert "Intervals above uniform: steady (+5.3 points, 95% CI 3.9 to 6.8, 3 seeds)." in said.sentence
     assert said.sentence.endswith(
-        "Intervals below uniform: low (−20.3 points, 95% CI −21.8 to −18.9, 3 seeds)."
+        "Against uniform, intervals without 0: steady (+5.3 points, 95% CI 3.9 to 6.8, 3 seeds), "
+        "low (−20.3 points, 95% CI −21.8 to −18.9, 3 seeds)."
     )
     assert said.caveat == "The intervals do not account for 3 runs having been compared."
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,7 @@ _NEWEST = """
 
 _RUNS = "SELECT label, seed, fingerprint FROM v_runs WHERE experiment = :experiment"
 
+_PACKAGE = "jestlab.analysis"
 _RULES = ("seeds", "metrics", "score")  # keys of a study that affect all its verdicts
 _DISPLAY = ("name", "digits", "scale")  # keys of a metric that affect no verdict
 _TEXTS = ("statement", "source", "unless")  # keys of a claim that affect no verdict
@@ -199,29 +201,22 @@ def code_digest() -> str:
 
 def judging_code() -> dict[str, Any]:
     """Return module → syntax tree of `claims.verdicts`, and of all modules of `analysis` that it imports."""
-    package = Path(__file__).parents[1]
     code: dict[str, Any] = {}
-    pending: list[tuple[str, ...]] = [("claims", "verdicts")]
+    pending = [f"{_PACKAGE}.claims.verdicts"]
     while pending:
         module = pending.pop()
-        path = package.joinpath(*module)
-        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        name = ".".join(module)
-        if name in code or not path.is_file():
+        path = Path(__file__).parents[1].joinpath(*module.removeprefix(_PACKAGE).split("."))
+        is_package = path.is_dir()
+        path = path / "__init__.py" if is_package else path.with_suffix(".py")
+        if module in code or not module.startswith(f"{_PACKAGE}.") or not path.is_file():
             continue
         tree = _Essence().visit(ast.parse(path.read_bytes()))
-        code[name] = as_data(tree)
-        folder = module if path.name == "__init__.py" else module[:-1]
+        code[module] = as_data(tree)
+        parent = module if is_package else module.rpartition(".")[0]
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
-                target = tuple(filter(None, (node.module or "").split(".")))
-                if node.level:
-                    target = (*folder[: len(folder) + 1 - node.level], *target)
-                elif target[:2] == ("jestlab", "analysis"):
-                    target = target[2:]
-                else:
-                    continue
-                pending += [target, *((*target, alias.name) for alias in node.names)]
+                target = resolve_name("." * node.level + (node.module or ""), parent)
+                pending += [target, *(f"{target}.{alias.name}" for alias in node.names)]
     return code
 
 

@@ -136,15 +136,12 @@ def _compare(say: _Words, best: Record, own: Record, rivals: int) -> str:
 
 
 def _significant(say: _Words, rows: Sequence[Record], baseline: str) -> str:
-    """Name other competitors that differ significantly from the baseline, the largest difference first."""
-    sides = {1: "above", -1: "below"}
-    sentences = []
-    for side in (1, -1) if say.metric.goal == "max" else (-1, 1):
-        there = sorted((row for row in rows if _side(row) == side), key=lambda row: -abs(row["delta_mean"]))
-        named = [f"{row['name']} ({say.delta(row['delta_mean'], '+')}, {say.evidence(row)})" for row in there]
-        if named:
-            sentences.append(f" Intervals {sides[side]} {baseline}: {_list(named)}.")
-    return "".join(sentences)
+    """Name other competitors that differ significantly from the baseline, the best first."""
+    best_first = sorted(rows, key=lambda row: -say.metric.sign * float(row["delta_mean"]))
+    named = [
+        f"{row['name']} ({say.delta(row['delta_mean'], '+')}, {say.evidence(row)})" for row in best_first
+    ]
+    return f" Against {baseline}, intervals without 0: {_list(named)}." if named else ""
 
 
 def _gaps(rows: Sequence[Record], baseline: str) -> str:
