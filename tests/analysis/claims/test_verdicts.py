@@ -265,6 +265,7 @@ def test_a_run_may_be_compared_with_itself_by_another_measure(stored):
     assert unlike.difference == pytest.approx(1.6)
     assert not unlike.metric.in_percent
     assert (unclear.verdict, unclear.gap) == ("undecided", "loss and score have different goals or units")
+    assert unclear.evidence.needed is None
 
 
 def test_a_run_means_all_its_points_and_a_list_the_mean(new_store, stored_run):

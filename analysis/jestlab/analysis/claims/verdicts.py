@@ -167,7 +167,7 @@ def judge(
     metric, unclear = _metric(claim, measures)
     evidence = judging.test(differences, relation(claim, metric), claim.within or 0.0)
     if unclear:
-        evidence = replace(evidence, verdict="undecided", forecast=None)
+        evidence = replace(evidence, verdict="undecided", forecast=None, needed=None)
     seeds, differences = seeds[: evidence.seeds], differences[: evidence.seeds]
     mean, std = moments(differences) if differences else (math.nan, math.nan)
     half = float(half_widths([std], [len(differences)])[0])
