@@ -55,8 +55,8 @@ class Answer:
 def answer(rows: pd.DataFrame, found: Finals) -> Answer:
     """Answer the question of an experiment.
 
-    The competitor with the best mean is compared with the baseline, seed by seed. If the seeds do not
-    distinguish the two, the answer names the competitors that differ significantly from the baseline.
+    The competitor with the best mean is compared with the baseline, seed by seed. If the interval of their
+    difference includes 0, the answer names the competitors whose intervals don't.
 
     Args:
         rows: Frame of the summary table.
@@ -114,7 +114,10 @@ class _Words:
 
 
 def _side(row: Record) -> int:
-    """Return on which side of the baseline a run is; 0 if the seeds don't distinguish the two."""
+    """Return the side of the baseline on which a run's 95% interval is; 0 if the interval includes 0.
+
+    The intervals say nothing about verdicts: claims have tests of their own, with the error of their family.
+    """
     return direction(row["delta_low"], row["delta_high"])
 
 
@@ -136,7 +139,7 @@ def _compare(say: _Words, best: Record, own: Record, rivals: int) -> str:
 
 
 def _significant(say: _Words, rows: Sequence[Record], baseline: str) -> str:
-    """Name other competitors that differ significantly from the baseline, the best first."""
+    """Name other competitors whose interval doesn't include 0, the best first."""
     best_first = sorted(rows, key=lambda row: -say.metric.sign * float(row["delta_mean"]))
     named = [
         f"{row['name']} ({say.delta(row['delta_mean'], '+')}, {say.evidence(row)})" for row in best_first
