@@ -136,6 +136,15 @@ def test_rejects_sql_that_is_invalid_or_writes(store):
         query.frame(store.url, sql="SELECT 1", where="seed = 0")
 
 
+COUNT = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) SELECT MAX(i) FROM n"
+
+
+def test_the_time_limit_is_for_one_query(study):
+    with pytest.raises(ValueError, match=r"took longer than 0\.05 s"):
+        query.ask(study.url, COUNT.format(10**9), query.Limits(rows=1, most_bytes=1_000, seconds=0.05))
+    assert query.ask(study.url, COUNT.format(10**5)).rows == [(100_000,)]
+
+
 @pytest.mark.parametrize(
     "sql",
     [

@@ -164,7 +164,7 @@ class View:
     def _select(self, view: str, columns: Sequence[str], order: Sequence[str] = ()) -> Iterator[Row]:
         from sqlalchemy import column, select, table
 
-        statement = select(*map(column, columns)).select_from(table(view)).order_by(*map(column, order))
+        statement: Any = select(*map(column, columns)).select_from(table(view)).order_by(*map(column, order))
         if self._experiment is not None and view in (self.name, "v_runs"):
             statement = statement.where(column("experiment") == self._experiment)
         return map(tuple, self._connection.execute(statement))
@@ -201,7 +201,7 @@ def matching(view: View, condition: Expr) -> list[Row]:
     for test in tests:
         _check_types(test, kinds)
         for key in _keys(test) if test.key in ("eq", "neq", "in") else ():
-            known = names.get(key.name)
+            known = names.get(key.name, set())
             for value in operands(test) if known else ():
                 if isinstance(value, str) and value not in known:
                     near = nearest(value, sorted(map(str, known)))
@@ -239,8 +239,8 @@ def _kind(type_: type) -> str:
     """Return the kind of a type: values of one kind can be compared."""
     if issubclass(type_, int | float | Decimal):
         return "number"
-    kinds = {str: "text", Tags: "text", list: "list", dict: "section"}
-    return kinds.get(type_, type_.__name__)
+    names = {"str": "text", "Tags": "text", "dict": "section"}
+    return names.get(type_.__name__, type_.__name__)
 
 
 def predicate(condition: Expr, getter: Callable[[str], Getter]) -> Truth:

@@ -66,7 +66,7 @@ def parse(text: str) -> Expr:
         raise _error(text, 0, _OPERAND)
     try:
         parser = _language().parser(error_message_context=LONGEST)
-        tree: Expr = parser.parse_into(exp.Condition, tokens, text)[0]
+        (tree,) = parser.parse_into(exp.Condition, tokens, text)
     except RecursionError:
         raise _error(text, 0, "nested too deeply") from None
     except ParseError as error:
@@ -75,6 +75,7 @@ def parse(text: str) -> Expr:
         is_cut = problem and not found["end_context"].strip()  # sqlglot then names the last token
         index = len(text) if is_cut else len(found["start_context"])
         raise _error(text, index, problem or "expected `and`, `or` or the end") from None
+    assert tree is not None
     for node in tree.walk():
         if (problem := _problem(node)) is not None:
             raise _error(text, place(node), problem)
