@@ -298,6 +298,9 @@ def _duration(seconds: float) -> str:
 # ---- failures
 
 _FAILED = ("FAILED", "PREEMPTED", "CANCELLED")
+_FAILURE_COLUMNS = (
+    "label", "seed", "fingerprint", "state", "attempt", "ended", "reason", "at", "exit_code", "host", "log"
+)  # fmt: skip
 
 
 def failure_table(history: History) -> Table | None:
@@ -311,22 +314,20 @@ def failure_table(history: History) -> Table | None:
     import pandas as pd
 
     runs, shown = history.runs, history.shown
-    failed = history.attempts[history.attempts["state"].isin(_FAILED)]
-    frame = failed[["label", "seed", "fingerprint"]].assign(
-        state=failed["fingerprint"].map(dict(zip(runs["fingerprint"], runs["state"], strict=True))),
-        attempt=failed["number"],
-        ended=failed["state"],
-        reason=failed["reason"],
-        at=failed["ended_at"].fillna(failed["heartbeat_at"]),
-        **{name: failed[name] for name in ("exit_code", "host", "log")},
-    )
-    untried = runs[
-        runs["state"].isin((*_FAILED, "SKIPPED")) & ~runs["fingerprint"].isin(failed["fingerprint"])
+    states = dict(zip(runs["fingerprint"], runs["state"], strict=True))
+    lines = [
+        attempt
+        | {"state": states[attempt["fingerprint"]], "attempt": attempt["number"], "ended": attempt["state"]}
+        | {"at": attempt["ended_at"] or attempt["heartbeat_at"]}
+        for attempt in history.attempts
+        if attempt["state"] in _FAILED
     ]
-    if len(untried):
-        frame = pd.concat([frame, untried[["label", "seed", "fingerprint", "state", "reason"]]])
-    if frame.empty:
+    is_tried = runs["fingerprint"].isin([line["fingerprint"] for line in lines])
+    untried = runs[runs["state"].isin((*_FAILED, "SKIPPED")) & ~is_tried]
+    lines += untried[["label", "seed", "fingerprint", "state", "reason"]].to_dict("records")
+    if not lines:
         return None
+    frame = pd.DataFrame(lines, columns=[*_FAILURE_COLUMNS])
     frame = frame.drop_duplicates(["fingerprint", "attempt"], ignore_index=True)
     frame = frame.astype({"attempt": "Int64", "exit_code": "Int64"})
     frame.insert(0, "row", frame.index.map(str))
@@ -355,7 +356,7 @@ def failure_table(history: History) -> Table | None:
             Column(
                 "reason", "reason", lambda row: first_line(text(row["reason"]), 160) or MISSING, align="left"
             ),
-            Column("at", "when (UTC)", lambda row: text(row["at"])[:19], align="left"),
+            Column("at", "when (UTC)", lambda row: text(row["at"]), align="left"),
             column("exit_code", "exit code", "right"),
             column("host", "host"),
             column("log", "log"),
