@@ -56,11 +56,15 @@ def score_curves(
     Raises:
         ValueError: For an unknown scope.
     """
+    check_scope(scope)
+    averaged = tuple(frames.averaged if metrics is None else metrics)
+    return frames.once(("curves", scope, averaged), lambda: _score_curves(frames, scope, list(averaged)))
+
+
+def _score_curves(frames: Frames, scope: Scope, averaged: list[str]) -> pd.DataFrame:
     import numpy as np
 
-    check_scope(scope)
     curves = frames.scores.copy()
-    averaged = list(frames.averaged if metrics is None else metrics)
     curves["score"] = math.nan
     if averaged:
         values = curves[averaged]

@@ -11,10 +11,10 @@ from ..claims.evidence import Verdict
 from ..claims.judged import Judged
 from ..figures import Plot
 from ..figures.charts import SHOWN_AT_FIRST
-from ..provenance.explain import Origins
 from ..provenance.history import History, Recipe
 from ..tables.claims import MARKS
 from ..tables.core import Table
+from ..tables.explain import Origins
 from .answer import Answer
 from .tables import MachineTime
 

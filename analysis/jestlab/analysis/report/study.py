@@ -17,12 +17,12 @@ from ..errors import NotYet
 from ..figures import Plot, charts, learnability, learning_curves, pareto
 from ..figures.selected import Pictures
 from ..frames import Frames
-from ..provenance.explain import Origins
 from ..provenance.history import History, load, recipe
 from ..provenance.soundness import Soundness
 from ..results import Snapshot, opens_store
 from ..tables import finals, speedup_table, summary
 from ..tables.claims import claims_table
+from ..tables.explain import Origins
 from .answer import Answer, answer
 from .page import ChartPart, PageSection, PicturePart, ReportPage, TablePart
 from .requested import heading, requested, sheet_of

@@ -12,9 +12,9 @@ from ..claims.judged import count_verdicts
 from ..claims.verdicts import load as load_verdicts
 from ..custom import Loader
 from ..figures.selected import Pictures
-from ..provenance.explain import Origins
 from ..provenance.history import History, load
 from ..results import Snapshot, opens_store
+from ..tables.explain import Origins
 from ..units import duration, flops
 from .answer import Answer
 from .page import PageSection, ReportPage

@@ -11,15 +11,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..configs import flat
+from ..provenance.code import code_of, commit_text, made_with_different, unified_diff
+from ..provenance.history import History, load
 from ..results import Snapshot, opened
-from .code import code_of, commit_text, made_with_different, unified_diff
-from .history import History, load
-
-if TYPE_CHECKING:
-    from ..tables.core import Column, Table
+from .core import Column, Table
 
 _RUN_COLUMNS = ("fingerprint", "state", "step", "directory", "config")
 
@@ -99,7 +97,7 @@ class Origins:
 
     @cached_property
     def _runs(self) -> dict[str, dict[str, Any]]:
-        """Fingerprint → columns of the run, which several experiments may have, and its attempts by number."""
+        """Fingerprint → columns of the run, which several studies may share, and its attempts by number."""
         runs: dict[str, dict[str, Any]] = {}
         for history in self._histories.values():
             columns = (history.runs[name].tolist() for name in _RUN_COLUMNS)
