@@ -148,7 +148,6 @@ def _difference_column(metrics: Mapping[str, Metric]) -> Column:
         importance=80,
         family="differences",
         data=("difference", "low", "high"),
-        takes_digits=True,
     )
 
 
