@@ -97,9 +97,10 @@ def _columns(found: Finals) -> tuple[Column, ...]:
         columns += [_delta(found)] if found.has_rivals else []
     columns += [_spent(effort, found) for effort in found.efforts]
     if found.has_rivals and found.metric.goal is not None:
+        explained = _note_on_factors(found)
         for effort in found.efforts:
-            notes = (_note_on_factors(found), *([note_on_flops(found)] if effort == "flops" else []))
-            columns.append(replace(factor_column(effort, found.against), notes=notes))
+            about = (explained, note_on_flops(found)) if effort == "flops" else (explained,)
+            columns.append(replace(factor_column(effort, found.against), notes=about))
     return tuple(columns)
 
 
