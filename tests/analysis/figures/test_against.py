@@ -112,8 +112,8 @@ def test_coinciding_points_get_separate_lines(plot):
         "filtering_ratio", BASELINE, joint(0.5, 1, 0.4), joint(0.9, 1, 0.5), joint(0.5, 16, 0.5),
         joint(0.9, 16, 0.7),
     )  # fmt: skip
-    assert points(figure, line="joint, chunks=1") == [(0.5, 40), (0.9, 50)]
-    assert points(figure, line="joint, chunks=16") == [(0.5, 50), (0.9, 70)]
+    assert points(figure, line="joint chunks=1") == [(0.5, 40), (0.9, 50)]
+    assert points(figure, line="joint chunks=16") == [(0.5, 50), (0.9, 70)]
 
 
 def test_a_run_without_a_method_begins_the_lines_of_all(plot):

@@ -221,7 +221,7 @@ class AgainstOptions(_Comparison, _Printed):
 
     kind: Literal["against"]
     x: str = option("Config key on the horizontal axis.", ...)
-    by: Names = option("Config keys whose values are lines.", ("selection.rule",))
+    by: Names = option("Config keys whose values are lines; default: a line for each run.", ())
     split: str | None = option("Config key whose values are panels.")
 
 
