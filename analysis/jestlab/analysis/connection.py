@@ -28,12 +28,11 @@ _ABSENT = re.compile(r"no such (?:table: v_|column)|(?:relation \"v_|column )\S*
 
 
 @contextmanager
-def connect(store: str | Connection) -> Iterator[Connection]:
+def connect(store: str) -> Iterator[Connection]:
     """Open a read-only transaction that sees one moment; a missing SQLite file is not created.
 
     Args:
-        store: SQLAlchemy URL; `postgresql://` and `postgres://` need no driver's name. Or a connection that
-            is open already, whose moment is shared.
+        store: SQLAlchemy URL; `postgresql://` and `postgres://` need no driver's name.
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
@@ -41,9 +40,6 @@ def connect(store: str | Connection) -> Iterator[Connection]:
     """
     from sqlalchemy.exc import DatabaseError
 
-    if not isinstance(store, str):
-        yield store
-        return
     url = address.parse(store)
     engine = _sqlite(url) if url.get_backend_name() == "sqlite" else _server(url)
     try:

@@ -56,11 +56,15 @@ def score_curves(
     Raises:
         ValueError: For an unknown scope.
     """
+    check_scope(scope)
+    averaged = tuple(frames.averaged if metrics is None else metrics)
+    return frames.once(("curves", scope, averaged), lambda: _score_curves(frames, scope, list(averaged)))
+
+
+def _score_curves(frames: Frames, scope: Scope, averaged: list[str]) -> pd.DataFrame:
     import numpy as np
 
-    check_scope(scope)
     curves = frames.scores.copy()
-    averaged = list(frames.averaged if metrics is None else metrics)
     curves["score"] = math.nan
     if averaged:
         values = curves[averaged]
@@ -229,7 +233,8 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
         runs = [rows[seed[rows] == one] for one in counted]
         if effort in MEASURED:
             shared = functools.reduce(np.intersect1d, [step[run] for run in runs])
-            runs = [run[np.isin(step[run], shared)] for run in runs]
+            if any(run.size != shared.size for run in runs):
+                runs = [run[np.isin(step[run], shared)] for run in runs]
             x = np.mean([efforts[run] for run in runs], axis=0)
             scores = np.stack([score[run] for run in runs])
         else:
