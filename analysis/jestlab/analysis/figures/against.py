@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_TICKS = 8  # values that each get a tick
+_MOST_LINES = 24  # if there are more, as in a union, only those that vary the key are shown
 _EQUAL = 1.02  # ratio up to which costs count as equal
 
 
@@ -107,16 +108,24 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
             f"no run of experiment {frames.experiment!r} that varies {axis.key} has completed with a score: "
             f"{frames.progress()}"
         )
-    first = dict(zip(places["line"][::-1], places["label"][::-1], strict=True))  # label of each line
     base = places.set_index("label")["line"].to_dict().get(compared, frames.shown[compared])
-    points["y_label"], more = score_axis(frames), []
+    more = []
+    varies = points.groupby("line")["x"].transform("nunique") > 1
+    if (count := points["line"].nunique()) > _MOST_LINES:
+        if not varies.any():
+            raise NotYet(f"no line of {count} varies {axis.key}: choose some with runs, or keys with by")
+        is_shown = varies | points["line"].eq(base)
+        more.append(f"Not shown: {points.loc[~is_shown, 'line'].nunique()} lines of a single position.")
+        points = points[is_shown].copy()
+    first = dict(zip(places["line"][::-1], places["label"][::-1], strict=True))  # label of each line
+    points["y_label"] = score_axis(frames)
     if axis.gain:
         gains = _gains(frames, points, base, axis.gain)
         if len(gains):
             points = pd.concat([points.assign(panel="score"), gains])
             percent = ", in percent of its score" if axis.gain == "relative" else ""
             same = "at the same position and with the same seed"
-            more = [f"Second panel: gain over {base} {same}{percent}."]
+            more.append(f"Second panel: gain over {base} {same}{percent}.")
     elif base not in first:
         level = finals[finals["label"] == compared].assign(line=base, kind="level")
         points = pd.concat([points, level.merge(points[["panel", "y_label"]].drop_duplicates(), how="cross")])

@@ -14,6 +14,7 @@ from .plot import Plot, Texts, about_lost, about_seeds, difference_axis, looks_o
 if TYPE_CHECKING:
     import pandas as pd
 
+_MOST = 40  # learners
 _EXAMPLES, _DATA = "schedule.examples_seen", "data.filter"
 
 
@@ -43,6 +44,8 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
             f"experiment {frames.experiment!r} has {count} references that completed with their learners; a "
             f"comparison needs two: {frames.progress()}"
         )
+    if (count := pairs["label"].nunique()) > _MOST:
+        raise NotYet(f"{count} learners are too many for one figure: choose at most {_MOST} with runs")
     chosen = looks_of(frames, compared)
     points = summarized(pairs.assign(panel="", line=pairs["label"], planned=1))
     points = with_looks(points, map(chosen.__getitem__, points["label"]))
