@@ -80,7 +80,7 @@ class Request:
         run: Label or name of a `diagnose` run; None for the first.
         x: Config key that scores are drawn against, or whose values spikes are compared by; the column of
             metadata that a composition is by.
-        by: Config keys whose values make a line; empty for a line for each run.
+        by: Config keys whose values make a line.
         split: Config key whose values make a panel.
         metric: Recorded metrics that curves show instead of the score; the training metric of spikes.
         smooth: Window of a running mean over curves: a number of recorded points, or a share such as "10%".
@@ -104,7 +104,7 @@ class Request:
     surfaces: bool = False
     run: str | None = None
     x: str | None = None
-    by: tuple[str, ...] = ()
+    by: tuple[str, ...] = ("selection.rule",)
     split: str | None = None
     metric: tuple[str, ...] = ()
     smooth: int | str | None = None

@@ -51,8 +51,8 @@ class Axis:
 
     Attributes:
         key: Key on the horizontal axis.
-        by: Keys whose values are lines. Empty: each run is a line, or several if it has several points at
-            one position.
+        by: Keys whose values are lines, which are split by run where two points coincide. Empty: a line for
+            each run.
         split: Key whose values are panels; None for one panel. A run without a value is in all panels.
         label: Label of the horizontal axis; empty for the key's display name.
         gain: Second panel with the gain over the baseline's line at the same x and seed: the difference of
@@ -60,7 +60,7 @@ class Axis:
     """
 
     key: str
-    by: tuple[str, ...] = ()
+    by: tuple[str, ...] = ("selection.rule",)
     split: str | None = None
     label: str = ""
     gain: Literal["difference", "relative"] | None = None
@@ -342,7 +342,9 @@ def _lines(frames: Frames, places: pd.DataFrame, configs: Configs, axis: Axis) -
     def pair(key: str, value: Any) -> str:
         return f"{names.key(key) or key.rpartition('.')[2]}={names.value(key, value)}"
 
-    rows = places.assign(line=places["label"].map(by_keys))
+    rows = places.assign(line=places["label"].map(by_keys), run=places["label"].map(configs.run))
+    is_one = [rows.groupby(a)[b].transform("nunique") == 1 for a, b in (("line", "run"), ("run", "line"))]
+    rows["line"] = rows["line"].where(~(is_one[0] & is_one[1]), rows["run"].map(names.shown))
     for longer in (by_other_axes, names.shown.__getitem__):
         crowded = rows.loc[rows.duplicated(["panel", "line", "x"]), "line"]
         rows["line"] = rows["line"].where(~rows["line"].isin(crowded), rows["label"].map(longer))

@@ -57,7 +57,7 @@ def optimizer_spikes(
     import pandas as pd
 
     results = store.frames(experiment)
-    places = placed(results, Axis(key), results.baseline(baseline))
+    places = placed(results, Axis(key, by=()), results.baseline(baseline))
     varies = places.groupby("line")["x"].transform("nunique") > 1
     places = places[varies] if varies.any() else places
     logged = store.metrics(experiment, [metric]).astype({"value": float})

@@ -224,7 +224,7 @@ class AgainstOptions(_Comparison, _Printed):
 
     kind: Literal["against"]
     x: str = option("Config key on the horizontal axis.", ...)
-    by: Names = option("Config keys whose values are lines; default: a line for each run.", ())
+    by: Names = option("Config keys whose values are lines.", ("selection.rule",))
     split: str | None = option("Config key whose values are panels.")
 
 
