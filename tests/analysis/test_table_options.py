@@ -61,6 +61,19 @@ def test_columns_and_rows_of_published_tables():
     assert rows(table) == ["JEST++ B", "SigLIP B"]
 
 
+@pytest.mark.parametrize("name", ["summary", "speedups", "comparison", "claims"])
+def test_each_column_can_be_shown_alone(new_store, stored_runs, name):
+    runs = [*stored_runs("uniform", [0.1, 0.3], [0.1, 0.4]), *stored_runs("joint", [0.2, 0.5], [0.1, 0.5])]
+    claims = [{"statement": "A", "of": "joint", "above": "uniform"}]
+    store = new_store().add(*runs, spec={"claims": claims})
+    whole = tables.table(store.url, name, ["study"])
+    for column in whole.columns[1:]:
+        alone = Shape(columns=(column.key,)).applied(whole)
+        for row in whole.rows:
+            assert alone.cell(row, alone.column_named(column.key)) == whole.cell(row, column)
+        assert alone.csv()
+
+
 def test_unknown_names_are_errors_with_the_nearest_name(shaped):
     for options, message in (
         ({"columns": ["scor3"]}, "table 'study summary' has no column 'scor3': did you mean 'score'?"),
