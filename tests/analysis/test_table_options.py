@@ -183,4 +183,4 @@ def test_options_of_the_command(capsys, study, tmp_path):
     assert lines[5:] == ["Mine."]
     out, code = printed("--format", "latex", "--label", "tab:x", "--width", "column", "--columns", "score")
     assert "\\label{tab:x}" in out
-    assert printed("--digits", "two")[0].startswith("jestlab: --digits: must be a whole number")
+    assert printed("--digits", "two")[0].startswith("jestlab: --digits: must be")

@@ -132,7 +132,7 @@ class TableOptions(Options):
     published: bool = option("Show published rows in the paper's tables.", True)
     columns: Names = option("Columns to show, in order: keys, headings, or scores, costs, factors.", ())
     rows: Names = option("Rows to show, in order: runs, labels, or names of rows.", ())
-    digits: Annotated[int, Field(strict=True, ge=0, le=MAX_DIGITS)] | None = option(
+    digits: Annotated[int | None, Field(strict=True, ge=0, le=MAX_DIGITS)] = option(
         "Decimal places of scores."
     )
     sort: str = option("Column to sort rows by; -COLUMN sorts in descending order.", "")
