@@ -171,9 +171,9 @@ class Diagnosis:
 
     Attributes:
         question: The question of the experiment; may be empty.
-        label: Of the run.
-        config: Of its first seed.
-        metrics: One row a seed, metric and step: label, seed, name, step, value.
+        label: Label of the run.
+        config: Config of the first seed.
+        metrics: One row for each seed, metric, and step: label, seed, name, step, value.
     """
 
     question: str
@@ -262,7 +262,7 @@ def _scores(store: Snapshot, experiment: str) -> pd.DataFrame:
 
 
 def _of_runs(scores: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The scores in the order of the runs, once for each label that a run stands under."""
+    """Return the scores in the order of the runs, once for each label of a run."""
     whose = runs[["run_id", "fingerprint", "label", "seed", "state"]].assign(place=range(len(runs)))
     merged = whose.merge(scores, on="run_id").sort_values(["place", "step"], ignore_index=True)
     last = merged["step"] == merged.groupby("place")["step"].transform("max")
@@ -271,8 +271,8 @@ def _of_runs(scores: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _never_evaluated(frames: Frames) -> set[str]:
-    """Labels that have nothing to compare and never will: all seeds completed for other runs, none evaluated;
-    or of a program by which nothing has been evaluated, where another one has."""
+    """Return the labels that will never have an evaluation: all their runs completed for other runs without
+    one, or their program has evaluated nothing while another program has."""
     runs, evaluated = frames.runs, set(frames.scores["label"].unique())
     programs = set(runs.loc[runs["label"].isin(evaluated), "program"])
     ended = (runs["state"] == "COMPLETED") & (runs["needed"] > 0)

@@ -53,7 +53,7 @@ class Tags(tuple[str, ...]):
     """Tags of a row. A test of them holds if it holds for one tag."""
 
 
-class View:
+class StoreView:
     """A view. Its SELECT fetches the columns that `getter` was asked for."""
 
     def __init__(self, connection: Connection, name: str, experiment: str | None) -> None:
@@ -170,7 +170,7 @@ class View:
         return map(tuple, self._connection.execute(statement))
 
 
-def matching(view: View, condition: Expr) -> list[Row]:
+def matching(view: StoreView, condition: Expr) -> list[Row]:
     """Return the rows that satisfy a condition.
 
     Raises:
