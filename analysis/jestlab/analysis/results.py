@@ -248,7 +248,8 @@ def _scores(store: Snapshot, experiment: str) -> pd.DataFrame:
     """Read all evaluations, one row for each run and step: run_id, step, examples_seen, flops_total, seconds,
     chip_hours, diverged, and a column for each metric."""
     names = store.select(_EVALUATED, experiment=experiment).sort_values(["dataset", "metric"])
-    columns, measures, parameters = [*_EFFORTS], [f"MAX({effort})" for effort in _EFFORTS], {}
+    columns, measures = [*_EFFORTS], [f"MAX({effort})" for effort in _EFFORTS]
+    parameters: dict[str, str] = {}
     for i, (dataset, metric) in enumerate(names.itertuples(index=False)):
         columns.append(f"{dataset}/{metric}")
         measures.append(f"MAX(CASE WHEN dataset = :dataset{i} AND metric = :metric{i} THEN value END)")
