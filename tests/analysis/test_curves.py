@@ -85,18 +85,16 @@ def test_a_crossing_is_on_the_curve_and_nothing_before_it_reaches_the_target(ste
 def test_speedups_are_paired_by_seed(results):
     of_study = curves.speedups(curves.score_curves(results), "uniform")
     table: Any = of_study.set_index(["label", "seed"])
+    columns = ["reached", "bounded", "examples_to_match", "fewer_examples", "flops_to_match", "fewer_flops"]
     # seed 0: .4 between steps 1 (.3) and 2 (.5): 4 / 1.5; seed 1: .5 at step 2: 4 / 2. A step costs 8/3.
-    assert table.loc[("joint", 0), "fewer_examples"] == pytest.approx(4 / 1.5)
-    assert table.loc[("joint", 0), "examples_to_match"] == pytest.approx(1.5 * 64)
-    assert table.loc[("joint", 0), "flops_to_match"] == pytest.approx(1.5 * 8e9)
-    assert table.loc[("joint", 1), "fewer_examples"] == pytest.approx(2)
-    assert table.loc[("joint", 0), "fewer_flops"] == pytest.approx(4 / 1.5 * 3 / 8)
-    assert not table.loc[("independent", 1), "reached"]
-    assert math.isnan(table.loc[("independent", 1), "fewer_examples"])
-    assert math.isnan(table.loc[("independent", 1), "examples_to_match"])
-    assert table.loc[("independent", 1), "examples_spent"] == 4 * 64
-    assert list(table.loc["uniform", "fewer_examples"]) == [1, 1]
-    assert list(table.loc["uniform", "examples_to_match"]) == [4 * 64, 4 * 64]
+    for row, expected in {
+        ("joint", 0): (True, False, 1.5 * 64, 4 / 1.5, 1.5 * 8e9, 4 / 1.5 * 3 / 8),
+        ("joint", 1): (True, False, 2 * 64, 2, 2 * 8e9, 2 * 3 / 8),
+        ("independent", 1): (False, False, *[math.nan] * 4),
+        ("uniform", 1): (True, False, 4 * 64, 1, 12e9, 1),
+    }.items():
+        assert table.loc[row, columns].tolist() == pytest.approx(expected, nan_ok=True)
+        assert table.loc[row, "examples_spent"] == 4 * 64
 
 
 def test_the_speedup_of_a_run_that_takes_no_time(read_runs, stored_run):

@@ -128,9 +128,6 @@ def test_lengths_have_units():
 
 
 def test_options_of_a_report_override_those_of_the_study(new_store, stored_run):
-    study = Sheet.parse({"width": "3.25in", "title": "none"})
-    report = Sheet.parse({"title": "A", "legend": "below"})
-    assert report.over(study) == Sheet(width=3.25, title="A", legend="below")
     store = new_store().add(
         stored_run("uniform", [0.1, 0.2]), spec={"figure": {"width": "3.25in", "caption": "none"}}
     )
