@@ -169,7 +169,7 @@ def test_options_of_the_command(capsys, study, tmp_path):
     assert [cell.strip() for cell in lines[0].split("|")[1:-1]] == ["run", "score", "Δ uniform"]
     assert [line.split("|")[1].strip() for line in lines[2:4]] == ["joint", "uniform"]
     assert lines[5:] == ["Mine."]
-    out, code = printed("--format", "latex", "--label", "tab:x", "--width", "3in", "--columns", "score")
+    out, code = printed("--format", "latex", "--label", "tab:x", "--width", "column", "--columns", "score")
     assert "\\label{tab:x}" in out
     assert printed("--digits", "scores=2,fewer_flops=3")[1] == 0
     assert printed("--digits", "two")[0].startswith("jestlab: --digits: must be a whole number")

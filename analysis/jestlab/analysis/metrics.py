@@ -18,6 +18,7 @@ from pydantic.dataclasses import dataclass
 
 from .errors import RequestError
 from .units import HUGEST_WRITTEN, some
+from .words import printable
 
 Goal = Literal["max", "min"]
 """Whether higher or lower is better."""
@@ -27,15 +28,6 @@ Scale = Literal["linear", "log"]
 
 PERCENT, OF_HUNDRED, RAW = "percent", "%", "raw"
 MOST_SHARE = 2.0  # 200%: a metric in percent that exceeds it isn't recorded as a share of 1
-
-
-def _printable(text: str) -> str:
-    if text.isspace() or not text.isprintable():
-        raise ValueError("must be a text of printable characters")
-    return text
-
-
-_PRINTABLE = AfterValidator(_printable)
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -53,8 +45,8 @@ class Metric:
     """
 
     goal: Goal | None = None
-    unit: Annotated[str, Field(min_length=1, max_length=16), _PRINTABLE] = RAW
-    name: Annotated[str, _PRINTABLE] = ""
+    unit: Annotated[str, Field(min_length=1, max_length=16), AfterValidator(printable)] = RAW
+    name: Annotated[str, AfterValidator(printable)] = ""
     digits: Annotated[int, Field(strict=True, ge=0, le=12)] | None = None
     scale: Scale = "linear"
 

@@ -24,24 +24,19 @@ if TYPE_CHECKING:
 _MAX_NAMED = 3  # runs that a sentence lists
 
 _FLOPS: dict[Scope, str] = {
-    "learner": "FLOPs of training alone",
-    "scoring": "FLOPs without the reference’s scoring",
+    "learner": "training FLOPs",
+    "scoring": "FLOPs with scoring",
     "reference_scoring": "FLOPs with the reference’s scoring",
-    "reference_training": "FLOPs with the reference’s scoring and a share in its training",
+    "reference_training": "FLOPs with a share in the training of needed runs",
 }
-"""Scope → its FLOPs in words, if a reference scores."""
+"""Scope → its FLOPs in words."""
 
-_SPENT: dict[Scope, tuple[list[str], str]] = {
-    "reference_training": (
-        ["reference_training_share_flops"],
-        "with the reference’s scoring and a share in its training",
-    ),
-    "reference_scoring": (["reference_scoring_flops"], "with the reference’s scoring"),
-    "scoring": (["scoring_flops", "selection_flops"], "with scoring"),
+_ADDED: dict[Scope, list[str]] = {
+    "reference_training": ["reference_training_share_flops"],
+    "reference_scoring": ["reference_scoring_flops"],
+    "scoring": ["scoring_flops", "selection_flops"],
 }
-"""Scope → the columns of `Frames.costs` that it adds, and these costs in words; the widest scope first."""
-
-_SHARE = "with a share in the training of needed runs"  # without any scoring
+"""Scope → the columns of `Frames.costs` that it adds; the widest scope first."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +140,8 @@ def _compare(say: _Words, best: Record, own: Record, rivals: int) -> str:
     has_one_seed, is_better = math.isnan(best["delta_low"]), say.metric.sign * delta > 0
     if not has_one_seed and _side(best) == 0:
         return (
-            f"{head}, {say.delta(delta, '+')} against {baseline}: this is within seed noise "
-            f"({say.interval(best)} includes 0, {best['delta_seeds']:.0f} seeds)."
+            f"{head}, {say.delta(delta, '+')} against {baseline} "
+            f"({say.interval(best)}, which includes 0; {best['delta_seeds']:.0f} seeds)."
         )
     evidence = ", by one seed" if has_one_seed else f" ({say.evidence(best)})"
     if is_better:
@@ -166,7 +161,7 @@ def _significant(say: _Words, rows: Sequence[Record], baseline: str) -> str:
         there = sorted((row for row in rows if _side(row) == side), key=lambda row: -abs(row["delta_mean"]))
         named = [f"{row['name']} ({say.delta(row['delta_mean'], '+')}, {say.evidence(row)})" for row in there]
         if named:
-            sentences.append(f" Beyond seed noise {sides[side]} {baseline}: {_list(named)}.")
+            sentences.append(f" Intervals {sides[side]} {baseline}: {_list(named)}.")
     return "".join(sentences)
 
 
@@ -210,7 +205,6 @@ def _sooner(row: Record, found: Finals) -> str:
         row: Row of the summary table: a run that ends above the baseline.
         found: The results behind the table.
     """
-    scope = found.scope
     reached, compared = int(row["seeds_reached"]), int(row["seeds_compared"])
     start = f" It reaches {found.against}’s final score"
     start += f" in {reached} of {compared} seeds" if reached < compared else ""
@@ -219,30 +213,19 @@ def _sooner(row: Record, found: Finals) -> str:
     efforts = [effort for effort in found.efforts if not math.isnan(row[f"fewer_{WORDS[effort].name}"])]
     if not efforts:
         return ""
-    costs = found.frames.costs[found.frames.costs["label"].isin([row["label"], found.baseline])]
-    spent = [each for each, (columns, _) in _SPENT.items() if (costs[columns] > 0).any(axis=None)]
-    widest: Scope = next(iter(spent), "learner")
-    shares_alone = spent == ["reference_training"]
     by = [effort for effort in ("examples_seen", "flops") if effort in efforts] or efforts[:1]
-    flops = _flops(scope, widest, shares_alone)
-    factors = [f"{_factor(row, each)} {flops if each == 'flops' else WORDS[each].amount}" for each in by]
-    sentence = f"{start} with {' and '.join(factors)}"
-    if "flops" in by and SCOPES.index(widest) > SCOPES.index(scope):
-        wider = _in_scope(found.frames, row["label"], found.baseline, widest)
+    costs = found.frames.costs[found.frames.costs["label"].isin([row["label"], found.baseline])]
+    # The scopes that add costs, the widest first.
+    spent: list[Scope] = [scope for scope in _ADDED if (costs[_ADDED[scope]] > 0).any(axis=None)]
+    spent.append("learner")
+    counted = next(scope for scope in spent if SCOPES.index(scope) <= SCOPES.index(found.scope))
+    words = {effort: WORDS[effort].amount for effort in by} | {"flops": _FLOPS[counted]}
+    sentence = f"{start} with {' and '.join(f'{_factor(row, effort)} {words[effort]}' for effort in by)}"
+    if "flops" in by and counted != spent[0]:
+        wider = _in_scope(found.frames, row["label"], found.baseline, spent[0])
         if not math.isnan(wider["fewer_flops"]):
-            sentence += f"; {_factor(wider, 'flops')} {_SHARE if shares_alone else _SPENT[widest][1]}"
+            sentence += f"; {_factor(wider, 'flops')} {_FLOPS[spent[0]].removeprefix('FLOPs ')}"
     return f"{sentence}."
-
-
-def _flops(scope: Scope, widest: Scope, shares_alone: bool) -> str:
-    """Name the FLOPs of a scope, if the widest scope with further costs is `widest`."""
-    if shares_alone and scope == "reference_training":
-        return f"FLOPs {_SHARE}"
-    if widest == "learner" or shares_alone:
-        return "training FLOPs"
-    if widest == "scoring" and scope != "learner":
-        return "FLOPs, scoring included"
-    return _FLOPS[min(scope, widest, key=SCOPES.index)]
 
 
 def _factor(row: Record, effort: Effort) -> str:

@@ -159,7 +159,8 @@ def _notes(by_row: Mapping[str, Judged]) -> list[str]:
     error = judged[0].judging.family.error
     notes = [
         "difference: mean over seeds of one side of the claim minus the other "
-        f"[{INTERVAL} by Student's t, for one claim and one look]{'; percentages in points' * in_points}"
+        f"[{INTERVAL} by Student's t, for one claim and one look]{'; percentages in points' * in_points}; "
+        "verdicts have other tests, so a claim may be decided although its interval includes 0"
     ]
     for claims in sorted({each.judging.claims for each in judged if each.judging.error < error}):
         notes.append(

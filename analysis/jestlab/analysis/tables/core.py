@@ -152,7 +152,7 @@ class Table:
         mixed: Rows whose numbers mix code, versions, or data.
         shown: Row → the name that is shown for it, if it is another one.
         label: Label in LaTeX; by default made from the name.
-        width: Maximum width in LaTeX; see `latex.parse_width`.
+        width: Width in LaTeX.
         chosen: Whether the user chose the columns, so that LaTeX drops none.
         raw: Columns of the frame that CSV and JSON have; None for all.
         explains: Note → keys of the columns that it explains, if it explains only some.
@@ -170,7 +170,7 @@ class Table:
     mixed: frozenset[str] = frozenset()
     shown: Mapping[str, str] = field(default_factory=dict)
     label: str = ""
-    width: str = "auto"
+    width: latex.Width = "auto"
     chosen: bool = False
     raw: Collection[str] | None = None
     explains: Mapping[str, Collection[str]] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import RequestError
 from .core import ESSENTIAL, Column, Table, records
+from .latex import Width
 
 if TYPE_CHECKING:
     from ..frames import Frames
@@ -34,7 +35,7 @@ class Shape:
         caption: Caption; None for the table's own.
         label: LaTeX label; empty for one made from the table's name.
         notes: Whether to show notes.
-        width: Maximum width in LaTeX: "auto", "column", "text", or a length.
+        width: Width in LaTeX.
     """
 
     columns: tuple[str, ...] = ()
@@ -44,7 +45,7 @@ class Shape:
     caption: str | None = None
     label: str = ""
     notes: bool = True
-    width: str = "auto"
+    width: Width = "auto"
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Shape:
