@@ -183,44 +183,19 @@ def test_a_mean_of_two_scores_counts_once():
     assert [(f.keys[0].table, f.expected) for f in found] == [("other", "50.0")]
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("printed, of_row, differs", [
+@pytest.mark.parametrize("printed, elsewhere, differs", [
     ("80.4", {}, True), ("80.42", {}, True), ("80.52", {}, False),  # more digits of the same
     ("80.4", {"source": "Roe"}, False), ("80.4", {"variant": "B"}, False), ("80.4", {"data": "raw"}, False),
 ])  # fmt: skip
-def test_the_same_cell_in_another_table(printed, of_row, differs):
-    cell = PublishedCell("Doe", "a", 1, "JEST", "imagenet/zero_shot", "80.5", "percent", 0.805, variant="L")
-    seen = replace(cell, quantity="examples_seen", printed="4B", unit="count", value=4e9)
-    elsewhere: dict[str, Any] = {"table": "b", "position": 3} | of_row
-    other = replace(cell, printed=printed, value=float(printed) / 100, **elsewhere)
-    cells = [cell, seen, other, replace(seen, **elsewhere)]
-    assert [f.others for f in findings(cells)] == ([(other.key,)] if differs else [])
-    assert findings(cells[::2]) == []  # it may be another training
-    longer = replace(cells[3], printed="8B", value=8e9)
-    assert findings([*cells[:3], longer]) == []
-=======
-@pytest.mark.parametrize(
-    "elsewhere, differs",
-    [
-        ({}, True),
-        ({"printed": "80.42"}, True),
-        ({"printed": "80.52"}, False),  # more digits of the same
-        ({"source": "Roe"}, False),  # another training
-        ({"variant": "B"}, False),
-        ({"data": "raw"}, False),
-    ],
-)
-def test_the_same_cell_in_another_table(elsewhere, differs):
+def test_the_same_cell_in_another_table(printed, elsewhere, differs):
     row: dict[str, Any] = {"source": "Doe", "method": "JEST", "variant": "L"}
     score = {"quantity": "imagenet/zero_shot", "printed": "80.5", "unit": "percent"}
     seen = {"quantity": "examples_seen", "printed": "4B"}
     here = [PublishedCell(**row, **each, table="a", position=1) for each in (score, seen)]
     row |= {"table": "b", "position": 3} | elsewhere
-    printed = row.pop("printed", "80.4")
     there = [PublishedCell(**row, **each) for each in (score | {"printed": printed}, seen)]
     expected = [(here[0].key, there[0].key)] if differs else []
     assert [f.keys for f in findings([*here, *there])] == expected
     assert findings([here[0], there[0]]) == []  # it may be another training
     longer = PublishedCell(**row, **seen | {"printed": "8B"})
     assert findings([*here, there[0], longer]) == []
->>>>>>> hub/main
