@@ -160,13 +160,14 @@ def test_only_words_of_the_grammar_are_reserved():
 
 
 def test_values_that_cannot_be_compared_are_unknown_and_comparisons_are_chained():
-    for expected, cases in {
+    cases: dict[bool | None, dict[str, Any]] = {
         None: {"a = 'x'": 3, "not a = 'x'": 3, "a < 3": None, "a": "text", "a = 1": [1]},
         True: {"a = 'x' or a = 3": 3, "a = true": 1, "true = a": True, "a in (1, 'x')": "x",
                "a not in (1, 'y')": "x", "0 < a <= 3": 3, "not 0 < a < 3": 5, "a in [2, 3]": 3,
                "1 < 2 < a": 3, "a = 1_000": 1000},
         # A pattern takes linear time.
         False: {"0 < a <= 3": 0, "a not in {2, 3,}": 3, f"t like '{'%a' * 200}b'": "a" * 20_000},
-    }.items():  # fmt: skip
-        for text, value in cases.items():
+    }  # fmt: skip
+    for expected, values in cases.items():
+        for text, value in values.items():
             assert truth(text, value) is expected, text

@@ -37,14 +37,15 @@ def test_a_key_without_effect_has_no_value(configs):
         flexi=JOINT | {"approximation.score": True},
         half=UNIFORM | {"approximation.share": 0.5, "approximation.score": True},
     )
-    for label, values in {
+    expected: dict[str, dict[str, Any]] = {
         "uniform": {"selection.rule": "uniform", "selection.filtering_ratio": None, "approximation.share": 0},
         "joint": {"selection.filtering_ratio": 0.8, "selection.chunks": 16, "selection.sweeps": None,
                   "no.such.key": None, "approximation.method": None},
         "independent": {"selection.chunks": None},
         "flexi": {"approximation.method": "flexi"},
         "half": {"approximation.method": "flexi", "approximation.score": None},
-    }.items():  # fmt: skip
+    }  # fmt: skip
+    for label, values in expected.items():
         assert {key: found.get(label, key) for key in values} == values
     assert found.reference("hard") is None
 
