@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..curves import score_curves
 from ..efforts import WORDS, Effort
-from ..metrics import NONE_DECLARED, UNKNOWN, Metric, Metrics
+from ..metrics import UNKNOWN, Metric, Metrics
 from ..results import Snapshot
 from ..units import near
 from .claim import AFTER, AT_FLOPS, AT_SECONDS, SCORE, SPIKES, is_score
@@ -51,7 +51,7 @@ class Measures:
     curves: pd.DataFrame | None
     logged: pd.DataFrame
     names: tuple[str, ...] = ()
-    declared: Metrics = NONE_DECLARED
+    declared: Metrics = field(default_factory=Metrics)
 
     @classmethod
     def load(

@@ -40,9 +40,6 @@ EXAMPLES, PER_ITERATION, TOTAL, DELTA, MEAN, FILTERED = (
     "filtered",
 )
 
-COUNTED = "_counted"
-"""Suffix of the counted FLOPs of own runs, in a table that also has FLOPs by the paper's formula."""
-
 QUANTITIES: dict[str, str] = {
     EXAMPLES: "examples that the learner trained on",
     FILTERED: "whether the training data had been filtered: yes or no",
