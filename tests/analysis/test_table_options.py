@@ -160,10 +160,8 @@ def test_options_of_the_command(capsys, study, tmp_path):
         streams = capsys.readouterr()
         return streams.out or streams.err, stop.value.code
 
-    out, code = printed(
-        "--columns", "score,delta", "--rows", "joint,uniform", "--digits", "2", "--sort", "-score",
-        "--caption", "Mine.", "--no-notes",
-    )  # fmt: skip
+    options = "--columns score,delta --rows joint,uniform --digits 2 --sort -score --caption Mine. --no-notes"
+    out, code = printed(*options.split())
     assert code == 0
     lines = out.splitlines()
     assert [cell.strip() for cell in lines[0].split("|")[1:-1]] == ["run", "score", "Δ uniform"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jestlab.analysis import tables
+from jestlab.analysis import figures, tables
 from jestlab.analysis.metrics import Metric
 from jestlab.analysis.tables.show import spread
 
@@ -125,7 +125,9 @@ def test_the_baseline_is_the_one_that_the_study_names(read_runs, stored_run):
     runs = (stored_run("uniform", [0.2]), stored_run("joint", [0.3]))
     for reports, heading in (([{"kind": "pareto"}, {"kind": "table", "baseline": "joint"}], "Δ joint"),
                              ([{"kind": "table", "baseline": "missing"}], "Δ uniform")):  # fmt: skip
-        assert heading in shown(summary(read_runs(*runs, spec={"reports": reports})))["uniform"]
+        results = read_runs(*runs, spec={"reports": reports})
+        assert heading in shown(summary(results))["uniform"]
+        assert f"Dotted: final score of {heading[2:]}." in figures.learning_curves(results).texts.caption
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 
+import numpy as np
 import pytest
 from PIL import Image
 from tests.analysis.report.conftest import Run, by_class, by_id, check_accessible, parse_page, words
@@ -128,17 +129,13 @@ def test_an_unfinished_study_without_prices(built):
     )
     page = parse_page(html)
     (banner,) = by_class(page, "banner")
-    assert words(banner).startswith(
-        "Unfinished: 2 of 4 runs have completed; 1 running, 1 failed. Scores below are of the completed runs"
-    )
+    assert "2 of 4 runs have completed; 1 running, 1 failed. Scores below are of" in words(banner)
     assert "1 of 2" in words(by_id(page, "table-summary"))
     assert "No figure" not in words(page)
     assert list(data_of(html)["figures"]["pareto"]["variants"]) == ["examples seen"]  # the known cost
     assert "4 of 4 runs have no planned price" in words(page)
     answer = words(by_id(page, "answer"))
-    assert "joint scores 40.0%, 20.0 points above uniform, by one seed" in answer
-    assert "2.0× fewer examples" in answer
-    assert "FLOPs" not in answer
+    assert "2.0× fewer examples" in answer and "FLOPs" not in answer
 
 
 # ---- in a browser
@@ -233,41 +230,24 @@ name => {
 """
 
 
-def values_of(drawn):
-    """Return label → x and y of its marks, read from their places between the ticks."""
-    scales = {}
-    for side in ("x", "y"):
-        (low, at_low), *_, (high, at_high) = drawn[side]
-        slope = (at_high - at_low) / (high - low)
-        assert all(at_low + slope * (at - low) == pytest.approx(value) for at, value in drawn[side])
-        scales[side] = (low, at_low, slope)
-    return {
-        label: [
-            [at_low + slope * (mark[place] - low) for mark in marks]
-            for place, (low, at_low, slope) in enumerate(scales.values())
-        ]
-        for label, marks in drawn["marks"].items()
-    }
-
-
 def test_figures_draw_the_printed_data(shown, results):
-    drawn = values_of(shown.tab.evaluate(DRAWN, "curves"))
-    data = learning_curves(results, "uniform").data
-    competing = data[data["role"] != "reference"]
-    assert set(drawn) == set(competing["label"])
-    for label, (xs, ys) in drawn.items():
-        own = data[data["label"] == label]
-        assert ys == pytest.approx(list(own["mean"]), abs=0.1)  # of a pixel
-        assert xs == pytest.approx(list(own["effort"]), abs=0.2)
-    points = pareto(results, "uniform").data
-    means = points[(points["kind"] == "mean") & (points["role"] != "reference")].set_index("label")
-    drawn = values_of(shown.tab.evaluate(DRAWN, "pareto"))
-    assert set(drawn) == set(means.index)
-    for label, ([x], [y]) in drawn.items():
-        assert [x, y] == pytest.approx([means.loc[label, "cost"] / 1e9, means.loc[label, "score"]], abs=0.1)
-    on_front = int(means["on_front"].astype(bool).sum())
+    """One line relates the places of ticks and marks to their values."""
+    curves, points = learning_curves(results, "uniform").data, pareto(results, "uniform").data
+    curves = curves[curves["role"] != "reference"]
+    means = points[(points["kind"] == "mean") & (points["role"] != "reference")]
+    means = means.assign(cost=means["cost"] / 1e9)
+    for name, data, *columns in (("curves", curves, "effort", "mean"), ("pareto", means, "cost", "score")):
+        drawn = shown.tab.evaluate(DRAWN, name)
+        assert set(drawn["marks"]) == set(data["label"])
+        for place, (side, column) in enumerate(zip("xy", columns, strict=True)):
+            known = list(drawn[side])
+            for label, marks in drawn["marks"].items():
+                values = data.loc[data["label"] == label, column]
+                known += zip((mark[place] for mark in marks), values, strict=True)
+            places, values = np.array(known, float).T
+            assert np.polyval(np.polyfit(places, values, 1), places) == pytest.approx(values, abs=0.2)
     steps = shown.tab.locator("#pareto .plot .front").get_attribute("d")
-    assert steps.count("H") == on_front - 1
+    assert steps.count("H") == int(means["on_front"].astype(bool).sum()) - 1
 
 
 def test_every_cell_shows_its_explanation(shown, study, printed):

@@ -171,16 +171,6 @@ def test_the_page_of_a_union(union, page):
     assert (told["experiment"], len(told["runs"])) == ("paper", 12)
 
 
-def test_an_up_to_date_figure_is_not_drawn_again(contents, tmp_path):
-    plot = contents.plots[0]
-    drawn = plot.png()
-    marked = drawn + b"from an earlier report"
-    (tmp_path / "curves.png").write_bytes(marked)
-    assert plot.png([tmp_path / "none", tmp_path]) == marked
-    other = replace(plot, data=plot.data.assign(mean=plot.data["mean"] / 2))
-    assert other.png([tmp_path]) not in (marked, drawn)
-
-
 def test_a_study_that_has_changed_is_marked(union, tmp_path):
     path = shutil.copy(union.folder / "results.db", tmp_path)
     with closing(sqlite3.connect(path)) as connection, connection:
