@@ -114,7 +114,8 @@ def test_a_figure_of_a_metric_tells_which_seeds_lost_that_one(new_store, stored_
 def test_a_baseline_that_diverged_is_compared_with_nothing(read_runs, stored_runs):
     found = finals(read_runs(*stored_runs("uniform", [0.5], [None]), *stored_runs("a", [0.9], [0.8])))
     said = answer(summary(found).frame, found)
-    assert said.sentence == "a scores 85.0 ± 7.1%; uniform, the baseline, diverged in 1 of 2 seeds."
+    assert said.sentence == "a scores 85.0 ± 7.1%; it is not compared with uniform, the baseline."
+    assert said.caveat == "Not judged: uniform, diverged in 1 of 2 seeds."
 
 
 def test_a_run_without_an_evaluation_has_a_row_and_a_reason(read_runs, stored_run, stored_runs):

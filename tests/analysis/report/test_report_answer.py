@@ -44,21 +44,23 @@ def test_a_better_run(asked):
 
 def test_without_a_better_run(asked):
     noise = asked(uniform=[0.4, 0.5, 0.45], joint=[0.45, 0.46, 0.47]).sentence
-    assert noise.startswith("joint scores 46.0 ± 1.0%, +1.0 points against uniform (95% CI −")
-    assert noise.endswith(", which includes 0; 3 seeds).")
+    assert noise.startswith(
+        "joint scores 46.0 ± 1.0%, +1.0 points against uniform; the interval includes 0 (95% CI −"
+    )
+    assert noise.endswith(", 3 seeds).")
     assert "fewer" not in noise
     assert asked(uniform=[0.6, 0.61, 0.62], joint=[0.4, 0.41, 0.42]).sentence == (
         "No run scores above uniform, which ends at 61.0 ± 1.0%: joint ends 20.0 points below it "
         "(95% CI −20.0 to −20.0, 3 seeds)."
     )
     alone = asked(uniform=[0.4, 0.6]).sentence
-    assert alone == "uniform scores 50.0 ± 14.1%; no other run competes with it."
+    assert alone == "uniform scores 50.0 ± 14.1%; no other run has a finite score to compare."
 
 
 def test_no_seed_in_common(new_store, stored_run):
     store = new_store().add(stored_run("uniform", [0.1, 0.4]), stored_run("joint", [0.1, 0.6], seed=1))
     said = answer_of(store)
-    assert said.sentence == "joint scores 60.0%; uniform, the baseline, has no seed in common with it."
+    assert said.sentence == "joint scores 60.0%; it is not compared with uniform, the baseline."
     assert said.caveat == "Not judged: joint, no seed in common with uniform."
 
 
@@ -68,7 +70,7 @@ def test_significant_runs_are_named_even_if_another_mean_is_higher(asked):
         uniform=[0.4, 0.4, 0.4], noisy=[0.2, 0.9, 0.4], steady=[0.45, 0.46, 0.45], low=[0.2, 0.19, 0.2]
     )
     assert said.sentence.startswith("noisy, the best of 3, scores 50.0 ± 36.1%, +10.0 points against uniform")
-    assert "which includes 0" in said.sentence
+    assert "the interval includes 0" in said.sentence
     # t(2) · .005774 / √3 = .01434.
     assert "Intervals above uniform: steady (+5.3 points, 95% CI 3.9 to 6.8, 3 seeds)." in said.sentence
     assert said.sentence.endswith(

@@ -71,36 +71,25 @@ def answer(rows: pd.DataFrame, found: Finals) -> Answer:
     scored = [row for row in others if not math.isnan(row["score_mean"]) and not row["diverged"]]
     has_baseline = not math.isnan(own["score_mean"]) and not own["diverged"]
     say, gaps = _Words(frames.score), _gaps([own, *others], baseline)
-    if not scored and not has_baseline:
-        return Answer("Nothing with a score has completed yet.", gaps)
     if not scored:
-        has = (
-            "has a finite score in all seeds" if any(row["diverged"] for row in others) else "has a score yet"
-        )
-        why = f"no other run {has}" if others else "no other run competes with it"
-        return Answer(f"{baseline} scores {say.score(own)}; {why}.", gaps)
-    sign = frames.score.sign
+        why = f"{baseline} scores {say.score(own)}; no other run has a finite score to compare."
+        return Answer(why if has_baseline else "Nothing with a score has completed yet.", gaps)
     if frames.score.goal is None:
         score = say.score(own) if has_baseline else "nothing yet"
         return Answer(f"{baseline} scores {score}.", lacks_goal(frames.averaged))
+    sign = frames.score.sign
     rivals = [row for row in scored if row["delta_seeds"] > 0] or scored
     best = max(rivals, key=lambda row: sign * float(row["score_mean"]))
     if not has_baseline or best["delta_seeds"] == 0:
-        why = "has no score: a metric is missing" if own["seeds"] > 0 else "has no score yet"
-        why = "has no seed in common with it" if has_baseline else own["lost"] if own["diverged"] else why
-        return Answer(f"{best['name']} scores {say.score(best)}; {baseline}, the baseline, {why}.", gaps)
+        why = f"{best['name']} scores {say.score(best)}; it is not compared with {baseline}, the baseline."
+        return Answer(why, gaps)
     side = _side(best) * sign
     clear = [row for row in rivals if row is not best and _side(row) != 0] if side == 0 else []
     sentence = _compare(say, best, own, len(rivals))
     if side > 0 or (math.isnan(best["delta_low"]) and sign * best["delta_mean"] > 0):
         sentence += _sooner(best, found)
-    caveat = ""
-    if clear:
-        caveat = f"The intervals do not account for {len(rivals)} runs having been compared."
-    elif len(rivals) > 1 and best["delta_seeds"] > 1:
-        caveat = (
-            f"The interval does not account for {best['name']} being picked as the best of {len(rivals)}."
-        )
+    caveat = f"The intervals do not account for {len(rivals)} runs having been compared."
+    caveat *= len(rivals) > 1 and best["delta_seeds"] > 1
     return Answer(sentence + _significant(say, clear, baseline), " ".join(filter(None, (caveat, gaps))))
 
 
@@ -119,12 +108,9 @@ class _Words:
     def delta(self, value: float, sign: str = "") -> str:
         return f"{self.metric.text(value, sign)} {self.unit}"
 
-    def interval(self, row: Record) -> str:
-        low, high = (self.metric.text(row[end]) for end in ("delta_low", "delta_high"))
-        return f"{CONFIDENCE:.0%} CI {low} to {high}"
-
     def evidence(self, row: Record) -> str:
-        return f"{self.interval(row)}, {row['delta_seeds']:.0f} seeds"
+        low, high = (self.metric.text(row[end]) for end in ("delta_low", "delta_high"))
+        return f"{CONFIDENCE:.0%} CI {low} to {high}, {row['delta_seeds']:.0f} seeds"
 
 
 def _side(row: Record) -> int:
@@ -137,16 +123,12 @@ def _compare(say: _Words, best: Record, own: Record, rivals: int) -> str:
     delta, baseline = float(best["delta_mean"]), own["name"]
     name = f"{best['name']}, the best of {rivals}," if rivals > 1 else best["name"]
     head = f"{name} scores {say.score(best)}"
-    has_one_seed, is_better = math.isnan(best["delta_low"]), say.metric.sign * delta > 0
+    has_one_seed = math.isnan(best["delta_low"])
+    evidence = ", by one seed, which has no interval" if has_one_seed else f" ({say.evidence(best)})"
     if not has_one_seed and _side(best) == 0:
-        return (
-            f"{head}, {say.delta(delta, '+')} against {baseline} "
-            f"({say.interval(best)}, which includes 0; {best['delta_seeds']:.0f} seeds)."
-        )
-    evidence = ", by one seed" if has_one_seed else f" ({say.evidence(best)})"
-    if is_better:
-        chance = "; one seed can't show how much of this is chance" if has_one_seed else ""
-        return f"{head}, {say.delta(abs(delta))} {say.better} {baseline}{evidence}{chance}."
+        return f"{head}, {say.delta(delta, '+')} against {baseline}; the interval includes 0{evidence}."
+    if say.metric.sign * delta > 0:
+        return f"{head}, {say.delta(abs(delta))} {say.better} {baseline}{evidence}."
     return (
         f"No run scores {say.better} {baseline}, which ends at {say.score(own)}: {name} ends "
         f"{say.delta(abs(delta))} {say.worse} it{evidence}."
