@@ -178,7 +178,7 @@ def test_the_opposite_sign_and_goal_change_only_signs(pair):
 def verdict(results: Frames, comparison: str) -> Judged:
     claim = Claim.model_validate({"statement": "x", "of": "one", comparison: "base"})
     measures = Measures(results, score_curves(results), results.runs, (), results.declared)
-    return judge(claim, "study", "", results.runs, measures)
+    return judge(claim, "study", "", results.runs.assign(retracted=None), measures)
 
 
 def numbers(text: str) -> str:

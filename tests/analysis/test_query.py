@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jestlab.analysis import guards, query, rows
+from jestlab.analysis import conditions, guards, query, rows
 
 CONFIGS = {
     "reference": {"seed": 0, "selection": {"rule": "uniform"}, "steps": 10, "flag": False},
@@ -82,6 +82,15 @@ def test_a_frame_has_types(store):
     with_sql = query.frame(store.url, sql="SELECT label, 1 AS x, 2 AS x FROM v_runs WHERE label LIKE 'jo%'")
     assert list(with_sql.columns) == ["label", "x", "x_2"] and len(with_sql) == 2
     assert list(query.frame(store.url).columns) == query.select(store.url).columns
+
+
+def test_tags_of_a_run_are_compared_one_by_one():
+    """A run without a tag is known not to have it."""
+    tagged = (("a", "b"), ("a",), ())
+    for where, kept in {"t = 'b'": [2], "t != 'b'": [1, 0], "t is null": [0], "t is not null": [2, 1],
+                        "t like 'a%'": [2, 1]}.items():  # fmt: skip
+        holds = query.predicate(conditions.parse(where), lambda _: lambda row: rows.Several(row[0]))
+        assert [len(tags) for tags in tagged if holds((tags,))] == kept
 
 
 def test_finds_the_store_by_default(store, monkeypatch, tmp_path):
