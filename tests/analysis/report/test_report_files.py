@@ -17,8 +17,7 @@ from jestlab.platform.spec.load import load
 def run_verb(capsys, *arguments):
     with pytest.raises(SystemExit) as stop:
         main(["report", *arguments])
-    streams = capsys.readouterr()
-    return stop.value.code, streams.out, streams.err
+    return stop.value.code, *capsys.readouterr()
 
 
 def test_each_table_and_figure_with_its_provenance(study, page):
