@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jestlab.analysis import figures
+from jestlab.analysis import figures, published
 from jestlab.platform.cli import main
 from jestlab.platform.spec.options import FIGURES
 
@@ -56,10 +56,7 @@ def test_an_experiment_named_like_a_table(jestlab, study, stored_runs):
         shown = jestlab("table", name, "--baseline", "b")
         assert shown == jestlab("table", name, name, "--baseline", "b")
         assert "| a " in shown[1]
-    study.insert(
-        "v_published", source="Doe", table_name="comparison", position=1, method="CLIP",
-        quantity="imagenet/zero_shot", value=0.6, printed="60.0", unit="percent",
-    )  # fmt: skip
+    study.publish(*(cell for cell in published.paper() if cell.table == "comparison"))
     out = jestlab("table", "comparison")[1]
     assert "| CLIP " in out and "| a " not in out
     assert "| a " in jestlab("table", "comparison", "--no-published")[1]
