@@ -232,8 +232,8 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
         counted = np.unique(completed if completed.size else seed[rows])
         runs = [rows[seed[rows] == one] for one in counted]
         if effort in MEASURED:
-            shared = functools.reduce(np.intersect1d, [step[run] for run in runs])
-            if any(run.size != shared.size for run in runs):
+            if len({step[run].tobytes() for run in runs}) > 1:  # rarely: intersections are slow
+                shared = functools.reduce(np.intersect1d, [step[run] for run in runs])
                 runs = [run[np.isin(step[run], shared)] for run in runs]
             x = np.mean([efforts[run] for run in runs], axis=0)
             scores = np.stack([score[run] for run in runs])
