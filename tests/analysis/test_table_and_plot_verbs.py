@@ -108,7 +108,7 @@ def test_plot(jestlab, tmp_path, study, stored_run):
 
 def test_invalid_options_name_the_flag_and_a_figure_what_it_lacks(jestlab):
     for command, code, message in (
-        ("table study --digits many", 2, "--digits: must be a whole number"),
+        ("table study --digits many", 2, "--digits: must be"),
         ("plot study --kind against", 2, "--x: is missing"),
         ("plot study --kind speedup --surfaces", 2, "--surfaces: not an option of this kind"),
         ("plot study --width 3", 2, "--width: must be a length with its unit"),
