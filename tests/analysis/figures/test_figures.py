@@ -103,7 +103,7 @@ def test_runs_without_a_known_cost_are_named_and_runs_without_cost_are_shown(rea
         stored_run("free", [0.2], flops_per_step=(0.0, 0.0, 0.0)),
         stored_run("unknown", [0.4], flops_per_step=(math.nan, 0.0, 0.0)),
     )
-    plot = figures.pareto(results, cost="flops")
+    plot = figures.pareto(results, over="flops")
     means = plot.data[plot.data["kind"] == "mean"].set_index("label")
     assert means["cost"].to_dict() == {"uniform": 3e9, "free": 0.0}
     assert "Not shown (FLOPs unknown): unknown." in plot.texts.caption
@@ -123,6 +123,15 @@ def test_curves_compare_with_the_baseline_of_the_study(read_runs, stored_run):
     spec = {"reports": [{"kind": "curves"}, {"kind": "table", "baseline": "joint"}]}
     plot = figures.learning_curves(read_runs(*runs, spec=spec))
     assert "Dotted: final score of joint." in plot.texts.caption
+
+
+def test_the_axis_shows_whole_intervals_up_to_100_percent(read_runs, stored_runs):
+    found = read_runs(*stored_runs("uniform", [0.1], [0.3]), *stored_runs("joint", [0.6], [0.64], [0.62]))
+    for plot in (figures.learning_curves(found), figures.pareto(found)):
+        data = plot.data[plot.data["low"].notna()]
+        bottom, top = plot.figure().axes[0].get_ylim()
+        assert data["low"].min() < 0 == bottom
+        assert data.loc[data["label"] == "joint", "high"].max() < 100 == top
 
 
 def test_surfaces_show_what_seeds_attain(results, read_runs, stored_run):

@@ -16,7 +16,7 @@ from ..curves import score_curves
 from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
-from .axes import LOG_FROM, count_axis, draw_interval, draw_seeds, limit, value_axis
+from .axes import LOG_FROM, count_axis, draw_interval, draw_seeds, limit_percent, value_axis
 from .panels import finish, panels, titled
 from .plot import (
     Plot,
@@ -283,7 +283,8 @@ def draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         label = panel["y_label"].iloc[0]
         heights = data.loc[data["y_label"] == label, "y"]  # of all panels that share the axis
         value_axis(axes, heights, log=texts.metric.scale == "log" and label == texts.y)
-        limit(axes, heights)
+        if label == texts.y and texts.metric.suffix == "%":
+            limit_percent(axes, heights)
     titled(all_axes, [panel["title"].iloc[0] for panel in shown])
     return finish(figure, texts, sheet, named="below" if len(shown) > 1 or measured else "direct")
 

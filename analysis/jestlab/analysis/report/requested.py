@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..costs import Scope
 from ..custom import Loader, stem_of
 from ..efforts import WORDS
 from ..errors import RequestError
-from ..figures import Request, draw
+from ..figures import draw
 from ..figures.selected import Pictures
 from ..frames import Frames
 from ..provenance.history import History
@@ -25,7 +25,6 @@ _USUAL: dict[str, Any] = {"crossing": "first", "trajectories": False, "surfaces"
 """Options of the tables and figures of every page, in addition to baseline and scope."""
 
 _STANDING = ("summary", "speedups", "curves", "pareto")
-_FIGURE_OPTIONS = {each.name for each in fields(Request)} - {"store", "experiment", "sheet", "own"}
 _TABLE_OPTIONS = ("baseline", "scope", "crossing", "score", "options")
 _ABOUT_THE_WORDS = ("options", "figure", "caption", "label", "notes", "width")
 
@@ -104,17 +103,12 @@ def requested(
                     continue
                 made.tables.append(TablePart(part, title, table))
             else:
-                given = {key: value for key, value in options.items() if key in _FIGURE_OPTIONS}
-                given |= {key: tuple(value) for key, value in given.items() if isinstance(value, list)}
-                request = Request(
-                    store,
-                    history.experiment,
-                    sheet=_sheet(history, options),
-                    own=own,
-                    pictures=pictures,
-                    **given,
-                )
-                plot = replace(draw(name, request), name=part)
+                printed: dict[str, Any] = {
+                    "sheet": _sheet(history, options),
+                    "own": own,
+                    "pictures": pictures,
+                }
+                plot = replace(draw(name, store, history.experiment, **printed, **options), name=part)
                 made.pictures.append(PicturePart(part, title, plot, history.experiment))
             names[stem] += 1
         except RequestError as error:

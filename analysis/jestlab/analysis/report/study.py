@@ -157,7 +157,7 @@ def _charts(
         return learning_curves(frames, baseline, effort, scope, together=sheets["curves"].legend is not None)
 
     def draw_pareto(effort: Effort) -> Plot:
-        return pareto(frames, baseline, scope, cost=effort)
+        return pareto(frames, baseline, scope, over=effort)
 
     sheets = {kind: sheet_of(history, kind) for kind in _CHARTS}
     parts = []

@@ -135,7 +135,7 @@ def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
     from jestlab.analysis import figures
     from jestlab.analysis.errors import NotYet, RequestError
     from jestlab.analysis.report import build
-    from jestlab.platform.reports.make import TrustedLoader, request_of, table_of
+    from jestlab.platform.reports.make import TrustedLoader, figure_options, table_of
     from jestlab.platform.reports.selected import selected_images
 
     images = cache(partial(selected_images, lab))
@@ -158,10 +158,9 @@ def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
                     for suffix, format in _TABLE_FILES.items()
                 ]
             else:
-                request = request_of(
-                    lab, study.name, report, store=store, sheet=sheet, own=code, pictures=images
-                )
-                written.files += replace(figures.draw(report.kind, request), name=name).save(folder)
+                arguments = figure_options(lab, report, sheet) | {"own": code, "pictures": images}
+                plot = figures.draw(report.kind, store, study.name, **arguments)
+                written.files += replace(plot, name=name).save(folder)
         except NotYet as error:
             written.notes.append(f"no {name} yet: {error}")
         except RequestError as error:
