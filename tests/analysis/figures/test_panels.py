@@ -79,13 +79,14 @@ def test_points_of_one_look_are_named_next_to_them():
 def test_a_name_never_covers_the_front_or_an_interval():
     """Without room for it there is a legend."""
     with applied():
-        for spread_of, is_direct in ((30.0, True), (0.4, False)):
+        for bars, is_direct in (([20], True), (range(40), False)):
             figure, [axes] = panels(Sheet(width=3.25))
             axes.set(xlim=(0, 40), ylim=(0, 100))
             for i in range(5):
-                x, y = 3 + spread_of * i / 4, 20 + 15 * i
+                x, y = 3 + 7 * i, 20 + 15 * i
                 axes.plot(x, y, "so^Dv"[i], color=f"#00{i}000", linestyle="none", label=f"independent {i}")
                 axes.vlines(x, y - 10, y + 10)
+            axes.vlines(bars, 0, 100)
             axes.plot([0, 20, 20, 40], [50, 50, 80, 80])
             finish(figure, TEXTS, Sheet(width=3.25))
             assert bool(figure.legends) != is_direct

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import itertools
 import re
+from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
@@ -98,21 +99,34 @@ def finish(
         ValueError: The figure doesn't fit in its width or height.
     """
     of_panels = {each: labeled(each) for each in figure.axes}
-    # A legend can't identify points that look the same: their names stay next to them.
-    fixed = [each for each, handles in of_panels.items() if len(set(map(look_of, handles))) < len(handles)]
     where: Where = sheet.legend or named
     if where == "direct" and not all(is_curve(handle) for of in of_panels.values() for handle in of):
         where = named
-    beside = of_panels if where == "direct" else fixed
-    names = {each: [write_name(each, handle) for handle in of_panels[each]] for each in beside}
+    names: dict[Axes, list[Any]] = {}
+    free: dict[Axes, list[Any]] = {}  # names that a legend can replace
+    rest: list[Any] = []
+    for axes, handles in of_panels.items():
+        looks = Counter(map(look_of, handles))
+        for handle in handles:
+            # A legend can't identify artists that look the same: their names stay next to them.
+            is_fixed = looks[look_of(handle)] > 1
+            if is_fixed or where == "direct":
+                names.setdefault(axes, []).append(name := write_name(axes, handle))
+                if not is_fixed and not sheet.legend:
+                    free.setdefault(axes, []).append(name)
+            if not (is_fixed or (where == "direct" and sheet.legend)):
+                rest.append(handle)
     page = _Page(figure, texts, sheet, x, y)
     fits = page.arrange()
-    free = {} if sheet.legend else {each: of for each, of in names.items() if not fits or each not in fixed}
-    if not (fits and all(not is_crowded(each, of) and place_names(each, of) for each, of in free.items())):
+    if not fits and not sheet.legend:
+        free, rest = names, [handle for handles in of_panels.values() for handle in handles]
+    if free and not (
+        fits and all(not is_crowded(each, of) and place_names(each, of) for each, of in names.items())
+    ):
         for name in (name for of in free.values() for name in of):
             name.remove()
-        names, where = {each: of for each, of in names.items() if each not in free}, "below"
-    rest = [handle for each, handles in of_panels.items() if each not in names for handle in handles]
+        names = {axes: [name for name in of if name not in free.get(axes, ())] for axes, of in names.items()}
+        where = "below"
     shown = list(by_label(rest if keys is None else keys).values())
     if shown and where == "inside":
         figure.axes[0].legend(handles=shown, loc="best", **_LEGEND | {"frameon": True, "framealpha": 0.7})

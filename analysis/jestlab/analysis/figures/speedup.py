@@ -109,12 +109,8 @@ def _matches(rows: pd.DataFrame, level: float, over: Effort) -> pd.DataFrame:
     """Where each label reaches the level."""
     name = WORDS[over].name
     rows = rows[np.isfinite(rows[f"{name}_most"]) & np.isfinite(rows[f"fewer_{name}"])]
-    found: dict[str, Any] = {
-        "kind": "match",
-        "effort": rows[f"{name}_to_match"],
-        "factor": rows[f"fewer_{name}"],
-    }
-    return rows[["label"]].assign(**found, mean=level)
+    factor = rows[f"fewer_{name}"]
+    return rows[["label"]].assign(kind="match", effort=rows[f"{name}_to_match"], mean=level, factor=factor)
 
 
 def _bars(rows: pd.DataFrame, cost: Effort) -> pd.DataFrame:

@@ -103,12 +103,8 @@ def requested(
                     continue
                 made.tables.append(TablePart(part, title, table))
             else:
-                printed: dict[str, Any] = {
-                    "sheet": _sheet(history, options),
-                    "own": own,
-                    "pictures": pictures,
-                }
-                plot = replace(draw(name, store, history.experiment, **printed, **options), name=part)
+                options |= {"sheet": _sheet(history, options), "own": own, "pictures": pictures}
+                plot = replace(draw(name, store, history.experiment, **options), name=part)
                 made.pictures.append(PicturePart(part, title, plot, history.experiment))
             names[stem] += 1
         except RequestError as error:
