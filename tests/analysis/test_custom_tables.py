@@ -62,10 +62,7 @@ def test_a_frame_is_a_table_in_all_formats(study):
 
 def test_cells_depend_on_the_runs_of_their_label(study):
     """Retracted results are struck through."""
-    study.execute(
-        "INSERT INTO v_retractions (experiment, run, label, seed, fingerprint, reason) "
-        "VALUES ('study', 'joint', 'joint', 0, 'joint-0', 'wrong shards')"
-    )
+    study.retract("joint", "wrong shards")
     found = made(study, per_label)
     assert found.experiments == ["study"] and found.parts is not None
     assert list(found.parts.query("row == 'joint'")["fingerprint"]) == ["joint-0", "joint-1"]

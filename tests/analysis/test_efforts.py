@@ -71,7 +71,7 @@ def test_figures_and_pages_use_the_known_effort(timed):
     with pytest.raises(ValueError, match="has completed with a score and known FLOPs"):
         figures.pareto(found, over="flops")
     contents = gather(timed.url, "study")
-    assert [list(part.variants) for part in contents.charts] == [["training time"], ["training time"]]
+    assert [list(part.variants) for part in contents.figures] == [["training time"], ["training time"]]
 
 
 def test_a_claim_at_equal_time(timed):
@@ -117,7 +117,7 @@ def test_shows_all_known_efforts(new_store, stored_run):
     factors = [cells[name] for name in ("fewer examples", "less time", "fewer chip-hours")]
     assert factors == ["1.5×", "3.0×", "0.8×"]
     contents = gather(store.url, "study")
-    assert [list(part.variants) for part in contents.charts] == [
+    assert [list(part.variants) for part in contents.figures] == [
         ["examples seen", "training FLOPs", "training time", "chip-hours of training"],
         ["training FLOPs", "training time", "chip-hours of training"],
     ]

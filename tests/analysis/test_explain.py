@@ -6,8 +6,8 @@ from dataclasses import asdict
 import pytest
 
 from jestlab.analysis import published, tables
-from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.results import read as read_frames
+from jestlab.analysis.tables.explain import Origins
 
 
 @pytest.fixture
@@ -18,13 +18,12 @@ def traced(study):
     config["selection"] = {"rule": "joint", "reference": "reference"}
     study.execute("UPDATE v_runs SET config = ? WHERE run = 'joint'", [json.dumps(config)])
     for number, state, patch, host in ((1, "PREEMPTED", "diff", "pod-a"), (2, "COMPLETED", "", "pod-b")):
-        study.execute(
-            "INSERT INTO v_attempts (experiment, label, seed, fingerprint, number, state, reason, "
-            "executor, host, device, started_at, ended_at, git_commit, git_patch, log) "
-            "VALUES ('study', 'joint', 0, 'joint-0', ?, ?, 'lost its node', 'kubernetes', ?, "
-            "'TPU v5e', '2026-11-22 10:00:00.5', '2026-11-22 10:05:00', 'abcdef0123456789', ?, 'log')",
-            [number, state, host, patch],
-        )
+        study.insert(
+            "v_attempts", experiment="study", label="joint", seed=0, fingerprint="joint-0", number=number,
+            state=state, reason="lost its node", executor="kubernetes", host=host, device="TPU v5e",
+            started_at="2026-11-22 10:00:00.5", ended_at="2026-11-22 10:05:00", git_patch=patch,
+            git_commit="abcdef0123456789",
+        )  # fmt: skip
     return study
 
 

@@ -119,8 +119,14 @@ def test_reading_a_store_in_wal_mode_leaves_no_files(study):
     before = {path: path.read_bytes() for path in study.path.parent.iterdir()}
     read_frames(study.url, "study")
     assert study.path.read_bytes() == before[study.path]
-    connection._forget()  # as when the process ends
     assert {path: path.read_bytes() for path in study.path.parent.iterdir()} == before
+
+
+def test_reads_a_file_that_replaces_another(study, stored_run, new_store):
+    other = new_store().add(stored_run("uniform", [0.9]), experiment="other")
+    assert experiments_in(study.url) == ["study"]
+    other.path.replace(study.path)
+    assert experiments_in(study.url) == ["other"]
 
 
 def test_a_connection_is_read_only_and_paths_may_have_special_characters(study):

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.analysis.conftest import VIEWS
 
 from jestlab.analysis import figures, tables
 from jestlab.analysis.claims import Claim
@@ -16,6 +15,7 @@ from jestlab.analysis.curves import score_curves
 from jestlab.analysis.frames import Frames
 from jestlab.analysis.report.answer import answer
 from jestlab.analysis.results import read as read_frames
+from jestlab.platform.store.views import VIEWS
 
 LESS, MORE = {"goal": "min", "digits": 2, "name": "PPL"}, {"goal": "max", "unit": "percent"}
 ENDS = {"slow": (43.6, 44.1, 43.0), "fast": (23.4, 23.9, 22.7), "costly": (30.0, 23.5, 29.0)}
@@ -45,7 +45,7 @@ def language(new_store, stored_runs):
     store = new_store().add(*runs, spec=spec)
     # The accuracy of each is 1 − perplexity / 100.
     put = {"metric": "'accuracy'", "name": "'wiki/accuracy'", "value": "1 - value / 100"}
-    taken = ", ".join(put.get(column, column) for column in VIEWS["v_evaluations"].split())
+    taken = ", ".join(put.get(column, column) for column in VIEWS["v_evaluations"].columns)
     store.execute(f"INSERT INTO v_evaluations SELECT {taken} FROM v_evaluations")
     return store
 

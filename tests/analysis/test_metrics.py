@@ -37,7 +37,7 @@ def test_a_goal_is_optional_and_a_program_may_say_it():
     metrics = of(declared, "train")
     assert metrics.of("loss") == Metric("min", scale="log")
     assert metrics.of("x/zero_shot") == Metric("max", "percent", digits=2)
-    assert (metrics.of("a/b").goal, metrics.find("other")) == (None, None)
+    assert metrics.of("a/b") == metrics.of("other") == Metric()
     assert of(declared).of("loss") == Metric(scale="log")
     assert of({"loss": {"goal": "max"}}, "train").of("loss") == Metric("max")
 
@@ -69,9 +69,7 @@ def test_a_spec_overrides_a_program_a_name_a_pattern_and_a_union_its_studies():
     assert metrics.of("b/zero_shot").name == "PPL"
     assert metrics.of("b/i2t_r5") == Metric("max", "percent")
     assert metrics.of("loss") == Metric("min")
-    assert metrics.find("b/own") is None
-    assert metrics.of("b/own").goal is None
-    assert Metrics.of_spec({}, ["command"]).find("b/zero_shot") is None
+    assert metrics.of("b/own") == Metrics.of_spec({}, ["command"]).of("b/zero_shot") == Metric()
     parts = {"one": {"metrics": {"a/b": {"goal": "min"}}}, "two": {"metrics": {"c/d": {"goal": "max"}}}}
     metrics = Metrics.of_spec({"studies": parts, "metrics": {"c/d": {"goal": "min"}}}, [])
     assert (metrics.of("a/b").goal, metrics.of("c/d").goal) == ("min", "min")

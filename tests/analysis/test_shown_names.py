@@ -9,9 +9,9 @@ import pytest
 
 from jestlab.analysis import figures, tables
 from jestlab.analysis.names import Names
-from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.report import gather
 from jestlab.analysis.results import read as read_frames
+from jestlab.analysis.tables.explain import Origins
 
 F = "selection.filtering_ratio"
 LABELS = {"name": "f", "0.5": "50%"}
@@ -23,9 +23,14 @@ SPEC = {
         "independent": {},
     },
     "axes": [{"runs": ["joint", "independent"], "grid": {F: [0.5, 0.9]}, "labels": {F: LABELS}}],
-    "claims": [{"statement": "More.", "of": "JEST (ours) f=50%", "above": "uniform"}],
-    "metrics": {"shapes/zero_shot": {"goal": "max", "unit": "percent", "name": "ZS"}},
-    "score": ["shapes/zero_shot"],
+    "claims": [
+        {"statement": "More.", "of": "JEST (ours) f=50%", "above": "uniform"},
+        {"statement": "Also.", "of": "joint", "above": "uniform", "measure": "shapes/zero_shot"},
+    ],
+    "metrics": {
+        "shapes/zero_shot": {"goal": "max", "unit": "percent", "name": "ZS"},
+        "shapes_retrieval/i2t_r1": {"goal": "max", "unit": "percent", "name": "I→T R@1"},
+    },
 }
 NAMES = ["Teacher", "IID", "JEST (ours) f=50%", "JEST (ours) f=0.9", "independent f=50%", "independent f=0.9"]
 
@@ -68,7 +73,7 @@ def test_tables_show_the_names(renamed):
         text = table.markdown()
         assert plain_labels(text) == []
         assert [line.cells[0].text for line in table.lines if line.key in read.competitors] == NAMES[1:]
-        assert "IID" in (table.columns[4].header if name == "summary" else table.caption)
+        assert "IID" in (table.columns[5].header if name == "summary" else table.caption)
     paper = tables.table(renamed.url, "comparison", ["study"], baseline="IID", with_published=False)
     assert [line.cells[0].text for line in paper.lines] == NAMES
     assert "against IID in study" in paper.markdown()
@@ -102,8 +107,6 @@ def test_resolves_either_name_of_a_run(renamed):
     assert read.label_of("JEST (ours) f=0.9") == "joint filtering_ratio=0.9"
     assert read.only(["JEST (ours)"]).labels == read.only(["joint"]).labels
     assert len(read.only(["JEST (ours)"]).labels) == 2
-    with pytest.raises(ValueError, match=r"run 'JEST \(ours\)' of 'study' has several points: name one of"):
-        read.label_of("JEST (ours)")
     with pytest.raises(ValueError, match=r"has no run 'JEST': did you mean 'JEST \(ours\)'"):
         read.label_of("JEST")
 
@@ -126,10 +129,7 @@ def test_figures_show_the_names(renamed):
 
 def test_the_page_uses_the_names(renamed, tmp_path):
     store = renamed.copy(tmp_path / "retracted.db")
-    store.execute(
-        "INSERT INTO v_retractions VALUES ('study', 'joint', 'joint filtering_ratio=0.9', 0, "
-        "'joint filtering_ratio=0.9-0', 'wrong data', 'me', '2026-11-24', NULL)"
-    )
+    store.retract("joint filtering_ratio=0.9", "wrong data", "joint")
     found = gather(store.url, "study")
     assert "Some results are retracted: JEST (ours) f=0.9 (" in found.answer.sentence
     assert "JEST (ours) f=0.9, the best of 4, scores" in found.answer.sentence
@@ -140,23 +140,13 @@ def test_the_page_uses_the_names(renamed, tmp_path):
     assert judged.claim.text(judged.shown) == "JEST (ours) f=50% above IID, by score"
 
 
-def test_metrics_are_shown_with_their_names(renamed, tmp_path):
-    store = renamed.copy(tmp_path / "metrics.db")
-    declared = {"goal": "max", "unit": "percent"}
-    metrics = {"shapes/zero_shot": "ZS", "shapes_retrieval/i2t_r1": "I→T R@1"}
-    spec = SPEC | {
-        "metrics": {metric: declared | {"name": name} for metric, name in metrics.items()},
-        "score": [],
-        "claims": [{"statement": "More.", "of": "joint", "above": "uniform", "measure": "shapes/zero_shot"}],
-    }
-    store.execute("UPDATE v_experiments SET spec = ?", [json.dumps(spec)])
-    summary = tables.table(store.url, "summary", ["study"])
-    assert [column.header for column in summary.columns[2:4]] == ["ZS", "I→T R@1"]
-    paper = tables.table(store.url, "comparison", ["study"], with_published=False)
-    assert {"ZS", "I→T R@1"} <= {column.header for column in paper.columns}
-    claims = tables.table(store.url, "claims", ["study"])
-    assert claims.lines[0].cells[3].text.endswith(" ZS")
-    curves = figures.draw("curves", store.url, "study")
+def test_metrics_are_shown_with_their_names(renamed):
+    for name in ("summary", "comparison"):
+        made = tables.table(renamed.url, name, ["study"], with_published=False)
+        assert {"ZS", "I→T R@1"} <= {column.header for column in made.columns}
+    claims = tables.table(renamed.url, "claims", ["study"])
+    assert [line.cells[3].text.endswith(" ZS") for line in claims.lines] == [False, True]
+    curves = figures.draw("curves", renamed.url, "study")
     assert "Score: mean of ZS, I→T R@1." in curves.texts.caption
 
 

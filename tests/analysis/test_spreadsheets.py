@@ -2,10 +2,9 @@
 
 import csv
 import io
-from dataclasses import replace
 
 from jestlab.analysis import published
-from jestlab.analysis.published.files import render
+from jestlab.analysis.published import render
 from jestlab.analysis.spreadsheets import csv_cell, from_csv_cell, to_csv
 
 
@@ -33,7 +32,9 @@ def test_a_frame_with_names_that_are_formulas():
 
 def test_published_cells_are_read_as_they_were_written():
     papers = published.paper()[:3]
-    cells = [replace(cell, method=f"=method {cell.position}", note="@note") for cell in papers]
+    cells = [
+        cell.model_copy(update={"method": f"=method {cell.position}", "note": "@note"}) for cell in papers
+    ]
     text = render(cells)
     assert all(not cell.startswith("=") for row in csv.reader(io.StringIO(text)) for cell in row)
     assert published.parse(text.encode(), "cells") == cells

@@ -59,10 +59,8 @@ def test_an_experiment_named_like_a_table(jestlab, study, stored_runs):
         shown = jestlab("table", name, "--baseline", "b")
         assert shown == jestlab("table", name, name, "--baseline", "b")
         assert "| a " in shown[1]
-    study.execute(
-        "INSERT INTO v_published (source, table_name, position, method, quantity, value, printed) "
-        "VALUES ('Doe', 'comparison', 1, 'CLIP', 'imagenet/zero_shot', 0.6, '60.0')"
-    )
+    published = {"method": "CLIP", "quantity": "imagenet/zero_shot", "value": 0.6, "printed": "60.0"}
+    study.insert("v_published", source="Doe", table_name="comparison", position=1, **published)
     out = jestlab("table", "comparison")[1]
     assert "| CLIP " in out and "| a " not in out
     assert "| a " in jestlab("table", "comparison", "--no-published")[1]
@@ -79,8 +77,6 @@ def test_claims_and_explanations(jestlab, study, stored_runs):
         "Joint learns more", "Figure 3", "above 0", "+20.0 [+20.0, +20.0]", "holds", "under 0.001", "2 of 2",
         "2", "",
     ]  # fmt: skip
-    text = jestlab("table", "study", "--explain", "joint", "score")[1]
-    assert text.startswith("joint · score: 65.0 ± 7.1   (table study summary)\n")
     told = json.loads(jestlab("table", "claims", "own", "--explain", "Joint", "difference", "--json")[1])
     assert [(run["label"], run["value"], run["inputs"]["weight"]) for run in told["runs"]] == [
         ("joint", 0.5, 1.0), ("joint", 0.5, 1.0), ("uniform", -0.3, -1.0), ("uniform", -0.3, -1.0),
@@ -114,26 +110,17 @@ def test_plot(jestlab, tmp_path, study, stored_run):
     assert set(figures.KINDS) == set(FIGURES)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["table", "study", "--digits", "many"], "--digits: must be a whole number"),
-        (["plot", "study", "--kind", "against"], "--x: is missing"),
-        (["plot", "study", "--kind", "speedup", "--surfaces"], "--surfaces: not an option of this kind"),
-        (["plot", "study", "--width", "3"], "--width: must be a length with its unit"),
-    ],
-)
-def test_invalid_options_name_the_flag(jestlab, options, message):
-    code, _, err = jestlab(*options)
-    assert code == 2 and err.startswith(f"jestlab: {message}")
-
-
-def test_plot_reports_what_a_figure_lacks(jestlab):
-    for message, *options in (
-        ("no run of experiment 'study' varies no.such", "against", "--x", "no.such"),
-        ("no published table 'comparison' in the store: run jestlab published import", "published"),
+def test_invalid_options_name_the_flag_and_a_figure_what_it_lacks(jestlab):
+    for command, code, message in (
+        ("table study --digits many", 2, "--digits: must be a whole number"),
+        ("plot study --kind against", 2, "--x: is missing"),
+        ("plot study --kind speedup --surfaces", 2, "--surfaces: not an option of this kind"),
+        ("plot study --width 3", 2, "--width: must be a length with its unit"),
+        ("plot study --kind against --x no.such", 1, "no run of experiment 'study' varies no.such\n"),
+        ("plot study --kind published", 1, "no published table 'comparison' in the store: run jestlab"),
     ):
-        assert jestlab("plot", "study", "--kind", *options) == (1, "", f"jestlab: {message}\n")
+        found = jestlab(*command.split())
+        assert found[:2] == (code, "") and found[2].startswith(f"jestlab: {message}")
 
 
 UNKNOWN = {

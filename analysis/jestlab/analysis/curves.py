@@ -56,11 +56,15 @@ def score_curves(
     Raises:
         ValueError: For an unknown scope.
     """
+    check_scope(scope)
+    averaged = tuple(frames.averaged if metrics is None else metrics)
+    return frames.once(("curves", scope, averaged), lambda: _score_curves(frames, scope, list(averaged)))
+
+
+def _score_curves(frames: Frames, scope: Scope, averaged: list[str]) -> pd.DataFrame:
     import numpy as np
 
-    check_scope(scope)
     curves = frames.scores.copy()
-    averaged = list(frames.averaged if metrics is None else metrics)
     curves["score"] = math.nan
     if averaged:
         values = curves[averaged]
@@ -228,8 +232,9 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
         counted = np.unique(completed if completed.size else seed[rows])
         runs = [rows[seed[rows] == one] for one in counted]
         if effort in MEASURED:
-            shared = functools.reduce(np.intersect1d, [step[run] for run in runs])
-            runs = [run[np.isin(step[run], shared)] for run in runs]
+            if len({step[run].tobytes() for run in runs}) > 1:  # rarely: intersections are slow
+                shared = functools.reduce(np.intersect1d, [step[run] for run in runs])
+                runs = [run[np.isin(step[run], shared)] for run in runs]
             x = np.mean([efforts[run] for run in runs], axis=0)
             scores = np.stack([score[run] for run in runs])
         else:

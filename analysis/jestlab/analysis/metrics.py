@@ -18,6 +18,7 @@ from pydantic.dataclasses import dataclass
 
 from .errors import RequestError
 from .units import HUGEST_WRITTEN, some
+from .words import printable
 
 Goal = Literal["max", "min"]
 """Whether higher or lower is better."""
@@ -27,15 +28,6 @@ Scale = Literal["linear", "log"]
 
 PERCENT, OF_HUNDRED, RAW = "percent", "%", "raw"
 MOST_SHARE = 2.0  # 200%: a metric in percent that exceeds it isn't recorded as a share of 1
-
-
-def _printable(text: str) -> str:
-    if text.isspace() or not text.isprintable():
-        raise ValueError("must be a text of printable characters")
-    return text
-
-
-_PRINTABLE = AfterValidator(_printable)
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -53,8 +45,8 @@ class Metric:
     """
 
     goal: Goal | None = None
-    unit: Annotated[str, Field(min_length=1, max_length=16), _PRINTABLE] = RAW
-    name: Annotated[str, _PRINTABLE] = ""
+    unit: Annotated[str, Field(min_length=1, max_length=16), AfterValidator(printable)] = RAW
+    name: Annotated[str, AfterValidator(printable)] = ""
     digits: Annotated[int, Field(strict=True, ge=0, le=12)] | None = None
     scale: Scale = "linear"
 
@@ -113,13 +105,9 @@ class Metric:
             text = f"{scaled:{sign}.{1 if self.digits is None else self.digits}f}"
         return text.replace("-", "−")
 
-    def rounded(self, value: float) -> float:
-        """Round a value to the shown digits, for comparisons."""
-        return float(self.text(value).replace("−", "-"))
-
     def rank(self, value: float) -> float:
         """Round a value to the shown digits, with the sign that makes higher better; NaN without a goal."""
-        return self.sign * self.rounded(value)
+        return self.sign * float(self.text(value).replace("−", "-"))
 
 
 UNKNOWN = Metric()
@@ -175,8 +163,8 @@ class Metrics:
         written = {name: each for part in specs for name, each in (part.get("metrics") or {}).items()}
         return cls(_DECLARATIONS.validate_python(written), tuple(dict.fromkeys(programs)))
 
-    def find(self, name: str) -> Metric | None:
-        """Find the meaning of a metric, by the spec or else by a program; None without a declaration.
+    def of(self, name: str) -> Metric:
+        """Return the meaning of a metric, by the spec or else by a program; `UNKNOWN` without a declaration.
 
         A declaration without a goal in the spec overrides single keys of the program's.
         """
@@ -186,12 +174,8 @@ class Metrics:
             if (each := layer.get(name) or next(patterns, None)) is not None:
                 found.append(each)
         if not found or found[0].goal is not None:
-            return next(iter(found), None)
+            return found[0] if found else UNKNOWN
         return Metric(**{key: value for each in reversed(found) for key, value in each.written().items()})
-
-    def of(self, name: str) -> Metric:
-        """Return the meaning of a metric; `UNKNOWN` without a declaration."""
-        return self.find(name) or UNKNOWN
 
     def called(self, names: Iterable[str]) -> dict[str, str]:
         """Map each name to the declared name to show, unless several metrics have the same."""
@@ -240,10 +224,6 @@ class Metrics:
             digits=digits.pop() if len(digits) == 1 else None,
             scale=scales.pop() if len(scales) == 1 else "linear",
         )
-
-
-NONE_DECLARED = Metrics()
-"""Metrics without any declaration."""
 
 
 def lacks_goal(names: Sequence[str]) -> str:

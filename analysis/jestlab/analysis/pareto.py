@@ -81,12 +81,19 @@ def standing(
 
 def _dominated(cost: Floats, score: Floats, by_cost: Floats, by_score: Floats) -> npt.NDArray[np.bool_]:
     """Find the points whose (cost, score) is dominated by (by_cost, by_score) of another point; all [n]."""
-    dominated = np.zeros(cost.shape, bool)
-    for i, (own_cost, own_score) in enumerate(zip(cost, score, strict=True)):
-        no_worse = (by_cost <= own_cost) & (by_score >= own_score)
-        no_worse[i] = False
-        dominated[i] = (no_worse & ((by_cost < own_cost) | (by_score > own_score))).any()
-    return dominated
+    order = np.argsort(by_cost)
+    costs, scores = by_cost[order], by_score[order]
+    # The best and the second-best score of the first k points; NaN if there is none. Both [n + 1].
+    best = np.fmax.accumulate(np.concatenate([[np.nan], scores]))
+    second = np.fmax.accumulate(np.concatenate([[np.nan], np.minimum(scores, best[:-1])]))
+
+    def best_other(side: Literal["left", "right"]) -> Floats:
+        """Return the best score of the other points that cost less ("left") or no more ("right")."""
+        count = np.searchsorted(costs, cost, side)
+        is_own = (by_cost < cost if side == "left" else by_cost <= cost) & (by_score == best[count])
+        return np.where(is_own, second[count], best[count])
+
+    return (best_other("left") >= score) | (best_other("right") > score)
 
 
 def hypervolume(cost: npt.ArrayLike, score: npt.ArrayLike, reference: tuple[float, float]) -> float:

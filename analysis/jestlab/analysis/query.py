@@ -4,40 +4,26 @@
     query.frame(view="evaluations", where='final and selection.rule = "joint" and seed < 3',
                 columns=["label", "seed", "selection.filtering_ratio", "name", "value"])
 
-Conditions are evaluated in Python, where config keys have types, since the JSON functions of databases
-differ. Comparisons of columns that mean the same on every database are sent to it with bound parameters.
+Conditions are evaluated in Python, where config keys have types: the JSON functions of databases differ.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
-import math
-import operator
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jestlab.analysis import guards
-from jestlab.analysis.conditions import Condition, ConditionError, Key, Value, parse
-from jestlab.analysis.connection import connect
-from jestlab.analysis.rows import (
-    TAGS,
-    Getter,
-    Row,
-    Several,
-    Source,
-    check,
-    check_kinds,
-    kind_of,
-    scalar_kind,
-)
+from . import guards
+from .conditions import parse
+from .connection import connect
+from .rows import Row, View, matching, rank, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,19 +48,11 @@ class Result:
         """Convert the rows to a pandas frame."""
         import pandas as pd
 
-        frame = pd.DataFrame.from_records(self.rows, columns=_index(tuple(self.columns)))
+        frame = pd.DataFrame.from_records(self.rows, columns=self.columns)
         for name in self.columns:
             if name.endswith("_at"):
                 frame[name] = pd.to_datetime(frame[name], format="ISO8601")
         return frame
-
-
-@lru_cache(maxsize=64)
-def _index(columns: tuple[str, ...]) -> pd.Index[str]:
-    """Make the index of columns: as long as a frame of a few rows takes."""
-    import pandas as pd
-
-    return pd.Index(columns)
 
 
 def default_url() -> str:
@@ -193,26 +171,21 @@ def _limited(columns: list[str], answer: Iterable[Sequence[Any]], limits: Limits
 
 
 _TOO_LONG = "query: took longer than {:g} s: ask for less"
-_WRITING = (
-    "ALTER|ANALYZE|ATTACH|BEGIN|CALL|COMMIT|COPY|CREATE|DELETE|DETACH|DISCARD|DO|DROP|END|EXECUTE|GRANT|INSERT|"
-    "LISTEN|LOCK|MERGE|NOTIFY|PREPARE|REINDEX|REPLACE|RESET|REVOKE|ROLLBACK|SET|SHOW|START|TRUNCATE|UPDATE|VACUUM"
-)
-_WRITES = re.compile(rf"\s*({_WRITING})\b", re.IGNORECASE)
+_SELECT = re.compile(r"\W*(SELECT|WITH|VALUES|TABLE)\b", re.IGNORECASE)
 _WOULD_WRITE = re.compile(
     r"not authorized|readonly database|read-only transaction|data-modifying|multiple commands"
-    rf"|INTO is not allowed|near \"({_WRITING})\"",
+    r"|INTO is not allowed",
     re.IGNORECASE,
 )
-"""How databases say that they were asked for more than a SELECT."""
+"""Messages of databases about SQL that is more than a SELECT."""
 
 
 def _refused(sql: str, error: BaseException) -> str:
-    """Say in one line why a database has refused some SQL."""
-    if verb := _WRITES.match(sql):
-        return f"queries are read-only: expected one SELECT, not {verb[1].upper()}"
+    """Explain in one line why a database has refused some SQL."""
     primary = getattr(getattr(error, "diag", None), "message_primary", None)  # of PostgreSQL
-    said = " ".join(str(primary or error).split())
-    return f"queries are read-only: expected one SELECT ({said})" if _WOULD_WRITE.search(said) else said
+    message = " ".join(str(primary or error).split())
+    is_select = _SELECT.match(sql) and not _WOULD_WRITE.search(message)
+    return message if is_select else f"queries are read-only: expected one SELECT ({message})"
 
 
 def select(
@@ -245,134 +218,30 @@ def select(
         ValueError: No such view, column, key or experiment, with the nearest that there is; or no condition.
     """
     if limit is not None and limit < 0:
-        raise ValueError(f"limit {limit}: give 0 or more")
-    try:
-        condition = parse(where) if where is not None else None
-    except ConditionError as error:
-        raise ValueError(f"where: {error}") from None
+        raise ValueError(f"limit {limit}: expected 0 or more")
     with connect(url or default_url()) as connection:
-        source = Source(connection, view, experiment)
-        untyped = [] if condition is None else check(condition, source)
-        kept = predicate(condition, source.getter) if condition is not None else None
-        shown = source.expand(columns) if columns is not None else source.columns
-        getters = [source.shown(name) for name in shown]
-        sorting = [
-            (source.shown(name) if name in TAGS else source.getter(name), down)
-            for name, down in map(_direction, order_by)
+        source = View(connection, view, experiment)
+        names = source.expand(columns) if columns is not None else source.columns
+        getters = {name: source.getter(name) for name in names}
+        sorting = [(source.getter(name), down) for name, down in map(_direction, order_by)]
+        found: Iterable[Row]
+        if where is None:
+            found = source.rows()
+        else:
+            try:
+                condition = parse(where)
+            except ValueError as error:
+                raise ValueError(f"where: {error}") from None
+            found = matching(source, condition)
+        for get, down in reversed(sorting):
+            ranked = [(rank(get(row)), row) for row in found]
+            known = sorted((pair for pair in ranked if pair[0] is not None), key=itemgetter(0), reverse=down)
+            found = [row for _, row in (*known, *(pair for pair in ranked if pair[0] is None))]
+        rows = [
+            tuple(shown(name, get(row)) for name, get in getters.items())
+            for row in itertools.islice(found, limit)
         ]
-        found: Iterable[Row] = source.rows(condition)
-        if untyped:
-            found = list(found)
-            for key, test in untyped:
-                get = source.getter(key.name)
-                check_kinds(key, test, {kind_of(value) for row in found if (value := get(row)) is not None})
-        if kept is not None:
-            found = (row for row in found if kept(row))
-        if sorting:
-            found = list(found)
-            for get, down in reversed(sorting):
-                found = _sorted(found, get, down)
-        rows = [tuple(get(row) for get in getters) for row in itertools.islice(found, limit)]
-    return Result(shown, rows)
-
-
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-
-Truth = Callable[[Row], bool | None]
-"""Whether a row satisfies a condition; None where that is unknown."""
-
-
-def predicate(condition: Condition, getter: Callable[[str], Getter]) -> Truth:
-    """Compile a condition to a function of rows.
-
-    Args:
-        condition: From `conditions.parse`.
-        getter: For a key's name, the function that gets its value from a row; None or NaN is a missing one.
-    """
-    if condition.sign in ("and", "or", "not"):
-        parts = [predicate(part, getter) for part in condition.parts]
-        if condition.sign == "and":
-            return _all(parts)
-        return _negation(_all([_negation(part) for part in parts]) if condition.sign == "or" else parts[0])
-
-    def operand(found: Key | Value) -> Getter:
-        if isinstance(found, Key):
-            get = getter(found.name)
-            return lambda row: _present(get(row))
-        return lambda row: found
-
-    get, test = operand(condition.parts[0]), _test(condition, operand)
-
-    def truth(row: Row) -> bool | None:
-        value = get(row)
-        if not isinstance(value, Several):
-            return test(value, row)
-        if condition.sign == "null":
-            return not value
-        # A run without tags is known not to have this tag, unlike a missing value.
-        holds = all if condition.sign == "!=" else any
-        return holds(test(one, row) is True for one in value)
-
-    return truth
-
-
-def _test(
-    condition: Condition, operand: Callable[[Key | Value], Getter]
-) -> Callable[[Any, Row], bool | None]:
-    """Compile a test to a function of its left operand's value, and of the row that its right one is from."""
-    sign, right = condition.sign, condition.parts[1:]
-    if sign == "true":
-        return lambda value, row: bool(value) if isinstance(value, int | float) else None
-    if sign == "null":
-        return lambda value, row: value is None
-    if sign == "in":
-        return lambda value, row: None if value is None else value in right
-    if sign == "like":
-        return _like(str(right[0]))
-    compare, other = _OPERATORS[sign], operand(right[0])
-
-    def compared(value: Any, row: Row) -> bool | None:
-        against = other(row)
-        return compare(value, against) if scalar_kind(value) == scalar_kind(against) is not None else None
-
-    return compared
-
-
-def _present(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _all(parts: Sequence[Truth]) -> Truth:
-    def truth(row: Row) -> bool | None:
-        known: bool | None = True
-        for part in parts:
-            found = part(row)
-            if found is False:
-                return False
-            if found is None:
-                known = None
-        return known
-
-    return truth
-
-
-def _negation(part: Truth) -> Truth:
-    return lambda row: None if (found := part(row)) is None else not found
-
-
-def _like(pattern: str) -> Callable[[Any, Row], bool | None]:
-    # fnmatch's expressions take linear time whatever the pattern, unlike `.*` in a row.
-    wild = {"%": "*", "_": "?"}
-    glob = "".join(wild.get(c, f"[{c}]" if c in "*?[" else c) for c in pattern)
-    matches = re.compile(fnmatch.translate(glob)).match
-    return lambda value, row: matches(value) is not None if isinstance(value, str) else None
+    return Result(names, rows)
 
 
 def _direction(text: str) -> tuple[str, bool]:
@@ -381,17 +250,6 @@ def _direction(text: str) -> tuple[str, bool]:
     if direction.strip().lower() not in ("", "asc", "desc"):
         raise ValueError(f"order {text!r}: write the column, -column, or column desc")
     return name.removeprefix("-"), name.startswith("-") or direction.strip().lower() == "desc"
-
-
-_RANKS = {"number": 0, "text": 1}
-
-
-def _sorted(rows: Iterable[Row], get: Getter, down: bool) -> list[Row]:
-    """Sort rows by a value: numbers before text, missing and nested values last."""
-    ranked = [(_RANKS.get(scalar_kind(get(row)) or ""), row) for row in rows]
-    known = [(rank, row) for rank, row in ranked if rank is not None]
-    known.sort(key=lambda pair: (pair[0], get(pair[1])), reverse=down)
-    return [row for _, row in known] + [row for rank, row in ranked if rank is None]
 
 
 def distinct(names: Iterable[str], separator: str = "_") -> list[str]:

@@ -92,6 +92,12 @@ class Snapshot:
         """Read the rows of a SELECT, as `connection.frame`."""
         return frame(self.connection, sql, **parameters)
 
+    def rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
+        """Read the rows of a SELECT as dictionaries, which is faster than a frame if they are used singly."""
+        from sqlalchemy import text
+
+        return [dict(row) for row in self.connection.execute(text(sql), parameters).mappings()]
+
     @cached_property
     def experiments(self) -> list[str]:
         """Names of all experiments, in alphabetical order."""

@@ -1,30 +1,32 @@
-"""Rows of the store's views, their columns and the config keys of their runs, as conditions compare them."""
+"""Rows of one view of the store: their columns, the config keys of their runs, and conditions on both."""
 
 from __future__ import annotations
 
+import fnmatch
 import json
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from fnmatch import fnmatchcase
-from functools import cached_property
+from decimal import Decimal
+from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from jestlab.analysis.conditions import Condition, Key, Value
-from jestlab.analysis.configs import Parsed, lookup, parsed
-from jestlab.analysis.units import nearest
+from .conditions import COMPARISONS, LOGIC, is_key, operands, place
+from .configs import lookup, parsed
+from .units import nearest
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+    from sqlglot import Expr
 
 Row = Sequence[Any]
 Getter = Callable[[Row], Any]
+Truth = Callable[[Row], bool | None]
+"""Whether a row satisfies a condition; None if unknown."""
 
-_COMPUTED = {"name": "text", "kind": "text", "experiment": "text", "final": "number", "attempts": "number"}
-"""Kinds of columns that SQLite knows no type of, since a view computes them."""
-
-_JSON = frozenset(("config", "point", "versions", "environment"))
-"""Columns of JSON, which dotted keys look into."""
+_JSON = ("config", "point", "versions", "environment")
+"""JSON columns, whose keys can be named with dots."""
 
 _ORDER = (
     "experiment",
@@ -38,375 +40,299 @@ _ORDER = (
     "step",
     "created_at",
 )
-"""Default order of rows, by those of these columns that a view has."""
+"""Columns by which rows are sorted by default, where a view has them."""
 
-_MEASURED = {"v_evaluations": ("name", "dataset", "metric"), "v_metrics": ("name",)}
+_MEASURED = ("name", "dataset", "metric")
 """Columns with names of metrics: an unknown name is a spelling error."""
 
-TAGS = ("tag", "tags")
-"""Names of the tags of a row's run and experiment, as in `tag = 'keep'`; views have no such column."""
-
-_EXACT = 2**53  # beyond it a database may round an integer before comparing it
+_TAGS = ("tag", "tags")
+"""Names of a key that views don't have as a column: the tags of the row's run and experiment."""
 
 
-class Several(tuple[str, ...]):
-    """Values of one key, of which a row may have several: a test holds if it holds for one of them."""
+class Tags(tuple[str, ...]):
+    """Tags of a row. A test of them holds if it holds for one tag."""
 
 
-class Source:
-    """A view and the configs of its runs, with the columns that are fetched of both."""
+class View:
+    """A view. Its SELECT fetches the columns that `getter` was asked for."""
 
-    def __init__(self, connection: Connection, view: str, experiment: str | None) -> None:
-        self._connection = connection
-        self._view, self._types = _view(connection, view)
-        self._experiment = experiment
-        self.columns = list(self._types)
+    def __init__(self, connection: Connection, name: str, experiment: str | None) -> None:
+        from sqlalchemy import inspect
+
+        inspector = inspect(connection)
+        names = (*inspector.get_view_names(), *inspector.get_table_names())
+        known = sorted(found.removeprefix("v_") for found in names if found.startswith("v_"))
+        if name.removeprefix("v_") not in known:
+            raise ValueError(f"no view {name!r}: {nearest(name, known)}")
+        self.name = f"v_{name.removeprefix('v_')}"
+        self.columns = [str(column["name"]) for column in inspector.get_columns(self.name)]
+        self._connection, self._fetched = connection, dict[str, int]()
+        self._experiment: str | None = None
         if experiment is not None:
-            self._check_experiment(experiment)
-        self._fetched: dict[str, int] = {}
+            if "experiment" not in self.columns:
+                raise ValueError(f"{self.name} has no column 'experiment'")
+            experiments = sorted({str(found) for (found,) in self._select("v_runs", ["experiment"])})
+            if experiment not in experiments:
+                near = nearest(experiment, experiments)
+                raise ValueError(f"no experiment {experiment!r} in the results store: {near}")
+            self._experiment = experiment
 
     def getter(self, name: str) -> Getter:
-        """Make a function that gets a column or config key from a fetched row, ready for comparison."""
+        """Return a function that gets the value of a column, config key, or `tags` from a fetched row.
+
+        Raises:
+            ValueError: The name is unknown.
+        """
+        head, _, key = name.partition(".")
         if name in self.columns:
-            return self._column(name, _time_text)
-        if self._is_inside(name):
-            return self._inside(*name.split(".", 1))
-        if name in TAGS and not {"fingerprint", "experiment"}.isdisjoint(self.columns):
+            index = self._index(name)
+            return (lambda row: _time_text(row[index])) if name.endswith("_at") else lambda row: row[index]
+        if key and head in _JSON and head != "config" and head in self.columns:
+            return self._key_of(head, key)
+        if name in _TAGS and not {"fingerprint", "experiment"}.isdisjoint(self.columns):
             return self._tags()
-        return self._config_getter(name)
+        key = name.removeprefix("config.")
+        if "fingerprint" in self.columns and any(f"{known}.".startswith(f"{key}.") for known in self.keys):
+            index = self._index("fingerprint")
+            by_run = {fingerprint: lookup(tree, key) for fingerprint, (tree, _) in self._configs.items()}
+            return lambda row: by_run.get(row[index])
+        keys = self.keys if "fingerprint" in self.columns else []
+        near = nearest(name, [*self.columns, *keys, *(f"config.{key}" for key in keys)], self.columns)
+        raise ValueError(f"no column or config key {name!r} in {self.name}: {near}")
 
-    def shown(self, name: str) -> Getter:
-        """Do what `getter` does, ready for output: times are times, nested values are JSON text."""
-        if name in self.columns:
-            return self._column(name, _time)
-        get = self.getter(name)
-
-        def text(row: Row) -> Any:
-            value = get(row)
-            if isinstance(value, Several):
-                return ", ".join(value) or None
-            return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
-
-        return text
-
-    def kinds(self, name: str) -> set[str] | None:
-        """List the types of value that a key has; None if only the rows themselves tell."""
-        if name in self.columns:
-            return {self._types[name]} if self._types[name] else None
-        if self._is_inside(name):
-            return None
-        if name in TAGS:
-            return {"text"}
-        values = (lookup(tree, name.removeprefix("config.")) for tree in self.configs.values())
-        return {kind_of(value) for value in values if value is not None}
-
-    def expand(self, names: Sequence[str]) -> list[str]:
-        """Expand `config.*` and the like in a list of columns; each appears once."""
+    def expand(self, names: Iterable[str]) -> list[str]:
+        """Expand `*` (all columns) and `config.*` (all config keys below) in a list of columns."""
         expanded: list[str] = []
         for name in names:
-            if name == "*":
-                expanded += self.columns
-            elif name.endswith(".*"):
-                below = name.removesuffix("*")
-                of_config = [f"config.{key}" for key in self.config_keys]
-                found = [key for key in (*of_config, *self.config_keys) if key.startswith(below)]
-                if not found:
-                    raise ValueError(f"no config key {name!r}: {self._nearest(below)}")
-                expanded += found
-            else:
-                expanded.append(name)
+            section = name.removesuffix("*")
+            keys = [*(f"config.{key}" for key in self.keys), *self.keys] if section != name else [name]
+            found = self.columns if name == "*" else [key for key in keys if key.startswith(section)]
+            if not found:
+                raise ValueError(f"no config key {name!r}: {nearest(section, keys, self.columns)}")
+            expanded += found
         return list(dict.fromkeys(expanded))
 
-    def rows(self, condition: Condition | None) -> Iterator[Row]:
-        """Yield rows in the view's order: all that satisfy the condition, and perhaps more."""
-        from sqlalchemy import column
-
-        statement = _select(self._view, list(self._fetched) or self.columns[:1])
-        if self._experiment is not None:
-            statement = statement.where(column("experiment") == self._experiment)
-        for part in _conjuncts(condition) if condition is not None else ():
-            if (narrower := _in_sql(part, self._types)) is not None:
-                statement = statement.where(narrower)
+    def rows(self) -> Iterator[Row]:
+        """Fetch all rows, of the experiment if one was given, in the view's order."""
         order = [name for name in _ORDER if name in self.columns]
-        for row in self._connection.execute(statement.order_by(*(column(name) for name in order))):
-            yield tuple(row)
+        return self._select(self.name, list(self._fetched) or self.columns[:1], order)
 
     @cached_property
-    def _parsed(self) -> dict[str, Parsed]:
-        from sqlalchemy import column
+    def keys(self) -> list[str]:
+        """Dotted keys of all configs."""
+        distinct = dict.fromkeys(keys for _, keys in self._configs.values())  # most runs have the same keys
+        return list(dict.fromkeys(key for keys in distinct for key in keys))
 
-        statement = _select("v_runs", ["fingerprint", "config"])
-        if self._experiment is not None:
-            statement = statement.where(column("experiment") == self._experiment)
-        rows = self._connection.execute(statement).all()
+    @cached_property
+    def _configs(self) -> Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]:
+        """Fingerprint of each run → its config, and the config's dotted keys."""
+        rows = self._select("v_runs", ["fingerprint", "config"])
         return {fingerprint: parsed(config) for fingerprint, config in rows if config}
 
-    @cached_property
-    def configs(self) -> dict[str, dict[str, Any]]:
-        """Configs of the runs, by fingerprint."""
-        return {fingerprint: config.tree for fingerprint, config in self._parsed.items()}
-
-    @cached_property
-    def config_keys(self) -> list[str]:
-        """Dotted keys of all configs, in their order."""
-        alike = dict.fromkeys(config.keys for config in self._parsed.values())  # of most runs the same
-        return list(dict.fromkeys(key for keys in alike for key in keys))
-
-    def misspelt(self, name: str, test: Condition) -> str | None:
-        """Say that a test compares a column of names of what is measured with one that nobody has measured,
-        nor any study declares; None if it does not."""
-        from sqlalchemy import ColumnElement, column
-
-        if name not in _MEASURED.get(self._view, ()):
-            return None
-        values = [value for value in test.parts if isinstance(value, str)]
-        its: ColumnElement[str] = column(name)
-        for value in values:
-            one = _select(self._view, [name]).where(its == value).limit(1)
-            if self._connection.scalar(one) is not None:
-                continue
-            every = _select(self._view, [name]).distinct()
-            if self._view == "v_metrics":  # has a row for each step: the names in one run have to do
-                run = self._connection.scalar(_select(self._view, ["fingerprint"]).limit(1))
-                every = every.where(column("fingerprint") == run)
-            known = [*sorted(map(str, self._connection.scalars(every))), *self._declared(name)]
-            if known and not any(fnmatchcase(value, pattern) for pattern in known):
-                return f"nothing declares or has recorded {name} {value!r}: {nearest(value, known)}"
-        return None
-
-    def _declared(self, column_name: str) -> list[str]:
-        """List the names that studies declare, which may come; patterns unchanged."""
-        specs = self._connection.scalars(_select("v_experiments", ["spec"]))
-        names = dict.fromkeys(
-            name for spec in specs for name in json.loads(spec or "{}").get("metrics") or ()
-        )
-        if column_name == "name":
-            return list(names)
-        place = ("dataset", "metric").index(column_name)
-        return [parts[place] for name in names if len(parts := name.split("/", 1)) == 2]
-
-    def _column(self, name: str, read_time: Callable[[Any], Any]) -> Getter:
-        index = self._index(name)
-        if name.endswith("_at"):
-            return lambda row: read_time(row[index])
-        return lambda row: row[index]
-
-    def _is_inside(self, name: str) -> bool:
-        """Return whether a name is a key in a JSON column other than the config."""
-        head, dot, _ = name.partition(".")
-        return bool(dot) and head != "config" and head in _JSON and head in self.columns
-
-    def _config_getter(self, name: str) -> Getter:
-        key = name.removeprefix("config.")
-        by_run = {fingerprint: lookup(tree, key) for fingerprint, tree in self.configs.items()}
-        sections = (known for known in self.config_keys if known == key or known.startswith(f"{key}."))
-        if "fingerprint" not in self.columns or next(sections, None) is None:
-            raise ValueError(f"no column or config key {name!r} in {self._view}: {self._nearest(name)}")
-        index = self._index("fingerprint")
-        return lambda row: by_run.get(row[index])
-
-    def _inside(self, column: str, key: str) -> Getter:
+    def _key_of(self, column: str, key: str) -> Getter:
         index = self._index(column)
-        known: dict[str, Any] = {}  # few texts differ
 
-        def get(row: Row) -> Any:
-            text = row[index]
-            if text not in known:
-                tree = json.loads(text) if text else None
-                # Names of packages and the like may have dots themselves.
-                known[text] = tree[key] if isinstance(tree, dict) and key in tree else lookup(tree, key)
-            return known[text]
+        @cache  # few texts differ
+        def get(text: str | None) -> Any:
+            tree = json.loads(text) if text else None
+            # The names of packages may contain dots.
+            return tree[key] if isinstance(tree, dict) and key in tree else lookup(tree, key)
 
-        return get
+        return lambda row: get(row[index])
 
     def _tags(self) -> Getter:
-        """Make a function that gets the tags of a row's run and of its experiment."""
-        from sqlalchemy import column
-
-        of_runs: dict[str, set[str]] = {}
-        of_experiments: dict[str, set[str]] = {}
-        notes = _select("v_notes", ["fingerprint", "experiment", "text"]).where(column("kind") == "tag")
-        for fingerprint, experiment, tag in self._connection.execute(notes):
-            known, subject = (of_experiments, experiment) if fingerprint is None else (of_runs, fingerprint)
-            known.setdefault(subject, set()).add(tag)
+        tags: dict[str, set[str]] = {}
+        notes = self._select("v_notes", ["fingerprint", "experiment", "text", "kind"])
+        for fingerprint, experiment, text, kind in notes:
+            if kind == "tag":
+                tags.setdefault(
+                    f"experiment {experiment}" if fingerprint is None else fingerprint, set()
+                ).add(text)
         places = [
-            (self._index(name), known)
-            for name, known in (("fingerprint", of_runs), ("experiment", of_experiments))
+            (prefix, self._index(name))
+            for prefix, name in (("", "fingerprint"), ("experiment ", "experiment"))
             if name in self.columns
         ]
-        return lambda row: Several(sorted(set().union(*(known.get(row[at], ()) for at, known in places))))
+        return lambda row: Tags(
+            sorted(set().union(*(tags.get(f"{prefix}{row[index]}", ()) for prefix, index in places)))
+        )
 
     def _index(self, column: str) -> int:
         """Fetch a column, and return its index in the fetched rows."""
         return self._fetched.setdefault(column, len(self._fetched))
 
-    def _nearest(self, name: str) -> str:
-        keys = self.config_keys if "fingerprint" in self.columns else []
-        return nearest(name, [*self.columns, *keys, *(f"config.{key}" for key in keys)], self.columns)
+    def _select(self, view: str, columns: Sequence[str], order: Sequence[str] = ()) -> Iterator[Row]:
+        from sqlalchemy import column, select, table
 
-    def _check_experiment(self, experiment: str) -> None:
-        from sqlalchemy import column
-
-        if "experiment" not in self.columns:
-            raise ValueError(f"{self._view} has no column 'experiment'")
-        names = _select("v_runs", ["experiment"]).distinct().order_by(column("experiment"))
-        known = [str(name) for name in self._connection.scalars(names)]
-        if experiment not in known:
-            near = nearest(experiment, known)
-            raise ValueError(f"no experiment {experiment!r} in the results store: {near}")
+        statement: Any = select(*map(column, columns)).select_from(table(view)).order_by(*map(column, order))
+        if self._experiment is not None and view in (self.name, "v_runs"):
+            statement = statement.where(column("experiment") == self._experiment)
+        return map(tuple, self._connection.execute(statement))
 
 
-def check(condition: Condition, source: Source) -> list[tuple[Key, Condition]]:
-    """Refuse unknown names, and comparisons with a type that a key never has; errors name the place.
+def matching(view: View, condition: Expr) -> list[Row]:
+    """Return the rows that satisfy a condition.
 
-    Returns:
-        The keys whose types only the rows themselves tell, and their tests.
+    Raises:
+        ValueError: The condition names an unknown key, or compares a key with a value of a type that the key
+            has in no row, or with the name of a metric that no row has. The message names the place.
     """
-    untyped = []
-    for test in condition.tests:
-        compares = test.sign in _COMPARISONS
-        for key in test.keys:
+    tests = [node for node in condition.walk() if _is_test(node)]
+    getters: dict[str, Getter] = {}
+    for test in tests:
+        for key in _keys(test):
             try:
-                source.getter(key.name)
+                getters[key.name] = view.getter(key.name)
             except ValueError as error:
-                quoted = " (text is written in quotes)" if compares or test.sign == "like" else ""
-                raise ValueError(f"{_place(key)}{error}{quoted}") from None
-            if test.sign in ("=", "!=", "in") and (wrong := source.misspelt(key.name, test)) is not None:
-                raise ValueError(f"{_place(key)}{wrong}")
-            kinds = source.kinds(key.name)
-            if kinds is None:
-                untyped.append((key, test))
-                continue
-            check_kinds(key, test, kinds)
-            other = test.parts[1] if compares else None
-            if isinstance(other, Key) and other is not key:
-                others = source.kinds(other.name)
-                if kinds and others and not kinds & others:
-                    one, two = (" and ".join(sorted(each)) for each in (kinds, others))
-                    raise ValueError(
-                        f"{_place(key)}{key.name!r} holds {one} and {other.name!r} {two}: "
-                        "expected keys of one type"
-                    )
-    return untyped
+                hint = " (text is written in quotes)" if test.key != "column" else ""
+                raise ValueError(f"{_place(key)}{error}{hint}") from None
+    measured = {name: get for name, get in getters.items() if name in _MEASURED and name in view.columns}
+    types: dict[str, set[type]] = {name: set() for name in getters}
+    names: dict[str, set[Any]] = {name: set() for name in measured}
+    holds, found = predicate(condition, getters.__getitem__), []
+    for row in view.rows():
+        for name, get in getters.items():
+            types[name].add(type(get(row)))
+        for name, get in measured.items():
+            names[name].add(get(row))
+        if holds(row):
+            found.append(row)
+    kinds = {name: {_kind(each) for each in types[name] - {type(None)}} for name in types}
+    for test in tests:
+        _check_types(test, kinds)
+        for key in _keys(test) if test.key in ("eq", "neq", "in") else ():
+            known = names.get(key.name, set())
+            for value in operands(test) if known else ():
+                if isinstance(value, str) and value not in known:
+                    near = nearest(value, sorted(map(str, known)))
+                    raise ValueError(f"{_place(key)}no row has {key.name} {value!r}: {near}")
+    return found
 
 
-def check_kinds(key: Key, test: Condition, kinds: set[str]) -> None:
-    """Refuse a test that compares a key with a value of a type that it never has.
+def _is_test(node: Expr) -> bool:
+    if node.key == "column":
+        return node.parent is None or node.parent.key in LOGIC
+    return node.key in COMPARISONS or node.key in ("in", "like", "is")
+
+
+def _keys(test: Expr) -> list[Any]:
+    return [operand for operand in operands(test) if is_key(operand)]
+
+
+def _place(key: Expr) -> str:
+    return f"where: character {place(key) + 1}: "
+
+
+def _check_types(test: Expr, kinds: Mapping[str, set[str]]) -> None:
+    """Refuse a comparison of values that have no type in common."""
+    values = [True, *operands(test)] if test.key == "column" else operands(test)
+    for key in _keys(test):
+        for value in values if kinds[key.name] and test.key != "is" else ():
+            others = kinds[value.name] if is_key(value) else {_kind(type(value))}
+            if others and not others & kinds[key.name]:
+                holds, other = (" and ".join(sorted(each)) for each in (kinds[key.name], others))
+                hint = "" if is_key(value) else ": write text in quotes, and numbers without"
+                raise ValueError(f"{_place(key)}{key.name!r} holds {holds}, not {other}{hint}")
+
+
+def _kind(type_: type) -> str:
+    """Return the kind of a type: values of one kind can be compared."""
+    if issubclass(type_, int | float | Decimal):
+        return "number"
+    names = {"str": "text", "Tags": "text", "dict": "section"}
+    return names.get(type_.__name__, type_.__name__)
+
+
+def predicate(condition: Expr, getter: Callable[[str], Getter]) -> Truth:
+    """Compile a condition to a function of rows.
 
     Args:
-        key: The key, an operand of the test.
-        test: The test.
-        kinds: The types that the key has; empty where it has no values.
+        condition: From `conditions.parse`.
+        getter: Returns the function that gets a key's value from a row; None and NaN are missing values.
     """
-    if test.sign == "null" or not kinds:
-        return
-    for value in (True,) if test.sign == "true" else test.parts:
-        if not isinstance(value, Key) and kind_of(value) not in kinds:
-            holds = " and ".join(sorted(kinds))
-            remedy = _remedy(value) if kinds & {"text", "number"} else "ask only whether it is null"
-            raise ValueError(f"{_place(key)}{key.name!r} holds {holds}, not {kind_of(value)}: {remedy}")
+    node = condition.unnest()
+    if node.key == "not":
+        inner = predicate(node.this, getter)
+        return lambda row: None if (truth := inner(row)) is None else not truth
+    if node.key in LOGIC:
+        decisive = node.key == "or"
+        left, right = predicate(node.this, getter), predicate(node.expression, getter)
+
+        def both(row: Row) -> bool | None:
+            first = left(row)
+            if first is decisive:
+                return first
+            second = right(row)
+            return second if second is decisive or first is not None else None
+
+        return both
+    get, *others = [getter(each.name) if is_key(each) else _constant(each) for each in operands(node)]
+    test = _TESTS.get(node.key) or partial(_compared, COMPARISONS[node.key])
+
+    def truth(row: Row) -> bool | None:
+        value, rest = _present(get(row)), [_present(other(row)) for other in others]
+        if not isinstance(value, Tags):
+            return test(value, *rest)
+        if node.key == "is":
+            return not value
+        # A run without tags is known not to have a tag, unlike a run with a missing value.
+        holds = all if node.key == "neq" else any
+        return holds(test(tag, *rest) is True for tag in value)
+
+    return truth
 
 
-def _place(key: Key) -> str:
-    return f"where: character {key.position}: "
+def _constant(value: Any) -> Getter:
+    return lambda row: value
 
 
-def _remedy(value: Value) -> str:
-    """Return the remedy: how to write a value of the other type."""
-    if isinstance(value, str):
-        return "leave the quotes out" if _PLAIN.fullmatch(value) else "compare it with a number"
-    return "put it in quotes" if not isinstance(value, bool) else "compare it with a text"
+def _present(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
-_PLAIN = re.compile(r"true|false|[+-]?[\d.]+", re.IGNORECASE)
+def _compared(compare: Callable[[Any, Any], bool], left: Any, right: Any) -> bool | None:
+    kind = _kind(type(left))
+    is_comparable = kind in ("number", "text") and kind == _kind(type(right))
+    return compare(left, right) if is_comparable else None
 
 
-def scalar_kind(value: object) -> str | None:
-    """Return the type in which values can be compared: text, or number (also true and false); else None."""
-    if isinstance(value, int | float):
-        return "number"
-    return "text" if isinstance(value, str) else None
+def _like(value: Any, pattern: str) -> bool | None:
+    return _matcher(pattern)(value) is not None if isinstance(value, str) else None
 
 
-def kind_of(value: object) -> str:
-    """Name the type of a value: text, number, list or section."""
-    return scalar_kind(value) or ("list" if isinstance(value, list) else "section")
+@lru_cache
+def _matcher(pattern: str) -> Callable[[str], Any]:
+    # Regular expressions of fnmatch take linear time for any pattern, unlike several `.*`.
+    wildcards = {"%": "*", "_": "?"}
+    glob = "".join(wildcards.get(c, f"[{c}]" if c in "*?[" else c) for c in pattern)
+    return re.compile(fnmatch.translate(glob)).match
 
 
-_COMPARISONS = frozenset(("=", "!=", "<", "<=", ">", ">="))
+_TESTS: dict[str, Callable[..., bool | None]] = {
+    "column": lambda value: bool(value) if isinstance(value, int | float) else None,
+    "is": lambda value, null: value is None,
+    "in": lambda value, *listed: None if value is None else value in listed,
+    "like": _like,
+}
 
 
-def _conjuncts(condition: Condition) -> Iterator[Condition]:
-    """Split a condition into parts that all have to hold."""
-    if condition.sign == "and":
-        for part in condition.parts:
-            yield from _conjuncts(part)
-    else:
-        yield condition
+def rank(value: Any) -> tuple[int, Any] | None:
+    """Return a key to sort a value by: numbers before text; None for values without an order."""
+    if isinstance(value, Tags):
+        value = ", ".join(value) or None
+    kind = _kind(type(_present(value)))
+    return (kind == "text", value) if kind in ("number", "text") else None
 
 
-def _in_sql(test: Condition, types: Mapping[str, str]) -> Any | None:
-    """Translate a condition to SQL if every database gives it the same meaning; else None."""
-    from sqlalchemy import column
-
-    key, *right = test.parts
-    if not isinstance(key, Key):
-        return None
-    name = key.name
-    kind = types.get(name, "")
-    if not all(_exact(kind, value) for value in right):
-        return None
-    if test.sign == "in":
-        return column(name).in_(right)
-    # Databases sort texts in many ways.
-    if test.sign not in _COMPARISONS or (kind == "text" and test.sign != "="):
-        return None
-    return column(name).op(test.sign, is_comparison=True)(right[0])
+def shown(name: str, value: Any) -> Any:
+    """Convert a value for output: times are times, nested values are JSON text."""
+    if isinstance(value, Tags):
+        return ", ".join(value) or None
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return datetime.fromisoformat(value) if name.endswith("_at") and isinstance(value, str) else value
 
 
-def _exact(kind: str, value: Key | Value) -> bool:
-    if isinstance(value, str):
-        return kind == "text" and "\0" not in value
-    return kind == "number" and not isinstance(value, Key | bool) and abs(value) < _EXACT
-
-
-def _select(view: str, columns: Sequence[str]) -> Any:
-    """Build a SELECT of some columns of a view."""
-    from sqlalchemy import column, select, table
-
-    return select(*(column(name) for name in columns)).select_from(table(view))
-
-
-def _view(connection: Connection, name: str) -> tuple[str, dict[str, str]]:
-    """Find a view by its name, and its columns: name → text, number, or empty if no type is declared."""
-    from sqlalchemy import inspect, types
-
-    inspector = inspect(connection)
-    known = [
-        found
-        for found in (*inspector.get_view_names(), *inspector.get_table_names())
-        if found.startswith("v_")
-    ]
-    view = next((candidate for candidate in (name, f"v_{name}") if candidate in known), None)
-    if view is None:
-        raise ValueError(f"no view {name!r}: {nearest(name, sorted(n.removeprefix('v_') for n in known))}")
-    columns: dict[str, str] = {}
-    for column in inspector.get_columns(view):
-        declared, found = column["type"], column["name"]
-        if isinstance(declared, types.String | types.DateTime):  # times are compared as text
-            columns[found] = "text"
-        elif isinstance(declared, types.Integer | types.Numeric | types.Boolean):
-            columns[found] = "number"
-        else:
-            columns[found] = "number" if found.endswith(("_flops", "_hours")) else _COMPUTED.get(found, "")
-    return view, columns
-
-
-def _time(value: Any) -> datetime | None:
-    """Parse a time, which SQLite keeps as text."""
-    return datetime.fromisoformat(value) if isinstance(value, str) else value
-
-
-def _time_text(value: Any) -> str | None:
-    """Write a time as SQLite keeps it, which sorts correctly."""
+def _time_text(value: Any) -> Any:
+    """Write a time as SQLite stores it; such texts sort by time."""
     return value.isoformat(" ", "microseconds") if isinstance(value, datetime) else value

@@ -1,4 +1,4 @@
-"""Quote values in error messages."""
+"""Check texts, and quote values in error messages."""
 
 from __future__ import annotations
 
@@ -15,3 +15,10 @@ def shown(value: object) -> str:
     """Quote a value as YAML writes it, shortened to 60 characters."""
     text = json.dumps(value) if value is None or isinstance(value, bool) else without_addresses(repr(value))
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def printable(text: str) -> str:
+    """Return a text; raise ValueError if it is blank, or has line breaks or other unprintable characters."""
+    if text.isspace() or not text.isprintable():
+        raise ValueError("must be a text of printable characters in one line")
+    return text

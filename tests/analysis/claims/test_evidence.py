@@ -12,7 +12,7 @@ from tests.simulation import DRAWS, LAST, losing, once, simulated, slack, until_
 
 from jestlab.analysis.claims.claim import MOST_SEEDS
 from jestlab.analysis.claims.evidence import any_look, one_look
-from jestlab.analysis.claims.power import Needed, needed, power
+from jestlab.analysis.claims.power import needed, power
 from jestlab.analysis.claims.sign_test import Forecast
 
 INF, NAN = math.inf, math.nan
@@ -39,7 +39,7 @@ def test_negated_differences_reverse_the_evidence(differences, relation, near, e
         other = judge([-value for value in differences], FLIPPED[relation], near, error)
         assert (one.verdict, one.seeds, one.agree) == (other.verdict, other.seeds, other.agree)
         assert one.chance == pytest.approx(other.chance)
-        assert one.forecast == other.forecast
+        assert (one.forecast, one.needed) == (other.forecast, other.needed)
         assert (one.low, one.high) == pytest.approx((-other.high, -other.low), nan_ok=True)
 
 
@@ -165,12 +165,10 @@ def test_power_is_the_share_of_simulated_studies():
 
 
 def test_needed_seeds_increase_with_the_spread():
-    """They are unknown without a spread, and above the limit."""
-    found = [needed(1.0, std, 3, 0.025) for std in (0.5, 1.0, 2.0)]
-    assert found == [Needed(4, 9), Needed(7, 33), Needed(15, 97)]
-    assert needed(1.0, 1.0, 1, 0.05) == Needed(None, None)
-    assert needed(1.0, 0.0, 3, 0.05) == Needed(None, None)
-    assert needed(0.0, 1.0, MOST_SEEDS, 0.05) == Needed(None, None)
+    """Without a spread, no number is enough."""
+    assert [needed(1.0, std, 3, 0.025) for std in (0.5, 1.0, 2.0)] == [4, 7, 15]
+    for margin, std, n in ((1.0, 1.0, 1), (1.0, 0.0, 3), (0.0, 1.0, MOST_SEEDS), (0.01, 1.0, MOST_SEEDS - 1)):
+        assert needed(margin, std, n, 0.05) == MOST_SEEDS + 1
 
 
 @pytest.mark.parametrize(
@@ -181,9 +179,9 @@ def test_the_needed_seeds_depend_on_the_distance_to_the_nearest_bound(relation, 
     differences = [-0.5, 0.0, 0.5, 1.0, 1.5]
     is_far = relation == "near" and within < 0.5  # on either side
     expected = needed(margin, math.sqrt(0.625), 5, 0.005 if is_far else 0.01)
-    assert one_look(differences, relation, within, 0.01).forecast == expected
+    assert one_look(differences, relation, within, 0.01).needed == expected
     negated = [-value for value in differences]
-    assert one_look(negated, FLIPPED[relation], within, 0.01).forecast == expected
+    assert one_look(negated, FLIPPED[relation], within, 0.01).needed == expected
 
 
 # ---- error rates of simulated studies that lose seeds

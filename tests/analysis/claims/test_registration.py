@@ -113,10 +113,24 @@ def test_the_code_that_judges_is_registered_without_its_prose(monkeypatch):
     assert not [name for name in code if name.split(".")[0] in ("figures", "tables", "report", "published")]
     parse = ast.parse
 
-    def edited(old: bytes, new: bytes) -> dict[str, str]:
+    def edited(old: bytes, new: bytes) -> dict[str, Any]:
         monkeypatch.setattr(ast, "parse", lambda text: parse(text.replace(old, new)))
         return registration.judging_code()
 
     for old, new in ((b'"""Return ', b'"""Give '), (b"# ", b"# NOTE ")):
         assert edited(old, new) == code
     assert edited(b"holds <= error", b"holds < error") != code
+
+
+def test_the_digest_of_code_is_the_same_on_every_python_version():
+    written = '''@f
+async def g(a, /, *b, c: int = 1, **d) -> str:
+    """Prose."""
+    x = [y async for y in a if (z := y) is not None]  # prose
+    match x:
+        case {"k": [1, *rest], **more} if rest or -1j: return f"{a!r:>{c}} {{}} {b}" "é\\n" f"{d['e']:.2f}"
+    try: return lambda *, w=...: (yield)
+    except* (A, B) as e: raise e from None
+'''
+    digest = digest_of(registration.as_data(ast.parse(written)))
+    assert digest == "d053fcdaf2aa95b03a17608628746061c98c5f52fecd9f24d493468fbc65386b"

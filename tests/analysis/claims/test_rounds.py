@@ -12,6 +12,7 @@ from jestlab.analysis.claims.evidence import any_look
 from jestlab.analysis.claims.judged import Judged, Judging
 from jestlab.analysis.claims.rounds import Hours, ahead, next_round
 from jestlab.analysis.metrics import Metric
+from jestlab.analysis.results import opened
 
 
 def until_hours(limit):
@@ -102,6 +103,26 @@ def test_runs_one_more_seed_if_the_whole_step_is_too_expensive():
     assert next_round([each], Hours(0.1, HOURS)).seeds["study", "a"] == 7
     assert next_round([each], Hours(0.75, HOURS)).seeds["study", "a"] == 5
     assert next_round([each], Hours(0.85, HOURS)).left_out == (each,)
+
+
+def test_hours_are_summed_over_runs_and_averaged_over_completed_seeds(new_store, stored_run):
+    runs = {("a", 0): 1.0, ("a", 1): 2.0, ("b", 0): 0.5, ("again", 0): 1.0, ("study/d", 0): 4.0}
+    store = new_store().add(
+        *(
+            stored_run(name, [0.1], seed=seed, state="FAILED" if name == "b" else "COMPLETED")
+            for name, seed in runs
+        )
+    )
+    with opened(store.url) as snapshot:
+        assert Hours.load(snapshot, "study") == Hours()
+    for (name, seed), hours in runs.items():
+        store.execute("UPDATE v_costs SET actual_hours = ? WHERE label = ? AND seed = ?", (hours, name, seed))
+    store.execute("UPDATE v_costs SET fingerprint = 'a-0' WHERE label = 'again'")  # the same run
+    with opened(store.url) as snapshot:
+        found = Hours.load(snapshot, "study")
+    assert found == Hours(7.5, {"a": 1.5, "again": 1.0, "study/d": 4.0})
+    assert [found.of(("study", name)) for name in ("a", "b", "d")] == [1.5, 0.0, 4.0]
+    assert found.of_seed(judged([], of="a", above="d")) == 5.5
 
 
 def test_a_claim_reports_why_no_more_seeds_are_run():

@@ -32,7 +32,7 @@ def judged(found, states=None, **claim):
         [
             {
                 "run": label, "label": label, "seed": seed, "fingerprint": f"{label}-{seed}",
-                "state": (states or {}).get((label, seed), "COMPLETED"),
+                "retracted": None, "state": (states or {}).get((label, seed), "COMPLETED"),
             }
             for label, values in found.items()
             for seed in range(len(values))
@@ -65,13 +65,13 @@ def test_a_change_of_both_sides_changes_nothing(found, constant, comparison):
 def test_an_undecided_claim_reports_how_many_seeds_would_decide_it():
     found = {"a": [0.0, 1.0, 2.0], "b": [0.0, 0.0, 0.0]}
     one = judged(found, of="a", above="b", unless="of the weather")
-    ahead = "about 5 seeds have a 50% chance to decide it, 24 seeds an 80% chance"
-    assert (one.verdict, one.evidence.forecast) == ("undecided", (5, 24))
+    ahead = "about 5 seeds have a 50% chance to decide it"
+    assert (one.verdict, one.evidence.needed) == ("undecided", 5)
     assert one.reason == f"currently points to the claim; {ahead}"
     other = judged(found, of="a", below="b", unless="of the weather")
     assert other.reason == f"currently points against the claim; {ahead}; of the weather"
     near = judged(found, of="a", near="b", within=2.0)  # as far from 2 as from 0
-    assert (near.verdict, near.evidence.forecast) == ("undecided", (5, 24))
+    assert (near.verdict, near.evidence.needed) == ("undecided", 5)
     alike = judged({"a": [-1.0, 0.0, 1.0], "b": [0.0, 0.0, 0.0]}, of="a", above="b")
     assert alike.reason.startswith("currently points against the claim; about 17 seeds")
 

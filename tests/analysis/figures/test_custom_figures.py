@@ -148,10 +148,11 @@ def test_a_report_includes_the_figures(new_store, stored_run):
         return CustomCode(name, bars if "scatter" in name else outside, "d")
 
     contents = gather(store.url, "study", own=load)
-    assert [still.name for still in contents.pictures] == ["scatter", "scatter-2"]
-    assert [still.title for still in contents.pictures] == ["Scatter", "Scatter: color green"]
-    assert contents.pictures[0].plot.words_beside.endswith("Bars in green.\n")
-    assert "ZeroDivisionError" in contents.missing["Broken"]
+    titles = {part.name: part.title for part in contents.figures[2:]}
+    assert titles == {"scatter": "Scatter", "scatter-2": "Scatter 2"}
+    assert contents.figures[2].plot.words_beside.endswith("Bars in green.\n")
+    (missing,) = (section.missing for section in contents.sections if section.missing)
+    assert "ZeroDivisionError" in missing["Broken"]
 
 
 def test_the_command_draws_the_figures_of_a_file(study, tmp_path, monkeypatch, drawings):

@@ -1,9 +1,5 @@
 """The learnability figure: from known numbers in a store to the drawing."""
 
-import contextlib
-import json
-import sqlite3
-
 import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
@@ -21,47 +17,35 @@ CONFIG = {
 MATRIX = [[4.0, -0.5, 0.1], [0.0, -3.0, 0.2], [0.1, 0.3, 2.0]]  # image, text
 
 
-def series(offset=0.0, matrix=True):
-    """Return what one seed logs: (name, step, value)."""
-    rows = [("learnability/joint", step, 3 + step / 4 + offset) for step in range(1, 5)]
-    rows += [("learnability/gibbs", step, 4 * np.log(step) / np.log(2048) + offset) for step in (1, 8, 2048)]
-    for rule, step, value in (("uniform", 1, 0.0), ("independent", 1, 2.9), ("greedy", 128, 4.05)):
-        rows.append((f"learnability/{rule}", step, value + offset))
+def series(offset=0.0):
+    """Return what one seed logs: metric → step → value."""
+    found = {
+        "learnability/joint": {step: 3 + step / 4 + offset for step in range(1, 5)},
+        "learnability/gibbs": {step: 4 * np.log(step) / np.log(2048) + offset for step in (1, 8, 2048)},
+        "learnability/uniform": {1: offset},
+        "learnability/independent": {1: 2.9 + offset},
+        "learnability/greedy": {128: 4.05 + offset},
+        "learnability_matrix/size": {0: 3},
+        "learnability_matrix": {3 * i + j: MATRIX[i][j] + offset for i in range(3) for j in range(3)},
+    }
     for f, gain in (("0.5", 0.0), ("0.8", 1.0), ("0.9", 1.5)):
-        rows.append((f"learnability/filtering_ratio/{f}/independent", 1, 2 + gain / 2))
-        rows += [(f"learnability/filtering_ratio/{f}/joint", n, 2 + gain * n / 4) for n in (2, 4)]
+        found[f"learnability/filtering_ratio/{f}/independent"] = {1: 2 + gain / 2}
+        found[f"learnability/filtering_ratio/{f}/joint"] = {n: 2 + gain * n / 4 for n in (2, 4)}
     for rule, clean in (("candidates", 0.4), ("uniform", 0.4), ("independent", 0.7), ("joint", 0.9)):
-        rows += [
-            (f"selected/{rule}/noise/clean", 0, clean + offset / 10),
-            (f"selected/{rule}/noise/alt_text", 0, 1 - clean - offset / 10),
-        ]
-    if matrix:
-        rows.append(("learnability_matrix/size", 0, 3))
-        rows += [
-            ("learnability_matrix", 3 * i + j, MATRIX[i][j] + offset) for i in range(3) for j in range(3)
-        ]
-    return rows
+        found[f"selected/{rule}/noise/clean"] = {0: clean + offset / 10}
+        found[f"selected/{rule}/noise/alt_text"] = {0: 1 - clean - offset / 10}
+    return found
 
 
 @pytest.fixture
-def diagnosed(new_store):
-    """A function that makes a store with runs of `diagnose`, each a (label, seed, rows, state)."""
+def diagnosed(new_store, stored_run):
+    """A function that stores runs of `diagnose`, each a (label, seed, metrics, state)."""
 
     def make(*runs, config=CONFIG):
-        store = new_store()
-        for position, (label, seed, rows, state) in enumerate(runs):
-            whose = ("study", label, label, seed, f"{label}-{seed}")
-            store.execute(
-                "INSERT INTO v_runs (experiment, question, run, label, seed, position, fingerprint, "
-                "program, state, config, needed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                ("study", "Is it learnable?", *whose[1:4], position, whose[-1], "diagnose", state,
-                 json.dumps(config), 0),
-            )  # fmt: skip
-            with contextlib.closing(sqlite3.connect(store.path)) as connection, connection:
-                connection.executemany(
-                    "INSERT INTO v_metrics VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [(*whose, *row) for row in rows]
-                )
-        return store
+        return new_store().add(*(
+            stored_run(label, [], seed=seed, logged=logged, state=state, program="diagnose", config=config)
+            for label, seed, logged, state in runs
+        ))  # fmt: skip
 
     return make
 
@@ -108,8 +92,8 @@ def test_drawing(diagnosed):
 
 
 def test_panels_that_were_not_measured_are_left_out(diagnosed):
-    rows = [row for row in series(matrix=False) if "ratio" not in row[0] and "selected" not in row[0]]
-    store = diagnosed(("look", 0, rows, "COMPLETED"), config={**CONFIG, "criterion": "hard_learner"})
+    logged = {k: v for k, v in series().items() if not any(s in k for s in ("ratio", "selected", "matrix"))}
+    store = diagnosed(("look", 0, logged, "COMPLETED"), config={**CONFIG, "criterion": "hard_learner"})
     plot = learnability(store.url, "study")
     assert not {"Pairs", "Filtering", "Bars:"} & set(plot.texts.caption.split())
     (axes,) = plot.figure().axes
@@ -121,7 +105,7 @@ def test_choosing_the_run(diagnosed):
         ("early", 0, series(), "COMPLETED"),
         ("late", 0, series(1.0), "COMPLETED"),
         ("late", 1, series(9.0), "FAILED"),
-        ("never", 0, [], "RUNNING"),
+        ("never", 0, {}, "RUNNING"),
     )
     first, late = learnability(store.url, "study"), learnability(store.url, "study", "late")
     assert rows_of(first, "iterations", "uniform")["value"].item() == 0

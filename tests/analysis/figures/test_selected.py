@@ -70,7 +70,7 @@ def test_a_report_includes_the_pictures(new_store, stored_run):
     runs = [stored_run("uniform", [0.1, 0.2]), stored_run("joint", [0.2, 0.3])]
     store = new_store().add(*runs, experiment="study", spec={"reports": [{"kind": "selected"}]})
     contents = gather(store.url, "study", pictures=pictures)
-    assert ([still.name for still in contents.pictures], contents.missing) == (["selected"], {})
+    assert [part.name for part in contents.figures[2:]] == ["selected"]
 
 
 def test_one_super_batch_has_captions_and_scores():

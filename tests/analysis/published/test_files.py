@@ -1,8 +1,6 @@
 """Published cells: the paper's, in CSV files, and in a store."""
 
 import re
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.analysis import published
-from jestlab.analysis.connection import SCHEMA
 from jestlab.analysis.published.cell import PublishedCell, order
 
 HEADER = "source,table,method,quantity,printed,unit"
@@ -22,9 +19,10 @@ def parse(*lines: str) -> list[PublishedCell]:
 
 
 def test_parses_a_minimal_file():
+    row = {"source": "Doe", "table": "small", "position": 1, "method": "SigLIP"}
     assert parse(HEADER, LINE, "Doe,small,SigLIP,examples_seen,13B,") == [
-        PublishedCell("Doe", "small", 1, "SigLIP", "imagenet/zero_shot", "70.3", "percent", 0.703),
-        PublishedCell("Doe", "small", 1, "SigLIP", "examples_seen", "13B", "count", 13e9),
+        PublishedCell(**row, quantity="imagenet/zero_shot", printed="70.3", unit="percent", value=0.703),
+        PublishedCell(**row, quantity="examples_seen", printed="13B", unit="count", value=13e9),
     ]
     (cell,) = parse(HEADER + ",value", LINE + ",0.70312")  # with more digits than are printed
     assert cell.value == 0.70312
@@ -70,40 +68,46 @@ OTHER = LINE.replace("imagenet", "birds")
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("", "mine.csv, line 1: missing column 'source'"),
+        ("", "no lines below the header"),
         (HEADER, "no lines below the header"),
         (HEADER.replace("method", "methd"), "line 1: no column 'methd': did you mean 'method'"),
         (HEADER + ",unit\n" + LINE, "line 1: duplicate column 'unit'"),
         (f"{HEADER}\n{LINE},more", "line 2: 7 cells under a header of 6"),
-        (f"{HEADER}\n{LINE}\n\n{LINE}", "line 4, column quantity: .* already in line 2"),
-        (but("SigLIP", ""), "line 2, column method: empty"),
-        (but("small", "summary"), "line 2, column table: 'summary' is reserved"),
-        (but("percent", ""), "line 2, column unit: .*: expected percent or share"),
-        (but("percent", "share"), "column printed: .* above 100 %: use the unit percent"),
-        (but("70.3,percent", "70.3%,share"), "column printed: '70.3%' is in percent but its unit is share"),
-        (but("70.3", "-70.3"), "column printed: '-70.3' is negative"),
-        (but("70.3", "n/a"), "column printed: 'n/a' is not a number"),
-        (but("imagenet/zero_shot", "mean_detla"), "column quantity: .* did you mean 'mean_delta'"),
+        (f"{HEADER}\n{LINE}\n\n{LINE}", "line 4: imagenet.* already in mine.csv, line 2"),
+        (f"{HEADER}\n{LINE}".replace("method,", "").replace("SigLIP,", ""), "line 2, method: "),
+        (but("SigLIP", ""), "line 2, method: "),
+        (but("small", "summary"), "line 2, table: 'summary' is reserved"),
+        (but("percent", ""), "line 2, unit: missing, expected percent or share"),
+        (but("percent", "count"), "line 2, unit: count is not a unit of imagenet/zero_shot"),
+        (but("percent", "per cent"), "line 2, unit: .* not 'per cent'"),
+        (but("percent", "share"), "printed: .* above 100 %"),
+        (but("70.3,percent", "70.3%,share"), "'70.3%' is in percent but its unit is share"),
+        (but("70.3", "-70.3"), "printed: '-70.3' in percent is negative"),
+        (but("70.3", "n/a"), "line 2, 'n/a' is not a number"),
+        (but("imagenet/zero_shot", "mean_detla"), "quantity: .* did you mean 'mean_delta'"),
         (but("imagenet/zero_shot", "score"), "unknown quantity 'score': write dataset/metric"),
-        (but("imagenet/zero_shot,70.3,percent", "filtered,maybe,"), "printed: 'maybe' is neither yes nor no"),
-        (with_column("value", "0.8"), "line 2, column value: 0.8 does not round to .*: that is 0.7025 to"),
-        (with_column("value", "nan"), "column value: 'nan' is not a number"),
-        (with_column("accounting", "sgd"), "'sgd' is not valid: expected iid, jest, flexi"),
-        (with_column("ours", "maybe"), "column ours: 'maybe' is not valid: expected yes"),
-        (with_column("position", "0"), "column position: '0' is not a row number"),
-        (with_column("position", ""), "column position: '' is not a row number"),
-        (with_column("position", "9" * 5000), "column position: too long: 5,000 characters"),
-        (but("Doe", "D" * 2000), "column source: too long: 2,000 characters, expected at most 1,000"),
+        (but("imagenet/zero_shot,70.3,percent", "filtered,maybe,"), "'maybe' is neither yes nor no"),
+        (with_column("value", "0.8"), "line 2, value: 0.8 isn't from 0.7025 to"),
+        (with_column("value", "nan"), "value: .* not 'nan'"),
+        (with_column("accounting", "sgd"), "accounting: .*'iid', 'jest' or 'flexi', not 'sgd'"),
+        (with_column("ours", "maybe"), "ours: .* not 'maybe'"),
+        (with_column("position", "0"), "position: .* not '0'"),
+        (with_column("position", ""), "position: "),
+        (with_column("position", "9" * 5000), "position: "),
+        (but("Doe", "D" * 2000), "source: .* 1000 characters"),
         (but("Doe", "D" * 200_000), "not valid CSV: field larger than field limit"),
         (but("Doe", '"Doe'), "not valid CSV: unexpected end of data"),
-        (but("Doe", "D\x1b[31moe"), "column source: .* unprintable character"),
-        (TWO_ROWS + f"{OTHER},1,yes,L", "line 3, column variant: .* 'L' here and 'B' in line 2"),
-        (TWO_ROWS + f"{OTHER},2,yes,B", "line 3, column baseline: small has another baseline in line 2"),
+        (but("Doe", "D\x1b[31moe"), "source: .* printable characters"),
+        (TWO_ROWS + f"{OTHER},1,yes,L", "line 3: variant of row 1 of small is 'L' here and 'B' in .*line 2"),
+        (
+            TWO_ROWS + f"{OTHER},2,yes,B",
+            "line 3: position of the baseline of .* '2' here and '1' in .*line 2",
+        ),
         (but("Doe", "Hénaff").encode("utf-16"), "line 1: not valid UTF-8"),
         (but("Doe", "Hénaff").encode("latin-1"), "line 2: not valid UTF-8"),
     ],
 )
-def test_errors_name_the_place_and_the_remedy(content, message):
+def test_errors_name_the_place(content, message):
     with pytest.raises(ValueError, match=message) as error:
         published.parse(content if isinstance(content, bytes) else content.encode(), "mine.csv")
     assert str(error.value).startswith("mine.csv") and "\n" not in str(error.value)
@@ -147,18 +151,11 @@ def test_the_paper_s_file_is_formatted():
     assert published.render(published.paper()) == file.read_text(encoding="utf-8")
 
 
-def test_reads_the_cells_of_a_store_in_the_order_of_tables(tmp_path):
-    path = tmp_path / "results.db"
-    names = {"table": "table_name", "group": "group_name"}
-    columns = [names.get(column, column) for column in published.COLUMNS]
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(f"CREATE TABLE v_published ({', '.join(columns)})")
-        connection.execute(f"CREATE TABLE alembic_version AS SELECT '{SCHEMA}' AS version_num")
-        rows = [[getattr(cell, column) for column in published.COLUMNS] for cell in published.paper()]
-        connection.executemany(
-            f"INSERT INTO v_published VALUES ({', '.join('?' * len(columns))})", rows[::-1]
-        )
-    frame = published.read(f"sqlite:///{path}")
+def test_reads_the_cells_of_a_store_in_the_order_of_tables(new_store):
+    store, names = new_store(), {"table": "table_name", "group": "group_name"}
+    for cell in published.paper()[::-1]:
+        store.insert("v_published", **{names.get(name, name): value for name, value in vars(cell).items()})
+    frame = published.read(store.url)
     assert tuple(frame.columns) == published.COLUMNS and len(frame) == 233
     assert sorted(published.cells_of(frame), key=repr) == sorted(published.paper(), key=repr)
     assert list(dict.fromkeys(frame["table"])) == sorted(set(frame["table"]))

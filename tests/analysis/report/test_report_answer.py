@@ -45,22 +45,22 @@ def test_a_better_run(asked):
 def test_without_a_better_run(asked):
     noise = asked(uniform=[0.4, 0.5, 0.45], joint=[0.45, 0.46, 0.47]).sentence
     assert noise.startswith(
-        "joint scores 46.0 ± 1.0%, +1.0 points against uniform: this is within seed noise (95% CI −"
+        "joint scores 46.0 ± 1.0%, +1.0 points against uniform; the interval includes 0 (95% CI −"
     )
-    assert noise.endswith(" includes 0, 3 seeds).")
+    assert noise.endswith(", 3 seeds).")
     assert "fewer" not in noise
     assert asked(uniform=[0.6, 0.61, 0.62], joint=[0.4, 0.41, 0.42]).sentence == (
         "No run scores above uniform, which ends at 61.0 ± 1.0%: joint ends 20.0 points below it "
         "(95% CI −20.0 to −20.0, 3 seeds)."
     )
     alone = asked(uniform=[0.4, 0.6]).sentence
-    assert alone == "uniform scores 50.0 ± 14.1%; no other run competes with it."
+    assert alone == "uniform scores 50.0 ± 14.1%; no other run has a finite score to compare."
 
 
 def test_no_seed_in_common(new_store, stored_run):
     store = new_store().add(stored_run("uniform", [0.1, 0.4]), stored_run("joint", [0.1, 0.6], seed=1))
     assert answer_of(store) == Answer(
-        "joint scores 60.0%; uniform, the baseline, has no seed in common with it.",
+        "joint scores 60.0%; it is not compared with uniform, the baseline.",
         "Not judged: joint, no seed in common with uniform.",
     )
 
@@ -71,13 +71,11 @@ def test_significant_runs_are_named_even_if_another_mean_is_higher(asked):
         uniform=[0.4, 0.4, 0.4], noisy=[0.2, 0.9, 0.4], steady=[0.45, 0.46, 0.45], low=[0.2, 0.19, 0.2]
     )
     assert said.sentence.startswith("noisy, the best of 3, scores 50.0 ± 36.1%, +10.0 points against uniform")
-    assert "is within seed noise" in said.sentence
+    assert "the interval includes 0" in said.sentence
     # t(2) · .005774 / √3 = .01434.
-    assert (
-        "Beyond seed noise above uniform: steady (+5.3 points, 95% CI 3.9 to 6.8, 3 seeds)." in said.sentence
-    )
+    assert "Intervals above uniform: steady (+5.3 points, 95% CI 3.9 to 6.8, 3 seeds)." in said.sentence
     assert said.sentence.endswith(
-        "Beyond seed noise below uniform: low (−20.3 points, 95% CI −21.8 to −18.9, 3 seeds)."
+        "Intervals below uniform: low (−20.3 points, 95% CI −21.8 to −18.9, 3 seeds)."
     )
     assert said.caveat == "The intervals do not account for 3 runs having been compared."
 
@@ -109,12 +107,12 @@ def test_flops_name_their_scope_and_the_widest_one(new_store, stored_run):
     )
     # Uniform spends 2 steps of 1; joint matches it after 1.6 steps of 1 (training), 2 (and scoring) or
     # 4 (and the reference's scoring), and .8 for its share in training the reference: 7.2.
-    whole = "; 3.6× more with the reference’s scoring and a share in its training."
+    needed = "with a share in the training of needed runs."
     for scope, said in {
-        "learner": f"1.2× fewer FLOPs of training alone{whole}",
-        "scoring": f"1.6× more FLOPs without the reference’s scoring{whole}",
-        "reference_scoring": f"3.2× more FLOPs with the reference’s scoring{whole}",
-        "reference_training": "3.6× more FLOPs with the reference’s scoring and a share in its training.",
+        "learner": f"1.2× fewer training FLOPs; 3.6× more {needed}",
+        "scoring": f"1.6× more FLOPs with scoring; 3.6× more {needed}",
+        "reference_scoring": f"3.2× more FLOPs with the reference’s scoring; 3.6× more {needed}",
+        "reference_training": f"3.6× more FLOPs {needed}",
     }.items():
         assert said in answer_of(store, scope=scope).sentence
 

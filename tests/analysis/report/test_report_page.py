@@ -11,9 +11,9 @@ from tests.analysis.report.conftest import Run, by_class, by_id, check_accessibl
 
 from jestlab.analysis import tables
 from jestlab.analysis.figures import Plot, learning_curves, pareto
-from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.report import build
 from jestlab.analysis.results import read as read_frames
+from jestlab.analysis.tables.explain import Origins
 
 pytestmark = pytest.mark.usefixtures("figure_stubs")
 full = pytest.mark.full

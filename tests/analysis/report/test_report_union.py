@@ -14,9 +14,9 @@ from tests.analysis.report.conftest import Lab, by_class, by_id, parse_page, stu
 
 from jestlab.analysis import published
 from jestlab.analysis.claims import parts_of
-from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.report import build, gather
 from jestlab.analysis.tables import default_name, table
+from jestlab.analysis.tables.explain import Origins
 from jestlab.platform.planning.plan import Plan, RunPlace
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import import_cells

@@ -58,7 +58,7 @@ def test_refuses_all_but_comparisons():
 
 
 def test_columns():
-    assert Filter.parse("b > 1 and (a == 'x' or not c) and 1 < b < 2").columns == ["a", "b", "c"]
+    assert Filter.parse("b > 1 and (a == 'x' or not c) and c < 2").columns == ["a", "b", "c"]
 
 
 def test_a_column_without_any_value_satisfies_no_comparison():
@@ -88,7 +88,7 @@ def test_integers_beyond_what_float32_holds_are_compared_exactly():
 
 def test_categories_are_compared_as_text():
     table = pa.table({"row": [0, 1], "noise": pa.array(["clean", "blank"]).dictionary_encode()})
-    assert kept("noise like 'cl%' or noise == 'x'", table) == kept("noise in ['clean']", table) == [0]
+    assert kept("noise like 'cl%' or noise == 'x'", table) == kept("noise in ('clean')", table) == [0]
 
 
 @pytest.mark.parametrize("condition", ["noise > 3", "similarity == 'high'", "noise", "similarity like '%'"])

@@ -105,7 +105,7 @@ def test_tags_are_columns_of_views(tagged):
     assert found.rows == [*tags.items()]
     found = query.select(url, view="experiments", where="tag = 'old'", columns=["experiment"])
     assert found.rows == [("other",)]
-    with pytest.raises(ValueError, match="'tag' holds text, not number: put it in quotes"):
+    with pytest.raises(ValueError, match="'tag' holds text, not number: write text in quotes"):
         query.select(url, where="tag = 3")
     with pytest.raises(ValueError, match="no column or config key 'tag' in v_published"):
         query.select(url, view="published", where="tag = 'x'")

@@ -78,6 +78,14 @@ def test_help_and_completion_of_verbs_import_little(words, variables, answer):
     assert not {"sqlalchemy", "pydantic", "numpy", "pandas"} & set(done.stdout.splitlines()[-1].split())
 
 
+def test_planning_imports_no_tables():
+    code = "import sys\nimport jestlab.platform.planning.plan\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    modules = set(done.stdout.split())
+    assert "jestlab.analysis.claims" in modules
+    assert not {"jestlab.analysis.tables", "jestlab.analysis.custom", "pandas"} & modules
+
+
 def test_keys_lists_a_section_or_explains_a_key(checked, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     keys = functools.partial(checked, "keys")

@@ -48,7 +48,7 @@ def test_imports_and_exports(call, mine):
 
 
 def test_reports_changed_cells(call, mine):
-    assert "imagenet/zero_shot of SigLIP is already in line" in call("import", mine, mine, code=1)
+    assert "imagenet/zero_shot of SigLIP is already in " in call("import", mine, mine, code=1)
     call("import", mine)
     mine.write_text(MINE.format("0.7"))
     [changed] = json.loads(call("import", mine, "--json"))["changed"]
@@ -94,7 +94,7 @@ def test_errors_are_one_line_and_change_nothing(call, mine, check_errors):
     bad = mine.with_name("bad.csv")
     bad.write_text(MINE.format("many"))
     cases = {
-        f"import {mine} {bad}": "bad.csv, line 6, column printed: '+many' is not a number",
+        f"import {mine} {bad}": "bad.csv, line 6, '+many' is not a number",
         "import none.csv": "cannot read none.csv: No such file or directory",
         "list --source Doe": "no published source 'Doe' in the store: none exist",
     }

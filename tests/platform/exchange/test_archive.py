@@ -1,7 +1,6 @@
 """`jestlab export` and `jestlab import`: nothing is lost, and nothing better is overwritten."""
 
 import json
-from dataclasses import replace
 
 import plans_support as plans
 import pytest
@@ -137,7 +136,7 @@ def test_the_later_import_of_a_published_cell_wins(lab, copy, tmp_path):
     assert take(copy, tmp_path / "toy.zip").published == 0  # they belong to the lab
     export(lab, tmp_path / "first.zip")
     cells = published.stored(lab.store_url)
-    changed = replace(cells[0], note="seen again")
+    changed = cells[0].model_copy(update={"note": "seen again"})
     import_cells(Store.open(lab.store_url), [changed])
     export(lab, tmp_path / "second.zip")
     for name, expected in (("first", 18), ("second", 1), ("first", 0)):

@@ -14,7 +14,7 @@ import plans_support as plans
 import pytest
 from tests.rights import without_rights
 
-from jestlab.analysis import connection, guards, query
+from jestlab.analysis import guards, query
 from jestlab.platform.errors import StoreError, StoreUnreachable, UserError
 from jestlab.platform.store import schema
 from jestlab.platform.store.store import Store
@@ -43,9 +43,7 @@ def read(folder: Path) -> tuple[int, int, list[schema.StoreProblem]]:
     store = Store.open_readonly(url)
     assert store is not None
     with closing(store):
-        found = len(store.runs("toy")), len(query.frame(url)), schema.check(url, folder)
-    connection._forget()  # a connection that is kept would hold the files open that SQLite makes
-    return found
+        return len(store.runs("toy")), len(query.frame(url)), schema.check(url, folder)
 
 
 def write(folder: Path, *, crash: bool = False) -> None:

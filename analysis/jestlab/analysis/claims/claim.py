@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -253,6 +254,6 @@ class Until(_Part):
         return self
 
     @property
-    def hours(self) -> float | None:
-        """Maximum hours of all runs; None without a limit."""
-        return None if self.budget is None else self.budget.hours
+    def hours(self) -> float:
+        """Maximum hours of all runs; infinite without a limit."""
+        return math.inf if self.budget is None else self.budget.hours

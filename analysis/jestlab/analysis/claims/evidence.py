@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..intervals import half_widths, moments, tail
 from . import sign_test
-from .power import Needed, needed
+from .power import needed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +49,9 @@ class Evidence:
         high: Upper bound.
         chance: The p-value of the more likely verdict; at most the error if the claim is decided.
         agree: Number of seeds whose difference agrees with the claim.
-        forecast: The seeds that would decide an undecided claim; None for other verdicts.
+        forecast: The expected course of an undecided sequence.
+        needed: Number of seeds that would have a 50% chance to decide what one look left undecided; more than
+            `MOST_SEEDS` if so many are not enough; None if a difference isn't finite.
     """
 
     verdict: Verdict
@@ -59,7 +60,8 @@ class Evidence:
     high: float
     chance: float
     agree: int
-    forecast: sign_test.Forecast | Needed | None = None
+    forecast: sign_test.Forecast | None = None
+    needed: int | None = None
 
 
 def one_look(differences: Sequence[float], relation: Relation, within: float, error: float) -> Evidence:
@@ -74,24 +76,22 @@ def one_look(differences: Sequence[float], relation: Relation, within: float, er
     import numpy as np
 
     n, values = len(differences), np.array(differences, float)
+    agree = _agreeing(values, relation, within)
     if n < 2:
-        return Evidence("undecided", n, math.nan, math.nan, 1.0, _agreeing(values, relation, within))
+        return Evidence("undecided", n, math.nan, math.nan, 1.0, agree)
     mean, std = moments(differences)
-    if math.isfinite(std):
-        half = float(half_widths([std], [n], 1 - 2 * error)[0])
-        test, bounds = _student, (mean - half, mean + half)
-    else:
+    if not math.isfinite(std):
         p_values = sign_test.one_look(n)
-        beyond = sign_test.most_against(p_values, error)[n]
-        test = partial(_signs, p_values[n])
-        bounds = sign_test.median_interval(differences, [*[-1] * n, beyond])
-    verdict, chance = _decide(*_chances(test, values, relation, within), error)
-    ahead = None
-    if verdict == "undecided" and math.isfinite(std):
-        shift = mean if relation == "above" else -mean if relation == "below" else -abs(mean)
-        is_far = relation == "near" and shift < -within
-        ahead = needed(abs(shift + within), std, n, error / 2 if is_far else error)
-    return Evidence(verdict, n, *bounds, chance, _agreeing(values, relation, within), ahead)
+        p_values[:n] = 1.0  # no earlier look
+        return _by_signs(values, relation, within, error, p_values)
+    half = float(half_widths([std], [n], 1 - 2 * error)[0])
+    verdict, chance = _decide(*_chances(_student, values, relation, within), error)
+    found = Evidence(verdict, n, mean - half, mean + half, chance, agree)
+    if verdict != "undecided":
+        return found
+    shift = mean if relation == "above" else -mean if relation == "below" else -abs(mean)
+    is_far = relation == "near" and shift < -within
+    return replace(found, needed=needed(abs(shift + within), std, n, error / 2 if is_far else error))
 
 
 def any_look(
@@ -108,19 +108,28 @@ def any_look(
     """
     import numpy as np
 
-    p_values, values = sign_test.all_looks(at_most), np.array(differences[:at_most], float)
+    values = np.array(differences[:at_most], float)
+    found = _by_signs(values, relation, within, error, sign_test.all_looks(at_most))
+    if found.verdict != "undecided":
+        return found
+    return replace(found, forecast=_forecast(values, relation, within, error, at_most))
+
+
+def _by_signs(values: Floats, relation: Relation, within: float, error: float, p_values: Floats) -> Evidence:
+    """Test the median of differences by the p-values of each look, from `sign_test`."""
+    import numpy as np
 
     def test(values: Floats, threshold: float, inclusive: bool) -> Floats:
-        against = np.cumsum(~_exceeds(values, threshold, inclusive))
+        against = np.cumsum(~(values >= threshold if inclusive else values > threshold))
         return np.minimum.accumulate(p_values[np.arange(1, len(values) + 1), against])
 
     holds, fails = _chances(test, values, relation, within)
     decided = np.flatnonzero(np.minimum(holds, fails) <= error)
-    n = int(decided[0]) + 1 if len(decided) else len(values)
+    values = values[: int(decided[0]) + 1] if len(decided) else values
+    n = len(values)
     verdict, chance = _decide(holds[n - 1], fails[n - 1], error) if n else ("undecided", 1.0)
-    bounds = sign_test.median_interval(differences[:n], sign_test.most_against(p_values, error))
-    ahead = _forecast(values, relation, within, error, at_most) if verdict == "undecided" else None
-    return Evidence(verdict, n, *bounds, chance, _agreeing(values[:n], relation, within), ahead)
+    bounds = sign_test.median_interval(values.tolist(), sign_test.most_against(p_values, error))
+    return Evidence(verdict, n, *bounds, chance, _agreeing(values, relation, within))
 
 
 def _chances(test: Test, values: Floats, relation: Relation, within: float) -> tuple[Any, Any]:
@@ -149,15 +158,6 @@ def _student(values: Floats, threshold: float, inclusive: bool) -> float:
     if inclusive and std == 0 and mean == threshold:
         return 0.0
     return tail(mean - threshold, std, len(values))
-
-
-def _signs(p_values: Floats, values: Floats, threshold: float, inclusive: bool) -> float:
-    """Return the p-value of a median above a threshold, by one sign test."""
-    return float(p_values[int((~_exceeds(values, threshold, inclusive)).sum())])
-
-
-def _exceeds(values: Floats, threshold: float, inclusive: bool) -> npt.NDArray[np.bool_]:
-    return values >= threshold if inclusive else values > threshold
 
 
 def _agreeing(values: Floats, relation: Relation, within: float) -> int:

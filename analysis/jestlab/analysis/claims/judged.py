@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from ..metrics import Metric
 from .claim import MOST_SEEDS, Claim, Family, Until
 from .evidence import VERDICTS, Evidence, Relation, Verdict, any_look, one_look
-from .power import Needed
-from .sign_test import Forecast
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,12 +148,11 @@ class Judged:
     @property
     def _outlook(self) -> str:
         """The number of seeds that would decide an undecided claim."""
-        ahead, until = self.evidence.forecast, self.judging.until
-        if isinstance(ahead, Needed):
-            if ahead.even is None:
-                return f"even {MOST_SEEDS} seeds have less than a 50% chance to decide it"
-            likely = "" if ahead.likely is None else f", {ahead.likely} seeds an 80% chance"
-            return f"about {ahead.even} seeds have a 50% chance to decide it{likely}"
+        seeds, ahead, until = self.evidence.needed, self.evidence.forecast, self.judging.until
+        if seeds is not None and seeds > MOST_SEEDS:
+            return f"even {MOST_SEEDS} seeds have less than a 50% chance to decide it"
+        if seeds is not None:
+            return f"about {seeds} seeds have a 50% chance to decide it"
         if ahead is None or until is None or not self.is_open:
             return ""
         return f"the chance of a decision by {until.at_most} seeds is {ahead.decided:.0%}"
@@ -169,7 +166,7 @@ class Judged:
     def is_futile(self) -> bool:
         """Whether more seeds are unlikely to decide it, up to the most that the study may have."""
         ahead = self.evidence.forecast
-        return self.verdict == "undecided" and isinstance(ahead, Forecast) and ahead.decided < FUTILE
+        return self.verdict == "undecided" and ahead is not None and ahead.decided < FUTILE
 
     @property
     def is_open(self) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..curves import score_curves
 from ..efforts import WORDS, Effort
-from ..metrics import NONE_DECLARED, UNKNOWN, Metric, Metrics
+from ..metrics import UNKNOWN, Metric, Metrics
 from ..results import Snapshot
 from ..units import near
 from .claim import AFTER, AT_FLOPS, AT_SECONDS, SCORE, SPIKES, is_score
@@ -51,7 +51,7 @@ class Measures:
     curves: pd.DataFrame | None
     logged: pd.DataFrame
     names: tuple[str, ...] = ()
-    declared: Metrics = NONE_DECLARED
+    declared: Metrics = field(default_factory=Metrics)
 
     @classmethod
     def load(
@@ -102,14 +102,15 @@ class Measures:
             the FLOPs at which runs are compared has no value there.
         """
         ends, diverged = self._ends(measure)
-        if measure in _AT:
-            found = self._at_least(_AT[measure], places)
-        elif after := AFTER.fullmatch(measure):
-            seen, share = "examples_seen", float(after[1])
-            found = {
-                place: _score_at(curve, seen, share * float(curve[seen].iloc[-1]))
-                for place, curve in self._curves(seen, places)
-            }
+        after = AFTER.fullmatch(measure)
+        if measure in _AT or after:
+            effort = _AT.get(measure, "examples_seen")
+            curves = dict(self._curves(effort, places))
+            last = {place: float(curve[effort].iloc[-1]) for place, curve in curves.items()}
+            # A further seed doesn't change the scores of earlier ones, as tests after every seed require.
+            least = {seed: min(end for (_, own), end in last.items() if own == seed) for _, seed in last}
+            at = {place: float(after[1]) * last[place] if after else least[place[1]] for place in last}
+            found = {place: _score_at(curve, effort, at[place]) for place, curve in curves.items()}
         elif measure == SPIKES:
             loss = self.logged[self.logged["name"] == _LOSS].dropna(subset=["value"])
             found = {place: spike_count(points["value"]) for place, points in _by_run(loss, places)}
@@ -122,8 +123,6 @@ class Measures:
     def missing(self, measure: str, label: str) -> str:
         """Explain in one clause why completed runs of a label have no value."""
         frames = self.frames
-        logged = {*self.logged["name"]}
-        wanted = _LOSS if measure == SPIKES else measure
         if is_score(measure):
             if frames is None:
                 return "nothing has been evaluated"
@@ -133,9 +132,10 @@ class Measures:
                 return f"{frames.shown[label]} has no evaluation"
             if measure in _AT:
                 return f"the learning curves have no {WORDS[_AT[measure]].amount} in common"
-            if measure == SCORE:
-                return "an evaluation is missing"
-            return f"a learning curve starts after {measure}, or lacks an evaluation"
+            start = "" if measure == SCORE else f"a learning curve starts after {measure}, or "
+            return f"{start}an evaluation is missing"
+        logged = {*self.logged["name"]}
+        wanted = _LOSS if measure == SPIKES else measure
         if measure == SPIKES and wanted in logged:
             return f"too few points of the loss are logged to count spikes: {FEWEST} are needed"
         if wanted in logged or (frames is not None and measure in frames.evaluated):
@@ -159,17 +159,6 @@ class Measures:
         of_metric = self.logged[self.logged["name"] == (_LOSS if measure == SPIKES else measure)]
         values = _by_place(of_metric.groupby(["label", "seed"]).tail(1), "value")
         return values, {place for place, value in values.items() if not math.isfinite(value)}
-
-    def _at_least(self, effort: Effort, places: Collection[Place]) -> dict[Place, float]:
-        """Interpolate scores at the least effort that these runs end at, seed by seed.
-
-        A further seed doesn't change the scores of earlier ones, as tests after every seed require.
-        """
-        curves = dict(self._curves(effort, places))
-        least: dict[int, float] = {}
-        for (_, seed), curve in curves.items():
-            least[seed] = min(float(curve[effort].iloc[-1]), least.get(seed, math.inf))
-        return {place: _score_at(curve, effort, least[place[1]]) for place, curve in curves.items()}
 
     def _curves(self, effort: str, places: Collection[Place]) -> Iterator[tuple[Place, pd.DataFrame]]:
         """Yield the learning curves of completed runs over an effort."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .claim import MOST_SEEDS
 
@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _GRID = 15  # quantiles of each posterior
-
-
-class Needed(NamedTuple):
-    """The total number of seeds that would decide a claim.
-
-    Attributes:
-        even: For a probability of ½; None if it exceeds `MOST_SEEDS`.
-        likely: For a probability of .8.
-    """
-
-    even: int | None
-    likely: int | None
 
 
 def power(effect: float, n: int, error: float = 0.05) -> float:
@@ -43,42 +31,38 @@ def power(effect: float, n: int, error: float = 0.05) -> float:
     return 1.0 - float(nctdtr(n - 1, effect * math.sqrt(n), _critical(error)[n]))
 
 
-def needed(margin: float, std: float, n: int, error: float) -> Needed:
-    """Predict the number of seeds that decide a claim that n seeds did not decide.
+def needed(margin: float, std: float, n: int, error: float) -> int:
+    """Predict the number of seeds that have a 50% chance to decide a claim that n seeds did not decide.
 
     The true mean and deviation differ from those of n seeds. Both are drawn from their posterior with
     Jeffreys' prior (σ² = (n − 1)·s²/χ², μ = margin + z·σ/√n), and the probability of a decision by one look
-    at N new seeds is averaged over them. If the mean and spread so far were taken as true, the predicted
-    number would be enough in only 49 to 91 of 100 cases.
+    at N new seeds is averaged over them.
 
     Args:
         margin: Distance of the mean from the threshold of the claim, at least 0.
         std: Standard deviation of the differences (n − 1).
         n: Number of seeds so far.
         error: Level of each one-sided test.
+
+    Returns:
+        The total number of seeds; more than `MOST_SEEDS` if so many are not enough.
     """
     import numpy as np
     from scipy.special import chdtri, nctdtr, ndtri
 
     if n < 2 or std <= 0:
-        return Needed(None, None)
+        return MOST_SEEDS + 1
     quantiles = (np.arange(_GRID) + 0.5) / _GRID
     sigma = std * np.sqrt((n - 1) / chdtri(n - 1, quantiles))[:, None]
     mu = margin + ndtri(quantiles)[None, :] * sigma / math.sqrt(n)
     effect = (mu / sigma).ravel()
 
-    @cache
     def chance(size: int) -> float:
         shift, edge = effect * math.sqrt(size), _critical(error)[size]
         decided = 1 - nctdtr(size - 1, shift, edge) + nctdtr(size - 1, shift, -edge)
         return float(np.nan_to_num(decided, nan=1.0).mean())
 
-    def first(probability: float) -> int | None:
-        sizes = range(n + 1, MOST_SEEDS + 1)
-        place = bisect_left(sizes, probability, key=chance)
-        return sizes[place] if place < len(sizes) else None
-
-    return Needed(first(0.5), first(0.8))
+    return n + 1 + bisect_left(range(n + 1, MOST_SEEDS + 1), 0.5, key=chance)
 
 
 @cache

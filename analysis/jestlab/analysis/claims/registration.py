@@ -189,14 +189,13 @@ def _short(value: Any) -> str:
 @cache
 def code_digest() -> str:
     """Compute the SHA-256 of the code that judges claims: see `judging_code`."""
-    code = judging_code()
-    return hashlib.sha256("\0".join(f"{name}\0{code[name]}" for name in sorted(code)).encode()).hexdigest()
+    return digest_of(judging_code())
 
 
-def judging_code() -> dict[str, str]:
-    """Return module → code of `claims.verdicts`, and of all modules of this package that it imports."""
+def judging_code() -> dict[str, Any]:
+    """Return module → syntax tree of `claims.verdicts`, and of all modules of `analysis` that it imports."""
     package = Path(__file__).parents[1]
-    code: dict[str, str] = {}
+    code: dict[str, Any] = {}
     pending: list[tuple[str, ...]] = [("claims", "verdicts")]
     while pending:
         module = pending.pop()
@@ -206,7 +205,7 @@ def judging_code() -> dict[str, str]:
         if name in code or not path.is_file():
             continue
         tree = _Essence().visit(ast.parse(path.read_bytes()))
-        code[name] = ast.unparse(tree)
+        code[name] = as_data(tree)
         folder = module if path.name == "__init__.py" else module[:-1]
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
@@ -230,3 +229,15 @@ class _Essence(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST | None:
         is_typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         return None if is_typing else self.generic_visit(node)
+
+
+def as_data(node: Any) -> Any:
+    """Write a syntax tree without its layout; `ast.dump` depends on the version of Python."""
+    if isinstance(node, list):
+        return [as_data(each) for each in node]
+    if not isinstance(node, ast.AST):
+        return ascii(node)
+    fields = {name: value for name, value in ast.iter_fields(node) if value not in (None, [])}
+    if isinstance(node, ast.JoinedStr):  # Python 3.12 adds empty constants
+        fields = {"values": [each for each in node.values if getattr(each, "value", None) != ""]}
+    return {type(node).__name__: {name: as_data(value) for name, value in fields.items()}}

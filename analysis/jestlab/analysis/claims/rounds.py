@@ -13,19 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .judged import Judged
 from .sign_test import Forecast
 
 if TYPE_CHECKING:
     from ..results import Snapshot
-    from .claim import Until
 
 Label = tuple[str, str]
 """A study and the label of one of its runs."""
 
-_SECOND = 1 / 3600
+_SECOND = 1 / 3600  # hours; so that runs of unknown duration have a cost
 
 _HOURS = """
     SELECT v_costs.fingerprint, v_costs.label, v_runs.state, v_costs.actual_hours
@@ -49,9 +48,7 @@ class Hours:
     @classmethod
     def load(cls, store: Snapshot, experiment: str) -> Hours:
         """Read the durations of an experiment."""
-        rows = store.select(_HOURS, experiment=experiment)
-        if rows.empty:
-            return cls()
+        rows = store.select(_HOURS, experiment=experiment).astype({"actual_hours": float})
         means = rows[rows["state"] == "COMPLETED"].groupby("label")["actual_hours"].mean()
         return cls(float(rows.drop_duplicates("fingerprint")["actual_hours"].sum()), dict(means))
 
@@ -85,6 +82,11 @@ class Round:
         return not self.seeds
 
 
+def budget(judged: Sequence[Judged]) -> float:
+    """Return the limit on the hours of a study, or of a union; infinite without one."""
+    return min((each.judging.until.hours for each in judged if each.judging.until), default=math.inf)
+
+
 def next_round(judged: Sequence[Judged], hours: Hours | None = None) -> Round:
     """Choose the next round of a study, or of a union.
 
@@ -93,8 +95,7 @@ def next_round(judged: Sequence[Judged], hours: Hours | None = None) -> Round:
         hours: The duration of the runs.
     """
     hours = hours or Hours()
-    limits = [until.hours for each in judged if (until := each.judging.until) and until.hours is not None]
-    left = min(limits) - hours.spent if limits else math.inf
+    left = budget(judged) - hours.spent
     candidates = [each for each in judged if each.is_open and each.labels and each.seeds < _earliest(each)]
     left_out: list[Judged] = []
     while candidates:
@@ -107,35 +108,40 @@ def next_round(judged: Sequence[Judged], hours: Hours | None = None) -> Round:
     return Round({}, (), tuple(left_out))
 
 
-def _fit(candidates: list[Judged], most: int, hours: Hours, left: float) -> Round:
+def _fit(candidates: Sequence[Judged], most: int, hours: Hours, left: float) -> Round:
     """Choose the claims that fit into the hours left, none with more than `most` seeds."""
     seeds: dict[Label, int] = {}
     chosen: list[Judged] = []
     left_out: list[Judged] = []
 
-    def cost(each: Judged, target: int) -> float:
-        have = {label: max(seeds.get(label, 0), each.seeds) for label in _labels(each)}
-        return sum(hours.of(label) * (target - count) for label, count in have.items() if count < target)
+    def target(each: Judged) -> int:
+        """Return the number of seeds at the next look: half of the way to the earliest decision."""
+        half = each.seeds + max(1, (_earliest(each) - each.seeds) // 2)
+        return min(half if each.seeds >= _at_least(each) else _at_least(each), most)
 
-    candidates = [*candidates]
-    while candidates:
-        targets = [min(_target(each), most) for each in candidates]
-        costs = [cost(each, target) for each, target in zip(candidates, targets, strict=True)]
-        best = max(range(len(candidates)), key=lambda i: _promise(candidates[i]) / (costs[i] + _SECOND))
-        each = candidates.pop(best)
+    def cost(each: Judged, count: int) -> float:
+        have = {label: max(seeds.get(label, 0), each.seeds) for label in _labels(each)}
+        return sum(hours.of(label) * (count - had) for label, had in have.items() if had < count)
+
+    def promise(each: Judged) -> float:
+        """Return the probability of a decision per seed that it takes, and per hour of the next seeds."""
+        ahead = _forecast(each)
+        per_seed = ahead.decided / max(1.0, ahead.expected - each.seeds) if each.seeds else 1.0
+        return per_seed / (cost(each, target(each)) + _SECOND)
+
+    for each in sorted(candidates, key=promise, reverse=True):
         # If the whole step exceeds the budget, add one seed.
-        target = targets[best] if costs[best] <= left else each.seeds + 1
-        if (added := cost(each, target)) > left:
+        count = target(each) if cost(each, target(each)) <= left else each.seeds + 1
+        if (added := cost(each, count)) > left:
             left_out.append(each)
             continue
         left -= added
         chosen.append(each)
-        seeds |= {label: max(seeds.get(label, 0), target) for label in _labels(each)}
+        seeds |= {label: max(seeds.get(label, 0), count) for label in _labels(each)}
     return Round(seeds, tuple(chosen), tuple(left_out))
 
 
-@dataclass(frozen=True)
-class Ahead:
+class Ahead(NamedTuple):
     """The expected rest of a study.
 
     Attributes:
@@ -153,43 +159,33 @@ class Ahead:
 
 def ahead(judged: Sequence[Judged], hours: Hours) -> Ahead:
     """Predict the rest of a study from the seeds so far, without its budget."""
-    more: dict[Label, float] = {}
-    decided = 0.0
     claims = [each for each in judged if each.is_open]
+    more: dict[Label, float] = {}
     for each in claims:
-        expected = each.evidence.forecast
-        if isinstance(expected, Forecast):
-            decided += expected.decided
-            for label in _labels(each):
-                more[label] = max(more.get(label, 0.0), expected.expected - each.seeds)
+        for label in _labels(each):
+            more[label] = max(more.get(label, 0.0), _forecast(each).expected - each.seeds)
     total = sum(hours.of(label) * count for label, count in more.items())
-    return Ahead(len(claims), decided, sum(more.values()), total if hours.by_label else math.nan)
+    return Ahead(
+        len(claims),
+        sum(_forecast(each).decided for each in claims),
+        sum(more.values()),
+        total if hours.by_label else math.nan,
+    )
 
 
 def _labels(each: Judged) -> list[Label]:
     return [(each.experiment, label) for label in each.labels]
 
 
-def _until(each: Judged) -> Until:
-    assert each.judging.until is not None, "only open claims are asked for"
-    return each.judging.until
+def _forecast(each: Judged) -> Forecast:
+    """Return the expected course of an open claim; no decision if it compares incomparable metrics."""
+    return each.evidence.forecast or Forecast(0.0, each.seeds, 0)
+
+
+def _at_least(each: Judged) -> int:
+    return each.judging.until.at_least if each.judging.until else 1
 
 
 def _earliest(each: Judged) -> int:
-    """Return the minimum number of seeds for a decision; `at_least` if unknown."""
-    expected, least = each.evidence.forecast, _until(each).at_least
-    return max(least, expected.earliest) if isinstance(expected, Forecast) else least
-
-
-def _target(each: Judged) -> int:
-    """Return the number of seeds at the next look."""
-    least = _until(each).at_least
-    return least if each.seeds < least else each.seeds + max(1, (_earliest(each) - each.seeds) // 2)
-
-
-def _promise(each: Judged) -> float:
-    """Return the probability of a decision per seed that it will take."""
-    expected = each.evidence.forecast
-    if not isinstance(expected, Forecast) or each.seeds == 0:
-        return 1.0
-    return expected.decided / max(1.0, expected.expected - each.seeds)
+    """Return the minimum number of seeds for a decision."""
+    return max(_at_least(each), _forecast(each).earliest)

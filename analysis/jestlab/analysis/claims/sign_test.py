@@ -61,9 +61,8 @@ def all_looks(last: int) -> Floats:
     n, k = np.ogrid[: last + 1, : last + 1]
     evidence = np.where(2 * k < n, n**_SPENDING * one_look(last), np.inf)
     limits = np.unique(evidence[np.isfinite(evidence)])[:, None]
-    walk = np.zeros(
-        (len(limits), last + 1)
-    )  # of each limit, the probability of each k that hasn't reached it
+    # For each limit, the probability of each k that hasn't reached it.
+    walk = np.zeros((len(limits), last + 1))
     walk[:, 0] = 1.0
     reached = np.zeros(len(limits))
     for row in evidence[1:]:

@@ -19,7 +19,7 @@ from .claim import Claim, Side
 from .judged import Judged, Judging, relation
 from .measures import Measures, Place
 from .registration import Registration, compare, content_now
-from .rounds import Hours
+from .rounds import Hours, budget
 from .study import Study, studies
 
 if TYPE_CHECKING:
@@ -80,10 +80,9 @@ def load(store: Snapshot, experiment: str) -> list[Judged]:
             )
             for each in judged
         ]
-    limits = [until.hours for each in judged if (until := each.judging.until) and until.hours is not None]
-    if limits:
+    if math.isfinite(budget(judged)):
         hours = Hours.load(store, experiment)
-        left = min(limits) - hours.spent
+        left = budget(judged) - hours.spent
         judged = [replace(each, spent=left < hours.of_seed(each)) for each in judged]
     return judged
 
@@ -121,8 +120,8 @@ def judge(
         claim: The claim.
         experiment: Name of the experiment.
         scale: Scale of the runs.
-        runs: One row for each label and seed: run, label, seed, fingerprint, state, and optionally
-            retracted, the reason why the results are wrong.
+        runs: One row for each label and seed: run, label, seed, fingerprint, state, and retracted, the reason
+            why the results are wrong, or None.
         measures: The measurements.
         spec: The study's spec, which defines display names.
         judging: How to judge; by default, alone and with one look.
@@ -139,26 +138,21 @@ def judge(
         own.pivot(index="seed", columns="label", values=column) for column in ("state", "fingerprint")
     )
     planned = states.iloc[:0] if unknown else states[labels].dropna()
+    reasons = own.loc[own["seed"].isin(planned.index), "retracted"].dropna().unique().tolist()
     # A stopped run resumes with the next launch, so the looks of a sequence wait for it.
     final = {"COMPLETED", *LOST} - ({"CANCELLED"} if judging.until is not None else set())
-    completed = planned.index[(planned == "COMPLETED").all(axis=1)].tolist()
-    ended = planned.index[planned.isin(final).all(axis=1)].tolist()
-    wrong: list[str] = []
-    if "retracted" in runs:
-        reasons = own.loc[own["seed"].isin(planned.index), "retracted"].dropna()
-        wrong = [" ".join(reason.split()) for reason in reasons.unique()]
-    if wrong:
-        completed = ended = []
+    completed, ended = (
+        [] if reasons else planned.index[planned.isin(each).all(axis=1)].tolist()
+        for each in ({"COMPLETED"}, final)
+    )
     values = {
         measure: measures.values(
             measure, {(label, seed) for by, label in weights if by == measure for seed in completed}
         )
         for measure in dict.fromkeys(measure for measure, _ in weights)
     }
-    has_values = completed and all(
-        any((label, seed) in values[measure] for seed in completed) for measure, label in weights
-    )
-    seeds: list[int] = ended if has_values else []
+    found = {(measure, label) for measure, by_place in values.items() for label, _ in by_place}
+    seeds: list[int] = ended if weights.keys() <= found else []
     if judging.until is not None:  # looks are in the order of the seeds, without gaps
         seeds = [seed for place, seed in enumerate(seeds) if seed == place]
 
@@ -189,6 +183,17 @@ def judge(
         for (measure, label), weight in weights.items()
         for seed in seeds
     ]  # fmt: skip
+    gaps = [
+        "retracted: " + "; ".join(" ".join(reason.split()) for reason in reasons) if reasons else "",
+        unclear,
+        _gap(names, unknown, planned),
+        *(
+            measures.missing(measure, label)
+            for measure, label in weights
+            if any((label, seed) not in values[measure] for seed in completed)
+        ),
+        "one seed has no interval" if len(seeds) == 1 else "",
+    ]
     return Judged(
         experiment=experiment,
         scale=scale,
@@ -205,17 +210,7 @@ def judge(
         parts=pd.DataFrame(parts, columns=_PARTS),
         labels=tuple(labels),
         shown=names.shown,
-        gap=("retracted: " + "; ".join(wrong) if wrong else "")
-        or unclear
-        or _gap(names, unknown, planned)
-        or next(
-            (
-                measures.missing(measure, label)
-                for measure, label in weights
-                if any((label, seed) not in values[measure] for seed in completed)
-            ),
-            "one seed has no interval" if len(seeds) == 1 else "",
-        ),
+        gap=next(filter(None, gaps), ""),
         lost=_lost(names, weights, seeds, states, values, len(seeds if judging.until else planned)),
     )
 

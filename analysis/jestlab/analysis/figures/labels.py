@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LEAST = 1.3  # inches that names next to lines must leave to the panel
 _MOST_COVERED = 0.16  # of a panel by the names of points
 _MOST_POINTS = 12  # with names around them in a panel
-_DISTANCES = np.array([0.5, 0.8, 1.2, 1.8, 2.6, 3.6, 5.0])  # of names from points, relative to their height
+_DISTANCES = np.array([0.7, 1.0, 1.4, 1.8, 2.6, 3.6, 5.0])  # of names from points, relative to their height
 _LINE = 1.3  # distance between names, relative to the font size
 
 

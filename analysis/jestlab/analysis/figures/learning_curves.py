@@ -203,9 +203,9 @@ def draw_curves(axes: Axes, data: pd.DataFrame) -> None:
         )  # fmt: skip
         if last["role"] == "baseline" and last["final"]:
             axes.axhline(last["mean"], color=last["color"], **DOTTED)
+    draw_levels(axes, near_references(data, competing["mean"]))
     if data["in_percent"].all():
         limit_percent(axes, competing["mean"])
-    draw_levels(axes, near_references(data, competing["mean"]))
 
 
 def _draw_each(data: pd.DataFrame, texts: Texts, sheet: Sheet, x_label: str) -> Figure:

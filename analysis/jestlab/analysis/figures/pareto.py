@@ -243,10 +243,10 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
             fillstyle="left" if mean["standing"] == "ambiguous" else "full",
         )  # fmt: skip
     axes.margins(x=0.14, y=0.1)
-    if texts.metric.suffix == "%":
-        limit_percent(axes, [*means["score"], *seeds["score"]])
     references = data[(data["role"] == "reference") & (data["kind"] == "mean")]
     draw_levels(axes, near_references(references.rename(columns={"score": "mean"}), means["score"]))
+    if texts.metric.suffix == "%":
+        limit_percent(axes, [*means["score"], *seeds["score"]])
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
     down = texts.metric.goal == "min"
     for _, surface in of["attained"].groupby("at_least") if "attained" in of else ():

@@ -162,7 +162,7 @@ def code_of(attempt: Mapping[str, Any]) -> str:
     """Describe the custom code and the data of an attempt; empty without any.
 
     Args:
-        attempt: One of `History.attempt_records`.
+        attempt: One of `History.attempts`.
     """
     parts = []
     if attempt["sources"]:

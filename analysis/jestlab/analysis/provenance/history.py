@@ -6,8 +6,8 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..goodput import QUERY, AttemptTime
@@ -26,7 +26,7 @@ _RUNS = """
     FROM v_runs WHERE experiment = :experiment"""
 # Without patches and environments, which can be gigabytes for thousands of attempts.
 _ATTEMPTS = """
-    SELECT label, seed, fingerprint, number, state, reason, executor, started_at, heartbeat_at, ended_at,
+    SELECT label, seed, fingerprint, number, state, reason, started_at, heartbeat_at, ended_at,
         exit_code, host, device, log, git_commit, versions, code_commit, sources, inputs,
         CASE WHEN git_patch IS NULL OR git_patch = '' THEN 0 ELSE 1 END AS patched,
         CASE WHEN code_patch IS NULL OR code_patch = '' THEN 0 ELSE 1 END AS code_patched
@@ -49,14 +49,15 @@ class History:
         runs: One row per run, in the order of the study: run, label, seed, position, fingerprint, program,
             state, reason, step, total_steps, attempts, point and config (JSON), directory (relative to the
             lab's root).
-        attempts: One row per attempt, in the order of the runs: label, seed, fingerprint, number, state,
-            reason, executor, started_at, heartbeat_at, ended_at (UTC, as text), exit_code, host, device, log,
-            versions (JSON), program; for jestlab's code git_commit and patched (1 with uncommitted changes);
-            for custom code code_commit, code_patched, and sources and inputs (file → SHA-256, JSON).
+        attempts: The attempts in the order of the runs, with None for missing values: label, seed,
+            fingerprint, number, state, reason, started_at, heartbeat_at, ended_at (UTC, to the second),
+            exit_code, host, device, log, versions, program; for jestlab's code git_commit and patched
+            (whether it had uncommitted changes); for custom code code_commit, code_patched, and sources and
+            inputs (file → SHA-256).
+        costs: One row per run, in their order: all columns of `v_costs`.
         retracted: Fingerprint → why the run's results are wrong.
         accepted: One line for each acceptance of differences between runs.
-        costs: One row per run, all columns of `v_costs`.
-        times: How each attempt spent its time, in the order of the runs.
+        times: How each attempt spent its time.
     """
 
     experiment: str
@@ -65,71 +66,49 @@ class History:
     spec: dict[str, Any]
     imported_from: str | None
     runs: pd.DataFrame
-    attempts: pd.DataFrame
+    attempts: list[dict[str, Any]]
     costs: pd.DataFrame
-    retracted: Mapping[str, str] = field(default_factory=dict)
-    accepted: tuple[str, ...] = ()
-    times: tuple[AttemptTime, ...] = ()
+    retracted: Mapping[str, str]
+    accepted: tuple[str, ...]
+    times: tuple[AttemptTime, ...]
 
     @cached_property
     def shown(self) -> Shown:
         """Label → the name that tables and figures show."""
         return names_in(self.spec, self.runs).shown
 
-    @cached_property
-    def attempt_records(self) -> list[dict[str, Any]]:
-        """The attempts as dictionaries, with None for missing values, parsed JSON, times to the second."""
-        frame = self.attempts.astype(object)
-        records: list[dict[Any, Any]] = frame.where(frame.notna(), None).to_dict("records")
-        for record in records:
-            for name in ("versions", "sources", "inputs"):
-                record[name] = json.loads(record[name]) if record[name] else None
-            for name in ("started_at", "heartbeat_at", "ended_at"):
-                record[name] = record[name] and record[name][:19]
-            record |= {name: bool(record[name]) for name in ("patched", "code_patched")}
-        return records
-
     def states(self) -> dict[str, int]:
         """Count runs by state; a run with several labels counts once."""
         counts = self.runs.drop_duplicates("fingerprint")["state"].value_counts()
         return {str(state): int(count) for state, count in counts.items()}
 
-    def newest(self) -> str:
-        """Return the last sign of life of any attempt, UTC; empty before the first."""
-        times = self.attempts["ended_at"].fillna(self.attempts["heartbeat_at"]).dropna()
-        return str(times.max())[:19] if len(times) else ""
+    def newest(self) -> str | None:
+        """Return the last sign of life of any attempt, UTC; None before the first."""
+        times = (attempt["ended_at"] or attempt["heartbeat_at"] for attempt in self.attempts)
+        return max(filter(None, times), default=None)
 
 
 @opens_store
 def load(store: Snapshot, experiment: str) -> History | None:
-    """Read the history of an experiment; None if the store doesn't have it.
-
-    Args:
-        store: The store.
-        experiment: Name of the experiment.
-    """
-
-    def rows(query: str) -> pd.DataFrame:
-        return store.select(query, experiment=experiment)
-
-    studies = rows(_STUDY)
-    if studies.empty:
+    """Read the history of an experiment; None if the store doesn't have it."""
+    if not (studies := store.rows(_STUDY, experiment=experiment)):
         return None
-    study = studies.iloc[0]
-    runs = rows(_RUNS).sort_values(["position", "label", "seed"], ignore_index=True)
-    places = {run: place for place, run in enumerate(runs["fingerprint"])}
-
-    def in_order(query: str, *by: str) -> pd.DataFrame:
-        found = rows(query)
-        found["place"] = found["fingerprint"].map(places)
-        return found.sort_values(["place", "label", *by], ignore_index=True).drop(columns="place")
-
-    attempts, costs = in_order(_ATTEMPTS, "number"), in_order(_COSTS)
-    programs = dict(zip(runs["fingerprint"], runs["program"], strict=True))
-    attempts["program"] = attempts["fingerprint"].map(programs)
-    for name in ("started_at", "heartbeat_at", "ended_at"):  # text on SQLite, times on PostgreSQL
-        attempts[name] = attempts[name].map(str, na_action="ignore")
+    study = studies[0]
+    runs = store.select(_RUNS, experiment=experiment)
+    runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
+    costs = runs[["label", "seed"]].merge(store.select(_COSTS, experiment=experiment), on=["label", "seed"])
     amounts = [name for name in costs if str(name).endswith(("_flops", "_hours", "_dollars"))]
+    places = {run: place for place, run in enumerate(runs["fingerprint"])}
+    programs = dict(zip(runs["fingerprint"], runs["program"], strict=True))
+    attempts = store.rows(_ATTEMPTS, experiment=experiment)
+    attempts.sort(key=lambda each: (places[each["fingerprint"]], each["label"], each["number"]))
+    for attempt in attempts:
+        attempt["program"] = programs[attempt["fingerprint"]]
+        for name in ("versions", "sources", "inputs"):
+            attempt[name] = _parsed(attempt[name]) if attempt[name] else None
+        for name in ("started_at", "heartbeat_at", "ended_at"):  # text on SQLite, times on PostgreSQL
+            attempt[name] = str(attempt[name])[:19] if attempt[name] else None
+        attempt |= {name: bool(attempt[name]) for name in ("patched", "code_patched")}
     return History(
         experiment=experiment,
         question=str(study["question"] or ""),
@@ -143,10 +122,15 @@ def load(store: Snapshot, experiment: str) -> History | None:
         accepted=tuple(
             f"{row['author']} accepted on {str(row['created_at'])[:10]} that "
             f"{names_of(json.loads(row['accepted']))} differs: {' '.join(str(row['reason']).split())}"
-            for row in rows(_ACCEPTED).to_dict("records")
+            for row in store.rows(_ACCEPTED, experiment=experiment)
         ),
-        times=tuple(map(AttemptTime.of, in_order(QUERY, "number").to_dict("records"))),
+        times=tuple(AttemptTime(**row) for row in store.rows(QUERY, experiment=experiment)),
     )
+
+
+@lru_cache(maxsize=256)  # thousands of attempts recorded the same
+def _parsed(content: str) -> Any:
+    return json.loads(content)
 
 
 @dataclass(frozen=True)
@@ -178,7 +162,7 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
     """
     import yaml
 
-    attempts = [attempt for attempt in history.attempt_records if attempt["started_at"]]
+    attempts = [attempt for attempt in history.attempts if attempt["started_at"]]
     options = f" --baseline {shlex.quote(baseline)}" if baseline else ""
     options += f" --scope {scope}" if scope != "scoring" else ""
     custom = Counter(code for attempt in attempts if (code := code_of(attempt)))

@@ -61,8 +61,6 @@ class Soundness:
     @classmethod
     def read(cls, store: Snapshot, experiments: Iterable[str]) -> Soundness:
         """Read how the runs of experiments were made."""
-        from sqlalchemy import text
-
         retracted: dict[str, str] = {}
         made: dict[str, Made] = {}
         scripts: dict[str, str] = {}
@@ -70,13 +68,15 @@ class Soundness:
         for name in experiments:
             specs = [json.loads(spec or "{}") for spec in store.select(_SPEC, experiment=name)["spec"]]
             packages = [each for spec in specs for each in spec.get("record", {}).get("packages", ())]
-            # Grouped in plain Python: pandas takes a millisecond a group, and there may be thousands.
             attempts: dict[str, list[Mapping[str, Any]]] = {}
-            for row in store.connection.execute(text(_ATTEMPTS), {"experiment": name}).mappings():
-                attempts.setdefault(row["fingerprint"], []).append({**row})
-            for run, program, config in store.select(_RUNS, experiment=name).itertuples(index=False):
-                command = json.loads(config or "{}").get("command") if program == "command" else None
-                scripts[run] = json.dumps(command) if program == "command" else program
+            for row in store.rows(_ATTEMPTS, experiment=name):
+                attempts.setdefault(row["fingerprint"], []).append(row)
+            for row in store.rows(_RUNS, experiment=name):
+                run, program, config = row.values()
+                is_command = program == "command"
+                scripts[run] = (
+                    json.dumps(json.loads(config or "{}").get("command")) if is_command else program
+                )
                 if run in attempts:
                     made[run] = made_by(program, attempts[run], packages)
             accepted += map(json.loads, store.select(_ACCEPTED, experiment=name)["accepted"])

@@ -1,40 +1,238 @@
 """Published results, cell by cell: the printed text, its value, and its source.
 
-As frames, with one row per cell:
-
     from jestlab.analysis import published
     published.frame(published.paper())                # the paper's tables, which are part of jestlab
     published.read("sqlite:///lab/results.db")        # the cells that were imported into a store
 
+A CSV file has one line per cell:
+
+    source,table,method,variant,quantity,printed,unit,baseline
+    Doe et al. 2025,small models,SigLIP,S,imagenet/zero_shot,70.3,percent,yes
+    Doe et al. 2025,small models,SigLIP,S,examples_seen,13B,,yes
+    Doe et al. 2025,small models,JEST++,S,imagenet/zero_shot,71.0,percent,
+
+The columns are the attributes of `PublishedCell`. `source`, `table`, `method`, `quantity`, and `printed` are
+required, and so is `unit`, except for counts and for yes or no. Without `position`, rows are numbered in the
+order of the file; a table with two rows of the same method needs `position`. The file is UTF-8, separated by
+commas, semicolons, or tabs.
+
 Modules:
     cell         one cell: quantity, unit, printed number, and the interval that rounds to this number
-    files        cells in CSV files (the paper's among them), frames, and stores
     lint         find printed numbers that contradict others
 """
 
-from jestlab.analysis.published.cell import CellKey, PublishedCell
-from jestlab.analysis.published.files import (
-    COLUMNS,
-    PAPER,
-    cells_of,
-    frame,
-    paper,
-    parse,
-    read,
-    render,
-    stored,
-)
+from __future__ import annotations
 
-__all__ = [
-    "COLUMNS",
-    "PAPER",
-    "CellKey",
-    "PublishedCell",
-    "cells_of",
-    "frame",
-    "paper",
-    "parse",
-    "read",
-    "render",
-    "stored",
-]
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from ..errors import RequestError
+from ..results import Snapshot, opens_store
+from ..spreadsheets import csv_cell, from_csv_cell
+from ..units import nearest
+from ..words import shown
+from .cell import CellKey, PublishedCell, order
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = tuple(PublishedCell.model_fields)
+"""All columns, in the order in which they are written."""
+
+PAPER = "Evans et al. 2024"
+"""The source of the tables that are part of jestlab."""
+
+_OF_ROW = (
+    "group", "method", "variant", "data", "citation", "citation_key", "ours", "baseline", "accounting",
+)  # fmt: skip
+"""Columns that are equal in all cells of a row."""
+
+
+def paper() -> list[PublishedCell]:
+    """Read all cells of the five tables of the paper, in its order.
+
+    References:
+        Evans et al. (2024), "Data curation via joint example selection further accelerates multimodal
+        learning".
+    """
+    file = resources.files(__name__) / "evans2024.csv"
+    return parse(file.read_bytes(), file.name)
+
+
+# ---- CSV files
+
+
+def parse(content: bytes, name: str) -> list[PublishedCell]:
+    """Read the cells of a CSV file.
+
+    Args:
+        content: Content of the file.
+        name: Name of the file, for errors.
+
+    Raises:
+        ValueError: A line is invalid; the message is one line with the place.
+    """
+    (first, header), *lines = _lines(content, name) or [(1, [])]
+    columns = [text.strip().lower() for text in header]
+    for column in columns:
+        if column not in COLUMNS:
+            raise RequestError(f"{name}, line {first}: no column {shown(column)}: {nearest(column, COLUMNS)}")
+        if columns.count(column) > 1:
+            raise RequestError(f"{name}, line {first}: duplicate column {column!r}: keep one")
+    if not lines:
+        raise RequestError(f"{name}: no lines below the header: expected one for each cell")
+    rows: dict[tuple[str, ...], dict[tuple[str, ...], int]] = {}
+    cells = []
+    for line, texts in lines:
+        place = f"{name}, line {line}"
+        if len(texts) > len(columns):
+            raise RequestError(f"{place}: {len(texts)} cells under a header of {len(columns)}")
+        values: dict[str, Any] = {
+            column: from_csv_cell(text.strip()) for column, text in zip(columns, texts, strict=False)
+        }
+        if "position" not in columns:
+            of_table = rows.setdefault(_texts(values, "source", "table"), {})
+            row = _texts(values, "group", "method", "variant", "data")
+            values["position"] = of_table.setdefault(row, len(of_table) + 1)
+        cells.append((place, cell_of(values, place)))
+    check_consistent(cells)
+    return [cell for _, cell in cells]
+
+
+def render(cells: Iterable[PublishedCell]) -> str:
+    """Write cells as CSV; `parse` reads the same cells from it."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for cell in cells:
+        writer.writerow(csv_cell(_text(value)) for value in vars(cell).values())
+    return text.getvalue()
+
+
+def _lines(content: bytes, name: str) -> list[tuple[int, list[str]]]:
+    """Return the number and the texts of each line that isn't empty."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise RequestError(f"{name}, line {line}: not valid UTF-8: save it as “CSV UTF-8”") from None
+    header = text.partition("\n")[0]
+    separator = next((sign for sign in (",", ";", "\t") if sign in header), ",")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    try:
+        return [(reader.line_num, texts) for texts in reader if any(map(str.strip, texts))]
+    except csv.Error as error:
+        raise RequestError(f"{name}, line {reader.line_num}: not valid CSV: {error}") from None
+
+
+def _texts(values: Mapping[str, str], *columns: str) -> tuple[str, ...]:
+    return tuple(values.get(column, "") for column in columns)
+
+
+def _text(value: Any) -> str:
+    """Write a value as it is in a file."""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+# ---- checks
+
+
+def cell_of(values: Mapping[str, Any], place: str) -> PublishedCell:
+    """Make a cell from the values of columns.
+
+    Raises:
+        ValueError: A value is invalid; the message, one line, starts with the place.
+    """
+    try:
+        return PublishedCell(**values)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        column = "".join(f"{part}: " for part in wrong["loc"])
+        message = wrong["msg"].removeprefix("Value error, ")
+        given = "" if wrong["type"] in ("value_error", "missing") else f", not {shown(wrong['input'])}"
+        raise RequestError(f"{place}, {column}{message}{given}") from None
+
+
+def check_consistent(cells: Iterable[tuple[str, PublishedCell]]) -> None:
+    """Check that no cell occurs twice, and that no cells of a row or group contradict each other.
+
+    Args:
+        cells: The place of each cell, for errors, and the cell.
+
+    Raises:
+        ValueError: They are not consistent.
+    """
+    keys: dict[CellKey, str] = {}
+    facts: dict[tuple[str, str, str], tuple[Any, str]] = {}
+    for place, cell in cells:
+        if cell.key in keys:
+            raise RequestError(
+                f"{place}: {cell.quantity} of {cell.method} is already in {keys[cell.key]}: leave one, or "
+                "number the rows with `position`"
+            )
+        keys[cell.key] = place
+        of_row = f"row {cell.position} of {cell.table}"
+        of_cell = {(column, of_row, cell.source): getattr(cell, column) for column in _OF_ROW}
+        if cell.baseline:
+            of_group = f"group {cell.group!r} of {cell.table}"
+            of_cell["position of the baseline", of_group, cell.source] = cell.position
+        for fact, value in of_cell.items():
+            other, where = facts.setdefault(fact, (value, place))
+            if other != value:
+                values = f"{_text(value)!r} here and {_text(other)!r} in {where}"
+                raise RequestError(f"{place}: {fact[0]} of {fact[1]} is {values}")
+
+
+# ---- stores and frames
+
+
+@opens_store
+def stored(store: Snapshot) -> list[PublishedCell]:
+    """Read the published cells of a store: by source, table, and row, in the order of columns.
+
+    Args:
+        store: SQLAlchemy URL of the store, or a snapshot of it.
+
+    Raises:
+        FileNotFoundError: The URL names a SQLite file that does not exist.
+        ValueError: The database is not a results store.
+    """
+    from sqlalchemy import text
+
+    renamed = {"table": "table_name", "group": "group_name"}  # SQL reserves these words
+    names = ", ".join(renamed.get(column, column) for column in COLUMNS)
+    rows = store.connection.execute(text(f"SELECT {names} FROM v_published")).fetchall()
+    cells = [PublishedCell(**dict(zip(COLUMNS, row, strict=True))) for row in rows]
+    # Not by ORDER BY: databases sort text in different ways.
+    return sorted(cells, key=lambda cell: (cell.source, cell.table, cell.position, order(cell.quantity)))
+
+
+def read(store: str | Snapshot) -> pd.DataFrame:
+    """Read the published cells of a store, as `stored`, into a frame, as `frame`."""
+    return frame(stored(store))
+
+
+def frame(cells: Iterable[PublishedCell]) -> pd.DataFrame:
+    """Convert cells to a frame.
+
+    Returns:
+        One row per cell, in the given order, with the columns `COLUMNS`. Text may be empty, but is never
+        missing; ours, baseline, and bold are booleans.
+    """
+    import pandas as pd
+
+    types = {"position": int, "value": float, **dict.fromkeys(("ours", "baseline", "bold"), bool)}
+    return pd.DataFrame(map(vars, cells), columns=list(COLUMNS)).astype(types)
+
+
+def cells_of(frame: pd.DataFrame) -> list[PublishedCell]:
+    """Convert a frame from `frame` back to cells."""
+    rows: list[dict[Any, Any]] = frame[list(COLUMNS)].to_dict("records")
+    return [PublishedCell(**row) for row in rows]

@@ -6,11 +6,13 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple
 
-from jestlab.analysis.units import near
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import RequestError
+from ..units import near
+from ..words import printable
 
 _NUMBER = re.compile(
     r"(?P<sign>[+\-−–])?[ \u2009\u00a0]?"
@@ -29,8 +31,6 @@ Unit = Literal["percent", "share", "count", "flag"]
 Accounting = Literal["", "iid", "jest", "flexi"]
 """Formula of the paper for a row's FLOPs per iteration; empty if unknown."""
 
-ACCOUNTINGS: tuple[Accounting, ...] = get_args(Accounting)
-
 EXAMPLES, PER_ITERATION, TOTAL, DELTA, MEAN, FILTERED = (
     "examples_seen",
     "flops_per_iteration",
@@ -39,9 +39,6 @@ EXAMPLES, PER_ITERATION, TOTAL, DELTA, MEAN, FILTERED = (
     "mean",
     "filtered",
 )
-
-COUNTED = "_counted"
-"""Suffix of the counted FLOPs of own runs, in a table that also has FLOPs by the paper's formula."""
 
 QUANTITIES: dict[str, str] = {
     EXAMPLES: "examples that the learner trained on",
@@ -62,7 +59,9 @@ QUANTITIES: dict[str, str] = {
 }
 """Quantity → meaning, in the order of columns. Any other `dataset/metric` is a score too."""
 
-_UNITS: dict[str, tuple[Unit, ...]] = {EXAMPLES: ("count",), FILTERED: ("flag",)}
+_ONE_UNIT: dict[str, Unit] = {EXAMPLES: "count", FILTERED: "flag"}
+"""Quantity → its only unit. All others are percent or share."""
+
 _SCORE = re.compile(r"[^\s/,]+(?:/[^\s/,]+)+")
 
 
@@ -83,23 +82,6 @@ def check_quantity(quantity: str) -> str:
         hint = near(quantity, QUANTITIES) or "write dataset/metric, such as imagenet/zero_shot"
         raise RequestError(f"unknown quantity {quantity!r}: {hint}")
     return quantity
-
-
-def unit_of(quantity: str, given: str) -> Unit:
-    """Return the unit of a quantity.
-
-    Args:
-        quantity: The quantity.
-        given: The unit in the file; may be empty if the quantity has only one unit.
-
-    Raises:
-        ValueError: The unit is missing, or does not fit the quantity.
-    """
-    possible = _UNITS.get(quantity, ("percent", "share"))
-    for unit in possible:
-        if unit == given or (not given and len(possible) == 1):
-            return unit
-    raise RequestError(f"{given!r} is not a unit of {quantity}: expected {' or '.join(possible)}")
 
 
 # ---- printed numbers
@@ -138,6 +120,11 @@ class Interval:
         """Return the mean of some intervals."""
         ends = ((each.value, each.low, each.high) for each in intervals)
         return Interval(*(sum(numbers) / len(intervals) for numbers in zip(*ends, strict=True)))
+
+
+def exactly(value: float) -> Interval:
+    """Return the interval of a number that isn't rounded."""
+    return Interval(value, value, value)
 
 
 @dataclass(frozen=True)
@@ -209,22 +196,10 @@ def read_printed(text: str, unit: Unit) -> Printed:
     )
 
 
-def value_of(printed: str, unit: Unit, quantity: str) -> float:
-    """Return the value of a printed text.
-
-    Raises:
-        ValueError: The text has no value in this unit, or one that the quantity cannot have.
-    """
-    value = read_printed(printed, unit).value
-    if value < 0 and quantity != DELTA:
-        raise RequestError(f"{printed!r} is negative, which {quantity} cannot be")
-    if abs(value) > 1 and (is_score(quantity) or quantity in (MEAN, DELTA)):
-        remedy = "use the unit percent" if unit == "share" else "expected at most 100"
-        raise RequestError(f"{printed!r} in {unit} is above 100 %: {remedy}")
-    return value
-
-
 # ---- cells
+
+_Text = Annotated[str, Field(max_length=1_000), AfterValidator(printable)]
+_RESERVED = ("summary", "speedups")  # names of tables of own runs
 
 
 class CellKey(NamedTuple):
@@ -236,20 +211,15 @@ class CellKey(NamedTuple):
     quantity: str
 
 
-@dataclass(frozen=True)
-class PublishedCell:
+class PublishedCell(BaseModel):
     """A cell of a published table.
 
     Attributes:
         source: The publication: "Evans et al. 2024".
         table: The table in the publication: "comparison".
         position: The row, from 1.
-        method: The trained method: "JEST++".
-        quantity: A key of `QUANTITIES`, or `dataset/metric`.
-        printed: The text exactly as printed, without TeX; a minus is "−".
-        unit: Unit of the printed text.
-        value: The text as a number: a share for percent and share, a count, 1 or 0.
         group: Rows that are compared with one baseline: "B", "L".
+        method: The trained method: "JEST++".
         variant: Variant of the method: "B", "L", "B/32".
         data: Training data.
         citation: Citation of the method in words: "Radford et al. 2021".
@@ -257,28 +227,35 @@ class PublishedCell:
         ours: Whether the source marks the row as its authors' method.
         baseline: Whether the row is the baseline of its group.
         accounting: Formula of the row's FLOPs per iteration.
+        quantity: A key of `QUANTITIES`, or `dataset/metric`.
+        printed: The text exactly as printed, without TeX; a minus is "−".
+        value: The text as a number: a share for percent and share, a count, 1 or 0. It may have more digits
+            than are printed. By default, the number that is printed.
+        unit: Unit of the printed text; by default the only one of the quantity.
         bold: Whether the cell is printed in bold.
         note: Limits of comparing the row with others.
     """
 
-    source: str
-    table: str
-    position: int
-    method: str
-    quantity: str
-    printed: str
-    unit: Unit
-    value: float
-    group: str = ""
-    variant: str = ""
-    data: str = ""
-    citation: str = ""
-    citation_key: str = ""
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    source: _Text
+    table: _Text
+    position: Annotated[int, Field(ge=1, le=99_999)]
+    group: _Text = ""
+    method: _Text
+    variant: _Text = ""
+    data: _Text = ""
+    citation: _Text = ""
+    citation_key: _Text = ""
     ours: bool = False
     baseline: bool = False
     accounting: Accounting = ""
+    quantity: Annotated[_Text, AfterValidator(check_quantity)]
+    printed: _Text
+    value: float
+    unit: Unit
     bold: bool = False
-    note: str = ""
+    note: _Text = ""
 
     @property
     def key(self) -> CellKey:
@@ -289,3 +266,31 @@ class PublishedCell:
     def number(self) -> Printed:
         """The printed text as a number."""
         return read_printed(self.printed, self.unit)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Add the unit and the value if they are missing. Empty texts are the same as missing ones."""
+        given = {column: value for column, value in given.items() if value != ""}
+        unit = given.setdefault("unit", _ONE_UNIT.get(given.get("quantity", "")))
+        if unit is None:
+            raise RequestError("unit: missing, expected percent or share")
+        if "value" not in given and isinstance(printed := given.get("printed"), str):
+            given["value"] = read_printed(printed, unit).value
+        return given
+
+    @model_validator(mode="after")
+    def _check(self) -> PublishedCell:
+        shown, number = f"{self.printed!r} in {self.unit}", self.number
+        if self.table in _RESERVED:
+            raise RequestError(f"table: {self.table!r} is reserved for own runs, choose another name")
+        if self.unit not in ((one,) if (one := _ONE_UNIT.get(self.quantity)) else ("percent", "share")):
+            raise RequestError(f"unit: {self.unit} is not a unit of {self.quantity}")
+        if number.value < 0 and self.quantity != DELTA:
+            raise RequestError(f"printed: {shown} is negative, which {self.quantity} cannot be")
+        if abs(number.value) > 1 and (is_score(self.quantity) or self.quantity in (MEAN, DELTA)):
+            raise RequestError(f"printed: {shown} is above 100 %: check the unit")
+        may = number.interval
+        if may.gap(exactly(self.value)) > 1e-12 * abs(self.value):
+            raise RequestError(f"value: {self.value} isn't from {may.low:g} to {may.high:g}, as {shown} is")
+        return self

@@ -25,8 +25,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jestlab.analysis import flops
-from jestlab.analysis.published.cell import (
+from .. import flops
+from . import cells_of
+from .cell import (
     DELTA,
     EXAMPLES,
     MEAN,
@@ -35,10 +36,10 @@ from jestlab.analysis.published.cell import (
     CellKey,
     Interval,
     PublishedCell,
+    exactly,
     is_score,
     order,
 )
-from jestlab.analysis.published.files import cells_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
 SUPER_BATCH_RATIO = 5.0
 """B/b of the paper's tables: filtering ratio .8."""
 
-APPROXIMATION = Interval(0.28, 0.275, 0.285)
-"""A of the paper's tables, and the numbers that round to it."""
+APPROXIMATION = (0.28, 0.275, 0.285)
+"""A of the paper's tables, and the least and the greatest number that rounds to it."""
 
 
 @dataclass(frozen=True)
@@ -55,36 +56,23 @@ class Finding:
     """Result of recalculating a cell.
 
     Attributes:
-        source: Source of the cell.
-        table: Table of the cell.
-        position: Row of the cell, from 1.
+        keys: The key of the cell, and of the cells of other tables that contradict it.
         row: The row in words: "JEST++ L, 4B".
-        column: Quantity of the cell.
         printed: Printed text.
         expected: The recalculated number in the same form: "+0.9".
         possible: The least and the greatest number that could be printed, given the rounding of the cells
             from which it follows.
         confirmed: Whether the printed number is possible.
         message: One line with the place, the numbers, and the reason.
-        others: Cells of other tables that contradict the cell.
     """
 
-    source: str
-    table: str
-    position: int
+    keys: tuple[CellKey, ...]
     row: str
-    column: str
     printed: str
     expected: str
     possible: tuple[str, str]
     confirmed: bool
     message: str
-    others: tuple[CellKey, ...] = ()
-
-    @property
-    def keys(self) -> tuple[CellKey, ...]:
-        """Keys of all cells that the finding concerns."""
-        return (CellKey(self.source, self.table, self.position, self.column), *self.others)
 
 
 @dataclass(eq=False)
@@ -179,10 +167,10 @@ def _rows(cells: Iterable[PublishedCell]) -> list[_Row]:
 
 # ---- what a cell follows from: its interval, and the beginning of a clause that the number ends
 
-_Derived = tuple[Interval, str]
+_Derived = tuple[Interval, str] | None
 
 
-def _derive(row: _Row, quantity: str) -> _Derived | None:
+def _derive(row: _Row, quantity: str) -> _Derived:
     """Derive a cell of a row from other cells; None if it does not follow from them."""
     baseline = row.baseline
     if quantity == MEAN:
@@ -191,14 +179,13 @@ def _derive(row: _Row, quantity: str) -> _Derived | None:
     if quantity not in (PER_ITERATION, TOTAL, DELTA):
         return _mean_of_directions(row, quantity)
     if baseline is row:
-        exact = 0.0 if quantity == DELTA else 1.0
-        return Interval(exact, exact, exact), "the baseline is measured by itself,"
+        return exactly(0.0 if quantity == DELTA else 1.0), "the baseline is measured by itself,"
     if baseline is None:
         return None
     return {PER_ITERATION: _per_iteration, TOTAL: _total, DELTA: _delta}[quantity](row, baseline)
 
 
-def _mean_of_directions(row: _Row, quantity: str) -> _Derived | None:
+def _mean_of_directions(row: _Row, quantity: str) -> _Derived:
     for twin in (row, *row.twins):
         if cells := twin.directions(quantity):
             where = "" if twin is row else f", in {twin.first.table},"
@@ -207,23 +194,29 @@ def _mean_of_directions(row: _Row, quantity: str) -> _Derived | None:
     return None
 
 
-def _per_iteration(row: _Row, baseline: _Row) -> _Derived | None:
-    ratio, A = SUPER_BATCH_RATIO, APPROXIMATION
-    jest, iid = flops.paper_jest(1.0, ratio), flops.paper_iid(1.0)
-    flexi = Interval(*(flops.paper_flexi(1.0, ratio, share) for share in (A.value, A.low, A.high)))
-    formulas = {
-        "iid": (Interval(iid, iid, iid), "uniform sampling, 3F, comes to"),
-        "jest": (Interval(jest, jest, jest), "JEST, F(2 + B/b) at B/b = 5, comes to"),
-        "flexi": (flexi, "Flexi-JEST at B/b = 5, λ = .5 and A = 0.28 comes to"),
-    }
+_PER_ITERATION: dict[str, tuple[Interval, str]] = {
+    "iid": (exactly(flops.paper_iid(1.0)), "uniform sampling, 3F, comes to"),
+    "jest": (
+        exactly(flops.paper_jest(1.0, SUPER_BATCH_RATIO)),
+        "JEST, F(2 + B/b) at B/b = 5, comes to",
+    ),
+    "flexi": (
+        Interval(*(flops.paper_flexi(1.0, SUPER_BATCH_RATIO, share) for share in APPROXIMATION)),
+        "Flexi-JEST at B/b = 5, λ = .5 and A = 0.28 comes to",
+    ),
+}
+"""Accounting → the cost of an iteration in F·b, and the beginning of a clause."""
+
+
+def _per_iteration(row: _Row, baseline: _Row) -> _Derived:
     mine, theirs = row.first.accounting, baseline.first.accounting
     if not mine or not theirs:
         return None
-    cost, why = formulas[mine]
-    return cost.over(formulas[theirs][0]), why
+    cost, why = _PER_ITERATION[mine]
+    return cost.over(_PER_ITERATION[theirs][0]), why
 
 
-def _total(row: _Row, baseline: _Row) -> _Derived | None:
+def _total(row: _Row, baseline: _Row) -> _Derived:
     if EXAMPLES not in row.cells or EXAMPLES not in baseline.cells:
         return None
     examples, theirs = row.interval(EXAMPLES), baseline.interval(EXAMPLES)
@@ -240,12 +233,11 @@ def _total(row: _Row, baseline: _Row) -> _Derived | None:
     return each.times(examples).over(theirs), why
 
 
-def _delta(row: _Row, baseline: _Row) -> _Derived | None:
+def _delta(row: _Row, baseline: _Row) -> _Derived:
     shared = [score for score in row.scores if score in baseline.scores]
     if not shared:
         return None
-    which = f"the {len(shared)} scores" if len(shared) > 1 else "the one score"
-    why = f"{which} that {baseline.name} has as well ({', '.join(shared)}) differ on average by"
+    why = f"the scores that {baseline.name} has as well ({', '.join(shared)}) differ on average by"
     return Interval.mean([row.interval(score) - baseline.interval(score) for score in shared]), why
 
 
@@ -258,27 +250,20 @@ def _recalculated(row: _Row, cell: PublishedCell, interval: Interval, why: str) 
     expected, (low, high) = number.write(interval.value), number.write_ends(interval)
     confirmed = number.interval.gap(interval) <= 0
     verdict = "is confirmed" if confirmed else "cannot be right"
-    span = "" if low == high else f" ({low} to {high})"
-    reason = f"{verdict}: {why} {expected}{span}"
-    return _finding(row, cell, reason, expected=expected, possible=(low, high), confirmed=confirmed)
+    reason = f"{verdict}: {why} {expected}" + f" ({low} to {high})" * (low != high)
+    return Finding(
+        (cell.key,), row.name, cell.printed, expected, (low, high), confirmed, _message(row, cell, reason)
+    )
 
 
 def _different(row: _Row, cell: PublishedCell, others: Sequence[PublishedCell]) -> Finding:
     """Report a cell that is printed differently in other tables."""
     printed = others[0].printed
     there = ", ".join(f"{other.printed} in {other.table}, row {other.position}" for other in others)
-    found = {"expected": printed, "possible": (printed, printed), "confirmed": False}
-    keys = tuple(other.key for other in others)
-    reason = f"here, but {there}: the same training"
-    return _finding(row, cell, reason, others=keys, **found)
+    message = _message(row, cell, f"here, but {there}: the same training")
+    keys = (cell.key, *(other.key for other in others))
+    return Finding(keys, row.name, cell.printed, printed, (printed, printed), False, message)
 
 
-def _finding(row: _Row, cell: PublishedCell, reason: str, **values: Any) -> Finding:
-    return Finding(
-        *cell.key[:3],
-        row=row.name,
-        column=cell.quantity,
-        printed=cell.printed,
-        message=f"{cell.table}, row {cell.position} ({row.name}), {cell.quantity}: {cell.printed} {reason}",
-        **values,
-    )
+def _message(row: _Row, cell: PublishedCell, reason: str) -> str:
+    return f"{cell.table}, row {cell.position} ({row.name}), {cell.quantity}: {cell.printed} {reason}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
 import tempfile
 from collections.abc import Sequence
+from glob import escape
 from pathlib import Path
 
 from ..claims import parts_of
@@ -14,16 +15,18 @@ from ..custom import Loader
 from ..errors import RequestError
 from ..figures.selected import Pictures
 from ..files import write_whole
-from ..provenance.document import SUFFIX, Sources
 from ..results import Snapshot, opens_store
 from .html import PROVENANCE, document, provenance
-from .page import PicturePart, ReportPage
+from .page import FigurePart, ReportPage
 from .study import study_page
 from .union import union_page
 
 PAGE = "report.html"
 FOLDER = "report"
 """Names of the page, and of the folder next to it."""
+
+SUFFIX = ".provenance.json"
+"""End of the name of a provenance file."""
 
 _SPEC = "study.yaml"
 
@@ -66,16 +69,18 @@ def build(
     """
     folder = Path(folder)
     page = gather(store, experiment, baseline, scope, own, pictures)
-    sources = Sources(store.url, page.history, page.options)
-    made = _files(page, sources, folder / FOLDER, [folder])
+    made = _files(page, folder / FOLDER, [folder])
 
-    def image(part: PicturePart) -> bytes:
+    def image(part: FigurePart) -> bytes:
         """Return the PNG of a figure; a figure of a union's study may be in the folder of the study."""
         of_study = folder.parent / part.study
         return made.get(f"{part.plot.name}.png") or part.plot.png([of_study, of_study / FOLDER])
 
-    html = document(page, sources, made, image)
-    _clear(folder / FOLDER, set(made))
+    html = document(page, made, image)
+    for path in (folder / FOLDER).glob(f"*{SUFFIX}"):  # files of earlier reports
+        if path.name not in made:
+            for stale in path.parent.glob(f"{escape(path.name.removesuffix(SUFFIX))}.*"):
+                stale.unlink()
     written = [write_whole(folder / FOLDER / name, content) for name, content in made.items()]
     return [write_whole(folder / PAGE, html), *written]
 
@@ -99,33 +104,31 @@ def gather(
     return union_page(store, experiment, own, pictures)
 
 
-def one_file(page: ReportPage, sources: Sources, name: str) -> bytes | None:
+def one_file(page: ReportPage, name: str) -> bytes | None:
     """Make one file of a report, such as `summary.csv`; None if the report has no such file."""
     if name == PROVENANCE:
         return provenance(page)
     with tempfile.TemporaryDirectory() as folder:
-        return _files(page, sources, Path(folder), [], name.split(".", 1)[0]).get(name)
+        return _files(page, Path(folder), [], name.split(".", 1)[0]).get(name)
 
 
 def _files(
-    page: ReportPage, sources: Sources, folder: Path, known: Sequence[Path], only: str | None = None
+    page: ReportPage, folder: Path, known: Sequence[Path], only: str | None = None
 ) -> dict[str, bytes]:
-    """Make the files of a report, or those with the stem `only`.
+    """Make the files of a report, or those with the stem `only`: name → content.
 
-    Args:
-        page: The contents.
-        sources: The sources of the numbers.
-        folder: Where figures are drawn.
-        known: Folders that may have figures of an earlier report: equal ones are not drawn again.
-        only: Stem of the names of the files; None for all.
-
-    Returns:
-        Name → content.
+    Figures are drawn in `folder`, unless the folders `known` have equal ones from an earlier report.
     """
     made: dict[str, bytes] = {}
 
     def add(name: str, data: bytes, files: dict[str, bytes]) -> None:
-        made.update(files | {name + SUFFIX: sources.document(data, files).encode()})
+        """Add the files of a table or figure, with one about their provenance; `data` is all they show."""
+        about = {
+            "files": {name: {"sha256": _sha256(content)} for name, content in sorted(files.items())},
+            "data_sha256": _sha256(data),
+            **page.sources,
+        }
+        made.update(files | {name + SUFFIX: f"{json.dumps(about, indent=2, ensure_ascii=False)}\n".encode()})
 
     for part in page.tables:
         if only in (None, part.name):
@@ -135,16 +138,9 @@ def _files(
         if only in (None, plot.name):
             data = plot.data.to_csv(index=False, lineterminator="\n").encode()
             add(plot.name, data, {path.name: path.read_bytes() for path in plot.save(folder, known)})
-    return made | ({_SPEC: page.recipe.spec.encode()} if page.recipe else {})
+    recipe = page.sections[-1].recipe  # a union has none
+    return made | ({_SPEC: recipe.spec.encode()} if recipe else {})
 
 
-def _clear(beside: Path, kept: set[str]) -> None:
-    """Delete files of earlier reports that this one doesn't have, which their provenance files name."""
-    for path in beside.glob(f"*{SUFFIX}"):
-        if path.name in kept:
-            continue
-        with contextlib.suppress(ValueError, KeyError, AttributeError):  # another program's file of that name
-            named = [Path(name).name for name in json.loads(path.read_text(encoding="utf-8"))["files"]]
-            for name in [*named, path.name]:
-                if name not in kept:
-                    (beside / name).unlink(missing_ok=True)
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -24,24 +24,19 @@ if TYPE_CHECKING:
 _MAX_NAMED = 3  # runs that a sentence lists
 
 _FLOPS: dict[Scope, str] = {
-    "learner": "FLOPs of training alone",
-    "scoring": "FLOPs without the reference’s scoring",
+    "learner": "training FLOPs",
+    "scoring": "FLOPs with scoring",
     "reference_scoring": "FLOPs with the reference’s scoring",
-    "reference_training": "FLOPs with the reference’s scoring and a share in its training",
+    "reference_training": "FLOPs with a share in the training of needed runs",
 }
-"""Scope → its FLOPs in words, if a reference scores."""
+"""Scope → its FLOPs in words."""
 
-_SPENT: dict[Scope, tuple[list[str], str]] = {
-    "reference_training": (
-        ["reference_training_share_flops"],
-        "with the reference’s scoring and a share in its training",
-    ),
-    "reference_scoring": (["reference_scoring_flops"], "with the reference’s scoring"),
-    "scoring": (["scoring_flops", "selection_flops"], "with scoring"),
+_ADDED: dict[Scope, list[str]] = {
+    "reference_training": ["reference_training_share_flops"],
+    "reference_scoring": ["reference_scoring_flops"],
+    "scoring": ["scoring_flops", "selection_flops"],
 }
-"""Scope → the columns of `Frames.costs` that it adds, and these costs in words; the widest scope first."""
-
-_SHARE = "with a share in the training of needed runs"  # without any scoring
+"""Scope → the columns of `Frames.costs` that it adds; the widest scope first."""
 
 
 @dataclass(frozen=True)
@@ -76,36 +71,25 @@ def answer(rows: pd.DataFrame, found: Finals) -> Answer:
     scored = [row for row in others if not math.isnan(row["score_mean"]) and not row["diverged"]]
     has_baseline = not math.isnan(own["score_mean"]) and not own["diverged"]
     say, gaps = _Words(frames.score), _gaps([own, *others], baseline)
-    if not scored and not has_baseline:
-        return Answer("Nothing with a score has completed yet.", gaps)
     if not scored:
-        has = (
-            "has a finite score in all seeds" if any(row["diverged"] for row in others) else "has a score yet"
-        )
-        why = f"no other run {has}" if others else "no other run competes with it"
-        return Answer(f"{baseline} scores {say.score(own)}; {why}.", gaps)
-    sign = frames.score.sign
+        why = f"{baseline} scores {say.score(own)}; no other run has a finite score to compare."
+        return Answer(why if has_baseline else "Nothing with a score has completed yet.", gaps)
     if frames.score.goal is None:
         score = say.score(own) if has_baseline else "nothing yet"
         return Answer(f"{baseline} scores {score}.", lacks_goal(frames.averaged))
+    sign = frames.score.sign
     rivals = [row for row in scored if row["delta_seeds"] > 0] or scored
     best = max(rivals, key=lambda row: sign * float(row["score_mean"]))
     if not has_baseline or best["delta_seeds"] == 0:
-        why = "has no score: a metric is missing" if own["seeds"] > 0 else "has no score yet"
-        why = "has no seed in common with it" if has_baseline else own["lost"] if own["diverged"] else why
-        return Answer(f"{best['name']} scores {say.score(best)}; {baseline}, the baseline, {why}.", gaps)
+        why = f"{best['name']} scores {say.score(best)}; it is not compared with {baseline}, the baseline."
+        return Answer(why, gaps)
     side = _side(best) * sign
     clear = [row for row in rivals if row is not best and _side(row) != 0] if side == 0 else []
     sentence = _compare(say, best, own, len(rivals))
     if side > 0 or (math.isnan(best["delta_low"]) and sign * best["delta_mean"] > 0):
         sentence += _sooner(best, found)
-    caveat = ""
-    if clear:
-        caveat = f"The intervals do not account for {len(rivals)} runs having been compared."
-    elif len(rivals) > 1 and best["delta_seeds"] > 1:
-        caveat = (
-            f"The interval does not account for {best['name']} being picked as the best of {len(rivals)}."
-        )
+    caveat = f"The intervals do not account for {len(rivals)} runs having been compared."
+    caveat *= len(rivals) > 1 and best["delta_seeds"] > 1
     return Answer(sentence + _significant(say, clear, baseline), " ".join(filter(None, (caveat, gaps))))
 
 
@@ -124,12 +108,9 @@ class _Words:
     def delta(self, value: float, sign: str = "") -> str:
         return f"{self.metric.text(value, sign)} {self.unit}"
 
-    def interval(self, row: Record) -> str:
-        low, high = (self.metric.text(row[end]) for end in ("delta_low", "delta_high"))
-        return f"{CONFIDENCE:.0%} CI {low} to {high}"
-
     def evidence(self, row: Record) -> str:
-        return f"{self.interval(row)}, {row['delta_seeds']:.0f} seeds"
+        low, high = (self.metric.text(row[end]) for end in ("delta_low", "delta_high"))
+        return f"{CONFIDENCE:.0%} CI {low} to {high}, {row['delta_seeds']:.0f} seeds"
 
 
 def _side(row: Record) -> int:
@@ -142,16 +123,12 @@ def _compare(say: _Words, best: Record, own: Record, rivals: int) -> str:
     delta, baseline = float(best["delta_mean"]), own["name"]
     name = f"{best['name']}, the best of {rivals}," if rivals > 1 else best["name"]
     head = f"{name} scores {say.score(best)}"
-    has_one_seed, is_better = math.isnan(best["delta_low"]), say.metric.sign * delta > 0
+    has_one_seed = math.isnan(best["delta_low"])
+    evidence = ", by one seed, which has no interval" if has_one_seed else f" ({say.evidence(best)})"
     if not has_one_seed and _side(best) == 0:
-        return (
-            f"{head}, {say.delta(delta, '+')} against {baseline}: this is within seed noise "
-            f"({say.interval(best)} includes 0, {best['delta_seeds']:.0f} seeds)."
-        )
-    evidence = ", by one seed" if has_one_seed else f" ({say.evidence(best)})"
-    if is_better:
-        chance = "; one seed can't show how much of this is chance" if has_one_seed else ""
-        return f"{head}, {say.delta(abs(delta))} {say.better} {baseline}{evidence}{chance}."
+        return f"{head}, {say.delta(delta, '+')} against {baseline}; the interval includes 0{evidence}."
+    if say.metric.sign * delta > 0:
+        return f"{head}, {say.delta(abs(delta))} {say.better} {baseline}{evidence}."
     return (
         f"No run scores {say.better} {baseline}, which ends at {say.score(own)}: {name} ends "
         f"{say.delta(abs(delta))} {say.worse} it{evidence}."
@@ -166,7 +143,7 @@ def _significant(say: _Words, rows: Sequence[Record], baseline: str) -> str:
         there = sorted((row for row in rows if _side(row) == side), key=lambda row: -abs(row["delta_mean"]))
         named = [f"{row['name']} ({say.delta(row['delta_mean'], '+')}, {say.evidence(row)})" for row in there]
         if named:
-            sentences.append(f" Beyond seed noise {sides[side]} {baseline}: {_list(named)}.")
+            sentences.append(f" Intervals {sides[side]} {baseline}: {_list(named)}.")
     return "".join(sentences)
 
 
@@ -210,7 +187,6 @@ def _sooner(row: Record, found: Finals) -> str:
         row: Row of the summary table: a run that ends above the baseline.
         found: The results behind the table.
     """
-    scope = found.scope
     reached, compared = int(row["seeds_reached"]), int(row["seeds_compared"])
     start = f" It reaches {found.against}’s final score"
     start += f" in {reached} of {compared} seeds" if reached < compared else ""
@@ -219,30 +195,19 @@ def _sooner(row: Record, found: Finals) -> str:
     efforts = [effort for effort in found.efforts if not math.isnan(row[f"fewer_{WORDS[effort].name}"])]
     if not efforts:
         return ""
-    costs = found.frames.costs[found.frames.costs["label"].isin([row["label"], found.baseline])]
-    spent = [each for each, (columns, _) in _SPENT.items() if (costs[columns] > 0).any(axis=None)]
-    widest: Scope = next(iter(spent), "learner")
-    shares_alone = spent == ["reference_training"]
     by = [effort for effort in ("examples_seen", "flops") if effort in efforts] or efforts[:1]
-    flops = _flops(scope, widest, shares_alone)
-    factors = [f"{_factor(row, each)} {flops if each == 'flops' else WORDS[each].amount}" for each in by]
-    sentence = f"{start} with {' and '.join(factors)}"
-    if "flops" in by and SCOPES.index(widest) > SCOPES.index(scope):
-        wider = _in_scope(found.frames, row["label"], found.baseline, widest)
+    costs = found.frames.costs[found.frames.costs["label"].isin([row["label"], found.baseline])]
+    # The scopes that add costs, the widest first.
+    spent: list[Scope] = [scope for scope in _ADDED if (costs[_ADDED[scope]] > 0).any(axis=None)]
+    spent.append("learner")
+    counted = next(scope for scope in spent if SCOPES.index(scope) <= SCOPES.index(found.scope))
+    words = {effort: WORDS[effort].amount for effort in by} | {"flops": _FLOPS[counted]}
+    sentence = f"{start} with {' and '.join(f'{_factor(row, effort)} {words[effort]}' for effort in by)}"
+    if "flops" in by and counted != spent[0]:
+        wider = _in_scope(found.frames, row["label"], found.baseline, spent[0])
         if not math.isnan(wider["fewer_flops"]):
-            sentence += f"; {_factor(wider, 'flops')} {_SHARE if shares_alone else _SPENT[widest][1]}"
+            sentence += f"; {_factor(wider, 'flops')} {_FLOPS[spent[0]].removeprefix('FLOPs ')}"
     return f"{sentence}."
-
-
-def _flops(scope: Scope, widest: Scope, shares_alone: bool) -> str:
-    """Name the FLOPs of a scope, if the widest scope with further costs is `widest`."""
-    if shares_alone and scope == "reference_training":
-        return f"FLOPs {_SHARE}"
-    if widest == "learner" or shares_alone:
-        return "training FLOPs"
-    if widest == "scoring" and scope != "learner":
-        return "FLOPs, scoring included"
-    return _FLOPS[min(scope, widest, key=SCOPES.index)]
 
 
 def _factor(row: Record, effort: Effort) -> str:

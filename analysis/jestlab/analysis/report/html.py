@@ -15,10 +15,9 @@ from importlib.resources import files
 from typing import Any
 
 from ..goodput import percent
-from ..provenance.document import Sources
 from ..tables.formats import prose
 from ..units import sentence
-from .page import PicturePart, ReportPage
+from .page import FigurePart, ReportPage
 
 SCRIPTS = ("page.js", "copies.js", "plot.js", "charts.js")
 """The scripts of a page, to be joined in this order: `begin()` starts them."""
@@ -33,9 +32,7 @@ _COLORS = 128
 """Colors of a figure in the page: those of its lines, and enough for smooth edges."""
 
 
-def document(
-    page: ReportPage, sources: Sources, embedded: Mapping[str, bytes], image: Callable[[PicturePart], bytes]
-) -> str:
+def document(page: ReportPage, embedded: Mapping[str, bytes], image: Callable[[FigurePart], bytes]) -> str:
     """Render a page as one HTML document.
 
     The document fetches nothing, and its policy forbids it. The policy names the only scripts that run by
@@ -43,7 +40,6 @@ def document(
 
     Args:
         page: The contents.
-        sources: The sources of the numbers.
         embedded: Name → content of the files of its tables and figures, which the document contains.
         image: Returns the PNG of a figure.
     """
@@ -59,37 +55,31 @@ def document(
     kept[PROVENANCE] = _embedded(PROVENANCE, provenance(page))
     return _render(
         page,
-        sources,
         kept,
         image=lambda part: _image(image(part)),
         document={"policy": policy, "style": Markup(own_file("style.css")), "script": Markup(script)},
     )
 
 
-def fragment(
-    page: ReportPage, sources: Sources, image: Callable[[PicturePart], Mapping[str, Any]], place: str
-) -> str:
+def fragment(page: ReportPage, image: Callable[[FigurePart], Mapping[str, Any]], place: str) -> str:
     """Render a page as a part of another page, without its scripts.
 
     Args:
         page: The contents.
-        sources: The sources of the numbers.
         image: Returns the `src` and the `width` of a figure.
         place: Address of its files, with FILE instead of a name.
     """
-    return _render(page, sources, {}, place, image=image, document=None)
+    return _render(page, {}, place, image=image, document=None)
 
 
-def _render(
-    page: ReportPage, sources: Sources, embedded: Mapping[str, Any], place: str | None = None, **values: Any
-) -> str:
+def _render(page: ReportPage, embedded: Mapping[str, Any], place: str | None = None, **values: Any) -> str:
     """Fill in the template, with the data that scripts read."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
     tables = page.tables
     data = {
-        "figures": {chart.name: {"variants": chart.variants} for chart in page.charts},
+        "figures": {part.name: {"variants": part.variants} for part in page.figures if part.variants},
         "files": {**embedded, **{f"{part.name}.md": {"text": part.table.markdown()} for part in tables}},
         "place": place,
     }
@@ -111,8 +101,7 @@ def _render(
         "quote": shlex.quote,
     }
     template = environment.get_template("page.html.j2")
-    made, digest = sources.common, shown.hexdigest()
-    return template.render(page=page, made=made, digest=digest, data=Markup(_json(data)), **values) + "\n"
+    return template.render(page=page, digest=shown.hexdigest(), data=Markup(_json(data)), **values) + "\n"
 
 
 def provenance(page: ReportPage) -> bytes:

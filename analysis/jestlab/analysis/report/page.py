@@ -9,12 +9,14 @@ from typing import Any
 
 from ..claims.evidence import Verdict
 from ..claims.judged import Judged
+from ..connection import shown
 from ..figures import Plot
 from ..figures.charts import SHOWN_AT_FIRST
-from ..provenance.explain import Origins
+from ..provenance.checkout import jestlab_version
 from ..provenance.history import History, Recipe
 from ..tables.claims import MARKS
 from ..tables.core import Table
+from ..tables.explain import Origins
 from .answer import Answer
 from .tables import MachineTime
 
@@ -62,44 +64,27 @@ class TablePart:
 
 
 @dataclass(frozen=True)
-class PicturePart:
-    """A figure that the page shows in its printed form.
+class FigurePart:
+    """A figure of a page.
 
     Attributes:
         name: Anchor in the page.
         title: Heading above it.
-        plot: The figure; its name is the stem of its file names.
+        plots: The printed figures, one for each variant; their names are the stems of the file names.
         study: The study that it shows.
+        variants: For an interactive figure: name of a horizontal axis → data for charts.js.
     """
 
     name: str
     title: str
-    plot: Plot
-    study: str
-
-
-@dataclass(frozen=True)
-class ChartPart:
-    """An interactive figure, which the scripts of the page draw.
-
-    Attributes:
-        name: Anchor in the page.
-        title: Heading above it.
-        variants: Name of a horizontal axis → data for charts.js, one or several.
-        plots: The printed figures, one for each variant.
-        study: The study that it shows.
-    """
-
-    name: str
-    title: str
-    variants: Mapping[str, dict[str, Any]]
     plots: tuple[Plot, ...]
     study: str
+    variants: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
-    def still(self) -> PicturePart:
-        """The printed form of the first variant, for readers without scripts."""
-        return PicturePart(self.name, self.title, self.plots[0], self.study)
+    def plot(self) -> Plot:
+        """The printed form; of an interactive figure, for readers without scripts."""
+        return self.plots[0]
 
     @property
     def limited(self) -> str:
@@ -125,8 +110,7 @@ class PageSection:
         verdict: Counts the verdicts.
         time: Bars of machine time.
         tables: Tables.
-        chart: An interactive figure.
-        pictures: Printed figures.
+        figures: Figures.
         missing: Title of a report that could not be made → the reason.
         recipe: How to reproduce the study.
     """
@@ -142,8 +126,7 @@ class PageSection:
     verdict: str = ""
     time: MachineTime | None = None
     tables: Sequence[TablePart] = ()
-    chart: ChartPart | None = None
-    pictures: Sequence[PicturePart] = ()
+    figures: Sequence[FigurePart] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
     recipe: Recipe | None = None
 
@@ -162,6 +145,7 @@ class ReportPage:
     """The page of a study, or of a union of studies.
 
     Attributes:
+        url: URL of the store.
         history: Spec, runs, attempts, and costs.
         options: Options of the report: baseline and scope; empty for a union.
         answer: The answer to the question of the study.
@@ -172,6 +156,7 @@ class ReportPage:
         is_union: Whether it shows several studies.
     """
 
+    url: str
     history: History
     options: dict[str, str | None]
     answer: Answer
@@ -181,34 +166,32 @@ class ReportPage:
     facts: tuple[str, ...] = ()
     is_union: bool = False
 
-    @property
+    @cached_property
     def tables(self) -> list[TablePart]:
         """All tables."""
         claims = [section.claims for section in self.sections if section.claims]
         return [*claims, *(part for section in self.sections for part in section.tables)]
 
-    @property
-    def charts(self) -> list[ChartPart]:
-        """All interactive figures."""
-        return [section.chart for section in self.sections if section.chart]
+    @cached_property
+    def figures(self) -> list[FigurePart]:
+        """All figures."""
+        return [part for section in self.sections for part in section.figures]
 
-    @property
-    def pictures(self) -> list[PicturePart]:
-        """All figures without an interactive form."""
-        return [part for section in self.sections for part in section.pictures]
-
-    @property
+    @cached_property
     def plots(self) -> list[Plot]:
         """All printed figures."""
-        of_charts = [plot for chart in self.charts for plot in chart.plots]
-        return [*of_charts, *(part.plot for part in self.pictures)]
+        return [plot for part in self.figures for plot in part.plots]
 
-    @property
-    def missing(self) -> dict[str, str]:
-        """Title of a report that could not be made → the reason."""
-        return {title: why for section in self.sections for title, why in section.missing.items()}
-
-    @property
-    def recipe(self) -> Recipe | None:
-        """How to reproduce the study; None for a union."""
-        return next((section.recipe for section in self.sections if section.recipe), None)
+    @cached_property
+    def sources(self) -> dict[str, Any]:
+        """What all provenance files share, without a date: equal results give equal bytes."""
+        version, commit = jestlab_version()
+        runs = self.history.runs
+        return {
+            "store": shown(self.url),  # without its password
+            "experiment": self.history.experiment,
+            "options": self.options,
+            "newest_result": self.history.newest(),
+            "jestlab": {"version": version, "commit": commit},
+            "runs": dict(zip(map(str, runs["fingerprint"]), map(str, runs["state"]), strict=True)),
+        }

@@ -9,7 +9,6 @@ from typing import Any
 
 from ..costs import Scope
 from ..custom import Loader, stem_of
-from ..efforts import WORDS
 from ..errors import RequestError
 from ..figures import draw
 from ..figures.selected import Pictures
@@ -19,14 +18,15 @@ from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from ..tables import Shape
 from ..tables import table as named_table
-from .page import PicturePart, TablePart
-
-_USUAL: dict[str, Any] = {"crossing": "first", "trajectories": False, "surfaces": False}
-"""Options of the tables and figures of every page, in addition to baseline and scope."""
+from .page import FigurePart, TablePart
 
 _STANDING = ("summary", "speedups", "curves", "pareto")
-_TABLE_OPTIONS = ("baseline", "scope", "crossing", "score", "options")
-_ABOUT_THE_WORDS = ("options", "figure", "caption", "label", "notes", "width")
+"""Tables and figures of every page."""
+
+_USUAL: dict[str, Any] = {"crossing": "first", "trajectories": False, "surfaces": False}
+"""Their options, in addition to baseline and scope."""
+
+_TABLE_OPTIONS = {"baseline", "scope", "crossing", "score", "options"}
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Requested:
 
     Attributes:
         tables: Tables.
-        pictures: Figures.
+        figures: Figures.
         missing: Heading of a report that could not be made → the reason.
     """
 
     tables: list[TablePart] = field(default_factory=list)
-    pictures: list[PicturePart] = field(default_factory=list)
+    figures: list[FigurePart] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
 
 
@@ -74,38 +74,32 @@ def requested(
         options = {key: value for key, value in report.items() if value not in (None, [], ())}
         is_table = options.pop("kind") == "table"
         name = str(options.pop("name", "summary")) if is_table else str(report["kind"])
-        stem = stem_of(name)
-        title = heading(stem)
+        stem, title = stem_of(name), heading(stem_of(name))
         try:
             if name == "claims" and history.spec.get("claims"):  # the page has a list of them
                 continue
             if standing is not None and _is_standing(name, options, frames, baseline, scope):
                 continue
-            if names[stem]:
-                title = f"{title}: {_in_words(options)}"
-            if (
-                frames is not None
-                and "runs" in options
-                and baseline not in frames.only(options["runs"]).labels
-            ):
+            if "runs" in options and frames and baseline not in frames.only(options["runs"]).labels:
                 options.setdefault("baseline", None)
             options = {"baseline": baseline, "scope": scope} | options
-            part = stem if not names[stem] else f"{stem}-{names[stem] + 1}"
+            part = stem
+            if names[stem]:
+                part, title = f"{stem}-{names[stem] + 1}", f"{title} {names[stem] + 1}"
             if is_table:
-                given = {key: options[key] for key in _TABLE_OPTIONS if key in options}
+                given = {key: value for key, value in options.items() if key in _TABLE_OPTIONS}
                 table = named_table(
                     store, name, [history.experiment], own=own, shape=Shape.of(options),
                     with_published=options.get("published", True), **given,
                 )  # fmt: skip
-                if any(
-                    table.markdown() == other.table.markdown() for other in (*(standing or ()), *made.tables)
-                ):
+                others = [*(standing or ()), *made.tables]
+                if any(table.markdown() == other.table.markdown() for other in others):
                     continue
                 made.tables.append(TablePart(part, title, table))
             else:
                 options |= {"sheet": _sheet(history, options), "own": own, "pictures": pictures}
                 plot = replace(draw(name, store, history.experiment, **options), name=part)
-                made.pictures.append(PicturePart(part, title, plot, history.experiment))
+                made.figures.append(FigurePart(part, title, (plot,), history.experiment))
             names[stem] += 1
         except RequestError as error:
             made.missing[title] = str(error)
@@ -138,17 +132,3 @@ def _is_standing(
         usual["over"] = options.get("over")
     other = {key for key, value in options.items() if key not in usual or usual[key] != value}
     return name in _STANDING and not other - {"figure", "published"}
-
-
-def _in_words(options: Mapping[str, Any]) -> str:
-    """Write the options of a report in words: "baseline joint, over examples seen, surfaces"."""
-    words = []
-    for key, value in sorted({**options, **options.get("options", {})}.items()):
-        if key in _ABOUT_THE_WORDS or (key in ("runs", "rows") and "baseline" in options):
-            continue
-        if key == "over":
-            value = WORDS[value].axis
-        text = ", ".join(value) if isinstance(value, list | tuple) else str(value)
-        name = key.replace("_", " ")
-        words.append(name if value is True else f"no {name}" if value is False else f"{name} {text}")
-    return ", ".join(words) or "again"

@@ -12,19 +12,19 @@ from ..claims.verdicts import load as load_verdicts
 from ..costs import Scope
 from ..curves import score_curves
 from ..custom import Loader
-from ..efforts import WORDS, Effort, cost_of, known
+from ..efforts import WORDS, cost_of, known
 from ..errors import NotYet
 from ..figures import Plot, charts, learnability, learning_curves, pareto
 from ..figures.selected import Pictures
 from ..frames import Frames
-from ..provenance.explain import Origins
 from ..provenance.history import History, load, recipe
 from ..provenance.soundness import Soundness
 from ..results import Snapshot, opens_store
 from ..tables import finals, speedup_table, summary
 from ..tables.claims import claims_table
+from ..tables.explain import Origins
 from .answer import Answer, answer
-from .page import ChartPart, PageSection, PicturePart, ReportPage, TablePart
+from .page import FigurePart, PageSection, ReportPage, TablePart
 from .requested import heading, requested, sheet_of
 from .tables import cost_table, failure_table, machine_time
 
@@ -48,10 +48,10 @@ def study_page(
     compared = None if frames is None else frames.baseline(baseline)
     said = Answer("Nothing has been evaluated yet.")
     tables: list[TablePart] = []
-    parts: list[ChartPart] = []
+    figures: list[FigurePart] = []
     if frames is not None and compared is not None:
         said, tables = _results(frames, compared, scope, missing)
-        parts = _charts(frames, history, compared, scope, missing)
+        figures = _charts(frames, history, compared, scope, missing)
         sound = Soundness.read(store, [experiment])
         tables = [replace(part, table=part.table.marked(sound)) for part in tables]
         struck = {
@@ -61,11 +61,11 @@ def study_page(
             reasons = "; ".join(f"{row} ({why})" for row, why in struck.items())
             said = replace(said, sentence=f"Some results are retracted: {reasons}. {said.sentence}")
     extra = requested(store, history, frames, compared, scope, tables, own, pictures)
-    stills = list(extra.pictures)
-    if all(part.name != "learnability" for part in stills):
+    figures += extra.figures
+    if all(part.name != "learnability" for part in figures):
         with contextlib.suppress(NotYet):
             plot = learnability(store, experiment)
-            stills.append(PicturePart("learnability", heading("learnability"), plot, experiment))
+            figures.append(FigurePart(plot.name, heading(plot.name), (plot,), experiment))
     sections: list[PageSection] = []
     if judged := load_verdicts(store, experiment):
         claims = claims_part(judged, experiment)
@@ -73,14 +73,13 @@ def study_page(
         verdicts = claims.table.caption
         competes = frames is not None and len(frames.competitors) >= 2
         said = replace(said, sentence=f"{verdicts} {said.sentence}") if competes else Answer(verdicts)
-    elif stills and frames is None:
+    elif figures and frames is None:
         said = Answer("This study evaluates no run: it examines the selected examples.")
     texts = {name: (f"{what}: {missing[name]}.",) for name, what in _UNAVAILABLE.items() if name in missing}
     sections += [
         PageSection("results", "Results", texts=texts.get("results", ()), tables=(*tables, *extra.tables)),
-        *(PageSection(part.name, part.title, chart=part) for part in parts),
         *(PageSection(name, _CHARTS[name], texts=texts[name]) for name in _CHARTS if name in texts),
-        *(PageSection(part.name, part.title, pictures=(part,)) for part in stills),
+        *(PageSection(part.name, part.title, figures=(part,)) for part in figures),
     ]
     if extra.missing:
         sections.append(PageSection("not-made", "Not available yet", missing=extra.missing))
@@ -88,16 +87,12 @@ def study_page(
         *_about_runs(history),
         PageSection("reproduce", "How to reproduce", recipe=recipe(history, baseline, scope)),
     ]
-    return ReportPage(
-        history,
-        {"baseline": compared, "scope": scope},
-        said,
-        unfinished(history),
-        tuple(sections),
-        Origins([history]),
-    )
+    options = {"baseline": compared, "scope": scope}
+    origins = Origins([history])
+    return ReportPage(store.url, history, options, said, unfinished(history), tuple(sections), origins)
 
 
+_NO_COSTS = "No run has a planned price or has taken any time yet."
 _CHARTS = {"curves": "Learning curves", "pareto": "Score against cost"}
 _UNAVAILABLE = {"results": "No table yet", **dict.fromkeys(_CHARTS, "No figure")}
 
@@ -146,60 +141,53 @@ def _results(
 
 def _charts(
     frames: Frames, history: History, baseline: str, scope: Scope, missing: dict[str, str]
-) -> list[ChartPart]:
+) -> list[FigurePart]:
     """Make the interactive figures of every page, one variant for each known effort or cost."""
     curves = score_curves(frames, scope)
     efforts = known(curves)
     cost = cost_of(curves[curves["final"]])
     costs = [cost, *(each for each in efforts if each not in (cost, "examples_seen"))]
 
-    def draw_curves(effort: Effort) -> Plot:
-        return learning_curves(frames, baseline, effort, scope, together=sheets["curves"].legend is not None)
-
-    def draw_pareto(effort: Effort) -> Plot:
-        return pareto(frames, baseline, scope, over=effort)
-
     sheets = {kind: sheet_of(history, kind) for kind in _CHARTS}
+    together = sheets["curves"].legend is not None
     parts = []
-    for name, axes, draw, convert in (
-        ("curves", efforts or ["examples_seen"], draw_curves, charts.curves),
-        ("pareto", costs, draw_pareto, charts.pareto),
-    ):
+    for name, axes in {"curves": efforts or ["examples_seen"], "pareto": costs}.items():
         variants: dict[str, dict[str, Any]] = {}
-        printed: list[Plot] = []
+        plots: list[Plot] = []
         for effort in axes:
             stem = f"{name}_{WORDS[effort].name}" if variants else name
             try:
-                plot = replace(draw(effort), name=stem, sheet=sheets[name])
+                if name == "curves":
+                    plot = learning_curves(frames, baseline, effort, scope, together=together)
+                else:
+                    plot = pareto(frames, baseline, scope, over=effort)
             except NotYet as error:
                 if not variants:
                     missing[name] = str(error)
                     break
                 continue  # only unfinished runs have it
-            variant = {**convert(plot), "caption": plot.texts.caption, "printed": stem}
+            plot = replace(plot, name=stem, sheet=sheets[name])
+            variant = charts.curves(plot) if name == "curves" else charts.pareto(plot)
+            variant |= {"caption": plot.texts.caption, "printed": stem}
             variants[WORDS[effort].axis] = variant
-            printed.append(charts.printable(plot, variant))
+            plots.append(charts.printable(plot, variant))
         if variants:
-            parts.append(ChartPart(name, _CHARTS[name], variants, tuple(printed), history.experiment))
+            parts.append(FigurePart(name, _CHARTS[name], tuple(plots), history.experiment, variants))
     return parts
 
 
 def _about_runs(history: History) -> list[PageSection]:
     """Make the sections about costs, machine time, and failures."""
-    costs, failures, time = cost_table(history), failure_table(history), machine_time(history)
-    sections = [
-        PageSection("costs", "Costs", tables=(TablePart("costs", "Planned and actual costs", costs),))
-        if costs is not None
-        else PageSection("costs", "Costs", texts=("No run has a planned price or has taken any time yet.",))
-    ]
-    if time is not None:
+    none = "No attempt has failed." if history.attempts else "No run has been attempted yet."
+    sections = []
+    for name, title, table, text in (
+        ("costs", "Planned and actual costs", cost_table(history), _NO_COSTS),
+        ("failures", "Failed attempts", failure_table(history), none),
+    ):
+        tables = [] if table is None else [TablePart(name, title, table)]
+        sections.append(PageSection(name, name.capitalize(), texts=() if tables else (text,), tables=tables))
+    if (time := machine_time(history)) is not None:
         part = TablePart("goodput", "Shares of machine time", time.table)
         title = "Where the machines’ time went"
-        sections.append(PageSection("goodput", title, texts=(time.sentence,), time=time, tables=(part,)))
-    none = "No attempt has failed." if len(history.attempts) else "No run has been attempted yet."
-    sections.append(
-        PageSection("failures", "Failures", tables=(TablePart("failures", "Failed attempts", failures),))
-        if failures is not None
-        else PageSection("failures", "Failures", texts=(none,))
-    )
+        sections.insert(1, PageSection("goodput", title, texts=[time.sentence], time=time, tables=[part]))
     return sections

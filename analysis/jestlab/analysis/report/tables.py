@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from .. import units
 from ..goodput import CAUSES, USEFUL, Goodput, by_run, percent, total
@@ -31,6 +31,11 @@ def _run_columns(shown: Mapping[str, str]) -> tuple[Column, Column]:
     )
 
 
+def _renamed(history: History) -> dict[str, str]:
+    """Label → displayed name, where they differ."""
+    return {label: name for label in history.runs["label"] if (name := history.shown[label]) != label}
+
+
 # ---- costs
 
 _SHARE = "reference_training_share_flops"
@@ -43,15 +48,14 @@ _PARTS = {
 }
 """Planned part of a run's FLOPs → its name."""
 
-_TOTALS = {
-    "planned_flops": "planned FLOPs of the learner's training, scoring and selection, summed over seeds",
-    "actual_flops": "FLOPs counted during training so far, summed over seeds; repeated work counts once",
-    "planned_chip_hours": "planned chips × hours, summed over seeds; for a process, its hours",
-    "actual_chip_hours": "chips × hours of all attempts so far; for a process, its hours",
-    "planned_dollars": "planned chip-hours times their price",
-    "actual_hours": "hours of all attempts so far",
-}
-"""Total of a run → how it is computed."""
+_TOTALS = (
+    "planned_flops",
+    "actual_flops",
+    "planned_chip_hours",
+    "actual_chip_hours",
+    "planned_dollars",
+    "actual_hours",
+)
 
 
 def cost_table(history: History) -> Table | None:
@@ -76,16 +80,11 @@ def cost_table(history: History) -> Table | None:
     costs["in_both"] = costs["actual_flops"].where(has_both)
     once = costs.drop_duplicates("fingerprint")
     everything = f"{_ALL} of {history.experiment}"  # differs from all labels
-
-    def sums(rows: pd.DataFrame) -> pd.DataFrame:
-        of_row = rows.groupby("row", sort=False)
-        frame = of_row.agg(
-            label=("label", "first"), runs=("label", "size"), priced=("planned_flops", "count")
-        )
-        frame.insert(1, "apart", False)
-        return frame.join(of_row[[*parts, *_TOTALS, "of_both", "in_both"]].sum(min_count=1))
-
-    frame = pd.concat([sums(costs.assign(row=costs["label"])), sums(once.assign(row=everything, label=_ALL))])
+    rows = pd.concat([costs.assign(row=costs["label"]), once.assign(row=everything, label=_ALL)])
+    of_row = rows.groupby("row", sort=False)
+    frame = of_row.agg(label=("label", "first"), runs=("label", "size"), priced=("planned_flops", "count"))
+    frame.insert(1, "apart", False)
+    frame = frame.join(of_row[[*parts, *_TOTALS, "of_both", "in_both"]].sum(min_count=1))
     frame["actual_share"] = frame.pop("in_both") / frame.pop("of_both")
     if _SHARE in parts:  # the references themselves are among all runs
         frame.loc[everything, _SHARE] = math.nan
@@ -94,34 +93,28 @@ def cost_table(history: History) -> Table | None:
     scale, unit = units.flops_unit([*frame["planned_flops"], *frame["actual_flops"]])
     is_local = "chip" not in costs or costs["chip"].dropna().eq("local").all()
     hours = "hours" if is_local else "chip-hours"
-    shown = history.shown
 
-    def flops(key: str, header: str, formula: str) -> Column:
-        return _number(key, f"{header} ({unit})", formula, lambda x: units.significant(x / scale))
+    def flops(amount: float) -> str:
+        return units.significant(amount / scale)
 
-    columns = [
+    described: list[tuple[str, str, str, Callable[[float], str]]] = [
         *(
-            flops(part, _PARTS[part], f"planned FLOPs of {_PARTS[part]}, summed over seeds")
+            (part, f"{_PARTS[part]} ({unit})", f"planned FLOPs of {_PARTS[part]}, summed over seeds", flops)
             for part in parts
             if frame[part].max() > 0
         ),
-        flops("planned_flops", "planned", _TOTALS["planned_flops"]),
-        flops("actual_flops", "actual", _TOTALS["actual_flops"]),
-        _number(
-            "actual_share",
-            "actual / planned",
-            "actual over planned FLOPs, of the runs for which both are known",
-            lambda x: f"{100 * x:.0f}%",
-        ),
-        *(
-            _number(key, header, _TOTALS[key], text)
-            for key, header, text in (
-                ("planned_chip_hours", f"planned {hours}", units.hours),
-                ("actual_chip_hours", f"actual {hours}", units.hours),
-                ("planned_dollars", "planned $", units.dollars),
-            )
-        ),
-    ]
+        ("planned_flops", f"planned ({unit})",
+         "planned FLOPs of the learner's training, scoring and selection, summed over seeds", flops),
+        ("actual_flops", f"actual ({unit})",
+         "FLOPs counted during training so far, summed over seeds; repeated work counts once", flops),
+        ("actual_share", "actual / planned",
+         "actual over planned FLOPs, of the runs for which both are known", lambda x: f"{100 * x:.0f}%"),
+        ("planned_chip_hours", f"planned {hours}",
+         "planned chips × hours, summed over seeds; for a process, its hours", units.hours),
+        ("actual_chip_hours", f"actual {hours}",
+         "chips × hours of all attempts so far; for a process, its hours", units.hours),
+        ("planned_dollars", "planned $", "planned chip-hours times their price", units.dollars),
+    ]  # fmt: skip
     notes = [
         "planned: training, scoring and selection, before the launch; actual: the same as counted, so far",
         "actual / planned: over the runs for which both are known",
@@ -137,12 +130,12 @@ def cost_table(history: History) -> Table | None:
         caption="Planned and actual cost, summed over the seeds of each run.",
         frame=frame,
         columns=(
-            *_run_columns(shown),
-            *(each for each in columns if any(each.text(row) != MISSING for row in records(frame))),
+            *_run_columns(history.shown),
+            *(_number(*each) for each in described if frame[each[0]].notna().any()),
         ),
         notes=tuple(notes),
         parts=costs.assign(row=costs["label"]),
-        shown={label: shown[label] for label in costs["label"].unique() if shown[label] != label},
+        shown=_renamed(history),
     )
 
 
@@ -151,30 +144,19 @@ def cost_table(history: History) -> Table | None:
 _MOST_BARS = 24
 _LEAST_SHARE = 0.0005  # a cause that took a smaller share of all time has no column
 
-_COLORS: dict[str, str] = {
-    "training": "#0072b2",
-    "evaluation": "#56b4e9",
-    "startup": "#e69f00",
-    "compilation": "#cc79a7",
-    "checkpoint": "#009e73",
-    "winddown": "#999999",
-    "preempted": "#d55e00",
-    "failed": "#882255",
-    "cancelled": "#55505a",
+_REDONE = "work of {} attempts that was, or has to be, done again"
+_CAUSES: dict[str, tuple[str, str]] = {
+    "training": ("#0072b2", "training that did not have to be done again"),
+    "evaluation": ("#56b4e9", "evaluation that did not have to be done again"),
+    "startup": ("#e69f00", "from the start of the worker's process to the first step, without compilation"),
+    "compilation": ("#cc79a7", "tracing, lowering and compiling, and loading compiled programs"),
+    "checkpoint": ("#009e73", "time in which training waited for checkpoints"),
+    "winddown": ("#999999", "after the last step: upload, records"),
+    "preempted": ("#d55e00", _REDONE.format("preempted")),
+    "failed": ("#882255", _REDONE.format("failed")),
+    "cancelled": ("#55505a", _REDONE.format("cancelled")),
 }
-"""The colors of Okabe and Ito, in an order in which neighbors in a bar also differ in lightness."""
-
-_CAUSE_FORMULAS: dict[str, str] = {
-    "training": "training that did not have to be done again",
-    "evaluation": "evaluation that did not have to be done again",
-    "startup": "from the start of the worker's process until the first step, without compilation",
-    "compilation": "tracing, lowering and compiling, and loading compiled programs",
-    "checkpoint": "time in which training waited for checkpoints",
-    "winddown": "after the last step: upload, records",
-    "preempted": "work of preempted attempts that was, or has to be, done again",
-    "failed": "work of failed attempts that was, or has to be, done again",
-    "cancelled": "work of cancelled attempts that was, or has to be, done again",
-}
+"""Cause → color (of Okabe and Ito; neighbors in a bar also differ in lightness) and formula."""
 
 
 @dataclass(frozen=True)
@@ -208,28 +190,23 @@ def machine_time(history: History) -> MachineTime | None:
     whole = total(goodputs.values())
     if whole.ratio is None:
         return None
-    runs: dict[str, dict[str, int]] = {str(label): {} for label in dict.fromkeys(history.runs["label"])}
-    for attempt in history.times:
-        if attempt.label in runs:
-            runs[attempt.label][attempt.fingerprint] = attempt.seed
-    sums = {label: total(goodputs[run] for run in of_label) for label, of_label in runs.items()}
-    sums = {label: goodput for label, goodput in sums.items() if goodput.attempts}
-    shown = {cause: (CAUSES[cause], _COLORS[cause]) for cause in CAUSES if whole.share(cause) >= _LEAST_SHARE}
     names = history.shown
-    rows = [_row(label, label, goodput, runs=len(runs[label])) for label, goodput in sums.items()]
-    rows.append(_row(f"{_ALL} of {history.experiment}", _ALL, whole, runs=len(goodputs)))
+    timed = history.runs[history.runs["fingerprint"].isin([*goodputs])]
+    of_label = {str(label): list(runs) for label, runs in timed.groupby("label", sort=False)["fingerprint"]}
+    sums = {label: total(goodputs[run] for run in runs) for label, runs in of_label.items()}
+    sums = {label: goodput for label, goodput in sums.items() if goodput.attempts}
     parts = [
-        _row(label, label, goodputs[run], seed=seed, fingerprint=run, experiment=history.experiment)
-        for label in sums
-        for run, seed in runs[label].items()
+        _row(str(label), str(label), goodputs[run], seed=seed, fingerprint=run, experiment=history.experiment)
+        for label, seed, run in zip(timed["label"], timed["seed"], timed["fingerprint"], strict=True)
+        if label in sums
     ]
+    rows = [_row(label, label, goodput, runs=len(of_label[label])) for label, goodput in sums.items()]
+    rows.append(_row(f"{_ALL} of {history.experiment}", _ALL, whole, runs=len(goodputs)))
+    causes = [cause for cause in CAUSES if whole.share(cause) >= _LEAST_SHARE]
 
     def share(value: float) -> str:
         return percent(value) if value > 0 else MISSING
 
-    held = "time in which workers held their machines × chips, summed over seeds and attempts"
-    goodput = "training and evaluation that did not have to be done again, over held"
-    queue = "from the claims of attempts until their workers began; not in held"
     notes = [
         "held: time × chips; of a machine without chips, its time",
         f"goodput: {' and '.join(USEFUL)}; shares are of held",
@@ -240,6 +217,9 @@ def machine_time(history: History) -> MachineTime | None:
             f"{whole.unknown_attempts} of {whole.attempts} attempts did not measure where time went; "
             "they are in held, and in no share"
         )
+    held = "time in which workers held their machines × chips, summed over seeds and attempts"
+    goodput = "training and evaluation that did not have to be done again, over held"
+    queue = "from the claims of attempts until their workers began; not in held"
     table = Table(
         name=f"{history.experiment} goodput",
         caption="Where the time went in which machines were held, summed over the seeds of each run.",
@@ -248,27 +228,27 @@ def machine_time(history: History) -> MachineTime | None:
             *_run_columns(names),
             _number("held", "held", held, _duration),
             _number("goodput", "goodput", goodput, percent),
-            *(_number(cause, CAUSES[cause], _CAUSE_FORMULAS[cause], share) for cause in shown),
+            *(_number(cause, CAUSES[cause], _CAUSES[cause][1], share) for cause in causes),
             _number("attempts", "attempts", "attempts whose workers began", str),
             _number("queue", "queue", queue, _duration),
         ),
         notes=tuple(notes),
         parts=pd.DataFrame(parts),
-        shown={label: names[label] for label in sums if names[label] != label},
+        shown=_renamed(history),
     )
     bars = [
         {
             "name": names[row["label"]],
             "goodput": known(row["goodput"], percent),
             "held": _duration(row["held"]),
-            "shares": {cause: row[cause] for cause in shown if row[cause] > 0},
+            "shares": {cause: row[cause] for cause in causes if row[cause] > 0},
         }
         for row in (rows if len(rows) <= _MOST_BARS else [*rows[: _MOST_BARS - 1], rows[-1]])
     ]
     more = f" The table has {len(rows) - len(bars)} more runs." if len(rows) > len(bars) else ""
     return MachineTime(
         table,
-        shown,
+        {cause: (CAUSES[cause], _CAUSES[cause][0]) for cause in causes},
         [bar for bar in bars if bar["shares"]],
         f"Goodput {percent(whole.ratio)}: this share of the time in which machines were held was training "
         f"and evaluation that did not have to be done again.{more}",
@@ -298,6 +278,9 @@ def _duration(seconds: float) -> str:
 # ---- failures
 
 _FAILED = ("FAILED", "PREEMPTED", "CANCELLED")
+_FAILURE = (
+    "label", "seed", "fingerprint", "state", "attempt", "ended", "reason", "at", "exit_code", "host", "log"
+)  # fmt: skip
 
 
 def failure_table(history: History) -> Table | None:
@@ -310,23 +293,21 @@ def failure_table(history: History) -> Table | None:
     """
     import pandas as pd
 
-    runs, shown = history.runs, history.shown
-    failed = history.attempts[history.attempts["state"].isin(_FAILED)]
-    frame = failed[["label", "seed", "fingerprint"]].assign(
-        state=failed["fingerprint"].map(dict(zip(runs["fingerprint"], runs["state"], strict=True))),
-        attempt=failed["number"],
-        ended=failed["state"],
-        reason=failed["reason"],
-        at=failed["ended_at"].fillna(failed["heartbeat_at"]),
-        **{name: failed[name] for name in ("exit_code", "host", "log")},
-    )
-    untried = runs[
-        runs["state"].isin((*_FAILED, "SKIPPED")) & ~runs["fingerprint"].isin(failed["fingerprint"])
+    runs = history.runs
+    states = dict(zip(runs["fingerprint"], runs["state"], strict=True))
+    lines = [
+        attempt
+        | {"state": states[attempt["fingerprint"]], "attempt": attempt["number"], "ended": attempt["state"]}
+        | {"at": attempt["ended_at"] or attempt["heartbeat_at"]}
+        for attempt in history.attempts
+        if attempt["state"] in _FAILED
     ]
-    if len(untried):
-        frame = pd.concat([frame, untried[["label", "seed", "fingerprint", "state", "reason"]]])
-    if frame.empty:
+    is_tried = runs["fingerprint"].isin([line["fingerprint"] for line in lines])
+    untried = runs[runs["state"].isin((*_FAILED, "SKIPPED")) & ~is_tried]
+    lines += map(dict, records(untried[["label", "seed", "fingerprint", "state", "reason"]]))
+    if not lines:
         return None
+    frame = pd.DataFrame(lines, columns=[*_FAILURE])
     frame = frame.drop_duplicates(["fingerprint", "attempt"], ignore_index=True)
     frame = frame.astype({"attempt": "Int64", "exit_code": "Int64"})
     frame.insert(0, "row", frame.index.map(str))
@@ -339,24 +320,23 @@ def failure_table(history: History) -> Table | None:
     def text(value: Any) -> str:
         return MISSING if pd.isna(value) or value == "" else str(value)
 
-    def column(key: str, header: str, align: Literal["left", "right"] = "left") -> Column:
-        return Column(key, header, lambda row: text(row[key]), align=align)
+    def column(key: str, header: str) -> Column:
+        is_number = key in ("seed", "attempt", "exit_code")
+        return Column(key, header, lambda row: text(row[key]), align="right" if is_number else "left")
 
     return Table(
         name=f"{history.experiment} failures",
         caption="Attempts that did not complete, and runs that ended without one.",
         frame=frame,
         columns=(
-            Column("run", "run", lambda row: shown[str(row["label"])], align="left"),
-            column("seed", "seed", "right"),
-            column("attempt", "attempt", "right"),
+            Column("run", "run", lambda row: history.shown[str(row["label"])], align="left"),
+            column("seed", "seed"),
+            column("attempt", "attempt"),
             column("ended", "ended"),
             column("state", "run is now"),
-            Column(
-                "reason", "reason", lambda row: first_line(text(row["reason"]), 160) or MISSING, align="left"
-            ),
-            Column("at", "when (UTC)", lambda row: text(row["at"])[:19], align="left"),
-            column("exit_code", "exit code", "right"),
+            Column("reason", "reason", lambda row: first_line(text(row["reason"]), 160), align="left"),
+            column("at", "when (UTC)"),
+            column("exit_code", "exit code"),
             column("host", "host"),
             column("log", "log"),
         ),

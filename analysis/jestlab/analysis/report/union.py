@@ -12,9 +12,9 @@ from ..claims.judged import count_verdicts
 from ..claims.verdicts import load as load_verdicts
 from ..custom import Loader
 from ..figures.selected import Pictures
-from ..provenance.explain import Origins
 from ..provenance.history import History, load
 from ..results import Snapshot, opens_store
+from ..tables.explain import Origins
 from ..units import duration, flops
 from .answer import Answer
 from .page import PageSection, ReportPage
@@ -46,7 +46,7 @@ def union_page(
             section = replace(section, verdicts=verdicts, verdict=verdict)
         sections.append(section)
     return ReportPage(
-        history, {}, Answer(claims.table.caption if claims else ""), unfinished(history),
+        store.url, history, {}, Answer(claims.table.caption if claims else ""), unfinished(history),
         tuple(sections), Origins([history, *(each for each in histories.values() if each is not None)]),
         facts=tuple(_facts(history, len(parts))), is_union=True,
     )  # fmt: skip
@@ -85,7 +85,7 @@ def _study(
         banners=tuple(banners),
         # Several studies have tables and figures with the same name.
         tables=tuple(replace(part, name=f"{name}-{part.name}") for part in made.tables),
-        pictures=tuple(replace(part, name=f"{name}-{part.name}") for part in made.pictures),
+        figures=tuple(replace(part, name=f"{name}-{part.name}") for part in made.figures),
         missing=made.missing,
     )
 

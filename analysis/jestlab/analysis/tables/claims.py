@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ..claims.claim import SCORE
 from ..claims.evidence import Verdict
@@ -14,9 +14,6 @@ from ..intervals import INTERVAL
 from ..metrics import Metric
 from . import show
 from .core import ESSENTIAL, Column, Record, Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?", "not run": "○"}
 """Verdict → its sign in pages and terminals."""
@@ -41,53 +38,95 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
         (number of seeds that agree), seeds, seeds_planned, stopped (why no more seeds are run), registered,
         exploratory (changes since the registration), reason; unit and digits of the measure.
     """
+    import pandas as pd
+
     by_row = dict(zip(names(judged), judged, strict=True))
 
     def column(
-        key: str,
-        header: str,
-        text: Callable[[Judged], str],
-        importance: int,
-        formula: str = "",
-        data: str = "",
+        key: str, header: str, write: Callable[[Judged], str], importance: int, **options: Any
     ) -> Column:
-        return Column(
-            key,
-            header,
-            lambda row: text(by_row[row["row"]]),
-            align="right" if formula or key == "expected" else "left",
-            importance=importance,
-            formula=formula,
-            data=tuple(data.split()),
-        )
+        """Make a column of texts about claims."""
+        options = {"align": "left"} | options
+        return Column(key, header, lambda row: write(by_row[row["row"]]), importance=importance, **options)
+
+    def show_difference(row: Record, digits: int | None) -> str:
+        return difference(row, show.to_digits(by_row[row["row"]].metric, digits))
 
     columns = [
         column("study", "study", lambda each: each.experiment, 70),
         column("statement", "claim", lambda each: each.claim.statement, ESSENTIAL),
-        column("source", "source", lambda each: each.claim.source, 40, data="source"),
-        column("expected", "expected", expected, 60, data="comparison within"),
-        _difference_column({row: each.metric for row, each in by_row.items()}),
+        column("source", "source", lambda each: each.claim.source, 40, data=("source",)),
+        column("expected", "expected", expected, 60, align="right", data=("comparison", "within")),
+        Column(
+            "difference",
+            "difference",
+            show_difference,
+            formula="mean over seeds of one side of the claim minus the other; in brackets the "
+            f"{INTERVAL} by Student's t; a run adds its value times its weight",
+            inputs=("value", "weight"),
+            importance=80,
+            family="differences",
+            data=("difference", "low", "high"),
+        ),
         column("verdict", "verdict", lambda each: each.verdict_text, 90),
-        column("chance", "error", chance, 50, _CHANCE, data="chance"),
-        column("agree", "agree", agree, 55, _AGREE, data="agree seeds"),
+        column("chance", "error", chance, 50, align="right", formula=_CHANCE, data=("chance",)),
+        column("agree", "agree", agree, 55, align="right", formula=_AGREE, data=("agree", "seeds")),
         Column("seeds", "n", show.seeds, importance=30, formula=_SEEDS),
         column("stopped", "stopped", lambda each: each.stopped, 35),
         column("registered", "registered", _registered, 45),
-        column("reason", "why not", lambda each: each.reason, 20, data="reason"),
+        column("reason", "why not", lambda each: each.reason, 20, data=("reason",)),
     ]
     shown = {
         "study": by_study,
         "stopped": any(each.judging.until is not None for each in judged),
         "registered": any(each.registered for each in judged),
     }
+    parts = [each.parts.assign(row=row) for row, each in by_row.items()]
     return Table(
         name=f"{name} claims",
         caption=count_verdicts(judged),
-        frame=_frame(by_row),
+        frame=pd.DataFrame([_record(row, each) for row, each in by_row.items()]),
         columns=tuple(each for each in columns if shown.get(each.key, True)),
         notes=tuple(_notes(by_row)),
-        parts=_parts(by_row),
+        parts=pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True),
     )
+
+
+def _record(row: str, each: Judged) -> dict[str, Any]:
+    """Return the raw numbers and texts of a claim."""
+
+    def finite(bound: float) -> float:
+        return bound if math.isfinite(bound) else math.nan  # JSON and CSV have no infinity
+
+    return {
+        "row": row,
+        "apart": False,
+        "study": each.experiment,
+        "statement": each.claim.statement,
+        "source": each.claim.source,
+        "verdict": each.verdict,
+        "said": each.verdict_text,
+        "scale": each.scale,
+        "claim": each.claim.text({}),
+        "measure": each.claim.unit,
+        "comparison": each.relation,
+        "within": math.nan if each.claim.within is None else each.claim.within,
+        "difference": each.difference,
+        "low": each.low,
+        "high": each.high,
+        "bound_low": finite(each.evidence.low),
+        "bound_high": finite(each.evidence.high),
+        "chance": each.chance,
+        "agree": each.evidence.agree,
+        "seeds": each.seeds,
+        "seeds_planned": each.planned if each.judging.until is None else each.seeds,
+        "stopped": each.stopped,
+        "registered": each.registered is not None,
+        "exploratory": each.exploratory,
+        "reason": each.reason,
+        "unit": each.metric.unit,
+        "digits": math.nan if each.metric.digits is None else each.metric.digits,
+    }
 
 
 def names(judged: Sequence[Judged]) -> list[str]:
@@ -102,9 +141,8 @@ def names(judged: Sequence[Judged]) -> list[str]:
 def difference(row: Record, metric: Metric) -> str:
     """Write the difference of a row with its interval, and the measure unless it is the score."""
     text = show.difference(row["difference"], row["low"], row["high"], metric)
-    if text == show.MISSING or row["measure"] == SCORE:
-        return text
-    return f"{text} {metric.name or row['measure']}"
+    is_score = text == show.MISSING or row["measure"] == SCORE
+    return text if is_score else f"{text} {metric.name or row['measure']}"
 
 
 def expected(each: Judged) -> str:
@@ -136,112 +174,46 @@ def _registered(each: Judged) -> str:
     return f"exploratory: {each.exploratory}" if each.exploratory else "yes"
 
 
-def _difference_column(metrics: Mapping[str, Metric]) -> Column:
-    """Make the column of differences, given the metric of each row."""
-    return Column(
-        "difference",
-        "difference",
-        lambda row, digits: difference(row, show.to_digits(metrics[row["row"]], digits)),
-        formula="mean over seeds of one side of the claim minus the other; in brackets the "
-        f"{INTERVAL} by Student's t; a run adds its value times its weight",
-        inputs=("value", "weight"),
-        importance=80,
-        family="differences",
-        data=("difference", "low", "high"),
-        takes_digits=True,
-    )
-
-
-def _notes(by_row: Mapping[str, Judged]) -> list[str]:
+def _notes(by_row: Mapping[str, Judged]) -> Iterator[str]:
     """Explain how the claims are judged, and list lost and missing seeds."""
     judged = list(by_row.values())
-    in_points = any(each.metric.of_differences == "points" for each in judged)
     error = judged[0].judging.family.error
-    notes = [
+    in_points = any(each.metric.of_differences == "points" for each in judged)
+    yield (
         "difference: mean over seeds of one side of the claim minus the other "
-        f"[{INTERVAL} by Student's t, for one claim and one look]{'; percentages in points' * in_points}"
-    ]
+        f"[{INTERVAL} by Student's t, for one claim and one look]{'; percentages in points' * in_points}; "
+        "verdicts have other tests, so a claim may be decided although its interval includes 0"
+    )
     for claims in sorted({each.judging.claims for each in judged if each.judging.error < error}):
-        notes.append(
+        yield (
             f"family of {claims} claims: the chance that any verdict is wrong is at most {error:.0%}, "
             f"{error / claims:.2g} for each (Bonferroni)"
         )
     if alone := sum(each.judging.error == error for each in judged):
-        chance = 1 - (1 - error) ** alone
-        total = f"; for any of {alone} independent claims it is {chance:.2f}" if alone > 1 else ""
-        notes.append(f"each verdict is wrong with a chance of at most {error:.0%}{total}")
+        total = f"; for any of {alone} independent claims it is {1 - (1 - error) ** alone:.2f}" * (alone > 1)
+        yield f"each verdict is wrong with a chance of at most {error:.0%}{total}"
     if any(each.judging.until is None for each in judged):
-        notes.append(
+        yield (
             "holds, does not hold: by a one-sided t-test at the claim's share of the error; undecided: "
             "neither, or fewer than two seeds. The test assumes normal differences and one look: if a "
             "claim is undecided, add seeds only by `jestlab launch --decide`"
         )
     if any(each.judging.until is not None for each in judged):
-        notes.append(
+        yield (
             "until decided: a sign test of the median after every seed. Its error covers all looks, whatever "
             "the distribution of the differences. holds: more than half of all seeds agree with the claim; "
             "does not hold: more than half disagree"
         )
-    notes.append(f"error: {_CHANCE}; a claim is decided once it is at most {error:.0%}")
+    yield f"error: {_CHANCE}; a claim is decided once it is at most {error:.0%}"
     for registered in dict.fromkeys(str(each.registered) for each in judged if each.registered):
-        code = "; the code that judges has changed since" if any(each.other_code for each in judged) else ""
-        notes.append(f"{registered}, before the first run{code}; exploratory: changed since")
+        code = "; the code that judges has changed since" * any(each.other_code for each in judged)
+        yield f"{registered}, before the first run{code}; exploratory: changed since"
     if any(each.lost for each in judged):
-        notes.append(
+        yield (
             "a run that diverged counts as the worst outcome of its side; one that failed or has no value "
             "counts against both verdicts; such seeds are judged by the sign test of the median"
         )
-    notes += (f"{name}: {each.lost}" for name, each in by_row.items() if each.lost)
-    notes += (
-        f"{name}: by {each.seeds} of {each.planned} seeds; {each.gap}"
-        for name, each in by_row.items()
-        if 2 <= each.seeds < each.planned and each.judging.until is None
-    )
-    return notes
-
-
-def _frame(by_row: Mapping[str, Judged]) -> pd.DataFrame:
-    import pandas as pd
-
-    def finite(bound: float) -> float:
-        return bound if math.isfinite(bound) else math.nan  # JSON and CSV have no infinity
-
-    return pd.DataFrame(
-        {
-            "row": name,
-            "apart": False,
-            "study": each.experiment,
-            "statement": each.claim.statement,
-            "source": each.claim.source,
-            "verdict": each.verdict,
-            "said": each.verdict_text,
-            "scale": each.scale,
-            "claim": each.claim.text({}),
-            "measure": each.claim.unit,
-            "comparison": each.relation,
-            "within": math.nan if each.claim.within is None else each.claim.within,
-            "difference": each.difference,
-            "low": each.low,
-            "high": each.high,
-            "bound_low": finite(each.evidence.low),
-            "bound_high": finite(each.evidence.high),
-            "chance": each.chance,
-            "agree": each.evidence.agree,
-            "seeds": each.seeds,
-            "seeds_planned": each.planned if each.judging.until is None else each.seeds,
-            "stopped": each.stopped,
-            "registered": each.registered is not None,
-            "exploratory": each.exploratory,
-            "reason": each.reason,
-            "unit": each.metric.unit,
-            "digits": math.nan if each.metric.digits is None else each.metric.digits,
-        }
-        for name, each in by_row.items()
-    )
-
-
-def _parts(by_row: Mapping[str, Judged]) -> pd.DataFrame:
-    import pandas as pd
-
-    parts = [each.parts.assign(row=name) for name, each in by_row.items()]
-    return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+    yield from (f"{row}: {each.lost}" for row, each in by_row.items() if each.lost)
+    for row, each in by_row.items():
+        if 2 <= each.seeds < each.planned and each.judging.until is None:
+            yield f"{row}: by {each.seeds} of {each.planned} seeds; {each.gap}"

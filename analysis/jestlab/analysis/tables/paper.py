@@ -13,7 +13,6 @@ from ..errors import NotYet
 from ..intervals import INTERVAL
 from ..metrics import PERCENT, Metric
 from ..published.cell import (
-    COUNTED,
     DELTA,
     EXAMPLES,
     FILTERED,
@@ -37,36 +36,25 @@ if TYPE_CHECKING:
 LINTED = "‡"
 
 _EFFORTS = (EXAMPLES, PER_ITERATION, TOTAL, DELTA)
-_COUNTED = (f"{PER_ITERATION}{COUNTED}", f"{TOTAL}{COUNTED}")
-_FLOPS = (PER_ITERATION, TOTAL, *_COUNTED)
+_FLOPS = (PER_ITERATION, TOTAL)
 _PUBLISHED = Metric("max", PERCENT)  # of published scores
 
-_HEADERS = {
-    EXAMPLES: ("# Train", "", 40),
-    FILTERED: ("Filtered data?", "", 90),
-    PER_ITERATION: ("Per iter.", "FLOPs %", 30),
-    TOTAL: ("Total", "FLOPs %", 55),
-    _COUNTED[0]: ("Per iter.", "FLOPs %, counted", 15),
-    _COUNTED[1]: ("Total", "FLOPs %, counted", 35),
-    DELTA: ("Mean Δ", "", 80),
-    MEAN: ("Mean", "", 85),
+_HEADERS: dict[str, tuple[str, str, int, tuple[str, ...]]] = {
+    EXAMPLES: ("# Train", "", 40, ()),
+    FILTERED: ("Filtered data?", "", 90, ()),
+    PER_ITERATION: ("Per iter.", "FLOPs %", 30, ("flops", EXAMPLES)),
+    TOTAL: ("Total", "FLOPs %", 55, ("flops",)),
+    DELTA: ("Mean Δ", "", 80, (MEAN,)),
+    MEAN: ("Mean", "", 85, ()),
 }
-"""Quantity → header, group, and importance of its column."""
+"""Quantity → header, group, and importance of its column, and the values of a run and its baseline from which
+it is computed."""
 
 _IMPORTANCE_OF_SCORES = 60
 
-_INPUTS = {
-    DELTA: (MEAN,),
-    PER_ITERATION: ("flops", EXAMPLES),
-    TOTAL: ("flops",),
-    **dict(zip(_COUNTED, (("flops", EXAMPLES), ("flops",)), strict=True)),
-}
-"""Quantity → the values of a run and its baseline from which it is computed."""
-
-_COMPARED_FLOPS = (
-    "FLOPs %, paper: by the paper's formula, in which the scoring pass is kept for the gradient, and neither "
-    "loss, selection nor the reference's scoring is priced; published Flexi rows take A = 0.28, own rows the "
-    "cost of their towers. FLOPs %, counted: what own runs execute; published rows have no such figure"
+_BY_PAPER = (
+    "by the paper's formula, in which training reuses the scoring pass, and loss, selection, and the "
+    "reference's scoring are free; published Flexi rows take A = 0.28, own rows the cost of their towers"
 )
 
 _TONED_DOWN = 0.8  # the paper multiplies differences by this factor before it clips them at the full color
@@ -149,37 +137,28 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     layout = LAYOUTS.get(name, LAYOUTS["comparison"])
     cells = published[published["table"] == name]
     if cells.empty and not own:
-        raise NotYet(_nothing_to_show(name, published))
+        known = ", ".join(dict.fromkeys(published["table"])) or "none: run jestlab published import"
+        raise NotYet(f"no published table {name!r}: expected one of {known}; or name an experiment")
     rows, parts = table_rows(cells, own, layout.pair)
     findings = [found for found in checks(published) if any(key.table == name for key in found.keys)]
     wrong = [found for found in findings if not found.confirmed]
+    flops = _BY_PAPER if len(cells) else own[0].frames.counted(own[0].scope)
+    columns = _Columns(name, layout, rows, own, flops, {key for found in wrong for key in found.keys})
     of_runs = rows[~rows["published"]]
     labels = zip(of_runs["row"], of_runs["label"], of_runs["method"], strict=True)
-    of_section: dict[str, str] = dict(rows.loc[rows["baseline"], ["section", "row"]].itertuples(index=False))
-    sections = zip(rows["row"], rows["section"], strict=True)
     frame = rows.drop(columns="label")
     table = Table(
         name=name,
         caption=_caption(layout, cells, own),
         frame=frame if rows["section"].nunique() > 1 else frame.assign(section=""),
-        columns=_Columns(name, layout, rows, own, {key for found in wrong for key in found.keys}).all(),
-        notes=tuple(_notes(layout, cells, own, wrong)),
+        columns=columns.all(),
+        notes=tuple(_notes(layout, cells, own, flops, wrong)),
         parts=parts,
         published=None if cells.empty else _placed(cells, rows, findings),
-        baselines={row: best for row, at in sections if (best := of_section.get(at, row)) != row},
+        baselines={row: best["row"] for row, best in columns.baselines.items() if best["row"] != row},
         shown={row: method for row, label, method in labels if method != label},
     )
     return show.with_marks_explained(table)
-
-
-def _nothing_to_show(name: str, published: pd.DataFrame) -> str:
-    if published.empty:
-        return (
-            "the store holds no published results: run jestlab published import, or name an experiment: "
-            f"jestlab table {name} EXPERIMENT"
-        )
-    known = ", ".join(dict.fromkeys(published["table"]))
-    return f"no published table {name!r}: expected one of {known}"
 
 
 def _placed(cells: pd.DataFrame, rows: pd.DataFrame, findings: Sequence[Finding]) -> pd.DataFrame:
@@ -209,6 +188,7 @@ class _Columns:
         layout: Its layout.
         rows: Its rows.
         own: Results of experiments.
+        flops: How the FLOPs of runs are counted, in words.
         wrong: Published cells that contradict others.
     """
 
@@ -216,53 +196,49 @@ class _Columns:
     layout: Layout
     rows: pd.DataFrame
     own: Sequence[Finals]
+    flops: str
     wrong: Collection[CellKey]
 
     def all(self) -> tuple[Column, ...]:
         """Make all columns."""
-        layout = self.layout
-        leading = [*layout.leading]
-        if self.is_mixed and TOTAL in leading:
-            at = leading.index(TOTAL) + 1
-            leading[at:at] = _COUNTED
-        columns = [Column("method", "Method", partial(_text, "method"), align="left", importance=ESSENTIAL)]
-        if layout.variants and (self.rows["variant"] != "").any():
+        columns = [
+            Column("method", "Method", lambda row: str(row["method"]), align="left", importance=ESSENTIAL)
+        ]
+        if self.layout.variants and (self.rows["variant"] != "").any():
             columns.append(
-                Column("variant", "Variant", partial(_text, "variant"), align="left", importance=95)
+                Column(
+                    "variant",
+                    "Variant",
+                    lambda row: str(row["variant"]) or show.MISSING,
+                    align="left",
+                    importance=95,
+                )
             )
-        quantities = [*leading, *self.scores, *layout.trailing]
+        quantities = [*self.layout.leading, *self.scores, *self.layout.trailing]
         return (*columns, *(self.column(each) for each in quantities if each in self.rows.columns))
 
     def column(self, quantity: str) -> Column:
         """Make the column of a quantity."""
-        header, group, importance = self.heading(quantity)
-        inputs = _INPUTS.get(quantity, ())
-        if self.is_mixed and quantity in (PER_ITERATION, TOTAL):
-            inputs = ("paper_flops", *inputs[1:])
-        is_shaded = self.layout.color_range is not None and (is_score(quantity) or quantity == MEAN)
-        is_ranked = bool(_family(quantity)) or quantity in (TOTAL, _COUNTED[1])
+        header, group, importance, inputs = _HEADERS.get(quantity) or self.heading(quantity)
+        family = _family(quantity)
+        is_shaded = self.layout.color_range is not None and family == "scores"
         return Column(
             quantity,
             header,
             partial(self.text, quantity),
-            partial(self.rank, quantity) if is_ranked else None,
+            partial(self.rank, quantity) if family or quantity == TOTAL else None,
             align="center" if quantity == FILTERED else "right",
             group=group,
             shade=partial(self.shade, quantity) if is_shaded else None,
             mark=partial(self.mark, quantity),
+            seeds=f"{quantity}_seeds" if _family(quantity) else "",
             formula=self.formula(quantity),
             inputs=inputs,
             compares=bool(inputs),
             importance=importance,
-            family=_family(quantity),
+            family=family,
             data=(quantity, *(f"{quantity}_{end}" for end in ("printed", "std", "seeds", "low", "high"))),
-            takes_digits=bool(_family(quantity)),
         )
-
-    @cached_property
-    def is_mixed(self) -> bool:
-        """Whether there are published rows and rows of runs."""
-        return _COUNTED[0] in self.rows.columns
 
     @cached_property
     def scores(self) -> list[str]:
@@ -273,22 +249,19 @@ class _Columns:
         datasets = list(dict.fromkeys(map(_dataset, names)))
         return sorted(names, key=lambda name: datasets.index(_dataset(name)))
 
-    def heading(self, quantity: str) -> tuple[str, str, int]:
-        """Return the header, the group, and the importance of a column."""
-        if quantity in _HEADERS:
-            header, group, importance = _HEADERS[quantity]
-            return header, "FLOPs %, paper" if self.is_mixed and group == "FLOPs %" else group, importance
-        names = {each.frames.declared.called(self.scores)[quantity] for each in self.own} - {quantity}
-        dataset, metric = quantity.split("/", 1)
+    def heading(self, score: str) -> tuple[str, str, int, tuple[str, ...]]:
+        """Return the header, the group, the importance, and no inputs of a score's column."""
+        names = {each.frames.declared.called(self.scores)[score] for each in self.own} - {score}
+        dataset, metric = score.split("/", 1)
         title, short = _DATASETS.get(dataset, dataset), _METRICS.get(metric, metric)
         if len(names) == 1:  # the experiments declare one name
             header, group = names.pop(), ""
-        elif sum(_dataset(score) == dataset for score in self.scores) > 1:
+        elif sum(_dataset(each) == dataset for each in self.scores) > 1:
             header, group = short, title
         else:
             is_usual = dataset in _DATASETS and metric == "10_shot"
             header, group = title if is_usual else f"{title} {short}", ""
-        return header, group, _IMPORTANCE_OF_SCORES
+        return header, group, _IMPORTANCE_OF_SCORES, ()
 
     @cached_property
     def results(self) -> dict[str, Finals]:
@@ -332,11 +305,11 @@ class _Columns:
         return -round(value, 2) if quantity in _FLOPS else self.metric(quantity, row, digits).rank(value)
 
     def mark(self, quantity: str, row: Record) -> str:
-        """Mark published cells that contradict others, and numbers from one seed."""
-        if row["published"]:
-            key = CellKey(str(row["source"]), self.table, int(row["position"]), quantity)
-            return LINTED if key in self.wrong else ""
-        return show.ONE_SEED if row.get(f"{quantity}_seeds") == 1 and _family(quantity) else ""
+        """Mark published cells that contradict others."""
+        if not row["published"]:
+            return ""
+        key = CellKey(str(row["source"]), self.table, int(row["position"]), quantity)
+        return LINTED if key in self.wrong else ""
 
     @cached_property
     def baselines(self) -> dict[str, Record]:
@@ -355,25 +328,16 @@ class _Columns:
 
     def formula(self, quantity: str) -> str:
         """Explain a quantity, and how it is computed for runs."""
-        meaning = QUANTITIES.get(quantity.removesuffix(COUNTED), "final score")
+        meaning = QUANTITIES.get(quantity, "final score")
         if not self.own or not (_family(quantity) or quantity in _FLOPS):
             return meaning
-        if self.is_mixed and quantity in (PER_ITERATION, TOTAL):
-            return f"{meaning}; own runs: by the paper's formula, from their planned parts"
         if quantity in _FLOPS:
-            return f"{meaning}; own runs: FLOPs of {self.own[0].frames.counted(self.own[0].scope)}"
+            return f"{meaning}; own runs: FLOPs: {self.flops}"
         how = f"paired by seed, mean over seeds [{INTERVAL}]" if quantity == DELTA else "mean over seeds"
         if not is_score(quantity):
-            averaged = (
-                f"in {each.frames.experiment} the mean of {', '.join(each.frames.averaged)}"
-                for each in self.own
-            )
-            how = f"{how}, {'; '.join(averaged)}"
+            for each in self.own:
+                how += f"; in {each.frames.experiment} the mean of {', '.join(each.frames.averaged)}"
         return f"{meaning}; own runs: {how}"
-
-
-def _text(column: str, row: Record) -> str:
-    return str(row[column]) or show.MISSING
 
 
 def _family(quantity: str) -> str:
@@ -403,7 +367,7 @@ def _raw(cells: pd.DataFrame, own: Sequence[Finals]) -> list[str]:
 
 
 def _notes(
-    layout: Layout, cells: pd.DataFrame, own: Sequence[Finals], wrong: Sequence[Finding]
+    layout: Layout, cells: pd.DataFrame, own: Sequence[Finals], flops: str, wrong: Sequence[Finding]
 ) -> Iterator[str]:
     yield from (f"{LINTED} {finding.message}" for finding in wrong)
     cited = cells.loc[cells["citation"] != "", ["method", "citation"]].drop_duplicates()
@@ -412,10 +376,7 @@ def _notes(
     yield from (f"{name}: raw scores, not in %" for name in _raw(cells, own))
     if PER_ITERATION in layout.leading and own:
         against = ", ".join(f"{each.against} in {each.frames.experiment}" for each in own)
-        flops = f"{'FLOPs' if cells.empty else 'counted FLOPs'}: {own[0].frames.counted(own[0].scope)}"
-        yield f"FLOPs % and Mean Δ of own runs: against {against}; {flops}"
-        if len(cells):
-            yield _COMPARED_FLOPS
+        yield f"FLOPs % and Mean Δ of own runs: against {against}; FLOPs: {flops}"
     if len(cells) and own:
         yield "published and own rows compare only where data, resolution and evaluation are the same"
     if layout.color_range is not None:

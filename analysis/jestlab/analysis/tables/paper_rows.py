@@ -9,12 +9,12 @@ mean_delta_low and mean_delta_high; published rows have source and position.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..configs import Configs
 from ..intervals import of_groups
-from ..published.cell import COUNTED, DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
+from ..published.cell import DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
 from .final_results import Finals
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def table_rows(
 
     Returns:
         The rows, and the runs behind them (`Table.parts`; None without experiments). With published rows,
-        the FLOPs of runs are by the paper's formula (NaN where the towers' cost is unknown), and the counted
-        ones have additional columns.
+        the FLOPs of runs are by the paper's formula too (NaN where the towers' cost is unknown).
     """
     import pandas as pd
 
@@ -72,20 +71,18 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
     frames, runs, by_label, configs = found.frames, found.runs, found.by_label, Configs(found.frames)
     is_baseline = runs["label"] == found.baseline
     examples, flops = runs["examples_seen"], runs["flops"]
-    per_example = flops[is_baseline].mean() / examples[is_baseline].mean()
-    counted = COUNTED if beside_published else ""
+    if beside_published:
+        flops = _paper_flops(found, configs)
+    total = flops / flops[is_baseline].mean()
     values: dict[str, pd.Series[float]] = {
         EXAMPLES: examples,
         "flops": flops,
-        f"{PER_ITERATION}{counted}": flops / examples / per_example,
-        f"{TOTAL}{counted}": flops / flops[is_baseline].mean(),
+        PER_ITERATION: total / (examples / examples[is_baseline].mean()),
+        TOTAL: total,
+        DELTA: runs["delta"],
+        **_scores(runs, frames.metrics, pair),
+        MEAN: runs["score"],
     }
-    if beside_published:
-        by_paper = _paper_flops(found, configs)
-        total = by_paper / by_paper[is_baseline].mean()
-        values |= {"paper_flops": by_paper, TOTAL: total}
-        values[PER_ITERATION] = total / (examples / examples[is_baseline].mean())
-    values |= {DELTA: runs["delta"], **_scores(runs, frames.metrics, pair), MEAN: runs["score"]}
     parts = runs[["fingerprint", "label", "seed"]].assign(experiment=frames.experiment, **values)
 
     labels = frames.labels
@@ -183,23 +180,14 @@ def _published_rows(cells: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _unique_names(rows: pd.DataFrame) -> list[str]:
+def _unique_names(rows: pd.DataFrame) -> pd.Series[str]:
     """Make names unique by filtered or raw data, the number of examples, the section, or a number."""
-    names, records = [str(name) for name in rows["row"]], rows.to_dict("records")
-    for suffix in (_data, lambda row: _text(row, f"{EXAMPLES}_printed"), lambda row: f"({row['section']})"):
-        count = Counter(names)
-        names = [
-            f"{name} {suffix(row)}".strip() if count[name] > 1 else name
-            for name, row in zip(names, records, strict=True)
-        ]
-    count = Counter(names)
-    return [f"{name} #{i}" if count[name] > 1 else name for i, name in enumerate(names, start=1)]
+    import pandas as pd
 
-
-def _data(row: Mapping[Any, Any]) -> str:
-    """Return "filtered" or "raw" for published rows that have this quantity."""
-    return {1.0: "filtered", 0.0: "raw"}.get(row.get(FILTERED, -1.0), "") if row["published"] else ""
-
-
-def _text(row: Mapping[Any, Any], column: str) -> str:
-    return text if isinstance(text := row.get(column), str) else ""
+    names, missing = rows["row"], pd.Series(None, rows.index, dtype=object)
+    data = rows.get(FILTERED, missing).where(rows["published"]).map({1.0: "filtered", 0.0: "raw"})
+    examples = rows.get(f"{EXAMPLES}_printed", missing)
+    numbers = pd.Series([f"#{i}" for i in range(1, len(rows) + 1)], rows.index)
+    for suffix in (data, examples, "(" + rows["section"] + ")", numbers):
+        names = names.where(~names.duplicated(keep=False), (names + " " + suffix.astype("str")).fillna(names))
+    return names

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from jestlab.models.data.conditions import Condition, ConditionError, Key, Value, parse
+from jestlab.models.data.conditions import COMPARISONS, LOGIC, is_key, operands, parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
+    from sqlglot import Expr
 
 _EXAMPLE = "write one like \"similarity > 0.3 and aesthetic > 5 and noise not in ('blank', 'vague')\""
 
@@ -24,11 +24,11 @@ class Filter:
 
     Attributes:
         text: The expression, with single spaces.
-        condition: What it says.
+        condition: The parsed expression.
     """
 
     text: str
-    condition: Condition
+    condition: Expr
 
     @classmethod
     def parse(cls, text: str) -> Filter:
@@ -40,14 +40,14 @@ class Filter:
         whole = " ".join(text.split())
         try:
             return cls(whole, parse(text))
-        except ConditionError as error:
+        except ValueError as error:
             shown = whole if len(whole) <= 200 else whole[:200] + "…"
             raise ValueError(f"filter {shown!r}: {error}; {_EXAMPLE}") from None
 
     @property
     def columns(self) -> list[str]:
         """The names of the columns that it reads, sorted."""
-        return sorted({key.name for test in self.condition.tests for key in test.keys})
+        return sorted({node.name for node in self.condition.walk() if node.key == "column"})
 
     def compile(self, schema: pa.Schema) -> pc.Expression:
         """Compile to a PyArrow expression, which is null where the condition is neither true nor false.
@@ -87,16 +87,8 @@ def missing_column(columns: Sequence[str], known: Sequence[str]) -> str | None:
     return None
 
 
-Operand = Key | Value
-
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+Operand = Any
+"""A key, as a node of the condition, or a constant."""
 
 
 class _Compiler:
@@ -113,39 +105,37 @@ class _Compiler:
         self._text, self._schema, self._pa, self._pc = text, schema, pa, pc
         self._unknown = pc.scalar(pa.scalar(None, pa.bool_()))
 
-    def condition(self, condition: Condition) -> pc.Expression:
-        if condition.sign not in ("and", "or", "not"):
-            return self._test(condition)
-        whole, *others = [self.condition(part) for part in condition.parts]
-        for part in others:
-            whole = whole & part if condition.sign == "and" else whole | part
-        return ~whole if condition.sign == "not" else whole
+    def condition(self, condition: Expr) -> pc.Expression:
+        node = condition.unnest()
+        if node.key not in LOGIC:
+            return self._test(node)
+        whole = self.condition(node.this)
+        if node.key == "not":
+            return ~whole
+        other = self.condition(node.expression)
+        return whole & other if node.key == "and" else whole | other
 
-    def _test(self, test: Condition) -> pc.Expression:
-        left, *right = test.parts
-        if test.sign == "null":
-            return ~self._present(test)
-        if test.sign == "true":
-            found = self._truth(left)
-        elif test.sign == "in":
-            found = self._among(left, right)
-        elif test.sign == "like":
-            found = self._like(left, str(right[0]))
-        else:
-            found = self._compared(_OPERATORS[test.sign], left, right[0])
-        return self._pc.if_else(self._present(test), found, self._unknown)
-
-    def _present(self, test: Condition) -> pc.Expression:
-        """Whether no operand is missing; NaN counts as missing."""
+    def _test(self, test: Expr) -> pc.Expression:
+        left, *right = operands(test)
         present = self._pc.scalar(True)
-        for key in test.keys:
-            present = present & ~self._pc.field(key.name).is_null(nan_is_null=True)
-        return present
+        for operand in filter(is_key, (left, *right)):
+            present = present & ~self._pc.field(operand.name).is_null(nan_is_null=True)
+        if test.key == "is":
+            return ~present
+        if test.key == "column":
+            found = self._truth(left)
+        elif test.key == "in":
+            found = self._among(left, right)
+        elif test.key == "like":
+            found = self._like(left, right[0])
+        else:
+            found = self._compared(COMPARISONS[test.key], left, right[0])
+        return self._pc.if_else(present, found, self._unknown)
 
     def _truth(self, operand: Operand) -> pc.Expression:
-        if isinstance(operand, Key) and self._pa.types.is_boolean(self._schema.field(operand.name).type):
+        if is_key(operand) and self._pa.types.is_boolean(self._schema.field(operand.name).type):
             return self._pc.field(operand.name)
-        return self._compared(operator.ne, operand, 0)
+        return self._compared(COMPARISONS["neq"], operand, 0)
 
     def _compared(self, compare: Any, left: Operand, right: Operand) -> pc.Expression:
         kinds = self._kind(left), self._kind(right)
@@ -167,7 +157,7 @@ class _Compiler:
         """Whether an operand equals one of some constants."""
         among = self._pc.scalar(False)
         for constant in listed:
-            among = among | self._compared(operator.eq, operand, constant)
+            among = among | self._compared(COMPARISONS["eq"], operand, constant)
         return among
 
     def _like(self, operand: Operand, pattern: str) -> pc.Expression:
@@ -182,7 +172,7 @@ class _Compiler:
         """ "integer" (Booleans, too), "float", "text", "null" (a column without any value), or "other"."""
         if isinstance(operand, str):
             return "text"
-        if not isinstance(operand, Key):
+        if not is_key(operand):
             return "integer" if float(operand).is_integer() and abs(operand) < 10**20 else "float"
         is_type, found = self._pa.types, self._schema.field(operand.name).type
         if is_type.is_dictionary(found):
@@ -197,7 +187,7 @@ class _Compiler:
 
     def _value(self, operand: Operand) -> pc.Expression:
         """An operand; columns of categories and of Booleans are converted to their values."""
-        if not isinstance(operand, Key):
+        if not is_key(operand):
             convert: Callable[[Any], Any] = {"integer": int, "float": float, "text": str}[self._kind(operand)]
             value = convert(operand)
             return self._pc.scalar(self._pa.scalar(Decimal(value)) if self._is_wide(operand) else value)
@@ -213,7 +203,7 @@ class _Compiler:
 
     def _is_wide(self, operand: Operand) -> bool:
         """Whether an integer may not fit into 64 bits with a sign."""
-        if isinstance(operand, Key):
+        if is_key(operand):
             return "uint64" in str(self._schema.field(operand.name).type)
         return self._kind(operand) == "integer" and not -(2**63) <= int(operand) < 2**63
 
@@ -221,8 +211,8 @@ class _Compiler:
         return self._value(operand).cast(self._pa.float64(), safe=False)
 
     def _mismatch(self, left: Operand, right: Operand) -> ValueError:
-        first, other = (left, right) if isinstance(left, Key) else (right, left)
-        name, shown = (each.name if isinstance(each, Key) else repr(each) for each in (first, other))
+        first, other = (left, right) if is_key(left) else (right, left)
+        name, shown = (each.name if is_key(each) else repr(each) for each in (first, other))
         is_text = "text" if self._kind(first) == "text" else "a number"
         return ValueError(
             f"filter {self._text!r}: {name} is {is_text} and cannot be compared with {shown}: put text in "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from collections.abc import Sequence
@@ -10,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from jestlab.analysis.published import PublishedCell, paper, parse, render, stored
-from jestlab.analysis.published.cell import order
+from jestlab.analysis.published import paper, parse, render, stored
+from jestlab.analysis.published.cell import PublishedCell, order
 from jestlab.analysis.published.lint import checks
 from jestlab.platform.cli import SubcommandGroup
 from jestlab.platform.cli.options import (
@@ -100,7 +99,7 @@ def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> N
     for (of, name), own in itertools.groupby(cells, key=lambda cell: (cell.source, cell.table)):
         blocks += ["", styled(name, "bold") + f" ({of})", _matrix(list(own))]
     text = blocks[1:] or "no published results yet: jestlab published import"
-    show(as_json, [dataclasses.asdict(cell) for cell in cells], text)
+    show(as_json, [cell.model_dump() for cell in cells], text)
 
 
 @published_command.command(
@@ -117,7 +116,7 @@ def export(source: str | None, output: Path | None, *, as_json: bool, lab: Lab) 
     cells = _select_stored(lab, None, source)
     text = render(cells)
     if as_json:
-        text = json.dumps([dataclasses.asdict(cell) for cell in cells], ensure_ascii=False) + "\n"
+        text = json.dumps([cell.model_dump() for cell in cells], ensure_ascii=False) + "\n"
     print_or_write(output, text, f"{output}: {len(cells)} cells")
 
 
@@ -160,7 +159,7 @@ def lint(context: click.Context, file: Path | None, *, as_json: bool, lab: Lab) 
     wrong = [finding for finding in found if not finding.confirmed]
     confirmed = len(found) - len(wrong)
     cells = [
-        dataclasses.asdict(finding) | {"others": [key._asdict() for key in finding.others]}
+        {**finding.keys[0]._asdict(), **vars(finding), "keys": [key._asdict() for key in finding.keys]}
         for finding in wrong
     ]
     text = [finding.message for finding in wrong]

@@ -17,10 +17,10 @@ import click
 
 from jestlab.analysis.costs import Scope
 from jestlab.analysis.files import write_whole
-from jestlab.analysis.provenance.explain import Origins
 from jestlab.analysis.results import experiments as known
 from jestlab.analysis.tables import NAMES, default_name
 from jestlab.analysis.tables.core import FORMATS, Format
+from jestlab.analysis.tables.explain import Origins
 from jestlab.analysis.tables.latex import remarks
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, TABLE
 from jestlab.platform.cli.options import (

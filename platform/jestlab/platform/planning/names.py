@@ -10,7 +10,7 @@ from typing import Any
 from jestlab.analysis.claims import Claim, parse_claims
 from jestlab.analysis.claims.claim import SPIKES, is_score
 from jestlab.analysis.configs import BATCH_SIZE, flat, lookup
-from jestlab.analysis.metrics import Goal, Metric, Metrics
+from jestlab.analysis.metrics import UNKNOWN, Goal, Metric, Metrics
 from jestlab.analysis.units import near, some
 from jestlab.platform import programs
 from jestlab.platform.errors import Path, SpecError, UserError, dotted, nearest, within
@@ -161,7 +161,7 @@ def check_first(experiment: str, spec: Mapping[str, Any], program: str, scores: 
     """
     declared = Metrics.of_spec(spec, [program])
     missing = [(path, name) for path, name in _metrics(spec) if "/" in name and name not in scores]
-    unknown = [name for name in scores if declared.find(name) is None]
+    unknown = [name for name in scores if declared.of(name) is UNKNOWN]
     if not missing or not unknown:
         return
     path, name = missing[0]

@@ -17,8 +17,7 @@ from jestlab.platform.serve.rendering import address
 from jestlab.platform.store.store import Store
 
 if TYPE_CHECKING:
-    from jestlab.analysis.provenance.document import Sources
-    from jestlab.analysis.report.page import PicturePart, ReportPage
+    from jestlab.analysis.report.page import FigurePart, ReportPage
 
 _PAUSE_FACTOR = 5
 """Before the next update of results, the server waits this many times the duration of the last update."""
@@ -29,11 +28,10 @@ _STILL_WIDTH = 800
 
 @dataclass(frozen=True)
 class _Parts:
-    """Results of an experiment: HTML for its page, contents of its report, and the sources of the numbers."""
+    """Results of an experiment: HTML for its page, and contents of its report."""
 
     html: str
     page: ReportPage
-    sources: Sources
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class ServedResults:
         `study` is the experiment `name` itself or, if this is a union, one of its studies.
         """
         made = self.of(name)
-        for part in made.parts.page.pictures:
+        for part in made.parts.page.figures:
             if (part.study, part.plot.name) == (study, figure):
                 return self._once(made, f"{study}/{figure}", partial(part.plot.png, []))
         return None
@@ -98,7 +96,7 @@ class ServedResults:
         from jestlab.analysis.report import one_file
 
         made = self.of(name)
-        return self._once(made, file, lambda: one_file(made.parts.page, made.parts.sources, file))
+        return self._once(made, file, lambda: one_file(made.parts.page, file))
 
     def _once(self, made: MadeResults, file: str, make: Callable[[], bytes | None]) -> bytes | None:
         """Make a file once for all viewers, one file at a time: drawing is not thread-safe."""
@@ -110,13 +108,12 @@ class ServedResults:
 
     def _make(self, name: str) -> _Parts:
         """Gather the contents of an experiment's report, with their HTML."""
-        from jestlab.analysis.provenance.document import Sources
         from jestlab.analysis.report import gather
         from jestlab.analysis.report.html import fragment
         from jestlab.platform.reports.make import TrustedLoader
         from jestlab.platform.reports.selected import selected_images
 
-        def image(part: PicturePart) -> dict[str, Any]:
+        def image(part: FigurePart) -> dict[str, Any]:
             file = f"{part.plot.name}.png"
             source = address("experiment", name, "figure", part.study, file, lab=self._name)
             return {"src": source, "width": _STILL_WIDTH}
@@ -124,6 +121,5 @@ class ServedResults:
         url = self._lab.store_url
         images = cache(partial(selected_images, self._lab))
         page = gather(url, name, own=TrustedLoader(url), pictures=images)
-        sources = Sources(url, page.history, page.options)
         place = address("experiment", name, "file", "FILE", lab=self._name)
-        return _Parts(fragment(page, sources, image, place), page, sources)
+        return _Parts(fragment(page, image, place), page)

@@ -8,7 +8,7 @@ from them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -28,13 +28,14 @@ from jestlab.analysis.efforts import Effort, Over
 from jestlab.analysis.metrics import Scale
 from jestlab.analysis.sheet import NONE, Legend, Sheet
 from jestlab.analysis.sheet import option as parse_figure_option
-from jestlab.analysis.tables.latex import parse_width
-from jestlab.analysis.tables.shape import Shape
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import SpecError, nearest, shown
 from jestlab.platform.spec.fields import checked, validated
 from jestlab.platform.spec.tree import KIND, flatten, listed
+
+if TYPE_CHECKING:
+    from jestlab.analysis.tables.shape import Shape
 
 PaperTable = Literal["comparison", "longer_training", "specialists", "laion", "raw_vs_filtered"]
 TABLES: tuple[str, ...] = ("summary", "speedups", "claims", *get_args(PaperTable))
@@ -152,14 +153,16 @@ class TableOptions(Options):
     caption: str | None = option("Caption; default: the table's own.")
     label: str = option("LaTeX label; default: tab:NAME.", "")
     notes: Annotated[bool, Field(strict=True)] = option("Show the notes.", True)
-    width: Annotated[str, checked(parse_width)] = option(
-        "Maximum width in LaTeX: auto, column, text, or a length.", "auto"
+    width: Literal["auto", "column", "text"] = option(
+        "Width in LaTeX: auto, a column of the paper, or the whole text.", "auto"
     )
     options: dict[str, Any] = option("Arguments of a custom table.", {})
 
     @property
     def shape(self) -> Shape:
         """The rows and columns to show, and their format."""
+        from jestlab.analysis.tables.shape import Shape  # imports all tables
+
         return Shape.of(self.model_dump())
 
     @property

@@ -8,7 +8,14 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select, tuple_
 
-from jestlab.analysis.published import COLUMNS, PAPER, CellKey, PublishedCell, paper, parse, render
+from jestlab.analysis.published import (
+    COLUMNS,
+    PAPER,
+    cell_of,
+    check_consistent,
+    paper,
+)
+from jestlab.analysis.published.cell import CellKey, PublishedCell
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store.rows import now, upsert
 from jestlab.platform.store.store import Store
@@ -61,25 +68,25 @@ def take_rows(connection: Connection, rows: Sequence[dict[str, Any]]) -> Importe
     Raises:
         ValueError: A row isn't valid, or contradicts others.
     """
-    _check(map(_cell, rows))
     imported, written = Imported(), []
-    stored = _stored(connection, map(_cell, rows))
+    cells = [_cell(row) for row in rows]
+    _check(cells)
+    stored = _stored(connection, cells)
     kept = dict(stored)
-    for row in rows:
-        key = _cell(row).key
-        before = stored.get(key, row)
+    for cell, row in zip(cells, rows, strict=True):
+        before = stored.get(cell.key, row)
         changed = [name for name in _VALUES if before[name] != row[name]]
-        if key not in stored:
+        if cell.key not in stored:
             imported.new += 1
         elif not changed or before["updated_at"] >= row["updated_at"]:
             imported.unchanged += 1
             continue
         else:
             old, new = ({name: values[name] for name in changed} for values in (before, row))
-            imported.changed.append(Change(key, old, new))
+            imported.changed.append(Change(cell.key, old, new))
         written.append(row)
-        kept.pop(key, None)
-    imported.left = sorted(stored.keys() - {_cell(row).key for row in rows})
+        kept.pop(cell.key, None)
+    imported.left = sorted(stored.keys() - {cell.key for cell in cells})
     _check(map(_cell, [*kept.values(), *written]))
     upsert(connection, PublishedRow, written, _KEY, (*_VALUES, "updated_at"))
     return imported
@@ -112,14 +119,12 @@ def _stored(connection: Connection, cells: Iterable[PublishedCell]) -> dict[Cell
 
 
 def _check(cells: Iterable[PublishedCell]) -> None:
-    """Check cells like those of a file."""
-    if cells := list(cells):
-        parse(render(cells).encode(), "published results")
+    check_consistent((f"published {cell.table}, row {cell.position}", cell) for cell in cells)
 
 
 def _cell(row: Mapping[str, Any]) -> PublishedCell:
     values = {column: row[_RENAMED.get(column, column)] for column in COLUMNS}
-    return PublishedCell(**values | {name: bool(values[name]) for name in ("ours", "baseline", "bold")})
+    return cell_of(values, f"published {values['table']}, row {values['position']}")
 
 
 def _row(cell: PublishedCell) -> dict[str, Any]:

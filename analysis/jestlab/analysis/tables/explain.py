@@ -11,17 +11,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..configs import flat
+from ..provenance.code import code_of, commit_text, made_with_different, unified_diff
+from ..provenance.history import History, load
 from ..results import Snapshot, opened
-from .code import code_of, commit_text, made_with_different, unified_diff
-from .history import History, load
+from .core import Column, Table
 
-if TYPE_CHECKING:
-    from ..tables.core import Column, Table
-
-_RUN_COLUMNS = ["fingerprint", "state", "step", "directory"]
+_RUN_COLUMNS = ("fingerprint", "state", "step", "directory", "config")
 
 Differences = Mapping[str, tuple[str | None, str | None]]
 """Config key → value of the baseline, value of this row; as JSON, None for a missing value."""
@@ -39,7 +37,7 @@ class Explanation:
         text: Text of the cell.
         formula: Formula of the number.
         runs: For each run: experiment, label, seed, fingerprint, state, step, directory, retracted (the
-            reason, or None), attempts (of `History.attempt_records`), value (its number in this column),
+            reason, or None), attempts (of `History.attempts`), value (its number in this column),
             inputs of the value by name, and against: the inputs of the baseline's run with the same seed.
         baseline: Displayed name of the row to compare with; None without one.
         differences: Differences from the config of the baseline; None without one.
@@ -99,30 +97,18 @@ class Origins:
 
     @cached_property
     def _runs(self) -> dict[str, dict[str, Any]]:
-        """Fingerprint → columns of the run, which may be in several experiments."""
+        """Fingerprint → columns of the run, which several studies may share, and its attempts by number."""
         runs: dict[str, dict[str, Any]] = {}
         for history in self._histories.values():
-            records: list[dict[Any, Any]] = history.runs[_RUN_COLUMNS].to_dict("records")
-            for run in records:
-                runs[run["fingerprint"]] = {**run, "retracted": history.retracted.get(run["fingerprint"])}
+            columns = (history.runs[name].tolist() for name in _RUN_COLUMNS)
+            for run in (
+                dict(zip(_RUN_COLUMNS, values, strict=True)) for values in zip(*columns, strict=True)
+            ):
+                retracted = history.retracted.get(run["fingerprint"])
+                runs[run["fingerprint"]] = {**run, "retracted": retracted, "attempts": {}}
+            for attempt in history.attempts:  # one for each label of the run
+                runs[attempt["fingerprint"]]["attempts"][attempt["number"]] = attempt
         return runs
-
-    @cached_property
-    def _attempts(self) -> dict[str, list[dict[str, Any]]]:
-        """Fingerprint → attempts."""
-        attempts: dict[str, dict[int, dict[str, Any]]] = {}
-        for history in self._histories.values():
-            for attempt in history.attempt_records:  # one for each label of the run
-                attempts.setdefault(attempt["fingerprint"], {})[attempt["number"]] = attempt
-        return {run: [numbers[number] for number in sorted(numbers)] for run, numbers in attempts.items()}
-
-    @cached_property
-    def _configs(self) -> dict[str, str]:
-        """Fingerprint → config as JSON."""
-        configs: dict[str, str] = {}
-        for history in self._histories.values():
-            configs |= zip(history.runs["fingerprint"], history.runs["config"], strict=True)
-        return configs
 
     @classmethod
     def read(cls, store: str | Snapshot, experiments: Sequence[str]) -> Origins:
@@ -203,7 +189,7 @@ class Origins:
                 row["values"] = {name: [*map(number, values)] for name, values in row["values"].items()}
                 for fingerprint, name in zip(row["runs"], row.pop("names"), strict=True):
                     run = self._runs[fingerprint]
-                    attempts = map(_attempt_texts, self._attempts.get(fingerprint, []))
+                    attempts = map(_attempt_texts, run["attempts"].values())
                     data["runs"][fingerprint] = {
                         "name": "/".join(map(str, name)),
                         "state": _state(run),
@@ -266,29 +252,25 @@ class Origins:
             return {name: row["values"][name][place] for name in names if name in row["values"]}
 
         contributions = []
-        for place, (fingerprint, (experiment, label, seed)) in enumerate(
-            zip(row["runs"], row["names"], strict=True)
-        ):
+        for place, (experiment, label, seed) in enumerate(row["names"]):
+            run = {name: value for name, value in self._runs[row["runs"][place]].items() if name != "config"}
             against: dict[str, float | None] = {}
             if other is not None and seed in other["seeds"]:
                 against = numbers(other, other["seeds"].index(seed), *column.inputs)
             contributions.append(
-                {
-                    "experiment": experiment,
-                    "label": label,
-                    "seed": seed,
-                    **self._runs[fingerprint],
-                    "attempts": self._attempts.get(fingerprint, []),
+                {"experiment": experiment, "label": label, "seed": seed}
+                | run
+                | {
+                    "attempts": [*run["attempts"].values()],
                     "value": numbers(row, place, column.key).get(column.key),
-                    "inputs": numbers(row, place, *column.inputs),
-                    "against": against,
                 }
+                | {"inputs": numbers(row, place, *column.inputs), "against": against}
             )
         return contributions
 
     def _differences(self, other: str, run: str) -> Differences:
         """Return the differences between the configs of two runs."""
-        theirs, ours = (_flat_config(self._configs[each]) for each in (other, run))
+        theirs, ours = (_flat_config(self._runs[each]["config"]) for each in (other, run))
         keys = sorted({*theirs, *ours})
         return {key: (theirs.get(key), ours.get(key)) for key in keys if theirs.get(key) != ours.get(key)}
 
