@@ -196,7 +196,7 @@ class Table:
         return [str(row) for row in self.frame["row"]]
 
     def marked(self, sound: Soundness) -> Table:
-        """Mark rows whose numbers mix, strike through those that are retracted, and add notes with the reasons."""
+        """Mark rows of mixed code or data, strike through retracted ones, and add notes with reasons."""
         if self.parts is None:
             return self
         runs: dict[str, list[str]] = {}
