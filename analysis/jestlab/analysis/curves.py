@@ -302,7 +302,7 @@ def _break_even(making: float, scored: float, baseline: float, reached: bool) ->
     return math.inf if runs is None else runs
 
 
-_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%")
+_WINDOW = re.compile(r"\s*(?:(?P<points>[0-9]+)|(?P<percent>[0-9]+\.?[0-9]*|\.[0-9]+)\s*%)\s*")
 
 
 @dataclass(frozen=True)
@@ -322,13 +322,11 @@ class Smoothing:
         Raises:
             ValueError: It is neither.
         """
-        if isinstance(text, str) and text.strip().isdigit():
-            text = int(text)
-        if isinstance(text, int) and not isinstance(text, bool) and text >= 2:
-            return cls(text)
-        percent = _PERCENT.fullmatch(text.strip()) if isinstance(text, str) else None
-        if percent is not None and 0 < float(percent[1]) <= 50:
-            return cls(float(percent[1]) / 100)
+        found = _WINDOW.fullmatch(str(text))
+        if found and found["points"] and int(found["points"]) >= 2:
+            return cls(int(found["points"]))
+        if found and found["percent"] and 0 < float(found["percent"]) <= 50:
+            return cls(float(found["percent"]) / 100)
         raise ValueError(
             f"expected a number of recorded points from 2, such as 5, or a share up to 50%, such as 10%, got "
             f"{text!r}"
