@@ -61,10 +61,13 @@ def test_caption_and_notes(results):
     told = re.sub(" +", " ", " ".join(lines[7:]))
     assert told.startswith(
         "study: Is it faster? Scores in %, mean ± standard deviation over seeds; score is the mean of the "
-        "metrics. - FLOPs: training, plus the learner's scoring and selection; without the reference's "
-        "scoring - Δ: score minus that of uniform with the same seed, mean [95% confidence interval]"
+        "metrics. - Δ: score minus that of uniform with the same seed, mean [95% confidence interval]"
     )
-    assert "share in its training, the factors are joint 0.4× - reference: a reference that other" in told
+    for note in (
+        "- FLOPs: training, plus the learner's scoring and selection",
+        "- reference: a reference that other",
+    ):
+        assert note in told
     whole = summary(results, "uniform", "reference_training")
     assert shown(whole)["joint"]["GFLOP"] == "60.0"
     assert sum(note.startswith("FLOPs: ") for note in whole.notes) == 1

@@ -94,7 +94,7 @@ def test_errors_are_one_line(web, tmp_path, call, check_errors):
     (tmp_path / "empty").mkdir()
     cases = {
         "inspect web --filter 'similarty > 0.3'": "did you mean 'similarity'?",
-        "inspect web --filter '__import__(1)'": "expected `and`, `or` or the end",
+        "inspect web --filter '__import__(1)'": "no arithmetic",
         "inspect nowhere": "nowhere: no such folder",
         "inspect empty": "empty",
         "make shapes new --examples 0": "2 --examples",

@@ -67,7 +67,6 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
             importance=80,
             family="differences",
             data=("difference", "low", "high"),
-            takes_digits=True,
         ),
         column("verdict", "verdict", lambda each: each.verdict_text, 90),
         column("chance", "error", chance, 50, align="right", formula=_CHANCE, data=("chance",)),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 Record = Mapping[str, Any]
 """One row of the frame, by column."""
 
+ONE_SEED = "†"
+"""Mark of numbers from one seed."""
+
 ESSENTIAL = 100
 """Importance of columns that are always shown, such as the names of the rows."""
 
@@ -39,24 +42,25 @@ class Column:
     Attributes:
         key: Its name in options and in `Table.parts`.
         header: Its heading.
-        show: Returns the text of a row's cell. If the column `takes_digits`, the second argument is their
-            number, or None for as many as is usual.
+        show: Returns the text of a row's cell. In a family, the second argument is the number of decimals,
+            or None for as many as is usual.
         rank: Returns a number, rounded as `show` rounds it, with the same arguments. The cells with the
             greatest one of a section are bold; a row with NaN has no rank. None: no cell is the best.
         bold: Returns whether a row's cell is bold for another reason.
         align: Alignment of the cells.
         group: Heading over neighboring columns of the same group; empty for none.
         shade: Returns how far a cell is above (to 1) or below (to −1) what it is compared with, as a color.
-        mark: Returns signs that refer to a note, such as "†".
+        mark: Returns signs that refer to a note.
+        seeds: Column of the frame with the number of seeds behind a cell; one seed is marked.
         formula: How its numbers are computed, in a sentence.
         inputs: Columns of `Table.parts` from which a run's number is computed.
         compares: Whether the same inputs of the baseline are used too.
         importance: If a table is too wide, the least important column is dropped first, of several the last;
             `ESSENTIAL` ones stay.
         family: Name for all columns of its kind: "scores", "differences", "costs", or "factors".
-        data: Columns of the frame with its raw numbers, first the one to sort by.
-        takes_digits: Whether the number of decimals can be chosen.
+        data: Columns of the frame that the cells are made from, first the one to sort by.
         digits: The number of decimals that was chosen.
+        notes: Notes of the table that are about this column.
     """
 
     key: str
@@ -68,24 +72,25 @@ class Column:
     group: str = ""
     shade: Callable[[Record], float] | None = None
     mark: Callable[[Record], str] | None = None
+    seeds: str = ""
     formula: str = ""
     inputs: tuple[str, ...] = ()
     compares: bool = False
     importance: int = 50
     family: str = ""
     data: tuple[str, ...] = ()
-    takes_digits: bool = False
     digits: int | None = None
+    notes: tuple[str, ...] = ()
 
     def text(self, row: Record) -> str:
         """Return the text of a row's cell."""
-        return self.show(row, self.digits) if self.takes_digits else self.show(row)
+        return self.show(row, self.digits) if self.family else self.show(row)
 
     def ranked(self, row: Record) -> float:
         """Return the rank of a row; NaN if it has none."""
         if self.rank is None:
             return math.nan
-        return self.rank(row, self.digits) if self.takes_digits else self.rank(row)
+        return self.rank(row, self.digits) if self.family else self.rank(row)
 
 
 @dataclass(frozen=True)
@@ -154,8 +159,6 @@ class Table:
         label: Label in LaTeX; by default made from the name.
         width: Width in LaTeX.
         chosen: Whether the user chose the columns, so that LaTeX drops none.
-        raw: Columns of the frame that CSV and JSON have; None for all.
-        explains: Note → keys of the columns that it explains, if it explains only some.
     """
 
     name: str
@@ -172,8 +175,6 @@ class Table:
     label: str = ""
     width: latex.Width = "auto"
     chosen: bool = False
-    raw: Collection[str] | None = None
-    explains: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @property
     def opens(self) -> bool:
@@ -189,11 +190,6 @@ class Table:
     def rows(self) -> list[str]:
         """Names of its rows."""
         return [str(row) for row in self.frame["row"]]
-
-    def notes_on(self, columns: Sequence[Column]) -> tuple[str, ...]:
-        """Return the notes that readers of some columns need."""
-        keys = {column.key for column in columns}
-        return tuple(note for note in self.notes if not keys.isdisjoint(self.explains.get(note, keys)))
 
     def marked(self, sound: Soundness) -> Table:
         """Mark rows whose numbers mix, strike through those that are retracted, and say why in notes."""
@@ -283,6 +279,7 @@ class Table:
             struck = is_result and not behind.isdisjoint(self.struck)
             is_best = best > -math.inf and not row["apart"] and column.ranked(row) == best
             mark = column.mark(row) if column.mark else ""
+            mark += ONE_SEED if text != MISSING and row.get(column.seeds) == 1 else ""
             mark += MIXED if is_result and not behind.isdisjoint(self.mixed) else ""
             bold = not struck and (is_best or bool(column.bold and column.bold(row)))
             cells.append(Cell(text, bold, column.shade(row) if column.shade else 0.0, mark, struck))
@@ -337,7 +334,6 @@ class Table:
     def _raw(self) -> pd.DataFrame:
         """Return the frame with the columns to write, and with the names that are shown."""
         raw = self.frame.drop(columns="row")
-        raw = raw if self.raw is None else raw[[name for name in raw.columns if name in self.raw]]
         if any(row in self.shown for row in self.frame["row"]):
             raw.insert(1, "shown", [self.shown.get(row, row) for row in self.frame["row"]])
         return raw

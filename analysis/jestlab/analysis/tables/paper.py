@@ -231,13 +231,13 @@ class _Columns:
             group=group,
             shade=partial(self.shade, quantity) if is_shaded else None,
             mark=partial(self.mark, quantity),
+            seeds=f"{quantity}_seeds" if _family(quantity) else "",
             formula=self.formula(quantity),
             inputs=inputs,
             compares=bool(inputs),
             importance=importance,
             family=family,
             data=(quantity, *(f"{quantity}_{end}" for end in ("printed", "std", "seeds", "low", "high"))),
-            takes_digits=bool(family),
         )
 
     @cached_property
@@ -305,11 +305,11 @@ class _Columns:
         return -round(value, 2) if quantity in _FLOPS else self.metric(quantity, row, digits).rank(value)
 
     def mark(self, quantity: str, row: Record) -> str:
-        """Mark published cells that contradict others, and numbers from one seed."""
-        if row["published"]:
-            key = CellKey(str(row["source"]), self.table, int(row["position"]), quantity)
-            return LINTED if key in self.wrong else ""
-        return show.ONE_SEED if row.get(f"{quantity}_seeds") == 1 and _family(quantity) else ""
+        """Mark published cells that contradict others."""
+        if not row["published"]:
+            return ""
+        key = CellKey(str(row["source"]), self.table, int(row["position"]), quantity)
+        return LINTED if key in self.wrong else ""
 
     @cached_property
     def baselines(self) -> dict[str, Record]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RequestError
@@ -108,7 +109,7 @@ def _with_digits(table: Table, digits: int | Mapping[str, int] | None) -> Table:
     by_name = digits if isinstance(digits, Mapping) else {}
     chosen = {column.key: number for name, number in by_name.items() for column in _columns(table, name)}
     for column in table.columns:
-        if column.key in chosen and not column.takes_digits and column.family not in FAMILIES:
+        if column.key in chosen and not column.family:
             raise RequestError(f"column {column.key!r} of table {table.name!r} has no digits to choose")
     if isinstance(digits, int):
         families = ("scores", "differences")
@@ -159,7 +160,13 @@ def _with_columns(table: Table, names: Iterable[str]) -> Table:
     for name in _split(names, aliases):
         chosen |= {column.key: column for column in _columns(table, name) if column.key not in chosen}
     columns = tuple(chosen.values())
-    shown = {name for column in columns for name in column.data}
-    hidden = {name for column in table.columns for name in column.data} - shown
-    raw = [name for name in table.frame.columns if name not in hidden]
-    return replace(table, columns=columns, raw=raw, notes=table.notes_on(columns))
+    data, notes = (
+        {name for column in table.columns for name in of(column)}.difference(*map(of, columns))
+        for of in (attrgetter("data"), attrgetter("notes"))
+    )
+    return replace(
+        table,
+        columns=columns,
+        frame=table.frame.drop(columns=data.intersection(table.frame.columns)),
+        notes=tuple(note for note in table.notes if note not in notes),
+    )

@@ -9,9 +9,7 @@ from dataclasses import replace
 
 from ..metrics import Metric, Metrics
 from .core import MISSING as MISSING
-from .core import Record, Table, records
-
-ONE_SEED = "†"
+from .core import ONE_SEED, Record, Table
 
 _METRICS = {"zero_shot": "zero-shot", "10_shot": "10-shot", "i2t_r1": "I2T R@1", "t2i_r1": "T2I R@1"}
 
@@ -102,17 +100,9 @@ def heading(name: str, metric: Metric) -> str:
     return " ".join(filter(None, (name, f"({metric.suffix})" if metric.suffix else "", metric.arrow)))
 
 
-# ---- numbers from one seed
-
-
-def one_seed(key: str) -> Callable[[Record], str]:
-    """Return a function that marks rows with one seed, whose number is in column `key`."""
-    return lambda row: ONE_SEED if row[key] == 1 else ""
-
-
 def with_marks_explained(table: Table) -> Table:
     """Add a note on the mark of cells from one seed, if there are any."""
-    marks = [column.mark for column in table.columns if column.mark]
-    if not any(ONE_SEED in mark(row) for row in records(table.frame) for mark in marks):
+    counts = {column.seeds for column in table.columns}.intersection(table.frame.columns)
+    if not (table.frame[sorted(counts)] == 1).any(axis=None):
         return table
     return replace(table, notes=(*table.notes, f"{ONE_SEED} one seed only: its spread is unknown"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from statistics import median_high
 
 from ..curves import break_even, crossing_words
@@ -17,7 +16,7 @@ from .final_results import Finals
 BREAK_EVEN = ("break_even", "break_even_low", "break_even_high")
 """Columns of the number of runs after which a reference has paid for itself: median over seeds, and range."""
 
-_IMPORTANCE: dict[Effort, int] = {"flops": 75, "examples_seen": 70, "seconds": 40, "chip_hours": 35}
+IMPORTANCE: dict[Effort, int] = {"flops": 75, "examples_seen": 70, "seconds": 40, "chip_hours": 35}
 """Importance of the factors."""
 
 _REACHED = ("seeds_reached", "seeds_compared")
@@ -73,7 +72,7 @@ def speedup_table(found: Finals) -> Table:
         frame=rows.reset_index().assign(row=rows.index, apart=False),
         columns=(*columns, *([_break_even_column(found.against)] if has_paid else [])),
         notes=(
-            *([f"FLOPs: {frames.counted(found.scope)}"] if "flops" in found.efforts else []),
+            *([note_on_flops(found)] if "flops" in found.efforts else []),
             "> : not reached by then; ≤, ≥ : reached by the first evaluation, perhaps sooner",
             "the range of n seeds holds the true median with probability 1 − 2^(1−n): .75 for 3, .94 for 5",
             *([_PAID] if has_paid else []),
@@ -110,15 +109,14 @@ def _effort_column(kind: Effort, found: Finals) -> Column:
         f"{effort}_to_match",
         f"{WORDS[kind].header.format(unit=unit_name)} to match",
         text,
-        mark=_mark(lambda row: text(row, None)),
+        seeds="seeds_compared",
         formula=f"{WORDS[kind].amount} at which the run's curve reaches the final score of {baseline} with "
         "the same seed, interpolated between the two evaluations around it: median over seeds [least, "
         "greatest]",
         inputs=("target", "score_before", "score_after", f"{effort}_before", f"{effort}_after"),
-        importance=_IMPORTANCE[kind] - 10,
+        importance=IMPORTANCE[kind] - 10,
         family="costs",
-        data=tuple(f"{effort}_{part}" for part in _MATCHING),
-        takes_digits=True,
+        data=(*(f"{effort}_{part}" for part in _MATCHING), *_REACHED),
     )
 
 
@@ -141,16 +139,20 @@ def factor_column(kind: Effort, baseline: str) -> Column:
         words.fewer,
         text,
         lambda row, digits: round(float(row[key]), 1 if digits is None else digits),
-        mark=_mark(text),
+        seeds="seeds_compared",
         formula=f"median over seeds of the {words.amount} that {baseline} takes to its final score, over "
         "those that the run takes to it with the same seed",
         inputs=(f"{words.name}_to_match",),
         compares=True,
-        importance=_IMPORTANCE[kind],
+        importance=IMPORTANCE[kind],
         family="factors",
         data=(key, f"{key}_at_least", *_REACHED, *(f"{words.name}_{part}" for part in _MATCHING)),
-        takes_digits=True,
     )
+
+
+def note_on_flops(found: Finals) -> str:
+    """Name the FLOPs that count."""
+    return f"FLOPs: {found.frames.counted(found.scope)}"
 
 
 def _break_even_column(baseline: str) -> Column:
@@ -163,7 +165,7 @@ def _break_even_column(baseline: str) -> Column:
         "break_even",
         "break-even",
         text,
-        mark=_mark(text),
+        seeds="seeds_compared",
         formula=f"the fewest runs that together, with making all that they need once, cost less FLOPs to the "
         f"final score of {baseline} than as many of {baseline}: median over seeds [least, greatest]",
         inputs=("making_flops", "scored_flops"),
@@ -179,8 +181,3 @@ def with_range(value: float, low: float, high: float) -> str:
         return show.MISSING
     text, *ends = ("∞" if math.isinf(runs) else f"{runs:,.0f}" for runs in (value, low, high))
     return text if low == high else f"{text} [{', '.join(ends)}]"
-
-
-def _mark(text: Callable[[Record], str]) -> Callable[[Record], str]:
-    """Mark cells that are from one seed and not empty."""
-    return lambda row: "" if text(row) == show.MISSING else show.one_seed("seeds_compared")(row)
