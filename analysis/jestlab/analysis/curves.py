@@ -63,6 +63,7 @@ def score_curves(
 
 def _score_curves(frames: Frames, scope: Scope, averaged: list[str]) -> pd.DataFrame:
     import numpy as np
+    import pandas as pd
 
     curves = frames.scores.copy()
     curves["score"] = math.nan
@@ -73,15 +74,15 @@ def _score_curves(frames: Frames, scope: Scope, averaged: list[str]) -> pd.DataF
         curves["score"] = mean.where(np.isfinite(mean), (values / len(averaged)).sum(axis=1, skipna=False))
 
     flops = curves.pop("flops_total")
-    planned = frames.costs.set_index(["label", "seed"])
-    of_run = [] if scope == "scoring" else list(zip(curves["label"], curves["seed"], strict=True))
     if scope != "scoring":
+        planned = frames.costs.set_index(["label", "seed"])
+        of_run = pd.MultiIndex.from_frame(curves[["label", "seed"]])
         # All FLOPs that a run without a price reports are training: 0/0 and unknown parts are NaN.
         ratio = (planned_flops(planned, scope) / planned["total_flops"]).fillna(1.0)
         flops = flops * ratio.reindex(of_run).to_numpy()
-    if scope == "reference_training":
-        shares = planned["reference_training_share_flops"].fillna(0.0)
-        flops = flops + shares.reindex(of_run).to_numpy()
+        if scope == "reference_training":
+            shares = planned["reference_training_share_flops"].fillna(0.0)
+            flops = flops + shares.reindex(of_run).to_numpy()
     curves["flops"] = flops
     return curves
 
