@@ -48,18 +48,10 @@ from jestlab.platform.store.trust import is_trusted
 
 if TYPE_CHECKING:
     from jestlab.analysis.results import Snapshot
-    from jestlab.analysis.tables.core import Format, Table
+    from jestlab.analysis.tables.core import Table
 
 BUILD_FILE = ".made-from.json"
 """File with the build key of a study's reports: tables, figures, and the page."""
-
-_TABLE_FILES: dict[str, Format] = {
-    ".md": "md",
-    ".tex": "latex",
-    ".csv": "csv",
-    ".html": "html",
-    ".json": "json",
-}
 
 
 @dataclass
@@ -141,6 +133,7 @@ def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
     from jestlab.analysis import figures
     from jestlab.analysis.errors import NotYet, RequestError
     from jestlab.analysis.report import build
+    from jestlab.analysis.tables.core import FORMATS
     from jestlab.platform.reports.make import TrustedLoader, request_of, table_of
     from jestlab.platform.reports.selected import selected_images
 
@@ -160,8 +153,8 @@ def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
             if isinstance(report, TableOptions):
                 table = table_of(store, [study.name], report, own=code)
                 written.files += [
-                    write_whole(folder / f"{name}{suffix}", table.render(form))
-                    for suffix, form in _TABLE_FILES.items()
+                    write_whole(folder / f"{name}.{'tex' if form == 'latex' else form}", table.render(form))
+                    for form in FORMATS
                 ]
                 return
             request = request_of(lab, study.name, report, store=store, sheet=sheet, own=code, pictures=images)
