@@ -96,6 +96,15 @@ def test_a_shared_run_is_read_by_the_names_of_this_study(new_store, stored_run):
     assert found.reference("strong") is None
 
 
+def test_a_reference_in_a_union_has_the_name_of_its_study(new_store, stored_run):
+    store = new_store().add(
+        stored_run("base/teacher", [0.1], config=UNIFORM),
+        stored_run("base/joint", [0.1], config=JOINT | {"selection.reference": "teacher"}),
+        spec={"studies": {"base": {"runs": {"teacher": {}, "joint": {}}}}},
+    )
+    assert Configs(read_frames(store.url, "study")).reference("base/joint") == "base/teacher"
+
+
 def test_an_ambiguous_or_missing_reference_is_an_error(configs):
     twice = [("reference", f"reference {name}", {"data.filter": name}, UNIFORM) for name in ("a", "b")]
     with pytest.raises(ValueError, match="'joint' of 'study' needs 'reference', which is several labels"):

@@ -124,7 +124,7 @@ def test_figures_show_the_names(renamed):
     plot = figures.draw("against", replace(request, x=F))
     assert plot.texts.x == "f"
     lines = figures.draw("against", replace(request, x="selection.rule", by=(F,)))
-    assert set(lines.data["text"]) == {"IID", "f = 50%", "f = 0.9"}
+    assert set(lines.data["text"]) == {"IID", "f=50%", "f=0.9"}
 
 
 def test_the_page_uses_the_names(renamed, tmp_path):

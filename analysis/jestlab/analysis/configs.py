@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import RequestError
+from .errors import NotYet
+from .names import study_of
 
 if TYPE_CHECKING:
     from .frames import Frames
@@ -52,7 +53,7 @@ class Configs:
         points, its reference is at the point with equal values on all shared axes.
 
         Raises:
-            ValueError: No label or several labels match.
+            NotYet: No label or several labels match.
         """
         needed = self._name_here(label, "selection.reference")
         found = None
@@ -64,7 +65,7 @@ class Configs:
                 if run == needed and all(self.point(other).get(k, v) == v for k, v in point.items())
             ]
             if len(matches) != 1:
-                raise RequestError(
+                raise NotYet(
                     f"{label!r} of {self._frames.experiment!r} needs {needed!r}, which is "
                     f"{'no label' if not matches else 'several labels'} of the experiment"
                 )
@@ -80,15 +81,10 @@ class Configs:
         resolved = self.get(label, key)
         if not isinstance(resolved, str):
             return None
-        spec = self._frames.spec
-        run = (spec.get("runs") or {}).get(self.run(label)) or {}
-        written = (
-            self.point(label).get(key),
-            lookup(run, key),
-            lookup(spec.get("base") or {}, key),
-            resolved,
-        )
-        return next(name for name in written if isinstance(name, str))
+        study, prefix, name = study_of(self._frames.spec, self.run(label))
+        run, base = (study.get("runs") or {}).get(name), study.get("base")
+        written = (self.point(label).get(key), lookup(run, key), lookup(base, key), resolved)
+        return prefix + next(name for name in written if isinstance(name, str))
 
     @cached_property
     def by_label(self) -> dict[str, dict[str, Any]]:

@@ -4,7 +4,7 @@
         figure = Figure()
         axes = figure.subplots()
         for label, runs in results.final.groupby("label", sort=False):
-            axes.scatter(runs[x], runs["score"], color=results.color(label), label=results.shown(label))
+            axes.scatter(runs[x], runs["score"], color=results.look(label).color, label=results.shown(label))
         return figure
 
 A function gets `Results` and its options. The caller passes a `Loader`, which finds the code and decides
@@ -111,6 +111,7 @@ def stem_of(name: str) -> str:
     return re.sub(r"[^\w.+-]", "_", name.rpartition(":")[2])
 
 
+@dataclass(frozen=True)
 class Results:
     """The results of one experiment for a custom figure or table.
 
@@ -121,38 +122,16 @@ class Results:
         experiment: Name of the experiment.
     """
 
-    def __init__(
-        self,
-        store: Snapshot,
-        experiment: str,
-        read: Callable[[], Frames] | None = None,
-        baseline: str | None = None,
-        scope: Scope = "scoring",
-    ) -> None:
-        """Create it. Results are read when needed.
-
-        Args:
-            store: The store.
-            experiment: Name of the experiment.
-            read: Returns the results, if they have been read already.
-            baseline: Label or run to compare with; None for the study's first non-reference run.
-            scope: What counts as FLOPs.
-        """
-        self.experiment = experiment
-        self._store = store
-        self._read = read or (lambda: store.frames(experiment))
-        self._baseline = baseline
-        self._scope = scope
+    _store: Snapshot
+    experiment: str
+    _read: Callable[[], Frames]  # results are read when needed
+    _baseline: str | None
+    _scope: Scope
 
     @cached_property
     def frames(self) -> Frames:
         """The results as built-in figures and tables use them."""
         return self._read()
-
-    @property
-    def question(self) -> str:
-        """The study's question; may be empty."""
-        return self.frames.question
 
     @property
     def labels(self) -> list[str]:
@@ -241,22 +220,12 @@ class Results:
         """Return the display name of a label."""
         return self.frames.shown[label]
 
-    def color(self, label: str) -> str:
-        """Return the color of a label, the same in all figures; black for the baseline."""
-        return self.look(label).color
-
     def look(self, label: str) -> Look:
-        """Return color, marker, and line of a label, in Matplotlib's notation."""
+        """Return color, marker, and line of a label in Matplotlib's notation, the same in all figures."""
+        from .figures.plot import looks_of
         from .figures.style import OTHERS
 
-        return self._looks.get(label, OTHERS)
-
-    @cached_property
-    def _looks(self) -> dict[str, Look]:
-        from .figures.plot import looks_of
-
-        chosen, apart = looks_of(self.frames, self.baseline), set(self.references)
-        return {label: look for label, look in chosen.items() if label not in apart}
+        return OTHERS if label in self.references else looks_of(self.frames, self.baseline).get(label, OTHERS)
 
 
 def one_line(error: BaseException) -> str:

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from . import units
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -66,7 +68,6 @@ class Names:
 
     Attributes:
         shown: Label, or name of a run → display name.
-        named: Names of the runs whose display name the spec sets.
     """
 
     def __init__(self, spec: Mapping[str, Any], rows: Iterable[tuple[str, str, Point]]) -> None:
@@ -76,49 +77,44 @@ class Names:
             spec: The study, as stored. A union contains its studies.
             rows: Run, label, and point of each label.
         """
+        rows = list(rows)
+        points: dict[str, list[Point]] = {}
+        for run, _, point in rows:
+            points.setdefault(run, []).append(point)
         self.shown = Shown()
-        self.named: set[str] = set()
-        self._texts: dict[str, dict[str, Mapping[str, str]]] = {}  # of each run's axes
-        points: dict[str, dict[str, Point]] = {}
-        for run, label, point in rows:
-            points.setdefault(run, {})[label] = point
-        studies = spec.get("studies") or {}
-        axes = [axis for study in (spec, *studies.values()) for axis in study.get("axes") or ()]
-        self._axes = [axis.get("labels") or {} for axis in axes]
-        for run, labels in points.items():
-            part, slash, rest = run.partition("/")
-            in_union = slash and part in studies
-            study, prefix, name = (studies[part], f"{part}/", rest) if in_union else (spec, "", run)
-            own = self._texts.setdefault(run, {})
+        self._texts: dict[str, Mapping[str, str]] = {}  # of the axes of all runs
+        for run in points:
+            study, prefix, name = study_of(spec, run)
+            texts: dict[str, Mapping[str, str]] = {}
             for axis in study.get("axes") or ():
                 if name in axis["runs"]:
-                    own |= axis.get("labels") or {}
+                    texts |= axis.get("labels") or {}
+            self._texts = texts | self._texts
             given = ((study.get("runs") or {}).get(name) or {}).get("label")
             display = given if isinstance(given, str) else name
-            if display and isinstance(given, str):
-                self.named.add(run)
             self.shown[run] = prefix + (display or name)
-            short = short_names({key: None for point in labels.values() for key in point})
-            for each, point in labels.items():
-                composed = compose(display, point, short, own) if own or isinstance(given, str) else ""
-                self.shown[each] = prefix + composed if composed else each
-        names = [(each, run, self.shown[each], self.shown[run]) for run in points for each in points[run]]
+            short = short_names({key: None for point in points[run] for key in point})
+            for label, point in ((label, point) for whose, label, point in rows if whose == run):
+                composed = compose(display, point, short, texts) if texts or isinstance(given, str) else ""
+                self.shown[label] = prefix + composed if composed else label
         self._labels: dict[str, list[str]] = {}  # by each name that refers to them
-        for layer in zip(*names, strict=True):  # in the order of precedence
+        named = [(label, run, self.shown[label], self.shown[run]) for run, label, _ in rows]
+        for layer in zip(*named, strict=True):  # in the order of precedence
             found: dict[str, list[str]] = {}
-            for name, (each, *_) in zip(layer, names, strict=True):
-                found.setdefault(name, []).append(each)
-            self._labels = self._labels | {name: found[name] for name in found if name not in self._labels}
+            for name, (label, *_) in zip(layer, named, strict=True):
+                found.setdefault(name, []).append(label)
+            self._labels |= {name: found[name] for name in found if name not in self._labels}
 
-    def value(self, key: str, value: Any, runs: Iterable[str]) -> str | None:
-        """Return the display name of a key's value on the first of the runs' axes that has one."""
-        texts = (self._texts[run].get(key, {}).get(value_text(value)) for run in runs)
-        return next((text for text in texts if text is not None), None)
+    def value(self, key: str, value: Any) -> str:
+        """Return the display name of a key's value, or the value formatted: "easy reference", "0.9"."""
+        plain = value.replace("_", " ") if isinstance(value, str) else str(value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            plain = units.tick(value)
+        return self._texts.get(key, {}).get(value_text(value), plain)
 
     def key(self, key: str) -> str | None:
-        """Return the display name of an axis's key; None if no axis has one, or axes differ."""
-        found = {name for labels in self._axes if (name := (labels.get(key) or {}).get(NAME))}
-        return found.pop() if len(found) == 1 else None
+        """Return the display name of an axis's key; None if no axis has one."""
+        return self._texts.get(key, {}).get(NAME)
 
     def meant(self, name: str) -> list[str]:
         """Return the labels that a name refers to: a label, a run, or the display name of either.
@@ -131,6 +127,13 @@ class Names:
     def known(self) -> list[str]:
         """All names that refer to labels."""
         return list(self._labels)
+
+
+def study_of(spec: Mapping[str, Any], run: str) -> tuple[Mapping[str, Any], str, str]:
+    """Return the study of a run, the prefix of its names in a union of studies, and its name in the study."""
+    part, slash, rest = run.partition("/")
+    studies = spec.get("studies") or {}
+    return (studies[part], f"{part}/", rest) if slash and part in studies else (spec, "", run)
 
 
 def names_in(spec: Mapping[str, Any], runs: pd.DataFrame) -> Names:

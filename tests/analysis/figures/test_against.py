@@ -112,8 +112,8 @@ def test_coinciding_points_get_separate_lines(plot):
         "filtering_ratio", BASELINE, joint(0.5, 1, 0.4), joint(0.9, 1, 0.5), joint(0.5, 16, 0.5),
         joint(0.9, 16, 0.7),
     )  # fmt: skip
-    assert points(figure, line="joint, chunks=1") == [(0.5, 40), (0.9, 50)]
-    assert points(figure, line="joint, chunks=16") == [(0.5, 50), (0.9, 70)]
+    assert points(figure, line="joint chunks=1") == [(0.5, 40), (0.9, 50)]
+    assert points(figure, line="joint chunks=16") == [(0.5, 50), (0.9, 70)]
 
 
 def test_a_run_without_a_method_begins_the_lines_of_all(plot):
@@ -136,6 +136,24 @@ def test_a_run_without_a_method_begins_the_lines_of_all(plot):
     assert "FLOPs" not in figure.texts.caption
     unequal = plot("approximation_share", *groups, run("joint", "flexi", 0.75, 0.6, flops=4.5e9))
     assert "differ by up to 1.50×: costs are not equal" in unequal.texts.caption
+
+
+def test_of_many_lines_only_those_that_vary_the_key_are_shown(plot):
+    single = [runs(f"run {i}", 0.5, width=8) for i in range(30)]
+    figure = plot(
+        "against", BASELINE, *single, runs("wide", 0.4, width=8), runs("wide", 0.6, width=16), x="width"
+    )
+    assert set(figure.data["line"]) == {"wide", "uniform"}
+    assert "Not shown: 30 lines of a single position." in figure.texts.caption
+    with pytest.raises(ValueError, match="no line of 31 varies width: choose some"):
+        plot("against", *single, runs("wide", 0.6, width=16), x="width")
+
+
+def test_a_point_or_line_has_the_look_of_its_label(plot):
+    groups = BASELINE, ratio("joint", 0.5, 0.4), ratio("joint", 0.9, 0.6), ratio("other", 0.5, 0.4)
+    looks = plot("pareto", *groups).data.drop_duplicates("label").set_index("label")[["color", "marker"]]
+    found = rows(plot("filtering_ratio", *groups)).drop_duplicates("line").set_index("label")
+    assert found[["color", "marker"]].equals(looks.loc[found.index])
 
 
 def test_gains_are_paired_by_position_and_seed(plot):

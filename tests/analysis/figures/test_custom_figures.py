@@ -22,7 +22,7 @@ def scatter(results, x="flops"):
     figure = Figure(figsize=(3, 2))
     axes = figure.subplots()
     for label, runs in results.final.groupby("label", sort=False):
-        axes.scatter(runs[x], runs["score"], color=results.color(label), label=results.shown(label))
+        axes.scatter(runs[x], runs["score"], color=results.look(label).color, label=results.shown(label))
     figure.suptitle("Scores $1")
     return figure, f"Against {x}."
 '''
@@ -97,7 +97,7 @@ def check_results(given):
     assert set(given.metrics("loss")) == {"label", "seed", "name", "step", "value"}
     assert list(given.runs.query("label == 'joint'")["state"]) == ["COMPLETED"] * 2
     assert list(given.claims.columns[:3]) == ["statement", "source", "verdict"]
-    colors = [given.color(label) for label in given.labels]
+    colors = [given.look(label).color for label in given.labels]
     assert colors[1] == "#000000" and len(set(colors)) == 4
     assert list(given.config("selection.rule").index) == given.labels
 

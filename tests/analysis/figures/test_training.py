@@ -36,12 +36,12 @@ def curation(new_store, stored_runs):
 def test_learners_against_their_references(curation):
     plot = figures.against_reference(read_frames(curation.url, "study"))
     means: Any = plot.data[plot.data["kind"] == "mean"].set_index("text")
-    strong = means.loc["reference-strong", ["x", "y", "x_low", "x_high", "low", "high"]].tolist()
+    strong = means.loc["joint-strong", ["x", "y", "x_low", "x_high", "low", "high"]].tolist()
     half = 12.7062 * 5  # of the confidence interval of two seeds that are 10 points apart
     assert strong == pytest.approx([-20, 25, -20, -20, 25 - half, 25 + half], rel=1e-4)
-    assert means.loc["reference-all", ["x", "y", "seeds"]].tolist() == pytest.approx([0, 0, 1])
+    assert means.loc["joint-all", ["x", "y", "seeds"]].tolist() == pytest.approx([0, 0, 1])
     path = plot.data[(plot.data["kind"] == "path") & plot.data["line"].duplicated(keep=False)]
-    same = path[path["text"].isin(["reference-strong", "reference-long"])]  # the same filter
+    same = path[path["text"].isin(["joint-strong", "joint-long"])]  # the same filter
     assert list(same["x"]) == pytest.approx([-20, 10])
     figure = plot.figure()
     assert len(figure.axes) == 1
@@ -91,8 +91,11 @@ def test_spikes_are_counted(new_store, stored_run):
     smooth = plot.data[(plot.data["kind"] == "smooth") & (plot.data["panel"] == "joint")]
     assert smooth["value"].between(1.9, 2.1).all()  # no spike moves the median
     figure = plot.figure()
-    titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert titles == ["uniform (0, 0 spikes)", "joint (1, 3 spikes)"]
+    titles = [axes.get_title(loc="left").replace("\n", " ") for axes in figure.axes]
+    assert titles == [
+        f"{rule}; spikes: {low} at β₂ = 0.95, {high} at 0.999"
+        for rule, low, high in (("uniform", 0, 0), ("joint", 1, 3))
+    ]
 
 
 def test_no_spike_of_a_long_run_is_lost(new_store, stored_run):

@@ -86,7 +86,6 @@ class Request:
         smooth: Window of a running mean over curves: a number of recorded points, or a share such as "10%".
         scale: Of the vertical axis of curves; None for the scale that the metric declares.
         highlight: Labels or runs whose curves are colored; empty for all.
-        group: Group of rows of the published table, which share one baseline.
         source: Where the published table is published; None for the one with most points.
         score: Evaluations whose mean is the score; None for the study's.
         sheet: Size, font, words and legend of the printed figure, over those of the study's spec.
@@ -111,7 +110,6 @@ class Request:
     smooth: int | str | None = None
     scale: Scale | None = None
     highlight: tuple[str, ...] = ()
-    group: str | None = None
     source: str | None = None
     score: tuple[str, ...] | None = None
     sheet: Sheet = PLAIN
@@ -179,7 +177,7 @@ KINDS: dict[str, Callable[[Request], Plot]] = {
     ),
     "learnability": lambda r: learnability(r.snapshot, r.experiment, r.run),
     "published": lambda r: published_scores(
-        r.published, r.frames if r.experiment else None, r.baseline, r.group, source=r.source
+        r.published, r.frames if r.experiment else None, r.baseline, r.source
     ),
     "against": _against,
     "composition": lambda r: composition(r.snapshot, r.frames, r.x),

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..configs import BATCH_SIZE, Configs
@@ -25,13 +26,14 @@ from .plot import (
     about_seeds,
     about_unfinished,
     difference_axis,
+    looks_of,
     mean_intervals,
     score_axis,
     seeds,
     title,
     what_score_is,
 )
-from .style import DOTTED, GRAY, Look, looks
+from .style import DOTTED, GRAY, Look
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,9 +41,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_TICKS = 8  # values that each get a tick
+_MOST_LINES = 24  # if there are more, as in a union, only those that vary the key are shown
 _EQUAL = 1.02  # ratio up to which costs count as equal
-_SYMBOLS = {"selection.filtering_ratio": "f = "}
-"""Key → text before its value in the name of a line."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Axis:
 
     Attributes:
         key: Key on the horizontal axis.
-        by: Keys whose values are lines, in the order in which they name a line.
+        by: Keys whose values are lines, which are split by run where two points coincide. Empty: a line for
+            each run.
         split: Key whose values are panels; None for one panel. A run without a value is in all panels.
         label: Label of the horizontal axis; empty for the key's display name.
         gain: Second panel with the gain over the baseline's line at the same x and seed: the difference of
@@ -73,9 +75,7 @@ PRESETS = {
         split="approximation.method",
         label="λ, share of the batch trained on approximately",
     ),
-    "batch_size": Axis(
-        BATCH_SIZE, ("selection.rule", "selection.criterion"), label="batch size b", gain="difference"
-    ),
+    "batch_size": Axis(BATCH_SIZE, label="batch size b", gain="difference"),
     "loss_comparison": Axis("loss", ("selection.rule", "selection.filtering_ratio"), gain="relative"),
 }
 """Name of a figure of the paper (Figure 3; Figure 4, right; appendix) → its axis."""
@@ -93,7 +93,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
 
     Returns:
         The plot. Its data: rows of kind "mean" (panel, line, label, x, y, low, high, seeds, planned), "seed"
-        (one run), and "level" (the baseline).
+        (one run), and "level" (the baseline). A line has the look of its first label.
 
     Raises:
         ValueError: No run varies the key or has completed, or the baseline is unknown.
@@ -101,42 +101,45 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     import pandas as pd
 
     compared = frames.baseline(baseline)
-    places, finals = placed(frames, axis, compared), final_scores(frames)
-    finals["y"] = finals.pop("score") * frames.score.factor
+    places, finals = placed(frames, axis, compared), final_scores(frames).rename(columns={"score": "y"})
     points = places.merge(finals, on="label")
     if points.empty:
         raise NotYet(
             f"no run of experiment {frames.experiment!r} that varies {axis.key} has completed with a score: "
             f"{frames.progress()}"
         )
-    lines = dict(zip(points["label"], points["line"], strict=True))
-    own = lines.get(compared, compared)  # the baseline's line
-    points["y_label"], more = score_axis(frames), []
+    base = places.set_index("label")["line"].to_dict().get(compared, frames.shown[compared])
+    more = []
+    varies = points.groupby("line")["x"].transform("nunique") > 1
+    if (count := points["line"].nunique()) > _MOST_LINES:
+        if not varies.any():
+            raise NotYet(f"no line of {count} varies {axis.key}: choose some with runs, or keys with by")
+        is_shown = varies | points["line"].eq(base)
+        more.append(f"Not shown: {points.loc[~is_shown, 'line'].nunique()} lines of a single position.")
+        points = points[is_shown].copy()
+    first = dict(zip(places["line"][::-1], places["label"][::-1], strict=True))  # label of each line
+    points["y_label"] = score_axis(frames)
     if axis.gain:
-        gains = _gains(frames, points, own, axis.gain)
+        gains = _gains(frames, points, base, axis.gain)
         if len(gains):
             points = pd.concat([points.assign(panel="score"), gains])
             percent = ", in percent of its score" if axis.gain == "relative" else ""
             same = "at the same position and with the same seed"
-            more = [f"Second panel: gain over {frames.shown[own]} {same}{percent}."]
-    elif compared not in lines:
-        level = finals[finals["label"] == compared].assign(line=compared, kind="level")
+            more.append(f"Second panel: gain over {base} {same}{percent}.")
+    elif base not in first:
+        level = finals[finals["label"] == compared].assign(line=base, kind="level")
         points = pd.concat([points, level.merge(points[["panel", "y_label"]].drop_duplicates(), how="cross")])
     costs = frames.costs.loc[frames.costs["label"].isin(points["label"]), "learner_flops"]
     ratio = costs.max() / costs[costs > 0].min()
     if axis.key == "approximation.share" and ratio > _EQUAL:
         more.append(f"The FLOPs of training differ by up to {ratio:.2f}×: costs are not equal.")
-    data = summarized(points)
     if others := _others(frames, places, axis.key):
         more.append(f"Also different along a line: {', '.join(others)}.")
-    runs, split = list(dict.fromkeys(frames.runs["run"])), axis.split
-    data["title"] = [
-        "" if split is None else frames.names.value(split, panel, runs) or value_text(panel)
-        for panel in data["panel"]
-    ]
+    data = summarized(points)
+    data["title"] = [frames.names.value(axis.split, panel) if axis.split else "" for panel in data["panel"]]
     data["x_label"] = axis.label or frames.names.key(axis.key) or axis.key
-    data["text"] = data["line"].map(frames.shown)  # a line may be named by the baseline's label
-    data = with_looks(data, looks([line for line in data["line"].unique() if line != own], own))
+    data["text"], look = data["line"], looks_of(frames, compared)
+    data = with_looks(data, [look[compared if line == base else first[line]] for line in data["line"]])
     labels, means = dict.fromkeys(places["label"]), data[data["kind"] == "mean"]
     words = [what_score_is(frames), "Each point is a separate run, at its end."]
     words += about_seeds(means["seeds"].max(), "Markers")
@@ -144,23 +147,22 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
         words.append("Open: not all seeds have completed.")
     elif means["seeds"].max() == 1:
         words.append("One seed each.")
-    if compared in data.loc[data["kind"] == "level", "line"].array:
-        words.append(f"Dotted: {frames.shown[compared]}.")
+    if base in data.loc[data["kind"] == "level", "line"].array:
+        words.append(f"Dotted: {base}.")
     words += [*about_lost(frames, [*labels, compared]), *about_unfinished(frames, labels), *more]
     texts = Texts(title(frames), " ".join(words), data["x_label"].iloc[0], score_axis(frames), frames.score)
     return Plot(name or f"against_{axis.key.replace('.', '_')}", data, texts, draw_points)
 
 
 def final_scores(frames: Frames) -> pd.DataFrame:
-    """Return the finite scores of all completed runs: label, seed, score.
+    """Return the finite scores of all completed runs, in the unit of the axis: label, seed, score.
 
     Raises:
         ValueError: The study has no score (`Frames.score`).
     """
-    frames.score  # noqa: B018 — is there one?
-    curves = score_curves(frames)
+    factor, curves = frames.score.factor, score_curves(frames)
     finals = curves.loc[curves["final"] & (curves["score"].abs() < math.inf), ["label", "seed", "score"]]
-    return finals.reset_index(drop=True)
+    return finals.assign(score=factor * finals["score"]).reset_index(drop=True)
 
 
 def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
@@ -172,8 +174,8 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
         baseline: Label of the baseline. Other references are left out.
 
     Returns:
-        One row per label and panel: panel, line (its name), label, x, tick (text of a value that isn't placed
-        as a number, else None), and planned (number of seeds).
+        One row per label and panel: panel, line (its name), label, x, tick (text of the value), and planned
+        (number of seeds).
 
     Raises:
         ValueError: The key has fewer than two values.
@@ -197,15 +199,7 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     places["x"], places["tick"] = zip(*(x[_json(values[label])] for label in places["label"]), strict=True)
     planned = seeds(frames)
     places["planned"] = [planned[label][1] for label in places["label"]]
-    places["line"] = _line_names(frames, places, configs, axis)
-    return places
-
-
-def value_text(value: Any) -> str:
-    """Format a value of a config for people: "easy reference", "0.9"."""
-    if isinstance(value, str):
-        return value.replace("_", " ")
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return places.assign(line=_lines(frames, places, configs, axis))
 
 
 def summarized(points: pd.DataFrame) -> pd.DataFrame:
@@ -235,14 +229,11 @@ def summarized(points: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([means, dots], ignore_index=True)
 
 
-def with_looks(data: pd.DataFrame, chosen: Mapping[str, Look], by: str = "line") -> pd.DataFrame:
-    """Add color, marker, and dash by a column."""
-    rows = [chosen[key] for key in data[by]]
-    return data.assign(
-        color=[look.color for look in rows],
-        marker=[look.marker for look in rows],
-        dash=[look.line for look in rows],
-    )
+def with_looks(data: pd.DataFrame, looks: Iterable[Look]) -> pd.DataFrame:
+    """Add color, marker, and dash: the look of each row."""
+    import pandas as pd
+
+    return data.join(pd.DataFrame(list(looks), index=data.index).rename(columns={"line": "dash"}))
 
 
 def draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
@@ -259,8 +250,8 @@ def draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     measured = data["kind"].eq("path").any()  # x is a score, not a value of a key
     for axes, panel in zip(all_axes, shown, strict=True):
         of = {kind: panel[panel["kind"] == kind] for kind in ("mean", "seed", "level", "path")}
-        means, dots = of["mean"], of["seed"]
-        axes.set(xlabel=panel["x_label"].iloc[0], ylabel=panel["y_label"].iloc[0])
+        means, dots, y_label = of["mean"], of["seed"], panel["y_label"].iloc[0]
+        axes.set(xlabel=panel["x_label"].iloc[0], ylabel=y_label)
         for _, line in means.groupby("line", sort=False):
             color, marker, dash, text = line[["color", "marker", "dash", "text"]].iloc[0]
             style: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5}
@@ -280,108 +271,83 @@ def draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
                 axes.axvline(level["x"], color=color, **DOTTED)
         if not measured:
             _tick(axes, means)
-        label = panel["y_label"].iloc[0]
-        heights = data.loc[data["y_label"] == label, "y"]  # of all panels that share the axis
-        value_axis(axes, heights, log=texts.metric.scale == "log" and label == texts.y)
+        heights = data.loc[data["y_label"] == y_label, "y"]  # of all panels that share the axis
+        value_axis(axes, heights, log=texts.metric.scale == "log" and y_label == texts.y)
         limit(axes, heights)
     titled(all_axes, [panel["title"].iloc[0] for panel in shown])
     return finish(figure, texts, sheet, named="below" if len(shown) > 1 or measured else "direct")
 
 
 def _tick(axes: Axes, means: pd.DataFrame) -> None:
-    """Put ticks at texts, or at the values if they are few."""
+    """Write ticks at the values if they are few or placed at equal distances."""
     values = means.drop_duplicates("x").sort_values("x")
     x = values["x"]
-    if values["tick"].notna().any():
-        axes.set_xticks(x, values["tick"])
-        axes.set_xlim(x.min() - 0.35, x.max() + 0.35)
-        axes.xaxis.grid(False)
-        return
     count_axis(axes, x, log=x.max() >= LOG_FROM * x.min())
-    if len(x) <= _MOST_TICKS:
-        axes.set_xticks(x)
+    if len(x) <= _MOST_TICKS or list(x) == list(range(len(x))):
+        axes.set_xticks(x, values["tick"])
         axes.minorticks_off()
     axes.margins(x=0.08)
 
 
-def _gains(frames: Frames, points: pd.DataFrame, baseline: str, kind: str) -> pd.DataFrame:
+def _gains(frames: Frames, points: pd.DataFrame, base: str, kind: str) -> pd.DataFrame:
     """Return the panel of gains over the baseline's line at the same x and seed; its level is 0.
 
     Points without a counterpart are left out.
     """
     import pandas as pd
 
-    is_base = points["line"] == baseline
-    base = points[is_base].groupby(["x", "seed"])["y"].mean().rename("base").reset_index()
-    pairs = points[~is_base].merge(base, on=["x", "seed"])
-    gain, base_score = pairs["y"] - pairs["base"], pairs.pop("base")
-    label = difference_axis(frames, baseline)
+    is_base = points["line"] == base
+    bases = points[is_base].groupby(["x", "seed"])["y"].mean().rename("base").reset_index()
+    pairs = points[~is_base].merge(bases, on=["x", "seed"])
+    gain, label = pairs["y"] - pairs["base"], difference_axis(frames, base)
     if kind == "relative":
-        gain, label = 100 * gain / base_score, f"gain over {frames.shown[baseline]} (%)"
-    zero = points[is_base].head(1).assign(y=0.0, x=math.nan, kind="level")
-    return (
-        pd.concat([pairs.assign(y=gain), zero]).assign(panel="gain", y_label=label) if len(pairs) else pairs
-    )
+        gain, label = 100 * gain / pairs["base"], f"gain over {base} (%)"
+    zero = points[is_base].head(len(pairs[:1])).assign(y=0.0, x=math.nan, kind="level")
+    return pd.concat([pairs.drop(columns="base").assign(y=gain), zero]).assign(panel="gain", y_label=label)
 
 
-def _positions(frames: Frames, key: str, values: Sequence[Any]) -> dict[str, tuple[float, str | None]]:
-    """Return the position of each value and, unless values are placed as numbers, its text.
+def _positions(frames: Frames, key: str, values: Sequence[Any]) -> dict[str, tuple[float, str]]:
+    """Return the position and the text of each value.
 
-    Numbers that include 0 and span a wide range are placed at equal distances, like words.
+    Words are placed at equal distances, as are numbers that include 0 and span a wide range.
     """
     distinct = {_json(value): value for value in values}
-    order = list(distinct)
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+    is_spaced = any(isinstance(value, bool) or not isinstance(value, int | float) for value in values)
+    if not is_spaced:
+        distinct = dict(sorted(distinct.items(), key=lambda item: item[1]))
         positive = [value for value in values if value > 0]
-        if len(positive) in (0, len(values)) or max(positive) < LOG_FROM * min(positive):
-            return {each: (float(value), None) for each, value in distinct.items()}
-        order.sort(key=lambda each: distinct[each])
-    runs = list(dict.fromkeys(frames.runs["run"]))
-    texts = {
-        each: frames.names.value(key, distinct[each], runs) or value_text(distinct[each]) for each in order
+        is_spaced = len(positive) < len(values) and max(positive, default=0) >= LOG_FROM * min(
+            positive, default=1
+        )
+    x = range(len(distinct)) if is_spaced else distinct.values()
+    return {
+        each: (float(at), frames.names.value(key, distinct[each]))
+        for each, at in zip(distinct, x, strict=True)
     }
-    return {each: (float(i), texts[each]) for i, each in enumerate(order)}
 
 
-def _line_names(frames: Frames, places: pd.DataFrame, configs: Configs, axis: Axis) -> list[str]:
-    """Name the line of each row by the axis's keys, and by more where two points would coincide."""
-    names, runs = frames.names, {label: configs.run(label) for label in places["label"]}
-    parts: dict[str, list[str]] = {label: [] for label in runs}
-    for key in axis.by:
-        values = {label: value for label in runs if (value := configs.get(label, key)) is not None}
-        users: dict[str, set[str]] = {}
-        for label, value in values.items():
-            users.setdefault(_json(value), set()).add(runs[label])
-        if len(users) < 2 and key != axis.by[0]:
-            continue  # only the first key names a line even if it doesn't distinguish lines
-        for label, value in values.items():
-            run = runs[label]
-            if (said := names.value(key, value, [run])) is not None:
-                text = f"{names.key(key)} = {said}" if names.key(key) else said
-            elif key == axis.by[0] and users[_json(value)] == {run} and run in names.named:
-                text = names.shown[run]  # the display name of the only run with this value
-            else:
-                text = _SYMBOLS.get(key, "") + value_text(value)
-            parts[label].append(text)
+def _lines(frames: Frames, places: pd.DataFrame, configs: Configs, axis: Axis) -> list[str]:
+    """Name the line of each row by the axis's keys or by its run, and by more where two points coincide."""
+    names = frames.names
+
+    def by_keys(label: str) -> str:
+        values = ((key, value) for key in axis.by if (value := configs.get(label, key)) is not None)
+        parts = [names.value(*each) if isinstance(each[1], str) else pair(*each) for each in values]
+        return " ".join(parts) or names.shown[configs.run(label)]
 
     def by_other_axes(label: str) -> str:
-        others = configs.point(label).items()
-        return ", ".join(
-            f"{key.rpartition('.')[2]}={value_text(value)}"
-            for key, value in others
-            if key not in (axis.key, axis.split, *axis.by)
-        )
+        others = [each for each in configs.point(label).items() if each[0] not in (axis.key, axis.split)]
+        return " ".join([names.shown[configs.run(label)], *starmap(pair, others)])
 
-    rows = places.assign(
-        line=[", ".join(parts[label]) or names.shown[runs[label]] for label in places["label"]]
-    )
-    further: list[Callable[[str], str]] = [by_other_axes, configs.run]
-    for more in further:
-        crowded = set(rows.loc[rows.duplicated(["panel", "line", "x"]), "line"])
-        rows["line"] = [
-            f"{line}, {text}" if line in crowded and (text := more(label)) else line
-            for line, label in zip(rows["line"], rows["label"], strict=True)
-        ]
+    def pair(key: str, value: Any) -> str:
+        return f"{names.key(key) or key.rpartition('.')[2]}={names.value(key, value)}"
+
+    rows = places.assign(line=places["label"].map(by_keys), run=places["label"].map(configs.run))
+    is_one = [rows.groupby(a)[b].transform("nunique") == 1 for a, b in (("line", "run"), ("run", "line"))]
+    rows["line"] = rows["line"].where(~(is_one[0] & is_one[1]), rows["run"].map(names.shown))
+    for longer in (by_other_axes, names.shown.__getitem__):
+        crowded = rows.loc[rows.duplicated(["panel", "line", "x"]), "line"]
+        rows["line"] = rows["line"].where(~rows["line"].isin(crowded), rows["label"].map(longer))
     return list(rows["line"])
 
 

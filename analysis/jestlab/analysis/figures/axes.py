@@ -101,8 +101,8 @@ def draw_band(axes: Axes, x: Any, low: Any, high: Any, color: str, alpha: float 
 
 
 def draw_seeds(axes: Axes, x: Any, y: Any, colors: Any) -> None:
-    """Draw a small dot for each seed."""
-    axes.scatter(x, y, s=6, c=colors, alpha=0.6, linewidths=0, zorder=3)
+    """Draw an open dot for each seed."""
+    axes.scatter(x, y, s=9, facecolors="white", edgecolors=colors, linewidths=0.7, zorder=4)
 
 
 def draw_levels(axes: Axes, levels: Iterable[tuple[float, str]]) -> None:

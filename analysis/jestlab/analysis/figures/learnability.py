@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..intervals import half_widths
@@ -27,6 +28,7 @@ _CRITERIA = {
     "easy_reference": ("negative reference loss", ""),
 }
 _CLIPPED = 0.02  # share of the pairs, outliers, that may exceed the color scale
+_HEIGHT = 1.65  # inches of a panel: four below each other leave room for the caption on a page
 
 
 @opens_store
@@ -52,82 +54,12 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
     import pandas as pd
 
     found = store.diagnosis(experiment, run)
-    means = _means(found.metrics)
-    parts = [_matrix(found.metrics), _iterations(means), _ratios(means), _selected(means, found)]
-    data = pd.concat([part for part in parts if not part.empty], ignore_index=True)
-    return Plot("learnability", data, _texts(experiment, found, data), _draw)
-
-
-def _means(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Compute the mean over seeds of each metric and step. Columns 0 to 3 are the parts of its name."""
-    import pandas as pd
-
-    groups = metrics[metrics["name"] != "learnability_matrix"].groupby(["name", "step"])["value"]
-    means = groups.agg(["mean", "std", "size"]).reset_index()
-    half = half_widths(means["std"], means["size"])
-    means["value"], means["low"], means["high"] = means["mean"], means["mean"] - half, means["mean"] + half
-    names = means["name"].str.split("/", n=3, expand=True).reindex(columns=pd.RangeIndex(4))
-    return means.drop(columns=["mean", "std", "size", "name"]).join(names)
-
-
-def _matrix(metrics: pd.DataFrame) -> pd.DataFrame:
-    import pandas as pd
-
-    first = metrics[metrics["seed"] == metrics["seed"].min()]
-    size = first.loc[first["name"] == "learnability_matrix/size", "value"]
-    if size.empty:
-        return pd.DataFrame()
-    scores = first[first["name"] == "learnability_matrix"]
-    row, column = divmod(scores["step"], int(size.iloc[0]))
-    return pd.DataFrame({"panel": "matrix", "x": column, "y": row, "value": scores["value"]})
-
-
-def _iterations(means: pd.DataFrame) -> pd.DataFrame:
-    """Return the lines of iterative rules and the levels of the others, of which only the result matters."""
-    rows = means[(means[0] == "learnability") & means[1].isin(_RULES)].rename(columns={1: "line"})
-    rows["x"] = rows["step"].where(rows["line"].isin(_ITERATIVE))
-    rows = rows.sort_values("line", key=lambda lines: lines.map(_RULES.index), kind="stable")
-    rows["text"] = rows["line"].replace("gibbs", "Gibbs")
-    return _columns(rows.assign(panel="iterations", color=rows["line"].map(_colors())))
-
-
-def _ratios(means: pd.DataFrame) -> pd.DataFrame:
-    rows = means[(means[1] == "filtering_ratio") & means[3].isin(["independent", "joint"])]
-    rows = rows.assign(x=rows[2].astype(float), rule=rows[3]).sort_values(["rule", "step", "x"])
-    joint, step = rows["rule"] == "joint", rows["step"]
-    numbers = sorted(set(step[joint]))
-    shade = dict(zip(numbers, shades(_colors()["joint"], len(numbers)), strict=True))
-    text = ("joint, N = " + step.astype(str)).where(joint, "independent")
-    color = step.map(shade).where(joint, _colors()["independent"])
-    return _columns(rows.assign(panel="ratios", line=text, text=text, color=color))
-
-
-def _selected(means: pd.DataFrame, found: Diagnosis) -> pd.DataFrame:
-    """Return the shares by the first metadata column, the candidates' most frequent values first."""
-    rows = means[(means[0] == "selected") & means[1].isin(_BARS)].rename(columns={1: "line", 3: "text"})
-    measured = set(rows[2])
-    column = next((column for column in found.config.get("columns", ()) if column in measured), None)
-    rows = rows[rows[2] == column].assign(panel="selected", column=column)
-    candidates = rows[rows["line"].eq("candidates") & rows["text"].ne("others")]
-    frequent = list(candidates.sort_values("value", ascending=False, kind="stable")["text"][:_MOST_BARS])
-    rows = rows[rows["text"].isin(frequent)].assign(x=lambda bars: bars["text"].map(frequent.index))
-    rows = rows.sort_values("line", key=lambda lines: lines.map(_BARS.index), kind="stable")
-    return _columns(rows.assign(color=rows["line"].map(_colors() | {"candidates": GRAY})), "column")
-
-
-def _colors() -> dict[str, str]:
-    return {rule: look.color for rule, look in looks(_RULES, "uniform").items()}
-
-
-def _columns(rows: pd.DataFrame, *more: str) -> pd.DataFrame:
-    return rows[["panel", "line", "text", "x", "value", "low", "high", "color", *more]]
-
-
-def _texts(experiment: str, found: Diagnosis, data: pd.DataFrame) -> Texts:
     config, seeds = found.config, int(found.metrics["seed"].nunique())
-    b, f = int(config["batch_size"]), float(config["filtering_ratio"])
-    what, meaning = _CRITERIA[config["criterion"]]
-    column = "" if "column" not in data else data["column"].dropna().iloc[0]
+    means = _means(found)
+    column = next((name for name in config.get("columns", ()) if name in set(means[2])), "")
+    measured = [_matrix(found), _iterations(means), _ratios(means), _selected(means[means[2] == column])]
+    data = pd.concat([part for part in measured if not part.empty], ignore_index=True)
+    b, f, draws = int(config["batch_size"]), float(config["filtering_ratio"]), int(config["draws"])
     about = {
         "matrix": "Pairs: matching ones are on the diagonal.",
         "iterations": f"Iterations: sub-batches of {b:,} from {round(b / (1 - f)):,} (f = {f:g}); joint: "
@@ -136,23 +68,88 @@ def _texts(experiment: str, found: Diagnosis, data: pd.DataFrame) -> Texts:
         "ratios": f"Filtering ratios: sub-batches of {b:,} from {b:,} / (1 − f), joint in N chunks.",
         "selected": f"Bars: selected at f = {f:g}, by {column}.",
     }
-    sentences = [meaning, *(about[panel] for panel in dict.fromkeys(data["panel"]))]
-    draws = int(config["draws"])
+    what, meaning = _CRITERIA[config["criterion"]]
     over = f"{draws} super-batch{'es' * (draws > 1)}" + f" and {seeds} seeds" * (seeds > 1)
-    sentences += [f"Means over {over}.", *about_seeds(seeds, intervals="bands and bars", dots=False)]
-    return Texts(found.question or experiment, " ".join(filter(None, sentences)), "iterations", what)
+    sentences = [
+        *([meaning] if meaning else []),
+        *(about[panel] for panel in data["panel"].unique()),
+        f"Means over {over}.",
+        *about_seeds(seeds, intervals="bands and bars", dots=False),
+    ]
+    words = Texts(found.question or experiment, " ".join(sentences), "iterations", what)
+    return Plot("learnability", data, words, _draw)
+
+
+def _means(found: Diagnosis) -> pd.DataFrame:
+    """Compute the mean over seeds of each metric and step. Columns 0 to 3 are the parts of its name."""
+    import pandas as pd
+
+    groups = found.metrics.groupby(["name", "step"])["value"]
+    means = groups.agg(["mean", "std", "size"]).reset_index()
+    half = half_widths(means["std"], means["size"])
+    names = means["name"].str.split("/", n=3, expand=True).reindex(columns=pd.RangeIndex(4))
+    return names.assign(
+        step=means["step"], value=means["mean"], low=means["mean"] - half, high=means["mean"] + half
+    )
+
+
+def _matrix(found: Diagnosis) -> pd.DataFrame:
+    import pandas as pd
+
+    first = found.metrics[found.metrics["seed"] == found.metrics["seed"].min()]
+    scores = first[first["name"] == "learnability_matrix"]
+    size = first.loc[first["name"] == "learnability_matrix/size", "value"].max()
+    row, column = divmod(scores["step"], size)
+    return pd.DataFrame({"panel": "matrix", "x": column, "y": row, "value": scores["value"]})
+
+
+def _iterations(means: pd.DataFrame) -> pd.DataFrame:
+    """Return the lines of iterative rules and the levels of the others, of which only the result matters."""
+    rows = means[(means[0] == "learnability") & means[1].isin(_RULES)].rename(columns={1: "line"})
+    rows["x"] = rows["step"].where(rows["line"].isin(_ITERATIVE))
+    return _styled("iterations", rows.assign(text=rows["line"].replace("gibbs", "Gibbs")), _RULES)
+
+
+def _ratios(means: pd.DataFrame) -> pd.DataFrame:
+    rows = means[(means[1] == "filtering_ratio") & means[3].isin(["independent", "joint"])]
+    is_joint = rows["step"].where(rows[3] == "joint", 0)  # number of chunks
+    names = {n: f"joint, N = {n}" if n else "independent" for n in sorted(set(is_joint))}
+    shade = shades(_colors()["joint"], sum(map(bool, names)))
+    colors = dict(zip(filter(None, names), shade, strict=True)) | {0: _colors()["independent"]}
+    rows = rows.assign(x=rows[2].astype(float), line=is_joint.map(names), color=is_joint.map(colors))
+    return _styled("ratios", rows.assign(text=rows["line"]).sort_values("x"), list(names.values()))
+
+
+def _selected(means: pd.DataFrame) -> pd.DataFrame:
+    """Return the shares by the values of a metadata column, the candidates' most frequent values first."""
+    rows = means[(means[0] == "selected") & means[1].isin(_BARS)].rename(columns={1: "line", 3: "text"})
+    candidates = rows[rows["line"].eq("candidates") & rows["text"].ne("others")]
+    frequent = list(candidates.sort_values("value", ascending=False, kind="stable")["text"][:_MOST_BARS])
+    rows = rows[rows["text"].isin(frequent)].assign(x=lambda bars: bars["text"].map(frequent.index))
+    return _styled("selected", rows, _BARS)
+
+
+def _colors() -> dict[str, str]:
+    return {rule: look.color for rule, look in looks(_RULES, "uniform").items()} | {"candidates": GRAY}
+
+
+def _styled(panel: str, rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of a panel, ordered by line, with colors by rule unless they have some."""
+    rows = rows.sort_values("line", key=lambda lines: lines.map(list(order).index), kind="stable")
+    columns = ["panel", "line", "text", "x", "value", "low", "high", "color"]
+    return rows.assign(panel=panel, color=rows.get("color", rows["line"].map(_colors())))[columns]
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw the panels that the data has."""
     drawings = {
         "matrix": (_draw_matrix, f"{texts.y} of pairs (nats)"),
-        "iterations": (_draw_iterations, f"{texts.y} of the sub-batch"),
-        "ratios": (_draw_ratios, f"{texts.y} of the sub-batch"),
+        "iterations": (_draw_lines, f"{texts.y} of the sub-batch"),
+        "ratios": (_draw_lines, f"{texts.y} of the sub-batch"),
         "selected": (_draw_bars, "selected examples"),
     }
     shown = dict(list(data.groupby("panel", sort=False)))
-    figure, all_axes = panels(sheet, len(shown), least=2.2, height=1.8)
+    figure, all_axes = panels(sheet, len(shown), least=2.2, height=_HEIGHT)
     for axes, (panel, rows) in zip(all_axes, shown.items(), strict=True):
         drawings[str(panel)][0](axes, rows)
     titled(all_axes, [drawings[str(panel)][1] for panel in shown])
@@ -163,9 +160,7 @@ def _draw_matrix(axes: Axes, matrix: pd.DataFrame) -> None:
     """Draw a heat map, red where the learner can learn; its colors span most of the pairs."""
     scores = matrix.pivot(index="y", columns="x", values="value").to_numpy()
     limit = float(matrix["value"].abs().quantile(1 - _CLIPPED)) or 1.0
-    image = axes.imshow(
-        scores, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest", aspect="auto"
-    )
+    image = axes.imshow(scores, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest")
     ends: dict[str, Any] = {"ticks": [0, len(scores) - 1], "labels": ["1", str(len(scores))]}
     axes.set_xticks(**ends)
     axes.set_yticks(**ends)
@@ -175,32 +170,25 @@ def _draw_matrix(axes: Axes, matrix: pd.DataFrame) -> None:
     figure.colorbar(image, ax=axes, extend="both", use_gridspec=False).ax.grid(False)
 
 
-def _draw_iterations(axes: Axes, data: pd.DataFrame) -> None:
-    for rule, line in data.groupby("line", sort=False):
+def _draw_lines(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw a line for each rule over iterations or filtering ratios; a level if only the result matters."""
+    lines = list(data.dropna(subset="x").groupby("line", sort=False))
+    for name, line in data.groupby("line", sort=False):
         style: dict[str, Any] = {"color": line["color"].iloc[0], "label": line["text"].iloc[0]}
         if line["x"].isna().all():
             axes.axhline(line["value"].iloc[-1], linestyle=(0, (4, 1.5)), linewidth=0.9, **style)
             continue
-        draw_band(axes, line["x"], line["low"], line["high"], line["color"].iloc[0])
-        if rule == "joint":
-            style |= {"marker": "o", "markersize": 3, "markerfacecolor": "white"}
-        axes.plot(line["x"], line["value"], **style)
-    count_axis(axes, data["x"], log=True)
-    axes.set(xlabel="iterations", ylabel="nats per example")
-
-
-def _draw_ratios(axes: Axes, data: pd.DataFrame) -> None:
-    lines = list(data.groupby("line", sort=False))
-    for name, line in lines:
         if name in (lines[0][0], lines[-1][0]):  # more bands would hide each other
-            draw_band(axes, line["x"], line["low"], line["high"], line["color"].iloc[0])
-        marker = "D" if name == "independent" else "o"
-        axes.plot(
-            line["x"], line["value"], color=line["color"].iloc[0], marker=marker, markersize=3, label=name
-        )
+            draw_band(axes, line["x"], line["low"], line["high"], style["color"])
+        marker = {"gibbs": "", "independent": "D"}.get(str(name), "o")
+        axes.plot(line["x"], line["value"], marker=marker, markersize=3, **style)
+    axes.set(xlabel="iterations", ylabel="nats per example")
+    if data["panel"].iloc[0] == "iterations":
+        count_axis(axes, data["x"], log=True)
+        return
+    axes.set_xlabel("filtering ratio f")
     axes.set_xticks(sorted(set(data["x"])))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-    axes.set(xlabel="filtering ratio f", ylabel="nats per example")
 
 
 def _draw_bars(axes: Axes, data: pd.DataFrame) -> None:
@@ -214,9 +202,7 @@ def _draw_bars(axes: Axes, data: pd.DataFrame) -> None:
             yerr=error if error.notna().all() else None,
         )  # fmt: skip
     ticks = data.drop_duplicates("x")
-    axes.set_xticks(
-        ticks["x"], [text.replace("_", " ") for text in ticks["text"]], rotation=30, ha="right",
-        rotation_mode="anchor",
-    )  # fmt: skip
+    texts = ticks["text"].str.replace("_", " ")
+    axes.set_xticks(ticks["x"], texts, rotation=30, ha="right", rotation_mode="anchor")
     axes.set(ylabel="share (%)")
     axes.xaxis.grid(False)

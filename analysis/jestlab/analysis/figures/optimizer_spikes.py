@@ -9,9 +9,9 @@ from ..claims.measures import FAR, running_median, spike_count
 from ..errors import NotYet
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
-from .against import Axis, placed, value_text, with_looks
+from .against import Axis, placed, with_looks
 from .axes import count_axis
-from .panels import finish, panels, titled
+from .panels import WIDTH, finish, panels, titled
 from .plot import Plot, Texts, title
 from .recorded import NAMES
 from .style import looks
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-_SHOWN = (
-    1000  # stretches of a run of which the least and greatest point is drawn, so that spikes stay visible
-)
-_PANELS = ("selection.rule", "selection.filtering_ratio")
+_SHOWN = 1000  # stretches of a run whose lowest and highest points are drawn, so that spikes stay visible
+_TALLEST = 7.0  # inches of all rows of panels: a page of a paper, without title and caption
 
 
 @opens_store
@@ -34,7 +32,8 @@ def optimizer_spikes(
     key: str = "optimizer.beta2",
     baseline: str | None = None,
 ) -> Plot:
-    """Plot a training metric over steps, raw and smoothed: a line for each value of β₂, panels by other keys.
+    """Plot a training metric over steps, raw and smoothed: a line for each value of β₂, a panel for each run
+    that varies it.
 
     A spike is a stretch of points that exceed the running median by more than six robust standard deviations
     of the run's deviations from its running median.
@@ -58,14 +57,14 @@ def optimizer_spikes(
     import pandas as pd
 
     results = store.frames(experiment)
-    axis = Axis(key, tuple(name for name in _PANELS if name != key))
-    places = placed(results, axis, results.baseline(baseline))
+    places = placed(results, Axis(key, by=()), results.baseline(baseline))
+    varies = places.groupby("line")["x"].transform("nunique") > 1
+    places = places[varies] if varies.any() else places
     logged = store.metrics(experiment, [metric]).astype({"value": float})
     if logged.empty:
         raise NotYet(f"experiment {experiment!r} has logged none of {metric}")
     letter = "β₂" if key == "optimizer.beta2" else key.rpartition(".")[2]
-    texts = places["tick"].fillna(places["x"].map(value_text))
-    places["name"] = f"{letter} = " + texts
+    places["name"] = f"{letter} = " + places["tick"]
     names = list(places.sort_values("x")["name"].unique())
     chosen = looks(names[1:], names[0])
     parts = []
@@ -74,7 +73,7 @@ def optimizer_spikes(
         if not rows.empty:
             rows = _rows([run for _, run in rows.groupby(["label", "seed"])])
             rows = rows.assign(panel=str(panel), line=str(name))
-            parts.append(with_looks(rows, chosen))
+            parts.append(with_looks(rows, [chosen[str(name)]] * len(rows)))
     if not parts:
         raise NotYet(f"no run of experiment {experiment!r} that varies {key} has logged {metric!r}")
     data = pd.concat(parts, ignore_index=True)
@@ -112,10 +111,12 @@ def _extremes(run: pd.DataFrame) -> pd.DataFrame:
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """Draw raw values faintly and their running medians in bold; titles have the spikes of each line."""
+    """Draw raw values faintly and their running medians in bold; titles count the spikes of each line."""
     titles = []
     shown = list(data.groupby("panel", sort=False))
-    figure, all_axes = panels(sheet, len(shown), sharey=True, least=2.2)
+    columns = min(len(shown), max(2, int((sheet.width or WIDTH) / 2.2)))
+    height = max(0.9, min(2.2, _TALLEST / -(-len(shown) // columns)))
+    figure, all_axes = panels(sheet, len(shown), columns=columns, height=height, sharex=True, sharey=True)
     for axes, (name, panel) in zip(all_axes, shown, strict=True):
         count_axis(axes)
         axes.margins(x=0)
@@ -125,8 +126,9 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
                 axes.plot(run["step"], run["value"], color=color, linewidth=0.7, alpha=0.55)
             smooth = rows[rows["kind"] == "smooth"]
             axes.plot(smooth["step"], smooth["value"], color=color, linestyle=dash, linewidth=1.6, label=line)
-        counts = panel.loc[panel["kind"] == "end", "spikes"]
-        known = "" if counts.isna().any() else f" ({', '.join(f'{count:.0f}' for count in counts)} spikes)"
-        titles.append(f"{name}{known}")
+        counts = panel[panel["kind"] == "end"].dropna(subset="spikes")
+        values = [line.rpartition(" = ")[2] if i else line for i, line in enumerate(counts["line"])]
+        spikes = [f"{n:.0f} at {value}" for n, value in zip(counts["spikes"], values, strict=True)]
+        titles.append(f"{name}; spikes: {', '.join(spikes)}" if spikes else str(name))
     titled(all_axes, titles)
     return finish(figure, texts, sheet, named="below" if len(shown) > 1 else "direct", x=texts.x, y=texts.y)

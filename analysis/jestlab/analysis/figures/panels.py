@@ -254,7 +254,7 @@ def titled(axes: Sequence[Axes], titles: Sequence[str]) -> None:
     is_long = any(len(wrapped(title, width, size)) > 2 for title in titles)
     for each, title in zip(axes, titles, strict=True):
         text = f"…{title[len(start) :]}" if start and is_long else title
-        each.set_title(text, size=size, pad=3, loc="left", linespacing=1.0)
+        each.set_title("\n".join(wrapped(text, width, size)), size=size, pad=3, loc="left", linespacing=1.0)
 
 
 def _blank(width: float, height: float) -> Figure:

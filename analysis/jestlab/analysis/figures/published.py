@@ -27,20 +27,18 @@ def published_scores(
     cells: pd.DataFrame,
     frames: Frames | None = None,
     baseline: str | None = None,
-    group: str | None = None,
     source: str | None = None,
 ) -> Plot:
     """Plot the mean score of published methods against their FLOPs: the source's own in color, others gray.
 
-    The figure shows one source, since published FLOPs are relative to the baseline of the table. The
-    score is the mean over the metrics that all rows of the group have. Runs of an experiment that were
-    evaluated on all of these metrics are added, relative to the baseline of the experiment.
+    The figure shows the first group with FLOPs of one source, since published FLOPs are relative to the
+    baseline of a group. The score is the mean over the metrics that all rows of the group have. Runs of an
+    experiment that were evaluated on all of these metrics are added, relative to the experiment's baseline.
 
     Args:
         cells: Published cells, from `published.read` or `published.frame`.
         frames: Results of an experiment; None for published methods only.
         baseline: Label or run of the experiment whose FLOPs are 100%.
-        group: Group of rows that share a baseline; by default the first that has FLOPs.
         source: Source of the table; by default the one with most rows that have both FLOPs and the scores.
 
     Returns:
@@ -48,14 +46,14 @@ def published_scores(
         text, x (FLOPs, in percent of the baseline's), y (score, %), examples_seen, color, marker.
 
     Raises:
-        ValueError: The table, source, or group is missing, or no row of it has FLOPs and the scores.
+        ValueError: The table or source is missing, or no row of it has FLOPs and the scores.
     """
     import pandas as pd
 
     table = cells[cells["table"] == _TABLE]
     if table.empty:
         raise NotYet(f"no published table {_TABLE!r} in the store: run jestlab published import")
-    rows, values, shared = _chosen(table, group, source)
+    rows, values, shared = _chosen(table, source)
     methods = rows.drop_duplicates("position").set_index("position").loc[values.index]
     ours = methods["ours"].astype(bool)
     data = pd.DataFrame(
@@ -91,10 +89,9 @@ def published_scores(
     return Plot("published", data.reset_index(drop=True), words, _draw)
 
 
-def _chosen(
-    table: pd.DataFrame, group: str | None, source: str | None
-) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Return the cells of the source and group, their values [position, quantity], and the shared scores."""
+def _chosen(table: pd.DataFrame, source: str | None) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """Return the cells of the source's first group with FLOPs, their values [position, quantity], and the
+    scores that all its rows have."""
     sources = list(table["source"].unique())
     if source is not None and source not in sources:
         raise RequestError(
@@ -103,16 +100,14 @@ def _chosen(
     candidates = []
     for name in sources if source is None else [source]:
         cells = table[table["source"] == name]
-        first = next(iter(cells.loc[cells["quantity"] == TOTAL, "group"]), "")
-        rows = cells[cells["group"] == (first if group is None else group)]
+        groups = cells.loc[cells["quantity"] == TOTAL, "group"]
+        rows = cells[cells["group"].isin(groups[:1])]
         values = rows.pivot(index="position", columns="quantity", values="value")
         shared = [name for name in values.columns if is_score(name) and values[name].notna().all()]
-        if shared and TOTAL in values:
+        if shared:
             candidates.append((rows, values, shared))
     if not candidates:
-        which = "no group" if group is None else f"group {group!r}"
-        lacks = "has both FLOPs and a shared score" if group is None else "has no FLOPs, or no shared score"
-        raise NotYet(f"{which} of the published table {_TABLE!r} {lacks}")
+        raise NotYet(f"no group of the published table {_TABLE!r} has both FLOPs and a shared score")
     return max(candidates, key=lambda candidate: int(candidate[1][TOTAL].count()))
 
 

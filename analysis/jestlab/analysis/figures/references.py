@@ -9,12 +9,12 @@ from ..configs import Configs, lookup
 from ..errors import NotYet
 from ..frames import Frames
 from .against import draw_points, final_scores, summarized, with_looks
-from .plot import Plot, Texts, about_lost, about_seeds, difference_axis, title, what_score_is
-from .style import looks
+from .plot import Plot, Texts, about_lost, about_seeds, difference_axis, looks_of, title, what_score_is
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_MOST = 40  # learners
 _EXAMPLES, _DATA = "schedule.examples_seen", "data.filter"
 
 
@@ -28,8 +28,8 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
         baseline: Label or run that is 0 on both axes; by default the first that is not a reference.
 
     Returns:
-        The plot, with the data of `against`. x is the reference's score and y the learner's, both minus the
-        baseline's with the same seed. Rows of kind "path" are connected.
+        The plot, with the data of `against`, and the label of the reference. x is the reference's score and
+        y the learner's, both minus the baseline's with the same seed. Rows of kind "path" are connected.
 
     Raises:
         ValueError: Fewer than two references have completed with their learners, the baseline has not
@@ -39,32 +39,29 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
 
     compared, configs = frames.baseline(baseline), Configs(frames)
     pairs = _pairs(frames, configs, compared)
-    references = list(dict.fromkeys(pairs["reference"]))
-    if len(references) < 2:
+    if (count := pairs["reference"].nunique()) < 2:
         raise NotYet(
-            f"experiment {frames.experiment!r} has {len(references)} references that completed with their "
-            f"learners; a comparison needs two: {frames.progress()}"
+            f"experiment {frames.experiment!r} has {count} references that completed with their learners; a "
+            f"comparison needs two: {frames.progress()}"
         )
-    names, learners = frames.shown, pairs.groupby("reference")["label"].nunique()
-    pairs["text"] = [
-        names[reference] + (f", {names[label]}" if learners[reference] > 1 else "")
-        for reference, label in zip(pairs["reference"], pairs["label"], strict=True)
-    ]
-    points = summarized(pairs.assign(panel="", line=pairs["label"], planned=1, tick=None))
-    points = with_looks(points, looks(references, ""), "reference")
+    if (count := pairs["label"].nunique()) > _MOST:
+        raise NotYet(f"{count} learners are too many for one figure: choose at most {_MOST} with runs")
+    chosen = looks_of(frames, compared)
+    points = summarized(pairs.assign(panel="", line=pairs["label"], planned=1))
+    points = with_looks(points, map(chosen.__getitem__, points["label"]))
     means = points[points["kind"] == "mean"]
     trained = means["reference"].map(lambda label: json.dumps(lookup(configs.by_label[label], _DATA)))
     seen = means["reference"].map(lambda label: lookup(configs.by_label[label], _EXAMPLES) or 0)
     paths = means.assign(kind="path", line=trained, seen=seen).sort_values("seen")
-    x, y = (f"{whose}'s {difference_axis(frames, compared)}" for whose in ("reference", "learner"))
-    zero: dict[str, Any] = {"kind": "level", "line": "", "text": frames.shown[compared], "color": "#000000"}
+    zero: dict[str, Any] = {"kind": "level", "line": "", "label": compared, "color": chosen[compared].color}
     zero |= dict.fromkeys(("x", "y", "low", "high"), 0.0)
     data = pd.concat([points, paths, pd.DataFrame([zero])], ignore_index=True)
-    data = data.assign(panel="", title="", x_label=x, y_label=y)
+    x, y = (f"{whose}'s {difference_axis(frames, compared)}" for whose in ("reference", "learner"))
+    data = data.assign(panel="", title="", x_label=x, y_label=y, text=data["label"].map(frames.shown))
     sentences = [
         what_score_is(frames),
-        f"Each point: a learner and the reference it selects with, both minus {frames.shown[compared]} with "
-        "the same seed, each at the end of the run.",
+        f"Each point: a learner, against the reference it selects with, both minus {frames.shown[compared]} "
+        "with the same seed, each at the end of the run.",
         *(about_seeds(data["seeds"].max(), "Markers") or ["One seed each."]),
         *about_lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]])),
     ]
@@ -75,7 +72,7 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
 
 def _pairs(frames: Frames, configs: Configs, baseline: str) -> pd.DataFrame:
     """Return one row per learner and seed: label, reference, seed, x, y, both minus the baseline's score."""
-    finals = final_scores(frames).set_index(["label", "seed"])["score"].unstack("label") * frames.score.factor
+    finals = final_scores(frames).set_index(["label", "seed"])["score"].unstack("label")
     if baseline not in finals:
         raise NotYet(
             f"baseline {baseline!r} of {frames.experiment!r} has not completed with a score: "

@@ -254,7 +254,6 @@ class PublishedOptions(_Comparison, _Printed):
     """Published methods, and the study's runs where they have the same scores."""
 
     kind: Literal["published"]
-    group: str | None = option("Group of rows that share a baseline; default: the first group.")
     source: Source = None
 
 
