@@ -93,16 +93,13 @@ def unit(effort: Effort, values: pd.Series[float]) -> tuple[float, str]:
     return 1.0, ""
 
 
-def writer(effort: Effort, divisor: float, digits: int | None = None) -> Callable[[float], str]:
+def writer(effort: Effort, divisor: float) -> Callable[[float], str]:
     """Return a function that writes an amount, without the name of its unit.
 
     Args:
         effort: The effort.
         divisor: As returned by `unit`.
-        digits: Number of decimals; None for as many as is usual.
     """
-    if digits is not None:
-        return lambda amount: f"{amount / divisor:,.{digits}f}"
     if effort == "examples_seen":
         return units.count
     if effort == "chip_hours":

@@ -178,7 +178,7 @@ reports:
 - curves: {scale: log}
 - table: {width: wide}
 - table: {digits: -1}
-- table: {digits: {score: two}}
+- table: {digits: two}
 - table: {notes: 'no'}
 => 2: figure.height: must be a length with its unit
 => 4: reports.0.figure.width: must be a length with its unit

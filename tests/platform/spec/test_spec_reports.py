@@ -36,7 +36,7 @@ def test_curves_of_metrics():
 
 def test_table_options():
     options = {
-        "columns": ["scores", "delta"], "rows": "joint", "digits": {"scores": 2, "coco/i2t_r1": 1},
+        "columns": ["scores", "delta"], "rows": "joint", "digits": 2,
         "sort": "-score", "caption": "Mine.", "label": "tab:mine", "notes": False, "width": "text",
     }  # fmt: skip
     once = study(table(**options))

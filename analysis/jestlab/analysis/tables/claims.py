@@ -71,7 +71,7 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
         column("verdict", "verdict", lambda each: each.verdict_text, 90),
         column("chance", "error", chance, 50, align="right", formula=_CHANCE, data=("chance",)),
         column("agree", "agree", agree, 55, align="right", formula=_AGREE, data=("agree", "seeds")),
-        Column("seeds", "n", show.seeds, importance=30, formula=_SEEDS),
+        Column("seeds", "n", show.seeds, importance=30, formula=_SEEDS, data=("seeds", "seeds_planned")),
         column("stopped", "stopped", lambda each: each.stopped, 35),
         column("registered", "registered", _registered, 45),
         column("reason", "why not", lambda each: each.reason, 20, data=("reason",)),

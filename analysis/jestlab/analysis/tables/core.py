@@ -42,8 +42,8 @@ class Column:
     Attributes:
         key: Its name in options and in `Table.parts`.
         header: Its heading.
-        show: Returns the text of a row's cell. In a family, the second argument is the number of decimals,
-            or None for as many as is usual.
+        show: Returns the text of a row's cell. Of scores and differences, the second argument is the number
+            of decimals, or None for as many as is usual.
         rank: Returns a number, rounded as `show` rounds it, with the same arguments. The cells with the
             greatest one of a section are bold; a row with NaN has no rank. None: no cell is the best.
         bold: Returns whether a row's cell is bold for another reason.
@@ -59,7 +59,7 @@ class Column:
             `ESSENTIAL` ones stay.
         family: Name for all columns of its kind: "scores", "differences", "costs", or "factors".
         data: Columns of the frame that the cells are made from, first the one to sort by.
-        digits: The number of decimals that was chosen.
+        digits: The number of decimals, if it was chosen.
         notes: Notes of the table that are about this column.
     """
 
@@ -82,15 +82,19 @@ class Column:
     digits: int | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def _has_digits(self) -> bool:
+        return self.family in ("scores", "differences")
+
     def text(self, row: Record) -> str:
         """Return the text of a row's cell."""
-        return self.show(row, self.digits) if self.family else self.show(row)
+        return self.show(row, self.digits) if self._has_digits else self.show(row)
 
     def ranked(self, row: Record) -> float:
         """Return the rank of a row; NaN if it has none."""
         if self.rank is None:
             return math.nan
-        return self.rank(row, self.digits) if self.family else self.rank(row)
+        return self.rank(row, self.digits) if self._has_digits else self.rank(row)
 
 
 @dataclass(frozen=True)

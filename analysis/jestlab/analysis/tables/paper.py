@@ -231,13 +231,17 @@ class _Columns:
             group=group,
             shade=partial(self.shade, quantity) if is_shaded else None,
             mark=partial(self.mark, quantity),
-            seeds=f"{quantity}_seeds" if _family(quantity) else "",
+            seeds=f"{quantity}_seeds" if family else "",
             formula=self.formula(quantity),
             inputs=inputs,
             compares=bool(inputs),
             importance=importance,
             family=family,
-            data=(quantity, *(f"{quantity}_{end}" for end in ("printed", "std", "seeds", "low", "high"))),
+            data=(
+                quantity,
+                *(f"{quantity}_{end}" for end in ("printed", "std", "seeds", "low", "high")),
+                f"{EXAMPLES}_seeds",
+            ),
         )
 
     @cached_property

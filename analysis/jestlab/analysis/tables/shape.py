@@ -31,7 +31,7 @@ class Shape:
             groups; empty for all.
         rows: Rows to show, in order: their names, or runs, for all their points; empty for all.
             Comparisons with the baseline remain even if it isn't shown.
-        digits: Decimals of scores and differences, or by column; None for the usual ones.
+        digits: Decimals of scores and differences; None for the usual ones.
         sort: Column to sort the rows of each section by; "-" before it for descending order.
         caption: Caption; None for the table's own.
         label: LaTeX label; empty for one made from the table's name.
@@ -41,7 +41,7 @@ class Shape:
 
     columns: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
-    digits: int | Mapping[str, int] | None = None
+    digits: int | None = None
     sort: str = ""
     caption: str | None = None
     label: str = ""
@@ -74,7 +74,9 @@ class Shape:
         Raises:
             ValueError: A row or column is unknown.
         """
-        table = _with_digits(table, self.digits)
+        if self.digits is not None:
+            columns = (replace(column, digits=self.digits) for column in table.columns)
+            table = replace(table, columns=tuple(columns))
         table = _sorted(table, self.sort) if self.sort else table
         table = _with_rows(table, self.rows, own) if self.rows else table
         table = _with_columns(table, self.columns) if self.columns else table
@@ -103,19 +105,6 @@ def _columns(table: Table, name: str) -> list[Column]:
     if name in FAMILIES:
         raise RequestError(f"table {table.name!r} has no {name} ({FAMILIES[name]})")
     return [table.column_named(name)]
-
-
-def _with_digits(table: Table, digits: int | Mapping[str, int] | None) -> Table:
-    by_name = digits if isinstance(digits, Mapping) else {}
-    chosen = {column.key: number for name, number in by_name.items() for column in _columns(table, name)}
-    for column in table.columns:
-        if column.key in chosen and not column.family:
-            raise RequestError(f"column {column.key!r} of table {table.name!r} has no digits to choose")
-    if isinstance(digits, int):
-        families = ("scores", "differences")
-        chosen = {column.key: digits for column in table.columns if column.family in families}
-    columns = (replace(column, digits=chosen.get(column.key, column.digits)) for column in table.columns)
-    return replace(table, columns=tuple(columns))
 
 
 def _sorted(table: Table, by: str) -> Table:

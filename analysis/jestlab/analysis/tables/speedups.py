@@ -92,9 +92,10 @@ def _effort_column(kind: Effort, found: Finals) -> Column:
     effort, baseline = WORDS[kind].name, found.against
     divisor, unit_name = unit(kind, found.runs[kind])
 
-    def text(row: Record, digits: int | None) -> str:
+    write = writer(kind, divisor)
+
+    def text(row: Record) -> str:
         value, most, low, high, spent, at_most, low_at_most = (row[f"{effort}_{part}"] for part in _MATCHING)
-        write = writer(kind, divisor, digits)
         if math.isnan(value):
             return show.MISSING
         if row["seeds_reached"] == 0:
@@ -124,21 +125,21 @@ def factor_column(kind: Effort, baseline: str) -> Column:
     """Make the column of the factor by which runs take less of an effort than the baseline."""
     words, key = WORDS[kind], f"fewer_{WORDS[kind].name}"
 
-    def text(row: Record, digits: int | None = None) -> str:
+    def text(row: Record) -> str:
         factor, reached, compared = float(row[key]), row["seeds_reached"], row["seeds_compared"]
         of_seeds = f" ({reached:.0f}/{compared:.0f})" if 0 < reached < compared else ""
         if math.isinf(factor):
             return f"∞{of_seeds}"
         if not math.isnan(factor):
             bound = "≥ " if row[f"{key}_at_least"] is True else ""
-            return f"{bound}{factor:.{1 if digits is None else digits}f}×{of_seeds}"
+            return f"{bound}{factor:.1f}×{of_seeds}"
         return f"not reached{of_seeds}" if compared > 0 and 2 * reached <= compared else show.MISSING
 
     return Column(
         key,
         words.fewer,
         text,
-        lambda row, digits: round(float(row[key]), 1 if digits is None else digits),
+        lambda row: round(float(row[key]), 1),
         seeds="seeds_compared",
         formula=f"median over seeds of the {words.amount} that {baseline} takes to its final score, over "
         "those that the run takes to it with the same seed",

@@ -165,7 +165,7 @@ def _spent(effort: Effort, found: Finals) -> Column:
     return Column(
         effort,
         WORDS[effort].header.format(unit=unit_name),
-        lambda row, digits: show.known(row[effort], writer(effort, divisor, digits)),
+        lambda row: show.known(row[effort], writer(effort, divisor)),
         formula=formula,
         importance=IMPORTANCE[effort] - 25,
         family="costs",

@@ -32,7 +32,7 @@ from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import SpecError, nearest, shown
 from jestlab.platform.spec.fields import checked, validated
-from jestlab.platform.spec.tree import KIND, flatten, listed
+from jestlab.platform.spec.tree import KIND, listed
 
 if TYPE_CHECKING:
     from jestlab.analysis.tables.shape import Shape
@@ -46,20 +46,6 @@ MAX_DIGITS = 12
 def option(description: str, default: Any = None) -> Any:
     """Declare an option; the command line, the Python API, and the key reference show its description."""
     return Field(default, description=description)
-
-
-def _parse_digits(given: Any) -> Any:
-    """Parse a number, a mapping from columns to numbers, or its text, as in "scores=2,delta=1"."""
-    if isinstance(given, str) and "=" in given:
-        pairs = [part.rpartition("=") for part in given.split(",")]
-        given = {name.strip(): int(text) if text.strip().isdecimal() else text for name, _, text in pairs}
-    by_column = flatten(dict(given)) if isinstance(given, Mapping) else {"": given}
-    for number in by_column.values() if given is not None else ():
-        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_DIGITS:
-            raise ValueError(
-                f"must be a whole number from 0 to {MAX_DIGITS}, or one for each column, not {shown(number)}"
-            )
-    return by_column if isinstance(given, Mapping) else given
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
@@ -146,8 +132,8 @@ class TableOptions(Options):
     published: bool = option("Show published rows in the paper's tables.", True)
     columns: Names = option("Columns to show, in order: keys, headings, or scores, costs, factors.", ())
     rows: Names = option("Rows to show, in order: runs, labels, or names of rows.", ())
-    digits: Annotated[int | dict[str, int] | None, BeforeValidator(_parse_digits)] = option(
-        "Decimal places of scores, or by column: scores=2,fewer_flops=1."
+    digits: Annotated[int | None, Field(strict=True, ge=0, le=MAX_DIGITS)] = option(
+        "Decimal places of scores."
     )
     sort: str = option("Column to sort rows by; -COLUMN sorts in descending order.", "")
     caption: str | None = option("Caption; default: the table's own.")
