@@ -77,13 +77,12 @@ class Names:
             spec: The study, as stored. A union contains its studies.
             rows: Run, label, and point of each label.
         """
-        rows = list(rows)
-        points: dict[str, list[Point]] = {}
-        for run, _, point in rows:
-            points.setdefault(run, []).append(point)
+        points: dict[str, dict[str, Point]] = {}
+        for run, label, point in rows:
+            points.setdefault(run, {})[label] = point
         self.shown = Shown()
         self._texts: dict[str, Mapping[str, str]] = {}  # of the axes of all runs
-        for run in points:
+        for run, labels in points.items():
             study, prefix, name = study_of(spec, run)
             texts: dict[str, Mapping[str, str]] = {}
             for axis in study.get("axes") or ():
@@ -93,15 +92,15 @@ class Names:
             given = ((study.get("runs") or {}).get(name) or {}).get("label")
             display = given if isinstance(given, str) else name
             self.shown[run] = prefix + (display or name)
-            short = short_names({key: None for point in points[run] for key in point})
-            for label, point in ((label, point) for whose, label, point in rows if whose == run):
+            short = short_names({key: None for point in labels.values() for key in point})
+            for label, point in labels.items():
                 composed = compose(display, point, short, texts) if texts or isinstance(given, str) else ""
                 self.shown[label] = prefix + composed if composed else label
         self._labels: dict[str, list[str]] = {}  # by each name that refers to them
-        named = [(label, run, self.shown[label], self.shown[run]) for run, label, _ in rows]
-        for layer in zip(*named, strict=True):  # in the order of precedence
+        names = [(each, run, self.shown[each], self.shown[run]) for run in points for each in points[run]]
+        for layer in zip(*names, strict=True):  # in the order of precedence
             found: dict[str, list[str]] = {}
-            for name, (label, *_) in zip(layer, named, strict=True):
+            for name, (label, *_) in zip(layer, names, strict=True):
                 found.setdefault(name, []).append(label)
             self._labels |= {name: found[name] for name in found if name not in self._labels}
 

@@ -144,7 +144,7 @@ def test_of_many_lines_only_those_that_vary_the_key_are_shown(plot):
         "against", BASELINE, *single, runs("wide", 0.4, width=8), runs("wide", 0.6, width=16), x="width"
     )
     assert set(figure.data["line"]) == {"wide", "uniform"}
-    assert "Not shown: 30 lines of a single position." in figure.texts.caption
+    assert "Not shown: 30 lines with a single position." in figure.texts.caption
     with pytest.raises(ValueError, match="no line of 31 varies width: choose some"):
         plot("against", *single, runs("wide", 0.6, width=16), x="width")
 

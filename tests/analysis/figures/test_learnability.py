@@ -81,6 +81,7 @@ def test_drawing(diagnosed):
     figure = learnability(store.url, "study").figure()
     matrix, iterations, _, bars, _ = figure.axes  # the last is the matrix's color bar
     assert np.array_equal(np.asarray(matrix.images[0].get_array()), MATRIX)
+    assert matrix.get_aspect() == 1  # a square
     low, high = matrix.images[0].get_clim()
     assert low == -high  # white means nothing to learn
     assert iterations.get_xscale() == "log"

@@ -192,5 +192,5 @@ def test_only_some_of_very_many_runs_are_shown(read_runs, stored_run):
     assert "joint 44" in set(plot.data["label"])
     assert "Shown: the 30 soonest of 45." in plot.texts.caption
     bars = figures.step_costs(results)
-    assert bars.data["label"].nunique() == 30
-    assert "Shown: the first 30 of 46." in bars.texts.caption
+    assert bars.data["label"].nunique() == 20
+    assert "Shown: the first 20 of 46." in bars.texts.caption

@@ -80,6 +80,7 @@ def test_spikes_are_counted(new_store, stored_run):
     store = new_store().add(
         run(stored_run, "uniform", 0.95, noisy(200)),
         run(stored_run, "uniform", 0.999, noisy(200)),
+        run(stored_run, "greedy", 0.95, noisy(200)),  # has no panel, since it doesn't vary β₂
         run(stored_run, "joint", 0.95, noisy(200, 50)),
         run(stored_run, "joint", 0.999, noisy(200, 50, 120), seed=0),
         run(stored_run, "joint", 0.999, [None, *noisy(199, 20)], seed=1),

@@ -115,7 +115,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
         if not varies.any():
             raise NotYet(f"no line of {count} varies {axis.key}: choose some with runs, or keys with by")
         is_shown = varies | points["line"].eq(base)
-        more.append(f"Not shown: {points.loc[~is_shown, 'line'].nunique()} lines of a single position.")
+        more.append(f"Not shown: {points.loc[~is_shown, 'line'].nunique()} lines with a single position.")
         points = points[is_shown].copy()
     first = dict(zip(places["line"][::-1], places["label"][::-1], strict=True))  # label of each line
     points["y_label"] = score_axis(frames)

@@ -30,7 +30,7 @@ _COMPONENTS = {
 _OF_RUNS = ("learner", "scoring", "selection", "reference_scoring")
 """Components of runs, in the columns of `Frames.costs`. The learner's FLOPs include its towers and loss."""
 
-_MOST = 30  # labels
+_MOST = 20  # labels: more are taller than a page of a paper
 
 
 def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
