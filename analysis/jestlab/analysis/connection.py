@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -126,32 +125,7 @@ def frame(connection: Connection, sql: str, **parameters: Any) -> pd.DataFrame:
     if "names" in parameters:
         # Of a list without a value, PostgreSQL would not know the type.
         statement = statement.bindparams(bindparam("names", expanding=True, type_=String))
-    with _no_collection():
-        result = connection.execute(statement, parameters)
-        names = list(result.keys())
-        columns = list(zip(*result.fetchall(), strict=True)) or [()] * len(names)
-        return pd.DataFrame({name: _typed(column) for name, column in zip(names, columns, strict=True)})
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Pause the garbage collector: with a hundred thousand rows it would scan all objects again and again,
-    which takes as long as reading them, and rows form no cycles."""
-    resting = not gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if not resting:
-            gc.enable()
-
-
-def _typed(column: tuple[Any, ...]) -> Any:
-    """Turn columns of numbers into arrays, which pandas takes several times faster."""
-    import numpy as np
-
-    if column and type(column[0]) in (int, float):
-        array = np.asarray(column)
-        if array.dtype.kind in "if":
-            return array
-    return list(column)
+    result = connection.execute(statement, parameters)
+    names = list(result.keys())
+    columns = list(zip(*result.fetchall(), strict=True)) or [()] * len(names)
+    return pd.DataFrame(dict(zip(names, columns, strict=True)))

@@ -29,23 +29,23 @@ class Frames:
     """The results of one experiment, read at one moment.
 
     Attributes:
-        experiment: Its name.
-        question: What it asks; empty if it does not say.
-        runs: One row a run: run, label, seed, position, fingerprint, state, reason, step, total_steps,
-            needed (1 where others refer to it); in the order of the study.
-        scores: One row a run and step where it was evaluated, in the order of the runs: fingerprint, label,
+        experiment: Name of the experiment.
+        question: Question of the experiment; may be empty.
+        runs: One row for each run: run, label, seed, position, fingerprint, state, reason, step, total_steps,
+            needed (1 if other runs depend on it); in the order of the study.
+        scores: One row for each run and evaluated step, in the order of the runs: fingerprint, label,
             seed, step, examples_seen, flops_total (learner, scoring and selection until then), seconds
             and chip_hours (of training until then), NaN where unknown, final (bool: the last step of a
-            completed run), diverged (bool: a score that was recorded there isn't finite), and a column for
-            each name of `evaluated`, NaN where there is no such score.
-        costs: One row a run, FLOPs planned for the whole of it: label, seed, image_tower_flops and
+            completed run), diverged (bool: a recorded score isn't finite), and a column for each name of
+            `evaluated`, NaN where it was not recorded.
+        costs: One row for each run with its planned FLOPs: label, seed, image_tower_flops and
             text_tower_flops (NaN for adopted runs), learner_flops, scoring_flops,
             selection_flops, reference_scoring_flops, total_flops (learner, scoring and selection),
-            reference_training_flops (of all runs that it needs), reference_training_share_flops; NaN where
+            reference_training_flops (of all runs that the run needs), reference_training_share_flops; NaN if
             unknown.
-        configs: One row a run, those too that nothing is shown of: run, label, seed, point (values on the
-            axes) and config, both JSON; see `configs`.
-        spec: The study as it was last launched; empty where nobody knows.
+        configs: One row for each run, also for runs that are left out of `runs`: run, label, seed, point
+            (values on the axes) and config, both JSON; see `configs`.
+        spec: The study as it was last launched; empty if unknown.
     """
 
     experiment: str
@@ -71,21 +71,21 @@ class Frames:
 
     @cached_property
     def names(self) -> Names:
-        """What its runs are called, by the spec."""
+        """Display names of the runs, by the spec."""
         return names_in(self.spec, self.configs if "point" in self.configs else self.runs)
 
     @property
     def shown(self) -> Shown:
-        """Label → the name that tables and figures show."""
+        """Label → display name in tables and figures."""
         return self.names.shown
 
     @cached_property
     def reference_labels(self) -> list[str]:
-        """Labels of the runs that other runs of the study depend on: they are set apart from competitors."""
+        """Labels of runs that other runs of the study depend on; they aren't competitors."""
         return [str(label) for label in self.runs.loc[self.runs["needed"] > 0, "label"].unique()]
 
     def apart_from(self, baseline: str) -> list[str]:
-        """References that do not compete: all but the baseline, even if that is a reference itself."""
+        """List the references except the baseline, which competes even if it is a reference."""
         return [label for label in self.reference_labels if label != baseline]
 
     @cached_property
@@ -101,7 +101,7 @@ class Frames:
 
     @cached_property
     def fates(self) -> dict[str, list[str]]:
-        """Label → how each of its runs was lost, that ended without a finite score; empty for others."""
+        """Label → for each of its runs, how it was lost if it ended without a finite score, else empty."""
         finals = self.scores[self.scores["final"]]
         is_infinite = finals[self.averaged].isin([math.inf, -math.inf]).any(axis=1)
         ends = finals["diverged"] & (is_infinite | finals[self.averaged].isna().any(axis=1))
@@ -115,15 +115,15 @@ class Frames:
 
     @cached_property
     def lost(self) -> dict[str, str]:
-        """Label → in how many seeds its runs were lost, and how; only where some were."""
+        """Label → how many of its runs were lost and how; only labels that lost some."""
         return {label: told for label, each in self.fates.items() if (told := in_words(each, len(each)))}
 
     @cached_property
     def declared(self) -> Metrics:
-        """What the metrics mean, by the spec and by the programs of the runs.
+        """Goals and units of the metrics, by the spec and by the programs of the runs.
 
-        A metric that the spec declares in percent and that exceeds any share was recorded from 0 to 100, and
-        then so was one that is 0 throughout.
+        If the spec declares a metric in percent and a score is too large for a share, the metric was recorded
+        from 0 to 100. Then the same is assumed of metrics in percent with only zeros.
         """
         found = Metrics.of_spec(self.spec, self.runs["program"].unique() if "program" in self.runs else ())
         by_spec = Metrics(found.declared)
@@ -138,9 +138,9 @@ class Frames:
     def metrics(self) -> list[str]:
         """Names (dataset/metric) of the headline evaluations, which tables show.
 
-        First those that the spec declares, in its order, then all others, in alphabetical order, or only
-        those of its `score`, if it has one. Recall at a further rank is none where there is recall at 1, such
-        as `coco/i2t_r5` beside `coco/i2t_r1`: it would count one ability twice. It stays in `scores`.
+        Metrics that the spec declares come first, in the spec's order. Then come the metrics of the spec's
+        `score`, or else all others, in alphabetical order. Recall at higher ranks, such as `coco/i2t_r5`, is
+        left out if recall at 1 was evaluated, because it would count one ability twice.
         """
         declared = self.declared.in_order(self.evaluated)
         said = set(self.spec.get("score") or ()).intersection(self.evaluated)
@@ -150,7 +150,7 @@ class Frames:
 
     @cached_property
     def _scored(self) -> tuple[list[str], str]:
-        """The metrics whose mean is the score, and why there are none."""
+        """The metrics whose mean is the score, or the reason why the score is undefined."""
         said = list(self.spec.get("score") or ())
         if absent := [name for name in said if name not in self.evaluated]:
             return [], (
@@ -169,20 +169,20 @@ class Frames:
 
     @property
     def averaged(self) -> list[str]:
-        """The metrics whose mean is the score; none where they have no mean."""
+        """The metrics whose mean is the score; empty if the score is undefined."""
         return self._scored[0]
 
     @property
     def no_score(self) -> str:
-        """Why there is no score; empty if there is."""
+        """The reason why the score is undefined; empty if it is defined."""
         return self._scored[1]
 
     @cached_property
     def score(self) -> Metric:
-        """What the score means.
+        """Goal and unit of the score.
 
         Raises:
-            ValueError: There is none; the message says why, and what to do.
+            NotYet: The score is undefined. The message has the reason and the remedy.
         """
         if self.no_score:
             raise NotYet(self.no_score)
@@ -190,27 +190,27 @@ class Frames:
 
     @property
     def ranked(self) -> Metric:
-        """What the score means, where one value of it has to be better than another.
+        """Goal and unit of the score, for uses that need a goal.
 
         Raises:
-            ValueError: There is no score, or nobody says whether more or less of it is better.
+            NotYet: The score is undefined, or has no goal.
         """
         if self.score.goal is None:
             raise NotYet(lacks_goal(self.averaged))
         return self.score
 
     def scored_by(self, names: Sequence[str]) -> Frames:
-        """Take the mean of other evaluations as the score.
+        """Return the same results with the mean of other evaluations as the score.
 
         Raises:
-            ValueError: One of them is not known, or they have no mean.
+            NotYet: An evaluation is unknown, or the mean is undefined.
         """
         other = replace(self, spec={**self.spec, "score": list(names)})
-        other.score  # noqa: B018 — is there one?
+        other.score  # noqa: B018 — raises if undefined
         return other
 
     def counted(self, scope: Scope) -> str:
-        """Return in words which FLOPs a scope counts; scoring is only mentioned if a run scores."""
+        """Describe which FLOPs a scope counts; scoring is only mentioned if a run scores."""
         planned = self.costs[["scoring_flops", "selection_flops", "reference_scoring_flops"]]
         shares = self.costs["reference_training_share_flops"]
         words = COUNTED[scope]
@@ -222,11 +222,10 @@ class Frames:
         return words
 
     def label_of(self, name: str) -> str:
-        """Find the label that a user means by `name`: a label itself, or a run that has only one, or the name
-        that is shown for either.
+        """Find a label by its own name, by the name of a run with one label, or by a display name.
 
         Raises:
-            ValueError: If there is no such label or run, or the run has several labels.
+            RequestError: The name is unknown, or the run has several labels.
         """
         shown = set(self.labels)
         meant = [label for label in self.names.meant(name) if label in shown]
@@ -256,11 +255,11 @@ class Frames:
         """Keep the results of some labels only.
 
         Args:
-            names: Labels, or runs, which stand for all their labels, or what is shown for either. What has
-                not been evaluated yet is not missed.
+            names: Labels, runs (for all their labels), or display names. Labels without an evaluation are
+                left out.
 
         Raises:
-            ValueError: One is neither, or nothing is left.
+            RequestError: A name is unknown, or nothing is left.
         """
         kept: set[str] = set()
         for name in names:
@@ -281,5 +280,5 @@ class Frames:
 
     def progress(self) -> str:
         """Count the runs by state: "3 RUNNING, 9 PENDING"."""
-        states = self.runs.drop_duplicates("fingerprint")["state"]  # a run may stand under several labels
+        states = self.runs.drop_duplicates("fingerprint")["state"]  # a run may have several labels
         return ", ".join(f"{count} {state}" for state, count in states.value_counts().items())

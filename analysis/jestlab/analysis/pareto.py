@@ -115,8 +115,8 @@ def hypervolume(cost: npt.ArrayLike, score: npt.ArrayLike, reference: tuple[floa
     steps = _steps(*_vectors(cost=cost, score=score))
     inside = (steps.cost < reference[0]) & (steps.score > reference[1])
     # Each step is a rectangle from its cost to the reference's, as high as it rises above the step before.
-    rises = np.diff(steps.score[inside], prepend=reference[1])
     with np.errstate(over="ignore"):
+        rises = np.diff(steps.score[inside], prepend=reference[1])
         return float(np.sum((reference[0] - steps.cost[inside]) * rises))
 
 

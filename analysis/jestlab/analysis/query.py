@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from . import guards
 from .conditions import parse
 from .connection import connect
-from .rows import Row, View, matching, rank, shown
+from .rows import Row, StoreView, matching, rank, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,10 +34,10 @@ class Result:
     """Rows of a query, under named columns.
 
     Attributes:
-        columns: Their names, each once.
+        columns: Their names, without duplicates.
         rows: Values: text, numbers, booleans, None, times in UTC without a zone; lists and sections of a
             config as JSON text.
-        more: Whether a limit has left out further rows of a SELECT.
+        more: Whether a limit has left out rows of a SELECT.
     """
 
     columns: list[str]
@@ -76,13 +76,8 @@ def frame(
 
     Args:
         url: SQLAlchemy URL of the store. None: JESTLAB_STORE, else results.db in JESTLAB_ROOT or ./lab.
-        view: As of `select`, and so are all others but the last.
-        where: Which rows.
-        columns: Which columns.
-        order_by: How they are sorted.
-        limit: How many.
-        experiment: Of which experiment.
-        sql: One SELECT over the views instead of all these.
+        view, where, columns, order_by, limit, experiment: As in `select`.
+        sql: One SELECT over the views, instead of a view with a condition.
 
     Raises:
         FileNotFoundError: The store doesn't exist.
@@ -116,13 +111,13 @@ def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
     """Execute one SELECT, in a transaction that only reads.
 
     Args:
-        url: As of `frame`.
+        url: As in `frame`.
         sql: The SELECT.
         limits: Limits of the answer; None for no limits.
 
     Raises:
         FileNotFoundError: The store doesn't exist.
-        ValueError: The SQL is wrong, or would write, or takes too long, or a row is too long.
+        ValueError: The SQL is invalid, would write, or exceeds a limit.
     """
     from sqlalchemy.exc import DBAPIError, StatementError
 
@@ -200,27 +195,26 @@ def select(
     """Select rows of one view.
 
     Args:
-        url: As of `frame`.
+        url: As in `frame`.
         view: Name of the view, with or without `v_`.
-        where: A condition in the language of `conditions`, on the view's columns, on config keys
-            (`selection.rule`), and on keys of its columns of JSON (`versions.jax`). A column goes before a
-            config key of its name, which is then `config.seed`. `tag` is any tag of the run or of its
-            experiment: `tag = 'keep'`.
+        where: A condition (see `conditions`) on columns of the view, config keys (`selection.rule`), and keys
+            in JSON columns (`versions.jax`). If a column and a config key have the same name, such as `seed`,
+            the config key is `config.seed`. `tag = 'keep'` holds if the run or its experiment has this tag.
         columns: Columns, config keys, or all config keys below one: `config.*`, `config.selection.*`; `tags`.
-            None: the view's own.
-        order_by: Columns or config keys to sort by, after one another; `-value` or `value desc` downwards.
+            None: the columns of the view.
+        order_by: Columns or config keys to sort by; `-value` or `value desc` sorts in descending order.
             Missing values come last.
-        limit: Rows at most.
-        experiment: Rows of this experiment alone.
+        limit: Maximum number of rows.
+        experiment: Only rows of this experiment.
 
     Raises:
         FileNotFoundError: The store doesn't exist.
-        ValueError: No such view, column, key or experiment, with the nearest that there is; or no condition.
+        ValueError: A name is unknown (the message suggests the nearest one), or the condition is invalid.
     """
     if limit is not None and limit < 0:
         raise ValueError(f"limit {limit}: expected 0 or more")
     with connect(url or default_url()) as connection:
-        source = View(connection, view, experiment)
+        source = StoreView(connection, view, experiment)
         names = source.expand(columns) if columns is not None else source.columns
         getters = {name: source.getter(name) for name in names}
         sorting = [(source.getter(name), down) for name, down in map(_direction, order_by)]

@@ -33,15 +33,11 @@ _RUNS = """
 _EVALUATED = """
     SELECT DISTINCT dataset, metric FROM v_evaluations WHERE experiment = :experiment"""
 
-# Metric by metric: names, which are the same in every row, need not travel.
-_SCORES = """
-    SELECT {columns}
-    FROM v_evaluations WHERE experiment = :experiment AND dataset = :dataset AND metric = :metric"""
-# NaN is kept as NULL: pandas writes it like a score that isn't there at all.
-_NOT_A_NUMBER = """
-    SELECT DISTINCT run_id, step FROM v_evaluations WHERE experiment = :experiment AND value IS NULL"""
-_PLACE = ("run_id", "step")
 _EFFORTS = ("examples_seen", "flops_total", "seconds", "chip_hours")
+# A run may have several labels. NaN is stored as NULL.
+_SCORES = """
+    SELECT run_id, step, MAX(CASE WHEN value IS NULL THEN 1 ELSE 0 END) AS diverged, {}
+    FROM v_evaluations WHERE experiment = :experiment GROUP BY run_id, step"""
 
 _COSTS = """
     SELECT label, seed, image_tower_flops, text_tower_flops, learner_flops, scoring_flops, selection_flops,
@@ -175,9 +171,9 @@ class Diagnosis:
 
     Attributes:
         question: The question of the experiment; may be empty.
-        label: Of the run.
-        config: Of its first seed.
-        metrics: One row a seed, metric and step: label, seed, name, step, value.
+        label: Label of the run.
+        config: Config of the first seed.
+        metrics: One row for each seed, metric, and step: label, seed, name, step, value.
     """
 
     question: str
@@ -251,47 +247,23 @@ def _frames(store: Snapshot, experiment: str) -> Frames:
 def _scores(store: Snapshot, experiment: str) -> pd.DataFrame:
     """Read all evaluations, one row for each run and step: run_id, step, examples_seen, flops_total, seconds,
     chip_hours, diverged, and a column for each metric."""
-    import pandas as pd
-
-    pairs = sorted(
-        (str(dataset), str(metric))
-        for dataset, metric in store.select(_EVALUATED, experiment=experiment).itertuples(index=False)
-    )
-    scores = pd.DataFrame(columns=[*_PLACE, *_EFFORTS])
-    for i, (dataset, metric) in enumerate(pairs):
-
-        def read(columns: Sequence[str], dataset: str = dataset, metric: str = metric) -> pd.DataFrame:
-            sql = _SCORES.format(columns=", ".join(columns))
-            rows = store.select(sql, experiment=experiment, dataset=dataset, metric=metric)
-            # A column of NULLs alone says nothing of its type.
-            rows = rows.astype({column: float for column in columns if column not in _PLACE})
-            rows = rows.rename(columns={"value": f"{dataset}/{metric}"})
-            return rows.drop_duplicates(list(_PLACE))  # a run may stand under several labels
-
-        if i == 0:
-            scores = read([*_PLACE, *_EFFORTS, "value"])
-            continue
-        # As a rule all metrics were evaluated at the same steps: then efforts need not travel again.
-        rows = read([*_PLACE, "value"])
-        if len(rows) == len(scores) and all(rows[key].equals(scores[key]) for key in _PLACE):
-            scores[f"{dataset}/{metric}"] = rows[f"{dataset}/{metric}"].values
-        else:
-            scores = scores.merge(
-                read([*_PLACE, *_EFFORTS, "value"]), on=list(_PLACE), how="outer", suffixes=("", "_there")
-            )
-            for effort in _EFFORTS:
-                there = scores.pop(f"{effort}_there")
-                scores[effort] = scores[effort].where(scores[effort] >= there, there.fillna(scores[effort]))
-    scores = scores.astype({name: float for name in scores.columns if name not in _PLACE})
-    unknown = store.select(_NOT_A_NUMBER, experiment=experiment).itertuples(index=False, name=None)
-    names = [name for name in scores.columns if "/" in name]
-    places = scores[list(_PLACE)].itertuples(index=False, name=None)
-    is_unknown = pd.Series(map(set(unknown).__contains__, places), index=scores.index, dtype=bool)
-    return scores.assign(diverged=is_unknown | scores[names].isin([math.inf, -math.inf]).any(axis=1))
+    names = store.select(_EVALUATED, experiment=experiment).sort_values(["dataset", "metric"])
+    columns, measures = [*_EFFORTS], [f"MAX({effort})" for effort in _EFFORTS]
+    parameters: dict[str, str] = {}
+    for i, (dataset, metric) in enumerate(names.itertuples(index=False)):
+        columns.append(f"{dataset}/{metric}")
+        measures.append(f"MAX(CASE WHEN dataset = :dataset{i} AND metric = :metric{i} THEN value END)")
+        parameters |= {f"dataset{i}": dataset, f"metric{i}": metric}
+    sql = _SCORES.format(", ".join(f"{measure} AS c{i}" for i, measure in enumerate(measures)))
+    scores = store.select(sql, experiment=experiment, **parameters)
+    scores = scores.rename(columns={f"c{i}": column for i, column in enumerate(columns)})
+    scores = scores.astype(dict.fromkeys(columns, float))  # a column with only NULLs has no type
+    is_infinite = scores[columns[len(_EFFORTS) :]].isin([math.inf, -math.inf]).any(axis=1)
+    return scores.assign(diverged=(scores["diverged"] > 0) | is_infinite)
 
 
 def _of_runs(scores: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The scores in the order of the runs, once for each label that a run stands under."""
+    """Return the scores in the order of the runs, once for each label of a run."""
     whose = runs[["run_id", "fingerprint", "label", "seed", "state"]].assign(place=range(len(runs)))
     merged = whose.merge(scores, on="run_id").sort_values(["place", "step"], ignore_index=True)
     last = merged["step"] == merged.groupby("place")["step"].transform("max")
@@ -300,8 +272,8 @@ def _of_runs(scores: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _never_evaluated(frames: Frames) -> set[str]:
-    """Labels that have nothing to compare and never will: all seeds completed for other runs, none evaluated;
-    or of a program by which nothing has been evaluated, where another one has."""
+    """Return the labels that will never have an evaluation: all their runs completed for other runs without
+    one, or their program has evaluated nothing while another program has."""
     runs, evaluated = frames.runs, set(frames.scores["label"].unique())
     programs = set(runs.loc[runs["label"].isin(evaluated), "program"])
     ended = (runs["state"] == "COMPLETED") & (runs["needed"] > 0)

@@ -42,8 +42,8 @@ _ORDER = (
 )
 """Columns by which rows are sorted by default, where a view has them."""
 
-_MEASURED = ("name", "dataset", "metric")
-"""Columns with names of metrics: an unknown name is a spelling error."""
+_MEASURED = {"v_evaluations": ("name", "dataset", "metric"), "v_metrics": ("name",), "v_latest": ("name",)}
+"""View → columns with names of metrics: an unknown name is a spelling error."""
 
 _TAGS = ("tag", "tags")
 """Names of a key that views don't have as a column: the tags of the row's run and experiment."""
@@ -53,7 +53,7 @@ class Tags(tuple[str, ...]):
     """Tags of a row. A test of them holds if it holds for one tag."""
 
 
-class View:
+class StoreView:
     """A view. Its SELECT fetches the columns that `getter` was asked for."""
 
     def __init__(self, connection: Connection, name: str, experiment: str | None) -> None:
@@ -144,10 +144,9 @@ class View:
         tags: dict[str, set[str]] = {}
         notes = self._select("v_notes", ["fingerprint", "experiment", "text", "kind"])
         for fingerprint, experiment, text, kind in notes:
+            subject = f"experiment {experiment}" if fingerprint is None else fingerprint
             if kind == "tag":
-                tags.setdefault(
-                    f"experiment {experiment}" if fingerprint is None else fingerprint, set()
-                ).add(text)
+                tags.setdefault(subject, set()).add(text)
         places = [
             (prefix, self._index(name))
             for prefix, name in (("", "fingerprint"), ("experiment ", "experiment"))
@@ -170,7 +169,7 @@ class View:
         return map(tuple, self._connection.execute(statement))
 
 
-def matching(view: View, condition: Expr) -> list[Row]:
+def matching(view: StoreView, condition: Expr) -> list[Row]:
     """Return the rows that satisfy a condition.
 
     Raises:
@@ -186,7 +185,7 @@ def matching(view: View, condition: Expr) -> list[Row]:
             except ValueError as error:
                 hint = " (text is written in quotes)" if test.key != "column" else ""
                 raise ValueError(f"{_place(key)}{error}{hint}") from None
-    measured = {name: get for name, get in getters.items() if name in _MEASURED and name in view.columns}
+    measured = {name: get for name, get in getters.items() if name in _MEASURED.get(view.name, ())}
     types: dict[str, set[type]] = {name: set() for name in getters}
     names: dict[str, set[Any]] = {name: set() for name in measured}
     holds, found = predicate(condition, getters.__getitem__), []
