@@ -130,6 +130,6 @@ def test_parts_add_up_to_what_was_held(attempts):
     )
     found = total(by_run(attempts).values())
     assert sum(found.parts.values()) + found.unknown == held
-    assert set(found.parts) == set(CAUSES)
-    assert min(found.parts.values()) >= 0 <= found.unknown
+    assert set(found.parts) <= set(CAUSES)
+    assert min(found.parts.values(), default=0) >= 0 <= found.unknown
     assert found.ratio is None or 0 <= found.ratio <= 1

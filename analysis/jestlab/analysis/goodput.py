@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -78,14 +79,14 @@ class Goodput:
     """How the held time of some attempts was spent.
 
     Attributes:
-        parts: Cause → chip-microseconds, for all causes in the order of `CAUSES`.
+        parts: Cause → chip-microseconds.
         unknown: Chip-microseconds of attempts that didn't measure how their time was spent.
         waited: Microseconds from the claims of attempts to the starts of their workers. They are not held.
         attempts: Number of attempts whose workers started.
         unknown_attempts: Number of those that didn't measure how their time was spent.
     """
 
-    parts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
+    parts: Counter[str] = field(default_factory=Counter)
     unknown: int = 0
     waited: int = 0
     attempts: int = 0
@@ -107,13 +108,8 @@ class Goodput:
         return self.parts[cause] / max(self.held - self.unknown, 1)
 
     def __add__(self, other: Goodput) -> Goodput:
-        return Goodput(
-            {cause: self.parts[cause] + other.parts[cause] for cause in CAUSES},
-            self.unknown + other.unknown,
-            self.waited + other.waited,
-            self.attempts + other.attempts,
-            self.unknown_attempts + other.unknown_attempts,
-        )
+        pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+        return Goodput(*(mine + theirs for mine, theirs in pairs))
 
     def as_data(self) -> dict[str, Any]:
         """Return plain data, in chip-seconds; a machine without chips counts as one chip."""
@@ -151,7 +147,7 @@ def of_run(attempts: Sequence[AttemptTime]) -> Goodput:
         elif attempt.training_seconds is None:
             whole += Goodput(unknown=held * chips, waited=waited, attempts=1, unknown_attempts=1)
         else:
-            parts = {cause: time * chips for cause, time in divide(attempt, resumed).items()}
+            parts = Counter({cause: time * chips for cause, time in divide(attempt, resumed).items()})
             whole += Goodput(parts, waited=waited, attempts=1)
         if attempt.state == "COMPLETED":  # later attempts were requested, and repeat no lost work
             resumed = attempt.resumed_step

@@ -1,4 +1,4 @@
-"""Read-only access to a store, for any SQL: the database itself refuses to write."""
+"""Read-only access to stores for any SQL: the database itself rejects writes, and limits time and size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-# Everything that a SELECT asks for. A file opened read-only would still let ATTACH make a new one.
+# The actions of a SELECT. A file that is opened read-only would still allow ATTACH to create a new file.
 _READS = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
     | {sqlite3.SQLITE_TRANSACTION}
@@ -28,11 +28,11 @@ _READ_PRAGMAS = frozenset(
 )
 
 SECRET = ("attempt", "token")
-"""A column with which a job proves that it is its run's."""
+"""The table and column of the secrets with which jobs authenticate."""
 
-# PostgreSQL has no authorizer. To read the column, SQL names its table, as such or in a text that a function
-# executes, or it reads samples of the column in the statistics; or it becomes a superuser by a setting, which
-# could also turn off the limit of time.
+# PostgreSQL has no authorizer. SQL can read the column by the name of its table, also in a text that a
+# function executes, or from samples in the statistics. A setting can make it a superuser, or remove the time
+# limit.
 _TOWARDS_SECRET = re.compile(
     rf"\b({SECRET[0]}|\w+_to_xml\w*|ts_(stat|rewrite)|pg_stat(s|istic)\w*"
     r"|set_config|dblink\w*|crosstab\w*|connectby|xpath_table)\b|U&",
@@ -42,15 +42,11 @@ _TOWARDS_SECRET = re.compile(
 _END = re.compile(r";\s*(--[^\n]*\s*)*$")
 
 _COLUMNS = 120
-"""Columns of an answer from SQLite at most, where its size is limited."""
+"""Maximum number of columns of a result from SQLite with a limited size."""
 
 
 class _Unlocked(sqlite3.Connection):
-    """A connection to a file that this user can't lock; it detects writes to the file.
-
-    Attributes:
-        is_unchanged: Whether the file is as it was when it was opened.
-    """
+    """A connection without locks; `is_unchanged` tells whether the file is as it was when it was opened."""
 
     is_unchanged: Callable[[], bool]
 
@@ -64,10 +60,10 @@ class _Unlocked(sqlite3.Connection):
 
 
 def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3.Connection:
-    """Open a SQLite file to read it; end each transaction by `rollback`.
+    """Open a SQLite file for reading; end each transaction by `rollback`.
 
-    Next to a file in WAL mode, SQLite makes two files, which another user can't, nor anybody on a disk that
-    is mounted read-only or full. Such a file is read without locks if all of it is in the one file.
+    SQLite creates two files next to a file in WAL mode, which needs permission and space. Without them, the
+    file is read without locks if it has all of the content.
 
     Args:
         path: The file.
@@ -75,10 +71,10 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
         timeout: Seconds to wait for a lock.
 
     Raises:
-        FileNotFoundError: The file is missing, or empty next to a log that isn't.
-        PermissionError: This user may not read the file, or the log next to it.
-        OSError: The disk is too full for what SQLite makes to read the log.
-        sqlite3.Error: It can't be read.
+        FileNotFoundError: The file is missing, or is empty next to a log that isn't.
+        PermissionError: This user can't read the file, or the log next to it.
+        OSError: The disk is too full to read the log.
+        sqlite3.Error: The file can't be read.
     """
     check_not_emptied(path)
     options: Any = {"uri": True, "timeout": timeout, "check_same_thread": False, "isolation_level": None}
@@ -107,17 +103,17 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
 
 
 def check_not_emptied(path: Path) -> None:
-    """Refuse an empty file next to a log that isn't: SQLite would take it for a new one and delete the log.
+    """Reject an empty file next to a log that isn't: SQLite would delete the log.
 
     Raises:
-        FileNotFoundError: It is such a file, or missing.
-        IsADirectoryError: It is a folder.
-        PermissionError: This user may not look at it.
+        FileNotFoundError: The file is missing, or it is such a file.
+        IsADirectoryError: The path is a folder.
+        PermissionError: This user can't access the file.
     """
-    if path.is_dir():  # SQLite calls it an error of the disk
+    if path.is_dir():  # SQLite reports a disk error
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not path.stat().st_size and (log := _log(path)) and log.name.endswith("-wal"):
-        raise FileNotFoundError(f"{path} is empty, and {log.name} beside it isn't: move its {path.name} back")
+        raise FileNotFoundError(f"{path} is empty, and {log.name} next to it isn't: restore {path.name}")
 
 
 def is_stale(connection: Any, path: Path) -> bool:
@@ -126,7 +122,7 @@ def is_stale(connection: Any, path: Path) -> bool:
 
 
 def version(path: Path) -> tuple[int, ...] | None:
-    """Return what changes when a file is written to or replaced; None if it's gone."""
+    """Return a version of a file, which changes if the file is written or replaced; None without a file."""
     try:
         status = path.stat()
     except OSError:
@@ -142,11 +138,11 @@ def _log(path: Path) -> Path | None:
 
 
 def only_selects(connection: sqlite3.Connection, hidden: tuple[str, str] | None = None) -> None:
-    """Let a connection to SQLite refuse every statement that is not a SELECT, and other databases too.
+    """Make a connection to SQLite reject everything but SELECT statements on the open database.
 
     Args:
-        connection: It.
-        hidden: Table and column that a SELECT may not ask for either.
+        connection: A connection.
+        hidden: Table and column that can't be selected.
     """
 
     def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
@@ -163,11 +159,7 @@ def only_selects(connection: sqlite3.Connection, hidden: tuple[str, str] | None 
 
 
 def refuse_secret(sql: str) -> None:
-    """Refuse SQL for PostgreSQL that could read the secret, or what looks like it.
-
-    Raises:
-        ValueError: It could; says by which word.
-    """
+    """Raise ValueError with the word by which SQL for PostgreSQL may read the secrets of jobs."""
     if found := _TOWARDS_SECRET.search(sql):
         raise ValueError(f"query: {found[0]!r} could show secrets of jobs: read the views")
 
@@ -179,16 +171,13 @@ WHERE current_setting('is_superuser') = 'on' AND current_setting('server_version
 
 
 def only_queries(engine: Engine) -> Engine:
-    """Let an engine of PostgreSQL execute each statement as a cursor's query in a read-only transaction.
+    """Make an engine of PostgreSQL execute each statement as a cursor's query in a read-only transaction.
 
-    A statement that is not a SELECT (`COMMIT`, `SET …`, two at once) is then a syntax error. Other effects
-    of functions, such as ending sessions, can be forbidden only by permissions: give users that you don't
-    trust a role that may only SELECT. A superuser, whose functions write files, reads as `pg_read_all_data`,
-    unless the SQL makes an effort to become one again.
-
-    Args:
-        engine: An engine for PostgreSQL. Never commit its transactions: even in a read-only transaction,
-            functions can have effects that last.
+    Any statement but a SELECT (`COMMIT`, `SET …`, two at once) is then a syntax error. Functions can still
+    act outside of tables, such as end sessions; only permissions prevent that: give people whom you don't
+    trust a role that can only SELECT. A superuser reads as
+    `pg_read_all_data`, unless the SQL becomes a superuser again. Don't commit transactions:
+    some functions write in spite of a read-only transaction.
 
     Returns:
         The engine to use.
@@ -203,7 +192,7 @@ def only_queries(engine: Engine) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _take_snapshot(connection: Connection) -> None:
-        # From its first query on, a transaction that only reads cannot become one that writes.
+        # After its first query, a read-only transaction can't become a writing one.
         connection.exec_driver_sql(_AS_READER).fetchall()
 
     return engine.execution_options(
@@ -213,12 +202,12 @@ def only_queries(engine: Engine) -> Engine:
 
 @contextmanager
 def limits(connection: Connection, seconds: float, most_bytes: int) -> Iterator[None]:
-    """Let the database give up queries of this connection, in its transaction, that take too much.
+    """Let the database cancel queries in the transaction of a connection that exceed a limit.
 
     Args:
-        connection: It.
-        seconds: How long they may take; on PostgreSQL, how long it may take to the next row.
-        most_bytes: How long a value may be in SQLite; on PostgreSQL see `short_rows`.
+        connection: A connection.
+        seconds: Maximum duration; on PostgreSQL, until the next row.
+        most_bytes: Maximum size of a value in SQLite; on PostgreSQL see `short_rows`.
     """
     if connection.dialect.name == "postgresql":
         setting = "SELECT set_config('statement_timeout', %s, true)"
@@ -227,7 +216,7 @@ def limits(connection: Connection, seconds: float, most_bytes: int) -> Iterator[
         return
     raw = connection.connection.driver_connection
     assert isinstance(raw, sqlite3.Connection)
-    # Not a progress handler: among the instructions that it counts, each may take a second.
+    # Not a progress handler: it counts instructions, each of which may take a second.
     timer = threading.Timer(seconds, raw.interrupt)
     lower = {sqlite3.SQLITE_LIMIT_LENGTH: most_bytes, sqlite3.SQLITE_LIMIT_COLUMN: _COLUMNS}
     before = {limit: raw.setlimit(limit, value) for limit, value in lower.items()}
@@ -241,13 +230,13 @@ def limits(connection: Connection, seconds: float, most_bytes: int) -> Iterator[
 
 
 def short_rows(sql: str, most_bytes: int) -> str:
-    """Return a SELECT for PostgreSQL that fails at a row which is longer, before the row is sent."""
-    said = f"'a row is longer than {most_bytes:,} bytes, ' || octet_length(answer::text)"
-    check = f"CASE WHEN octet_length(answer::text) <= {most_bytes} THEN true ELSE ({said})::boolean END"
+    """Return a SELECT for PostgreSQL that fails at a longer row before the row is sent."""
+    error = f"'a row is longer than {most_bytes:,} bytes, ' || octet_length(answer::text)"
+    check = f"CASE WHEN octet_length(answer::text) <= {most_bytes} THEN true ELSE ({error})::boolean END"
     return f"SELECT answer.* FROM (\n{_END.sub('', sql)}\n) AS answer WHERE {check}"
 
 
 def is_out_of_time(error: BaseException) -> bool:
     """Return whether a database stopped a query at the time limit."""
-    said = str(getattr(error, "orig", None) or error)
-    return "interrupted" in said or "statement timeout" in said
+    text = str(getattr(error, "orig", None) or error)
+    return "interrupted" in text or "statement timeout" in text

@@ -23,10 +23,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import flops
-from . import cells_of
 from .cell import (
     DELTA,
     EXAMPLES,
@@ -40,9 +39,6 @@ from .cell import (
     is_score,
     order,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SUPER_BATCH_RATIO = 5.0
 """B/b of the paper's tables: filtering ratio .8."""
@@ -113,17 +109,17 @@ class _Row:
         return self.cells[quantity].number.interval
 
 
-def checks(cells: pd.DataFrame | Sequence[PublishedCell]) -> list[Finding]:
+def checks(cells: Iterable[PublishedCell]) -> list[Finding]:
     """Recalculate every derived cell, and compare equal cells between tables.
 
     Args:
-        cells: Cells of any sources and tables, as objects or as a frame from `published.read`.
+        cells: Cells of any sources and tables.
 
     Returns:
         Findings in the order of the cells; those that are not confirmed cannot be right. Differences between
         tables are last.
     """
-    rows = _rows(cells if isinstance(cells, Sequence) else cells_of(cells))
+    rows = _rows(cells)
     places = [(row, row.cells[quantity]) for row in rows for quantity in sorted(row.cells, key=order)]
     found = []
     for row, cell in places:

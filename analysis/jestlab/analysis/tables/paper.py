@@ -12,6 +12,7 @@ from .. import units
 from ..errors import NotYet
 from ..intervals import INTERVAL
 from ..metrics import PERCENT, Metric
+from ..published import cells_of
 from ..published.cell import (
     DELTA,
     EXAMPLES,
@@ -28,7 +29,7 @@ from ..published.lint import Finding, checks
 from . import show
 from .core import ESSENTIAL, Column, Record, Table, records
 from .final_results import Finals
-from .paper_rows import table_rows
+from .paper_rows import PAPER_FLOPS, table_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,7 +141,9 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
         known = ", ".join(dict.fromkeys(published["table"])) or "none: run jestlab published import"
         raise NotYet(f"no published table {name!r}: expected one of {known}; or name an experiment")
     rows, parts = table_rows(cells, own, layout.pair)
-    findings = [found for found in checks(published) if any(key.table == name for key in found.keys)]
+    findings = [
+        found for found in checks(cells_of(published)) if any(key.table == name for key in found.keys)
+    ]
     wrong = [found for found in findings if not found.confirmed]
     flops = _BY_PAPER if len(cells) else own[0].frames.counted(own[0].scope)
     columns = _Columns(name, layout, rows, own, flops, {key for found in wrong for key in found.keys})
@@ -220,6 +223,8 @@ class _Columns:
     def column(self, quantity: str) -> Column:
         """Make the column of a quantity."""
         header, group, importance, inputs = _HEADERS.get(quantity) or self.heading(quantity)
+        if PAPER_FLOPS in self.rows:
+            inputs = tuple(PAPER_FLOPS if name == "flops" else name for name in inputs)
         family = _family(quantity)
         is_shaded = self.layout.color_range is not None and family == "scores"
         return Column(

@@ -1,9 +1,9 @@
 """Rows of the paper's tables, from published cells and from own runs, in one frame.
 
-A row has row (unique name), section, label (empty if published), method, variant, apart, ours, baseline,
-published, and in_percent (bools; in_percent: scores are shares that are shown in percent). For each quantity
-q, own rows have q (value), q_std, and q_seeds, and published rows have q and q_printed. Own rows also have
-mean_delta_low and mean_delta_high; published rows have source and position.
+A row has row (unique name), section, label (empty if published), method, variant, and the bools apart, ours,
+baseline, and published. For each quantity q, own rows have q (value), q_std, and q_seeds, and published rows
+have q and q_printed. Own rows also have mean_delta_low and mean_delta_high, and published rows source and
+position.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ _ALIASES = {
 }
 """Other names of the paper's benchmarks, such as those of CLIP_benchmark. Their scores share a column."""
 
+PAPER_FLOPS = "paper_flops"
+"""Column of the FLOPs of runs by the paper's formula, in tables with published rows."""
+
 _DIRECTIONS = ("i2t_r1", "t2i_r1")
 
 
@@ -47,7 +50,7 @@ def table_rows(
 
     Returns:
         The rows, and the runs behind them (`Table.parts`; None without experiments). With published rows,
-        the FLOPs of runs are by the paper's formula too (NaN where the towers' cost is unknown).
+        runs are compared by their FLOPs by the paper's formula, which are NaN without the towers' cost.
     """
     import pandas as pd
 
@@ -70,13 +73,15 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
 
     frames, runs, by_label, configs = found.frames, found.runs, found.by_label, Configs(found.frames)
     is_baseline = runs["label"] == found.baseline
-    examples, flops = runs["examples_seen"], runs["flops"]
+    examples = runs["examples_seen"]
+    flops = {"flops": runs["flops"]}
     if beside_published:
-        flops = _paper_flops(found, configs)
-    total = flops / flops[is_baseline].mean()
+        flops[PAPER_FLOPS] = _paper_flops(found, configs)
+    *_, compared = flops.values()
+    total = compared / compared[is_baseline].mean()
     values: dict[str, pd.Series[float]] = {
         EXAMPLES: examples,
-        "flops": flops,
+        **flops,
         PER_ITERATION: total / (examples / examples[is_baseline].mean()),
         TOTAL: total,
         DELTA: runs["delta"],
@@ -97,7 +102,6 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
             "apart": by_label["apart"].to_numpy(),
             "ours": (~by_label["apart"] & (by_label.index != found.baseline)).to_numpy(),
             "published": False,
-            "in_percent": found.metric.in_percent,
             "baseline": by_label.index == found.baseline,
             FILTERED: [float(bool(text)) for text in filters],
         }
@@ -169,7 +173,6 @@ def _published_rows(cells: pd.DataFrame) -> pd.DataFrame:
             "apart": False,
             "ours": bool(first["ours"]),
             "published": True,
-            "in_percent": True,
             "baseline": bool(first["baseline"]),
             "source": source,
             "position": position,
