@@ -17,6 +17,7 @@ import pytest
 from jestlab.analysis.connection import SCHEMA
 from jestlab.analysis.figures import Plot
 from jestlab.analysis.frames import Frames
+from jestlab.analysis.published.cell import PublishedCell
 from jestlab.analysis.results import read as read_frames
 from jestlab.platform.exchange.source_run import nested
 from jestlab.platform.store.views import VIEWS
@@ -87,6 +88,13 @@ class Store:
     def insert(self, view: str, **columns: Any) -> None:
         names, places = ", ".join(columns), ", ".join("?" * len(columns))
         self.execute(f"INSERT INTO {view} ({names}) VALUES ({places})", [*columns.values()])
+
+    def publish(self, *cells: PublishedCell) -> None:
+        for cell in cells:
+            columns = {
+                {"table": "table_name", "group": "group_name"}.get(k, k): v for k, v in vars(cell).items()
+            }
+            self.insert("v_published", **columns)
 
     def retract(self, label: str, reason: str, run: str = "") -> None:
         """Retract seed 0 of a run."""

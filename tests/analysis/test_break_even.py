@@ -48,20 +48,16 @@ def test_break_even(new_store, stored_run):
     assert [run["against"]["scored_flops"] for run in told.runs] == [12e9, 12e9]
 
 
-def test_the_reference_s_scoring_counts(read_runs, stored_run):
+def test_the_reference_s_scoring_counts_and_an_unknown_cost_until_the_match_makes_it_unknown(
+    new_store, stored_run
+):
     """Joint matches 12 GFLOP with 4.5, and with 6 if its reference's scoring counts."""
-    results = read_runs(
+    store = new_store().add(
         stored_run("uniform", [0.1, 0.2, 0.3, 0.4]),
         stored_run("joint", [0.3, 0.5, 0.6, 0.6], flops_per_step=(3e9, 0.0, 1e9), **NEEDS),
     )
-    assert break_even(results) == {"joint": 5}
-
-
-def test_is_unknown_where_the_cost_until_the_match_is_unknown(new_store, stored_run):
-    """Joint gets there between an evaluation of unknown FLOPs and the next."""
-    store = new_store().add(
-        stored_run("uniform", [0.1, 0.2, 0.3, 0.4]), stored_run("joint", [0.3, 0.5, 0.6, 0.6], **NEEDS)
-    )
+    assert break_even(read_frames(store.url, "study")) == {"joint": 5}
+    # Joint gets there between an evaluation of unknown FLOPs and the next.
     store.execute("UPDATE v_evaluations SET flops_total = NULL WHERE label = 'joint' AND step = 1")
     results = read_frames(store.url, "study")
     assert break_even(results) == {}

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jestlab.analysis.conditions import parse
-from jestlab.analysis.rows import predicate
+from jestlab.analysis.rows import Tags, predicate
 
 PIECES = [
     "and", "or", "not", "in", "like", "is", "null", "true", "(", ")", ",", "=", "<", "a", "a.b", "'x'", '"',
@@ -160,17 +160,22 @@ def test_only_words_of_the_grammar_are_reserved():
         assert keys_of(f"{name} = 1") == [name]
 
 
-def test_values_that_cannot_be_compared_are_unknown():
-    assert truth("a = 'x'", 3) is None
-    assert truth("not a = 'x'", 3) is None
-    assert truth("a = 'x' or a = 3", 3) is True
-    assert truth("a < 3", None) is None
-    assert truth("a", "text") is None
-    assert truth("a = 1", [1]) is None
-    assert truth("a = true", True) is True and truth("a = true", 1) is True
-    assert truth("a in (1, 'x')", "x") is True and truth("a not in (1, 'y')", "x") is True
+def test_values_that_cannot_be_compared_are_unknown_and_patterns_take_linear_time():
+    cases: dict[bool | None, dict[str, Any]] = {
+        None: {"a = 'x'": 3, "not a = 'x'": 3, "a < 3": None, "a": "text", "a = 1": [1]},
+        True: {"a = 'x' or a = 3": 3, "a = true": 1, "true = a": True, "a in (1, 'x')": "x",
+               "a not in (1, 'y')": "x"},
+        False: {f"t like '{'%a' * 200}b'": "a" * 20_000},
+    }  # fmt: skip
+    for expected, values in cases.items():
+        for text, value in values.items():
+            assert truth(text, value) is expected, text
 
 
-def test_patterns_take_linear_time():
-    pattern = "%a" * 200 + "b"
-    assert truth(f"t like '{pattern}'", "a" * 20_000) is False
+def test_tags_of_a_run_are_compared_one_by_one():
+    """A run without a tag is known not to have it."""
+    for condition, kept in {
+        "a = 'b'": [2], "a != 'b'": [1, 0], "a is null": [0], "a is not null": [2, 1], "a like 'a%'": [2, 1],
+    }.items():  # fmt: skip
+        found = [len(tags) for tags in (("a", "b"), ("a",), ()) if truth(condition, Tags(tags))]
+        assert found == kept, condition

@@ -137,6 +137,8 @@ def test_counted_cost_adds_the_pass_that_the_paper_reuses():
 def test_each_scope_adds_its_components():
     cost = costs.Cost(1, 10, 100, 1000, 10_000, 100_000, 1_000_000)
     assert [cost.total(scope) for scope in costs.SCOPES] == [111, 11_111, 111_111, 1_111_111]
+    planned = {"learner_flops": 1, "total_flops": 10, "reference_scoring_flops": 100}
+    assert [costs.planned_flops(planned, scope) for scope in costs.SCOPES] == [1, 10, 110, 110]
     assert {name for names in costs.COMPONENTS.values() for name in names} == set(Cost.__dataclass_fields__)
     assert tuple(Cost.__dataclass_fields__)[:-1] == costs.EXECUTED
 

@@ -41,12 +41,9 @@ def test_a_program_without_a_price_has_the_flops_that_it_reports_in_every_scope(
         stored_run("unknown", [0.2], flops_per_step=None),
     )
     for scope in SCOPES:
-        flops = curves.score_curves(read, scope).groupby("label")["flops"].agg(list)
         share = 8e9 if scope == "reference_training" else 0
-        assert flops["own"] == [3e9 + share, 6e9 + share]
-        assert flops["of unknown need"] == [3e9]
-        assert flops["free"] == [0]
-        assert math.isnan(flops["unknown"][0])
+        expected = [3e9 + share, 6e9 + share, 3e9, 0, math.nan]
+        assert list(curves.score_curves(read, scope)["flops"]) == pytest.approx(expected, nan_ok=True)
     with pytest.raises(ValueError, match="unknown cost scope 'all'"):
         curves.score_curves(read, "all")  # type: ignore[arg-type]
 
@@ -85,18 +82,16 @@ def test_a_crossing_is_on_the_curve_and_nothing_before_it_reaches_the_target(ste
 def test_speedups_are_paired_by_seed(results):
     of_study = curves.speedups(curves.score_curves(results), "uniform")
     table: Any = of_study.set_index(["label", "seed"])
+    columns = ["reached", "bounded", "examples_to_match", "fewer_examples", "flops_to_match", "fewer_flops"]
     # seed 0: .4 between steps 1 (.3) and 2 (.5): 4 / 1.5; seed 1: .5 at step 2: 4 / 2. A step costs 8/3.
-    assert table.loc[("joint", 0), "fewer_examples"] == pytest.approx(4 / 1.5)
-    assert table.loc[("joint", 0), "examples_to_match"] == pytest.approx(1.5 * 64)
-    assert table.loc[("joint", 0), "flops_to_match"] == pytest.approx(1.5 * 8e9)
-    assert table.loc[("joint", 1), "fewer_examples"] == pytest.approx(2)
-    assert table.loc[("joint", 0), "fewer_flops"] == pytest.approx(4 / 1.5 * 3 / 8)
-    assert not table.loc[("independent", 1), "reached"]
-    assert math.isnan(table.loc[("independent", 1), "fewer_examples"])
-    assert math.isnan(table.loc[("independent", 1), "examples_to_match"])
-    assert table.loc[("independent", 1), "examples_spent"] == 4 * 64
-    assert list(table.loc["uniform", "fewer_examples"]) == [1, 1]
-    assert list(table.loc["uniform", "examples_to_match"]) == [4 * 64, 4 * 64]
+    for row, expected in {
+        ("joint", 0): (True, False, 1.5 * 64, 4 / 1.5, 1.5 * 8e9, 4 / 1.5 * 3 / 8),
+        ("joint", 1): (True, False, 2 * 64, 2, 2 * 8e9, 2 * 3 / 8),
+        ("independent", 1): (False, False, *[math.nan] * 4),
+        ("uniform", 1): (True, False, 4 * 64, 1, 12e9, 1),
+    }.items():
+        assert table.loc[row, columns].tolist() == pytest.approx(expected, nan_ok=True)
+        assert table.loc[row, "examples_spent"] == 4 * 64
 
 
 def test_the_speedup_of_a_run_that_takes_no_time(read_runs, stored_run):
@@ -135,19 +130,17 @@ def test_mean_curves(results):
     assert single["low"].equals(single["mean"]) and single["high"].equals(single["mean"])
 
 
-def test_mean_curves_exclude_runs_that_died_early(read_runs, stored_run):
+def test_mean_curves_exclude_runs_that_died_early(read_runs, stored_run, stored_runs):
     results = read_runs(
-        stored_run("uniform", [0.1, 0.2, 0.3], seed=0),
+        stored_run("uniform", [0.1, 0.2, 0.3]),
         stored_run("uniform", [0.9], seed=1, state="FAILED", total_steps=3),
-        stored_run("joint", [0.2, 0.4], seed=0, state="RUNNING", total_steps=3),
-        stored_run("joint", [0.4], seed=1, state="RUNNING", total_steps=3),
+        *stored_runs("joint", [0.2, 0.4], [0.4], state="RUNNING", total_steps=3),
     )
     means = curves.mean_curves(curves.score_curves(results), "examples_seen")
-    table: Any = means.set_index("label")
-    assert list(table.loc["uniform", "mean"]) == pytest.approx([0.1, 0.2, 0.3])
-    assert set(table.loc["uniform", "seeds"]) == {1}
-    assert table.loc["joint", "mean"] == pytest.approx(0.3)  # one point: where both are known
-    assert not table.loc["joint", "final"]
+    assert list(means["label"]) == ["uniform"] * 3 + ["joint"]
+    assert list(means["mean"]) == pytest.approx([0.1, 0.2, 0.3, 0.3])  # of joint where both are known
+    assert list(means["seeds"]) == [1, 1, 1, 2]
+    assert list(means["final"]) == [False, False, True, False]
 
 
 def test_mean_curves_interpolate_seeds_evaluated_at_different_points(read_runs, stored_run):

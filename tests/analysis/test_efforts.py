@@ -1,6 +1,7 @@
 """What runs spend: examples, FLOPs, seconds, chip-hours. An unknown effort has no column and no axis."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,25 +13,23 @@ from jestlab.analysis.report import gather
 from jestlab.analysis.report.answer import answer
 from jestlab.analysis.results import read as read_frames
 
-SPEC = {"metrics": {"wiki/perplexity": {"goal": "min", "digits": 2}}}
+CLAIM = {"statement": "In the same time", "of": "quick", "better_than": "slow", "measure": "score_at_seconds"}
+SPEC = {"metrics": {"wiki/perplexity": {"goal": "min", "digits": 2}}, "claims": [CLAIM]}
+UNCOUNTED: dict[str, Any] = {"counts": False, "metrics": ["wiki/perplexity"]}
 
 
 @pytest.fixture
 def timed(new_store, stored_run):
     """Runs without counts of examples or FLOPs: `quick` takes a second a step, `slow` two or more."""
     ends = {("slow", 2.0): (40.0, 41.0), ("quick", 1.0): (30.0, 31.5)}
-    claim = {"statement": "quick is better in the same time", "of": "quick", "better_than": "slow"}
-    return new_store().add(
-        *(
-            stored_run(
-                label, [60.0, 50.0, end], seed=seed, seconds_per_step=seconds * (1 + seed / 10), counts=False,
-                metrics=["wiki/perplexity"],
-            )
-            for (label, seconds), of_seeds in ends.items()
-            for seed, end in enumerate(of_seeds)
-        ),
-        spec=SPEC | {"claims": [claim | {"measure": "score_at_seconds"}]},
-    )  # fmt: skip
+    runs = [
+        stored_run(
+            label, [60.0, 50.0, end], seed=seed, seconds_per_step=seconds * (1 + seed / 10), **UNCOUNTED
+        )
+        for (label, seconds), of_seeds in ends.items()
+        for seed, end in enumerate(of_seeds)
+    ]
+    return new_store().add(*runs, spec=SPEC)
 
 
 def test_only_known_efforts_have_a_column(timed):
@@ -84,32 +83,29 @@ def test_a_claim_at_equal_time(timed):
 
 def test_a_faster_seed_changes_no_earlier_difference(new_store, stored_run):
     """Else a study that is judged after every seed would be judged anew by other numbers."""
-    claim = {"statement": "quick is better in the same time", "of": "quick", "better_than": "slow"}
-    spec = SPEC | {"claims": [claim | {"measure": "score_at_seconds"}]}
 
     def differences(*seconds):
-        runs = (
-            stored_run(
-                label, [60.0, 50.0, end], seed=seed, seconds_per_step=factor * each, counts=False,
-                metrics=["wiki/perplexity"],
-            )
+        runs = [
+            stored_run(label, [60.0, 50.0, end], seed=seed, seconds_per_step=factor * each, **UNCOUNTED)
             for label, factor, end in (("slow", 2.0, 45.0), ("quick", 1.0, 40.0))
             for seed, each in enumerate(seconds)
-        )  # fmt: skip
-        [judged] = read(new_store().add(*runs, spec=spec).url, ["study"])
+        ]
+        [judged] = read(new_store().add(*runs, spec=SPEC).url, ["study"])
         return judged.parts.groupby("seed")["difference"].sum().to_dict()
 
     before = differences(1.0, 1.1)
     assert differences(1.0, 1.1, 0.2) == pytest.approx(before | {2: -15.0})
 
 
-def test_shows_all_known_efforts(new_store, stored_run):
+def test_shows_all_known_efforts_and_chip_hours_of_several_chips(new_store, read_runs, stored_run):
     store = new_store().add(
         stored_run("one", [0.1, 0.2, 0.4], seconds_per_step=100.0, chips=4),
         stored_run("two", [0.2, 0.4, 0.5], seconds_per_step=50.0, chips=16),
     )
     found = tables.finals(read_frames(store.url, "study"), "one")
     assert found.efforts == ["examples_seen", "flops", "seconds", "chip_hours"]
+    one_chip = read_runs(stored_run("one", [0.1, 0.2], seconds_per_step=100.0))
+    assert tables.finals(one_chip).efforts == ["examples_seen", "flops", "seconds"]
     table = tables.summary(found)
     headers = [column.header for column in table.columns]
     cells = dict(zip(headers, [cell.text for cell in table.lines[1].cells], strict=True))
@@ -122,11 +118,6 @@ def test_shows_all_known_efforts(new_store, stored_run):
         ["training FLOPs", "training time", "chip-hours of training"],
     ]
     assert {"curves", "curves_chip_hours", "pareto_chip_hours"} < {plot.name for plot in contents.plots}
-
-
-def test_chip_hours_of_one_chip_are_not_shown(read_runs, stored_run):
-    results = read_runs(stored_run("one", [0.1, 0.2], seconds_per_step=100.0))
-    assert tables.finals(results).efforts == ["examples_seen", "flops", "seconds"]
 
 
 def test_the_mean_over_seconds_is_taken_at_shared_steps(read_runs, stored_run):

@@ -54,30 +54,26 @@ def test_the_loss_depends_on_the_checkpoint_that_was_resumed():
     """Saved at step 60; an older checkpoint loses more, one that the store does not know of less."""
     lost = {step: divide(attempt(1, "PREEMPTED"), step)["preempted"] / SECOND for step in (30, 80, 100, None)}
     assert lost == {30: 80 - 24, 80: 80 - 64, 100: 0, None: 32}
-
-
-def test_any_later_attempt_may_repeat_steps():
-    """The second attempt resumed at step 60, the third, since that checkpoint was damaged, at 30."""
+    # The second attempt resumed at step 60, the third, since that checkpoint was damaged, at 30.
     attempts = [attempt(1, "PREEMPTED"), attempt(2, "FAILED", resumed_step=60), attempt(3, resumed_step=30)]
-    assert seconds(of_run(attempts))["preempted"] == 80 - 24
+    assert seconds(of_run(attempts))["preempted"] == lost[30]
 
 
 @pytest.mark.parametrize("state", ["PREEMPTED", "FAILED", "CANCELLED"])
 def test_an_attempt_without_a_checkpoint_is_lost(state):
     before_first = attempt(1, state, saved_step=None, saved_seconds=None)
     before_any_step = attempt(1, state, resumed_step=None, reached_step=None, saved_step=None)
-    resumed_again = attempt(2, state, resumed_step=60, saved_step=None)
-    assert seconds(of_run([before_first])) == {state.lower(): 100}
-    assert seconds(of_run([before_any_step])) == {state.lower(): 100}
-    assert divide(resumed_again, 60)[state.lower()] == 100 * SECOND
+    for lost in (before_first, before_any_step):
+        assert seconds(of_run([lost])) == {state.lower(): 100}
+    assert divide(attempt(2, state, resumed_step=60, saved_step=None), 60)[state.lower()] == 100 * SECOND
     # A completed attempt is kept when the run starts over.
     assert "preempted" not in seconds(of_run([attempt(1), attempt(2, "RUNNING", resumed_step=0)]))
 
 
 def test_chips_count():
     found = of_run([attempt(chips=4)])
-    assert (found.held, found.ratio) == (400 * SECOND, 0.8)
     both = total([found, of_run([attempt()])])
+    assert (found.held, found.ratio) == (400 * SECOND, 0.8)
     assert (both.held, both.waited) == (500 * SECOND, 6 * SECOND)
 
 

@@ -55,13 +55,12 @@ def test_exact_text(name):
 
 
 def test_rows_with_equal_names_have_different_keys():
-    assert list(rows_of(tables.paper_table("longer_training", paper())))[3:7] == [
-        "JEST++ B 4B", "Flexi-JEST++ B 4B", "JEST++ B 10B", "Flexi-JEST++ B 10B",
-    ]  # fmt: skip
-    assert list(rows_of(tables.paper_table("raw_vs_filtered", paper()))) == [
-        "IID B filtered", "IID B raw", "JEST++ B filtered", "JEST++ B raw",
-    ]  # fmt: skip
-    assert {"DBP B/32 5.3B", "DBP B/32 3.6B"} <= set(rows_of(tables.paper_table("laion", paper())))
+    for name, keys in {
+        "longer_training": {"JEST++ B 4B", "Flexi-JEST++ B 4B", "JEST++ B 10B", "Flexi-JEST++ B 10B"},
+        "raw_vs_filtered": {"IID B filtered", "IID B raw", "JEST++ B filtered", "JEST++ B raw"},
+        "laion": {"DBP B/32 5.3B", "DBP B/32 3.6B"},
+    }.items():
+        assert keys <= {line.key for line in tables.paper_table(name, paper()).lines}
 
 
 def test_own_runs_are_in_the_same_columns_as_published_ones(paper_like):
@@ -146,7 +145,6 @@ def test_raw_scores_are_shown_unchanged_with_a_note(new_store, stored_run):
     table = tables.paper_table("comparison", paper(), [own(store)])
     rows = rows_of(table)
     assert (rows["uniform"]["shapes/zero_shot"], rows["joint"]["shapes/zero_shot"]) == ("0.5†", "54.4†")
-    assert rows["SigLIP B"]["coco/i2t_r1"] == "65.2"
     assert "study: raw scores, not in %" in table.notes
     assert "Scores in % unless a note says otherwise." in table.caption
 

@@ -19,8 +19,7 @@ def jestlab(capsys, study):
     def run(*args, store=study.url):
         with pytest.raises(SystemExit) as stop:
             main([*args, "--store", store])
-        streams = capsys.readouterr()
-        return stop.value.code, streams.out, streams.err
+        return stop.value.code, *capsys.readouterr()
 
     return run
 
@@ -41,10 +40,12 @@ def test_tables_by_name(jestlab):
     assert "examples to match" in jestlab("table", "speedups", "study")[1]
     rows = json.loads(jestlab("table", "comparison", "study", "--json")[1])["rows"]
     assert [row["method"] for row in rows] == ["reference", "uniform", "independent", "joint"]
-    assert "no published table 'comparison': expected one of none: run" in jestlab("table", "comparison")[2]
-    assert jestlab("table", "summary")[2] == (
-        "jestlab: table 'summary' shows one experiment: name one of study\n"
-    )
+    for name, message in {
+        "comparison": "run jestlab published import",
+        "summary": "table 'summary' shows one experiment: name one of study",
+    }.items():
+        code, out, err = jestlab("table", name)
+        assert (code, out, err.count("\n")) == (1, "", 1) and message in err
 
 
 def test_an_experiment_named_like_a_table(jestlab, study, stored_runs):
@@ -55,9 +56,7 @@ def test_an_experiment_named_like_a_table(jestlab, study, stored_runs):
         shown = jestlab("table", name, "--baseline", "b")
         assert shown == jestlab("table", name, name, "--baseline", "b")
         assert "| a " in shown[1]
-    cell = vars(next(cell for cell in published.paper() if cell.method == "CLIP"))
-    names = {"table": "table_name", "group": "group_name"}
-    study.insert("v_published", **{names.get(name, name): value for name, value in cell.items()})
+    study.publish(*(cell for cell in published.paper() if cell.table == "comparison"))
     out = jestlab("table", "comparison")[1]
     assert "| CLIP " in out and "| a " not in out
     assert "| a " in jestlab("table", "comparison", "--no-published")[1]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jestlab.analysis import tables
+from jestlab.analysis import figures, tables
 from jestlab.analysis.metrics import Metric
 from jestlab.analysis.tables.show import spread
 
@@ -74,16 +74,13 @@ def test_caption_and_notes(results):
 
 
 def test_one_run_has_no_columns_of_comparisons(read_runs, stored_run):
-    table = summary(read_runs(stored_run("uniform", [0.25])))
-    assert shown(table) == {
-        "uniform": {"run": "uniform", "seeds": "1", "zero-shot": "25.0†", "I2T R@1": "25.0†",
-                    "score": "25.0†", "examples": "64", "GFLOP": "3.00"}
-    }  # fmt: skip
-    assert "one seed each" in table.caption
     # Headings name the dataset of ambiguous metrics.
-    ambiguous = read_runs(stored_run("uniform", [0.2], metrics=["a/zero_shot", "b/zero_shot", "b/9_shot"]))
-    headings = list(shown(summary(ambiguous))["uniform"])
-    assert headings[2:5] == ["a zero-shot", "9_shot", "b zero-shot"]
+    metrics = ["a/zero_shot", "b/zero_shot", "b/9_shot"]
+    table = summary(read_runs(stored_run("uniform", [0.25], metrics=metrics)))
+    headings = ["run", "seeds", "a zero-shot", "9_shot", "b zero-shot", "score", "examples", "GFLOP"]
+    texts = ["uniform", "1", *["25.0†"] * 4, "64", "3.00"]
+    assert shown(table) == {"uniform": dict(zip(headings, texts, strict=True))}
+    assert "one seed each" in table.caption
 
 
 def test_unfinished_runs(read_runs, stored_run, stored_runs):
@@ -112,31 +109,18 @@ def test_without_a_completed_run(read_runs, stored_run):
         summary(results)
 
 
-def test_a_run_without_a_metric_has_no_score(read_runs, stored_run):
-    results = read_runs(
-        stored_run("uniform", [0.2]), stored_run("joint", [0.3], metrics=["shapes/zero_shot"])
-    )
-    table = summary(results)
-    assert shown(table)["joint"]["score"] == "—"
-    assert "joint: no score where shapes_retrieval/i2t_r1 is missing" in table.notes
+def test_runs_of_unknown_or_no_flops(read_runs, stored_run):
+    def read(uniform, own):
+        runs = (("uniform", uniform), ("own", own))
+        return read_runs(*(stored_run(name, [0.1, 0.2], flops_per_step=flops) for name, flops in runs))
 
-
-def test_a_run_without_a_price(read_runs, stored_run):
-    results = read_runs(
-        stored_run("uniform", [0.1, 0.2], flops_per_step=None), stored_run("own", [0.2], flops_per_step=None)
-    )
+    row = shown(summary(read(None, None)))["own"]
+    assert row["fewer examples"] == "**1.0×**†"
+    assert not [header for header in row if "FLOP" in header or "time" in header]
+    results = read((3e9, 0.0, 0.0), (0.0, 0.0, 0.0))
     row = shown(summary(results))["own"]
-    assert row["fewer examples"] == "**≥ 2.0×**†"
-    assert not [header for header in row if "FLOP" in header or "time" in header]  # they are unknown
-
-
-def test_a_run_without_flops_needs_infinitely_fewer(read_runs, stored_run):
-    results = read_runs(
-        stored_run("uniform", [0.1, 0.2]), stored_run("free", [0.1, 0.2], flops_per_step=(0.0, 0.0, 0.0))
-    )
-    row = shown(summary(results))["free"]
     assert (row["GFLOP"], row["fewer FLOPs"]) == ("0", "**∞**†")
-    row = speedups(results)["free"]
+    row = speedups(results)["own"]
     assert (row["GFLOP to match"], row["fewer FLOPs"]) == ("0†", "**∞**†")
 
 
@@ -144,7 +128,9 @@ def test_the_baseline_is_the_one_that_the_study_names(read_runs, stored_run):
     runs = (stored_run("uniform", [0.2]), stored_run("joint", [0.3]))
     for reports, heading in (([{"kind": "pareto"}, {"kind": "table", "baseline": "joint"}], "Δ joint"),
                              ([{"kind": "table", "baseline": "missing"}], "Δ uniform")):  # fmt: skip
-        assert heading in shown(summary(read_runs(*runs, spec={"reports": reports})))["uniform"]
+        results = read_runs(*runs, spec={"reports": reports})
+        assert heading in shown(summary(results))["uniform"]
+        assert f"Dotted: final score of {heading[2:]}." in figures.learning_curves(results).texts.caption
 
 
 @pytest.mark.parametrize(
@@ -218,9 +204,12 @@ def test_marks_and_fewer_seeds_are_explained(read_runs, stored_run, stored_runs)
         stored_run("uniform", [0.1, 0.4]),
         *stored_runs("joint", [0.3, 0.5], [0.3, 0.5]),
         stored_run("joint", [0.3, 0.5], seed=2, metrics=["shapes/zero_shot"]),
+        stored_run("partly", [0.3], metrics=["shapes/zero_shot"]),
     )
     table = summary(results)
     row = shown(table)["joint"]
+    assert shown(table)["partly"]["score"] == "—"
+    assert "partly: no score where shapes_retrieval/i2t_r1 is missing" in table.notes
     assert row["Δ uniform"] == "+10.0†"  # two seeds have nothing to be compared with
     assert row["I2T R@1"] == "**50.0 ± 0.0 (n = 2)**"
     assert row["zero-shot"] == "**50.0 ± 0.0**"

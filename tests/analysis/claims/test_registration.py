@@ -100,16 +100,8 @@ def test_the_digest_is_the_sha256_of_compact_json_in_utf_8():
 
 def test_the_code_that_judges_is_registered_without_its_prose(monkeypatch):
     code = registration.judging_code()
-    decides = {
-        "claims.verdicts",
-        "claims.evidence",
-        "names",
-        "provenance.soundness",
-        "connection",
-        "frames",
-        "metrics",
-    }
-    assert decides <= code.keys()
+    decides = "claims.verdicts claims.evidence names provenance.soundness connection frames metrics"
+    assert set(decides.split()) <= code.keys()
     assert not [name for name in code if name.split(".")[0] in ("figures", "tables", "report", "published")]
     parse = ast.parse
 

@@ -100,9 +100,9 @@ def test_the_claims_of_a_round(claims, spent, limit, seeds, chosen, left_out):
 
 def test_runs_one_more_seed_if_the_whole_step_is_too_expensive():
     each = judged(CLEAR, of="a", claims=55, until=until_hours(1.0))  # seven seeds from a decision
-    assert next_round([each], Hours(0.1, HOURS)).seeds["study", "a"] == 7
-    assert next_round([each], Hours(0.75, HOURS)).seeds["study", "a"] == 5
-    assert next_round([each], Hours(0.85, HOURS)).left_out == (each,)
+    for spent, seeds in ((0.1, 7), (0.75, 5), (0.85, None)):
+        found = next_round([each], Hours(spent, HOURS))
+        assert (found.seeds.get(("study", "a")), found.left_out) == (seeds, () if seeds else (each,))
 
 
 def test_hours_are_summed_over_runs_and_averaged_over_completed_seeds(new_store, stored_run):
@@ -127,10 +127,15 @@ def test_hours_are_summed_over_runs_and_averaged_over_completed_seeds(new_store,
 
 def test_a_claim_reports_why_no_more_seeds_are_run():
     each = judged([1.0] * 4)
-    assert (each.stopped, judged([1.0] * 4, spent=True).stopped) == ("continues", "budget spent")
-    assert judged([1.0] * 5, spent=True).stopped == "decided"
-    assert judged([1.0, -1.0] * 12).stopped == "24 seeds, the maximum"
-    assert judged([1.0, -1.0] * 6).stopped == "out of reach (under 5% chance of a decision by 24 seeds)"
+    for differences, spent, stopped in (
+        ([1.0] * 4, False, "continues"),
+        ([1.0] * 4, True, "budget spent"),
+        ([1.0] * 5, True, "decided"),
+        ([1.0, -1.0] * 12, False, "24 seeds, the maximum"),
+        (FUTILE, False, "out of reach (under 5% chance of a decision by 24 seeds)"),
+        ([1.0, -1.0], False, "continues"),  # it has too few seeds to be out of reach
+    ):
+        assert judged(differences, spent=spent).stopped == stopped
     fixed = replace(each, judging=replace(each.judging, until=None))
     assert (fixed.is_open, fixed.stopped) == (False, "4 seeds planned")
     assert replace(fixed, planned=1).stopped == "one seed planned"

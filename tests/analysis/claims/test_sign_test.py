@@ -126,11 +126,9 @@ class TestForecast:
         assert found.decided == pytest.approx(decided.mean(), abs=0.015)
         assert found.expected == pytest.approx(ends.mean(), abs=0.15)
 
-    def test_without_any_possible_decision(self):
+    def test_either_side_may_be_decided_or_none(self):
         assert forecast(8, 4, 0.05 / 55, 24) == Forecast(0.0, 24.0, 24)
         assert forecast(24, 4, 0.05 / 55, 24).decided == 0.0
-
-    def test_either_side_may_be_decided(self):
         assert forecast(7, 2, 0.05, 24) == pytest.approx(forecast(7, 5, 0.05, 24))
         assert forecast(5, 0, 0.05 / 8, 24).earliest == forecast(5, 5, 0.05 / 8, 24).earliest == 8
 

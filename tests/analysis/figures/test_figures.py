@@ -104,13 +104,6 @@ def test_a_label_keeps_its_look_beside_other_labels_and_another_baseline(results
     assert color(results.only(["joint", "uniform"]), "uniform") == color(results, "uniform")
 
 
-def test_curves_compare_with_the_baseline_of_the_study(read_runs, stored_run):
-    runs = [stored_run(name, [0.1, 0.2]) for name in ("uniform", "joint")]
-    spec = {"reports": [{"kind": "curves"}, {"kind": "table", "baseline": "joint"}]}
-    plot = figures.learning_curves(read_runs(*runs, spec=spec))
-    assert "Dotted: final score of joint." in plot.texts.caption
-
-
 def test_surfaces_show_what_seeds_attain(results, read_runs, stored_run):
     plot = figures.pareto(results, "uniform", surfaces=True)
     attained = plot.data[plot.data["kind"] == "attained"]
@@ -207,6 +200,11 @@ def test_is_drawn_only_when_something_changed(study, stored_run, tmp_path, drawi
     (tmp_path / "pareto.svg").write_text("half a file")
     assert save() == 3
     assert save(width=4.0) == 4
+    plot = figures.pareto(read_frames(study.url, "study"), "uniform")
+    for known, count in ((b"another", 5), (b"older " + plot._mark.encode(), 5)):
+        (tmp_path / "pareto.png").write_bytes(known)
+        assert (plot.png([tmp_path / "none", tmp_path]) == known) == (known[:5] == b"older")
+        assert len(drawings) == count
 
 
 def test_unchanged_figures_import_no_matplotlib(finished_study, saved):

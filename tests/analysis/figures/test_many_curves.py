@@ -54,18 +54,13 @@ def test_a_curve_with_a_single_evaluation_is_a_marker_in_its_panel(new_store, st
         assert all(line.get_marker() not in ("", "None") for line in points)
 
 
-def test_the_best_of_very_many_curves_have_panels(curves):
-    plot = curves(40)
-    alone = list(dict.fromkeys(plot.data.loc[plot.data["alone"], "label"]))
-    assert alone == [f"joint filtering_ratio=0.{i}" for i in range(10, 40)]
+def test_more_than_seven_curves_have_panels_and_of_very_many_the_best(curves):
+    for count, shown in ((7, range(0)), (8, range(1, 8)), (40, range(10, 40))):
+        plot = curves(count)
+        alone = list(dict.fromkeys(plot.data.loc[plot.data["alone"].astype(bool), "label"]))
+        assert alone == [f"joint filtering_ratio=0.{i}" for i in shown]
     assert "one run per panel (30 of 39)" in plot.texts.caption
-
-
-def test_seven_curves_share_a_panel(curves):
-    seven = curves(7)
-    assert not seven.data["alone"].any()
-    assert len(seven.figure().axes) == 1
-    assert curves(8).data["alone"].any()
+    assert len(curves(7).figure().axes) == 1
 
 
 def test_highlighted_runs_are_colored_and_the_others_grey(curves):

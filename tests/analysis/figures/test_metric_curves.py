@@ -10,16 +10,13 @@ from jestlab.analysis.figures import Request, draw
 @pytest.fixture(scope="module")
 def plotted(module_store, stored_run):
     """A function that plots the curves of two runs with a loss of eight steps."""
-    runs = []
-    for seed in (0, 1):
-        for name, fast in (("uniform", 1.0), ("joint", 2.0)):
-            loss = [4.0 / (1 + fast * step) + 0.1 * seed for step in range(1, 9)]
-            runs.append(
-                stored_run(
-                    name, [0.1, 0.2, 0.25 * fast], seed=seed, seconds_per_step=2.0,
-                    logged={"loss": loss, "lr": [0.1] * 8},
-                )
-            )  # fmt: skip
+
+    def run(name, fast, seed):
+        loss = [4.0 / (1 + fast * step) + 0.1 * seed for step in range(1, 9)]
+        logged = {"loss": loss, "lr": [0.1] * 8}
+        return stored_run(name, [0.1, 0.2, 0.25 * fast], seed=seed, seconds_per_step=2.0, logged=logged)
+
+    runs = [run(name, fast, seed) for seed in (0, 1) for name, fast in (("uniform", 1.0), ("joint", 2.0))]
     metrics = {"loss": {"goal": "min", "unit": "nats"}, "*/zero_shot": {"goal": "max", "unit": "percent"}}
     url = module_store.add(*runs, spec={"metrics": metrics}).url
     return lambda **options: draw("curves", Request(url, "study", **options))
@@ -50,18 +47,15 @@ def test_the_cost_of_a_step_is_interpolated_between_evaluations(plotted):
 def test_several_metrics_have_a_panel_each_in_their_declared_unit(plotted):
     joint = plotted(metric=("shapes/zero_shot",)).data.query("label == 'joint'")
     assert joint["mean"].iloc[-1] == pytest.approx(50)
-    plot = plotted(metric=("loss", "lr", "shapes/zero_shot"), over="steps")
-    figure = plot.figure()
-    assert [axes.get_ylabel().replace("\n", " ") for axes in figure.axes] == [
-        "training loss (nats), less is better", "lr", "shapes/zero_shot (%)",
-    ]  # fmt: skip
+    figure = plotted(metric=("loss", "lr", "shapes/zero_shot"), over="steps").figure()
+    labels = [axes.get_ylabel().replace("\n", " ") for axes in figure.axes]
+    assert labels == ["training loss (nats), less is better", "lr", "shapes/zero_shot (%)"]
 
 
 def test_an_unknown_metric_names_the_nearest_recorded(plotted):
-    with pytest.raises(ValueError, match="no run of 'study' has recorded 'los': did you mean 'loss'"):
-        plotted(metric=("los",))
-    with pytest.raises(ValueError, match="did you mean 'shapes/zero_shot'"):
-        plotted(metric=("shapes/zeroshot",))
+    for unknown, nearest in (("los", "loss"), ("shapes/zeroshot", "shapes/zero_shot")):
+        with pytest.raises(ValueError, match=f"has recorded '{unknown}': did you mean '{nearest}'"):
+            plotted(metric=(unknown,))
 
 
 def test_smoothing_is_a_running_mean_of_each_seed(plotted):

@@ -41,15 +41,12 @@ def test_speedup(results):
     assert {"joint, 2.3×", "independent", "0.9×", "1.0×", "not reached"} <= words
 
 
-def test_speedup_next_to_published_methods(results, cells):
+def test_the_panel_of_published_methods_is_optional(results, cells):
     plot = figures.speedup(results, "uniform", published=cells)
     assert len(plot.figure().axes) == 3
     assert set(rows(plot, panel="published")["kind"]) == {"published", "ours"}
     assert "No run of this experiment has been evaluated on coco/i2t_r1" in plot.texts.caption
     assert "Last panel: published methods. As published (Evans et al. 2024), mean of" in plot.texts.caption
-
-
-def test_the_panel_of_published_methods_is_optional(results, cells):
     for nothing in (cells[cells["table"] == "laion"], cells[cells["quantity"] != "flops_total"], cells[:0]):
         plot = figures.speedup(results, "uniform", published=nothing)
         assert "published" not in set(plot.data["panel"])
@@ -68,43 +65,31 @@ def test_published_methods(cells):
     assert {"CLIP", "OpenCLIP", "Flexi-JEST++"} <= {text.get_text() for text in plot.figure().axes[0].texts}
 
 
-def own_table(source, quantities=(("flops_total", "200"), ("imagenet/zero_shot", "10.0"))):
-    """Return a user's table with the name and the positions of the paper's."""
+@pytest.fixture(scope="module")
+def sources(cells):
+    """Tables of users, with the name and the positions of the paper's: Ada's without FLOPs, and Zoe's."""
     lines = ["source,table,group,method,quantity,printed,unit"]
-    lines += [f"{source},comparison,B,MyCLIP,{name},{printed},percent" for name, printed in quantities]
-    return published.frame(published.parse("\n".join(lines).encode(), "own.csv"))
+    lines += [f"{name},comparison,B,MyCLIP,imagenet/zero_shot,10.0,percent" for name in ("Ada", "Zoe")]
+    lines += ["Zoe,comparison,B,MyCLIP,flops_total,200,percent"]
+    return published.frame([*published.parse("\n".join(lines).encode(), "own.csv"), *published.paper()])
 
 
-def test_sources_are_never_mixed(cells):
-    """Positions and relative FLOPs are those of the source's own table and baseline."""
+def test_sources_are_never_mixed(cells, sources):
+    """Shown is the source with most points; FLOPs are relative to its own baseline."""
     import pandas as pd
 
-    both = pd.concat([cells, own_table("Zoe")], ignore_index=True)
-    plot = figures.published_scores(both)
-    alone = figures.published_scores(cells)
+    plot, alone = figures.published_scores(sources), figures.published_scores(cells)
     pd.testing.assert_frame_equal(plot.data, alone.data)
     assert "As published (Evans et al. 2024), mean of" in plot.texts.caption
-    assert "Not shown (FLOPs relative to other baselines): Zoe." in plot.texts.caption
+    assert "Not shown (FLOPs relative to other baselines): Ada, Zoe." in plot.texts.caption
     assert "Not shown" not in alone.texts.caption
-    named = figures.published_scores(both, source="Zoe")
+    named = figures.published_scores(sources, source="Zoe")
     assert named.data[["text", "x", "y"]].values.tolist() == [["MyCLIP", 200, 10]]
-    assert "baselines): Evans et al. 2024." in named.texts.caption
-    with pytest.raises(ValueError, match=r"no source 'Doe' .*: choose Evans et al\. 2024 or Zoe"):
-        figures.published_scores(both, source="Doe")
-
-
-def test_the_source_with_most_points_is_shown(cells):
-    import pandas as pd
-
-    without_flops = own_table("Ada", [("imagenet/zero_shot", "10.0")])
-    for parts, shown in (
-        ([without_flops, cells], "Evans et al. 2024"),
-        ([own_table("Ada"), own_table("Zoe")], "Ada"),
-    ):
-        plot = figures.published_scores(pd.concat(parts, ignore_index=True))
-        assert f"As published ({shown})" in plot.texts.caption
+    assert "baselines): Ada, Evans et al. 2024." in named.texts.caption
+    with pytest.raises(ValueError, match=r"no source 'Doe' .*: choose Ada or Zoe or Evans"):
+        figures.published_scores(sources, source="Doe")
     with pytest.raises(ValueError, match="no group of the published table 'comparison' has both FLOPs and"):
-        figures.published_scores(without_flops)
+        figures.published_scores(sources[sources["source"] == "Ada"])
 
 
 def test_comparable_runs_are_added_to_published_ones(cells, read_runs, stored_run):
@@ -147,23 +132,19 @@ def test_costs_are_per_example_and_need_a_price(read_runs, stored_run):
 
 FULL = Forward(image=46.8e9, text=11.0e9)
 FLEXI = Step(
-    full=FULL,
-    batch_size=32_768,
-    super_batch_size=163_840,
-    embedding_dim=768,
-    approximate=FULL * 0.389,
-    approximate_share=0.5,
-    scoring="approximate",
-)
+    full=FULL, batch_size=32_768, super_batch_size=163_840, embedding_dim=768, approximate=FULL * 0.389,
+    approximate_share=0.5, scoring="approximate",
+)  # fmt: skip
 
 
 def test_method_costs_are_those_of_the_paper():
     plot = figures.method_costs(FLEXI)
     totals = plot.data.groupby("label")["total"].first()
-    # The appendix: (2 + 2 · 5) / 3 without a cache, 7/3 with one.
-    assert totals["IID"] == pytest.approx(1)
-    assert totals["JEST"] == pytest.approx(12 / 3)
-    assert totals["JEST, cached reference"] == pytest.approx(7 / 3)
+    # The appendix: (2 + 2 · 5) / 3 without a cache, 7/3 with one; 3((1 − λ) + λA) + A · 5 with a flexi tower.
+    flexi = 0.5 + 0.5 * 0.389 + 0.389 * 5 / 3
+    assert totals.to_dict() == pytest.approx(
+        {"IID": 1, "JEST": 12 / 3, "JEST, cached reference": 7 / 3, "Flexi-JEST, cached reference": flexi}
+    )
     counted = figures.method_costs(FLEXI, "counted").data.groupby("label")["total"].first()
     assert counted["JEST"] > totals["JEST"]
     assert "32,768 of 163,840 examples" in plot.texts.caption

@@ -152,9 +152,8 @@ def test_the_paper_s_file_is_formatted():
 
 
 def test_reads_the_cells_of_a_store_in_the_order_of_tables(new_store):
-    store, names = new_store(), {"table": "table_name", "group": "group_name"}
-    for cell in published.paper()[::-1]:
-        store.insert("v_published", **{names.get(name, name): value for name, value in vars(cell).items()})
+    store = new_store()
+    store.publish(*published.paper()[::-1])
     frame = published.read(store.url)
     assert tuple(frame.columns) == published.COLUMNS and len(frame) == 233
     assert sorted(published.cells_of(frame), key=repr) == sorted(published.paper(), key=repr)

@@ -59,10 +59,9 @@ def test_without_a_better_run(asked):
 
 def test_no_seed_in_common(new_store, stored_run):
     store = new_store().add(stored_run("uniform", [0.1, 0.4]), stored_run("joint", [0.1, 0.6], seed=1))
-    assert answer_of(store) == Answer(
-        "joint scores 60.0%; it is not compared with uniform, the baseline.",
-        "Not judged: joint, no seed in common with uniform.",
-    )
+    said = answer_of(store)
+    assert said.sentence == "joint scores 60.0%; it is not compared with uniform, the baseline."
+    assert said.caveat == "Not judged: joint, no seed in common with uniform."
 
 
 def test_significant_runs_are_named_even_if_another_mean_is_higher(asked):

@@ -1,6 +1,6 @@
 """The claims of a study on its page: near the top, in words, and linked to their provenance."""
 
-from tests.analysis.report.conftest import Run, by_class, words
+from tests.analysis.report.conftest import by_class, words
 
 from jestlab.analysis.report import gather
 from jestlab.analysis.tables import table
@@ -25,11 +25,8 @@ def test_claims_are_shown_in_words(study, page, parsed_page):
     assert answer.startswith(f"{claims.caption} joint, the best of 2, scores 65.3 ± 3.5%, 25.0 points above")
 
 
-def test_the_answer_is_only_the_claims_if_no_runs_compete(new_lab):
-    claim = {
-        "statement": "Images find captions as well as classes", "within": 0.01,
-        "of": {"of": "uniform", "measure": "shapes_retrieval/i2t_r1"},
-        "near": {"of": "uniform", "measure": "shapes/zero_shot"},
-    }  # fmt: skip
-    lab = new_lab(*(Run("uniform", [0.1, 0.4], seed) for seed in (0, 1)), claims=[claim])
-    assert gather(lab.url, "study").answer.sentence == "At scale smoke, 1 claim: holds."
+def test_the_answer_is_only_the_claims_if_no_runs_compete(new_store, stored_runs):
+    retrieval, zero_shot = ({"of": "a", "measure": name} for name in ("shapes_retrieval/i2t_r1", "score"))
+    claim = {"statement": "As well as classes", "within": 0.01, "of": retrieval, "near": zero_shot}
+    store = new_store().add(*stored_runs("a", [0.1, 0.4], [0.1, 0.4]), spec={"claims": [claim]})
+    assert gather(store.url, "study").answer.sentence == "At scale smoke, 1 claim: holds."
