@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .core import Cell, Table
 
 Width = Literal["auto", "column", "text"]
-"""What a table may fill: a column of the paper, the whole text, or the narrower one that is enough."""
+"""Width of a table: a column of the paper, the whole text, or (auto) a column if the table fits."""
 
 _READABLE = {"table": 62, "table*": 130}
 """Environment → characters in a line of a two-column article, in letters that are up to a third smaller."""
