@@ -124,7 +124,7 @@ def test_two_experiments_with_runs_of_the_same_name(paper_like, stored_run):
 
 
 def test_nothing_to_show():
-    with pytest.raises(ValueError, match="expected one of none: run jestlab published import; or name an"):
+    with pytest.raises(ValueError, match="no published results: run jestlab published import, or name an"):
         tables.paper_table("comparison", paper()[:0])
     with pytest.raises(ValueError, match="no published table 'theirs': expected one of comparison, "):
         tables.paper_table("theirs", paper())

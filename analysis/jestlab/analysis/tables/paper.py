@@ -141,7 +141,11 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     layout = LAYOUTS.get(name, LAYOUTS["comparison"])
     cells = published[published["table"] == name]
     if cells.empty and not own:
-        known = ", ".join(dict.fromkeys(published["table"])) or "none: run jestlab published import"
+        if published.empty:
+            raise NotYet(
+                "the store holds no published results: run jestlab published import, or name an experiment"
+            )
+        known = ", ".join(dict.fromkeys(published["table"]))
         raise NotYet(f"no published table {name!r}: expected one of {known}; or name an experiment")
     rows, parts = table_rows(cells, own, layout.pair)
     findings = [
