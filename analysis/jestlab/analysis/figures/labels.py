@@ -168,7 +168,11 @@ def _place(axes: Axes, names: Sequence[Any]) -> bool:
 def _drawn(axes: Axes) -> Any:
     """Pixels of a panel that are drawn on, a few apart, [n, 2]."""
     lines = [line.get_xydata() for line in axes.get_lines() if line.get_transform() == axes.transData]
-    across = (line.get_ydata() for line in axes.get_lines() if line.get_transform() != axes.transData)
+    across = (
+        np.asarray(line.get_ydata(), float)
+        for line in axes.get_lines()
+        if line.get_transform() != axes.transData
+    )
     lines += [np.column_stack([axes.get_xlim(), level]) for level in across if level[0] == level[-1]]
     rim = np.linspace(0, 2 * np.pi, 8, endpoint=False)
     rim = np.column_stack([np.cos(rim), np.sin(rim)]) * axes.figure.dpi / 72 / 2  # of a marker of one point
