@@ -151,10 +151,12 @@ def _draw_costs(axes: Axes, bars: pd.DataFrame, names: Sequence[str]) -> None:
     most, cost = bars["x"].fillna(bars["spent"]), bars["cost"].iloc[0]
     divisor, name = unit(cost, most.dropna().sort_values().tail(1))
     ends = []
+    slot = axes.get_window_extent().height / axes.figure.dpi / len(bars)
+    thickness = min(0.7, 0.25 / slot)  # at most a quarter of an inch: few bars next to curves have much room
     for place, (length, (_, bar)) in enumerate(zip(most / divisor, bars.iterrows(), strict=True)):
         reached = not math.isnan(bar["x"])
         axes.barh(
-            place, length, 0.7, facecolor=bar["color"] if reached else "white", edgecolor=bar["color"],
+            place, length, thickness, facecolor=bar["color"] if reached else "white", edgecolor=bar["color"],
             linewidth=0.8, alpha=0.9 if reached else 1.0, hatch=None if reached else "////",
         )  # fmt: skip
         if bar["high"] > bar["low"]:
