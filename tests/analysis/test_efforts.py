@@ -68,7 +68,7 @@ def test_figures_and_pages_use_the_known_effort(timed):
     for plot in (front, curves, bars):
         plot.figure()
     with pytest.raises(ValueError, match="has completed with a score and known FLOPs"):
-        figures.pareto(found, cost="flops")
+        figures.pareto(found, over="flops")
     contents = gather(timed.url, "study")
     assert [list(part.variants) for part in contents.figures] == [["training time"], ["training time"]]
 

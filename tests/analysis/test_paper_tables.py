@@ -73,11 +73,13 @@ def test_own_runs_are_in_the_same_columns_as_published_ones(paper_like):
     assert rows["joint"] == {
         "method": "joint", "variant": "—", "examples_seen": "128",
         "flops_per_iteration": "187", "flops_total": "187",
+        "flops_per_iteration_counted": "233", "flops_total_counted": "233",
         "mean_delta": "+10.0 [+10.0, +10.0]", "imagenet/10_shot": "—",
         **dict.fromkeys(("imagenet/zero_shot", "coco/i2t_r1", "coco/t2i_r1"), "65.0 ± 7.1"),
     }  # fmt: skip
-    assert rows["uniform"]["flops_total"] == "100"
+    assert rows["uniform"]["flops_total"] == rows["uniform"]["flops_total_counted"] == "100"
     assert rows["JEST++ L"]["flops_per_iteration"] == "233"
+    assert rows["JEST++ L"]["flops_per_iteration_counted"] == "—"
     assert any("A = 0.28" in note for note in table.notes)
     assert rows["uniform"]["mean_delta"] == "—"
     assert rows["reference"]["imagenet/zero_shot"] == "30.0†"
@@ -122,7 +124,7 @@ def test_two_experiments_with_runs_of_the_same_name(paper_like, stored_run):
 
 
 def test_nothing_to_show():
-    with pytest.raises(ValueError, match="expected one of none: run jestlab published import; or name an"):
+    with pytest.raises(ValueError, match="no published results: run jestlab published import, or name an"):
         tables.paper_table("comparison", paper()[:0])
     with pytest.raises(ValueError, match="no published table 'theirs': expected one of comparison, "):
         tables.paper_table("theirs", paper())

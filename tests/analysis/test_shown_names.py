@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -111,18 +111,18 @@ def test_resolves_either_name_of_a_run(renamed):
 
 
 def test_figures_show_the_names(renamed):
-    request = figures.Request(renamed.url, "study")
+    draw = partial(figures.draw, store=renamed.url, experiment="study")
     for kind in ("curves", "pareto", "speedup", "step_costs", "filtering_ratio"):
-        plot = figures.draw(kind, replace(request, baseline="IID"))
+        plot = draw(kind, baseline="IID")
         texts = list(plot.data["text"].dropna().unique())
         if kind == "filtering_ratio":  # its lines are by rule, of which only joint's run has a name
             assert texts == ["JEST (ours)", "independent", "IID"]
         else:
             assert set(NAMES[1:]) <= set(texts)
         assert plain_labels(" ".join([plot.texts.caption, plot.texts.x, plot.texts.y])) == []
-    plot = figures.draw("against", replace(request, x=F))
+    plot = draw("against", x=F)
     assert plot.texts.x == "f"
-    lines = figures.draw("against", replace(request, x="selection.rule", by=(F,)))
+    lines = draw("against", x="selection.rule", by=(F,))
     assert set(lines.data["text"]) == {"IID", "f=50%", "f=0.9"}
 
 
@@ -145,7 +145,7 @@ def test_metrics_are_shown_with_their_names(renamed):
         assert {"ZS", "I→T R@1"} <= {column.header for column in made.columns}
     claims = tables.table(renamed.url, "claims", ["study"])
     assert [line.cells[3].text.endswith(" ZS") for line in claims.lines] == [False, True]
-    curves = figures.draw("curves", figures.Request(renamed.url, "study"))
+    curves = figures.draw("curves", renamed.url, "study")
     assert "Score: mean of ZS, I→T R@1." in curves.texts.caption
 
 

@@ -29,7 +29,7 @@ SCORES = (
     ("shapes_retrieval", "i2t_r1"),
     ("shapes_retrieval", "t2i_r1"),
 )
-ROUNDS, COMMAND_ROUNDS = 5, 3
+ROUNDS, COMMAND_ROUNDS = 3, 1
 
 
 def main() -> None:

@@ -63,6 +63,7 @@ def score_curves(
 
 def _score_curves(frames: Frames, scope: Scope, averaged: list[str]) -> pd.DataFrame:
     import numpy as np
+    import pandas as pd
 
     curves = frames.scores.copy()
     curves["score"] = math.nan
@@ -73,15 +74,15 @@ def _score_curves(frames: Frames, scope: Scope, averaged: list[str]) -> pd.DataF
         curves["score"] = mean.where(np.isfinite(mean), (values / len(averaged)).sum(axis=1, skipna=False))
 
     flops = curves.pop("flops_total")
-    planned = frames.costs.set_index(["label", "seed"])
-    of_run = [] if scope == "scoring" else list(zip(curves["label"], curves["seed"], strict=True))
     if scope != "scoring":
+        planned = frames.costs.set_index(["label", "seed"])
+        of_run = pd.MultiIndex.from_frame(curves[["label", "seed"]])
         # All FLOPs that a run without a price reports are training: 0/0 and unknown parts are NaN.
         ratio = (planned_flops(planned, scope) / planned["total_flops"]).fillna(1.0)
         flops = flops * ratio.reindex(of_run).to_numpy()
-    if scope == "reference_training":
-        shares = planned["reference_training_share_flops"].fillna(0.0)
-        flops = flops + shares.reindex(of_run).to_numpy()
+        if scope == "reference_training":
+            shares = planned["reference_training_share_flops"].fillna(0.0)
+            flops = flops + shares.reindex(of_run).to_numpy()
     curves["flops"] = flops
     return curves
 
@@ -302,7 +303,7 @@ def _break_even(making: float, scored: float, baseline: float, reached: bool) ->
     return math.inf if runs is None else runs
 
 
-_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%")
+_WINDOW = re.compile(r"\s*(?:(?P<points>[0-9]+)|(?P<percent>[0-9]+\.?[0-9]*|\.[0-9]+)\s*%)\s*")
 
 
 @dataclass(frozen=True)
@@ -322,13 +323,11 @@ class Smoothing:
         Raises:
             ValueError: It is neither.
         """
-        if isinstance(text, str) and text.strip().isdigit():
-            text = int(text)
-        if isinstance(text, int) and not isinstance(text, bool) and text >= 2:
-            return cls(text)
-        percent = _PERCENT.fullmatch(text.strip()) if isinstance(text, str) else None
-        if percent is not None and 0 < float(percent[1]) <= 50:
-            return cls(float(percent[1]) / 100)
+        found = _WINDOW.fullmatch(str(text))
+        if found and found["points"] and int(found["points"]) >= 2:
+            return cls(int(found["points"]))
+        if found and found["percent"] and 0 < float(found["percent"]) <= 50:
+            return cls(float(found["percent"]) / 100)
         raise ValueError(
             f"expected a number of recorded points from 2, such as 5, or a share up to 50%, such as 10%, got "
             f"{text!r}"

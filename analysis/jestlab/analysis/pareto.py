@@ -83,7 +83,7 @@ def _dominated(cost: Floats, score: Floats, by_cost: Floats, by_score: Floats) -
     """Find the points whose (cost, score) is dominated by (by_cost, by_score) of another point; all [n]."""
     order = np.argsort(by_cost)
     costs, scores = by_cost[order], by_score[order]
-    # The best and the second-best score of the first k points; NaN if there is none. Both [n + 1].
+    # Best and second-best score of the first k points, [n + 1]; NaN without such a point.
     best = np.fmax.accumulate(np.concatenate([[np.nan], scores]))
     second = np.fmax.accumulate(np.concatenate([[np.nan], np.minimum(scores, best[:-1])]))
 

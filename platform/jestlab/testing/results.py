@@ -61,8 +61,8 @@ def check_figure(figure: Callable[..., Any], **options: Any) -> None:
 
         def draw(place: str, url: str) -> dict[str, bytes]:
             code = _loader(figure)
-            request = figures.Request(url, STUDY.name, options=options, own=code)
-            paths = figures.draw(_name(figure), request).save(f"{folder}/{place}")
+            plot = figures.draw(_name(figure), url, STUDY.name, options=options, own=code)
+            paths = plot.save(f"{folder}/{place}")
             return {path.suffix: path.read_bytes() for path in paths}
 
         with _failures():

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.analysis.conftest import UNIFORM, StoredRun
 
-from jestlab.analysis.figures import Request, draw
+from jestlab.analysis.figures import draw
 
 T = 12.7062  # half the 95% confidence interval of two seeds, relative to half their distance
 F, SHARE, BATCH = "selection.filtering_ratio", "approximation.share", "schedule.batch_size"
@@ -18,7 +18,7 @@ def plot(new_store):
 
     def make(kind, *groups, spec=None, **options):
         store = new_store().add(*itertools.chain.from_iterable(groups), spec=spec)
-        return draw(kind, Request(store.url, "study", **options))
+        return draw(kind, store.url, "study", **options)
 
     return make
 

@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.patches import Rectangle
 
-from jestlab.analysis.figures import Request, draw
+from jestlab.analysis.figures import draw
 from jestlab.analysis.figures.style import PARTS
 
 READ = {"emoji": (0.3, 0.3), "logo": (0.7, 0.7)}
@@ -30,7 +30,7 @@ def store(new_store, stored_run):
 
 
 def test_shares_are_means_over_steps_and_seeds(store):
-    plot = draw("composition", Request(store.url, "study", x="kind"))
+    plot = draw("composition", store.url, "study", x="kind")
     data = plot.data
     found = {(row.text, row.component): row.relative for row in data.itertuples() if row.relative}
     assert found == pytest.approx({
@@ -55,7 +55,7 @@ def test_shares_are_means_over_steps_and_seeds(store):
 def test_the_rarest_of_many_values_are_merged(new_store, stored_run):
     kinds = {f"kind {i}": (0.2 - 0.02 * i,) for i in range(len(PARTS) + 2)}
     run = stored_run("joint", [0.1], logged=counted("joint", kinds) | counted("candidates", kinds))
-    data = draw("composition", Request(new_store().add(run).url, "study")).data
+    data = draw("composition", new_store().add(run).url, "study").data
     of_run = data[data["text"] == "joint"].set_index("component")["relative"]
     assert list(of_run.index) == [*(f"kind {i}" for i in range(len(PARTS) - 1)), "others"]
     assert of_run.sum() == pytest.approx(sum(share for (share,) in kinds.values()))
@@ -63,6 +63,6 @@ def test_the_rarest_of_many_values_are_merged(new_store, stored_run):
 
 def test_a_column_without_counts_is_an_error(store, study):
     with pytest.raises(ValueError, match="has counted by 'knd': did you mean 'kind'"):
-        draw("composition", Request(store.url, "study", x="knd"))
+        draw("composition", store.url, "study", x="knd")
     with pytest.raises(ValueError, match=r"set runtime\.diagnostics\.every_steps"):
-        draw("composition", Request(study.url, "study"))
+        draw("composition", study.url, "study")

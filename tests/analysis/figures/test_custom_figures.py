@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from jestlab.analysis.curves import score_curves
 from jestlab.analysis.custom import CodeFailed, CustomCode, NotYet
-from jestlab.analysis.figures import Plot, Request, draw, pareto
+from jestlab.analysis.figures import Plot, draw, pareto
 from jestlab.analysis.report import gather
 from jestlab.platform.cli import cli
 
@@ -35,7 +35,7 @@ def drawn(store, function, digest="d", **options):
     def own(experiment, kind, name):
         return CustomCode(name, function, digest)
 
-    return draw("mine.py:scatter", Request(store.url, "study", own=own, options=options))
+    return draw("mine.py:scatter", store.url, "study", own=own, options=options)
 
 
 def bars(results, color="red"):
@@ -136,7 +136,7 @@ def test_only_missing_results_are_told_as_not_yet(new_store, stored_run):
 
 def test_without_a_loader_nothing_is_executed(study):
     with pytest.raises(ValueError, match="not executed from here"):
-        draw("mine.py:scatter", Request(study.url, "study"))
+        draw("mine.py:scatter", study.url, "study")
 
 
 def test_a_report_includes_the_figures(new_store, stored_run):

@@ -1,11 +1,9 @@
 """Size, texts, font, and legend of printed figures."""
 
-from dataclasses import replace
-
 import matplotlib
 import pytest
 
-from jestlab.analysis.figures import Request, Sheet, draw
+from jestlab.analysis.figures import Sheet, draw
 
 KINDS = ("curves", "pareto", "speedup", "step_costs", "filtering_ratio", "against")
 COLUMN = {"width": "3.25in", "title": "none", "caption": "none"}
@@ -34,8 +32,8 @@ def drawn(module_store, stored_run):
             ]  # fmt: skip
     question = "Does filtering more make learning faster than filtering less?"
     url = module_store.add(*runs, question=question).url
-    request = Request(url, "study", x="selection.filtering_ratio")
-    return lambda kind, options: draw(kind, replace(request, sheet=Sheet.parse(options)))
+    x = "selection.filtering_ratio"
+    return lambda kind, options: draw(kind, url, "study", x=x, sheet=Sheet.parse(options))
 
 
 @pytest.mark.parametrize("options", [BELOW, *(pytest.param(each, marks=full) for each in (COLUMN, RIGHT))])
@@ -110,7 +108,7 @@ def test_options_of_a_report_override_those_of_the_study(new_store, stored_run):
     store = new_store().add(
         stored_run("uniform", [0.1, 0.2]), spec={"figure": {"width": "3.25in", "caption": "none"}}
     )
-    plot = draw("curves", Request(store.url, "study", sheet=Sheet.parse({"caption": "Mine."})))
+    plot = draw("curves", store.url, "study", sheet=Sheet.parse({"caption": "Mine."}))
     assert plot.sheet == Sheet(width=3.25, caption="Mine.")
 
 

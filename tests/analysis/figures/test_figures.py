@@ -104,6 +104,22 @@ def test_a_label_keeps_its_look_beside_other_labels_and_another_baseline(results
     assert color(results.only(["joint", "uniform"]), "uniform") == color(results, "uniform")
 
 
+def test_curves_compare_with_the_baseline_of_the_study(read_runs, stored_run):
+    runs = [stored_run(name, [0.1, 0.2]) for name in ("uniform", "joint")]
+    spec = {"reports": [{"kind": "curves"}, {"kind": "table", "baseline": "joint"}]}
+    plot = figures.learning_curves(read_runs(*runs, spec=spec))
+    assert "Dotted: final score of joint." in plot.texts.caption
+
+
+def test_the_axis_shows_whole_intervals_up_to_100_percent(read_runs, stored_runs):
+    found = read_runs(*stored_runs("uniform", [0.1], [0.3]), *stored_runs("joint", [0.6], [0.64], [0.62]))
+    for plot in (figures.learning_curves(found), figures.pareto(found)):
+        data = plot.data[plot.data["low"].notna()]
+        bottom, top = plot.figure().axes[0].get_ylim()
+        assert data["low"].min() < 0 == bottom
+        assert data.loc[data["label"] == "joint", "high"].max() < 100 == top
+
+
 def test_surfaces_show_what_seeds_attain(results, read_runs, stored_run):
     plot = figures.pareto(results, "uniform", surfaces=True)
     attained = plot.data[plot.data["kind"] == "attained"]

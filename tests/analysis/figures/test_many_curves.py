@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jestlab.analysis.figures import Request, Sheet, draw
+from jestlab.analysis.figures import Sheet, draw
 from jestlab.analysis.figures.style import FAINT
 
 
@@ -18,7 +18,7 @@ def curves(new_store, stored_run):
             for i in range(count) for seed in (0, 1)
         ]  # fmt: skip
         sheet = Sheet.parse({"legend": legend} if legend else {})
-        return draw("curves", Request(new_store().add(*runs).url, "study", sheet=sheet, **options))
+        return draw("curves", new_store().add(*runs).url, "study", sheet=sheet, **options)
 
     return plot
 
@@ -31,8 +31,10 @@ def test_each_of_many_curves_is_colored_in_its_own_panel(curves, count):
     assert len(figure.axes) == count - 1
     for axes in figure.axes:
         colors = [line.get_color() for line in axes.get_lines()]
-        assert len(set(colors) - {FAINT, "black"}) == 1
-        assert len(colors) == count + 1  # all others, the baseline and its end
+        assert len(set(colors) - {FAINT, "#000000"}) == 1
+        assert colors.count("#000000") == 2  # the baseline and its end
+        gray = np.asarray(axes.get_lines()[0].get_ydata(), float)
+        assert np.isnan(gray).sum() == count - 2  # a gap after each other curve
         assert len(axes.collections) == 1  # one band
     boxes = [axes.get_window_extent() for axes in figure.axes]
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
@@ -46,12 +48,11 @@ def test_each_of_many_curves_is_colored_in_its_own_panel(curves, count):
 
 def test_a_curve_with_a_single_evaluation_is_a_marker_in_its_panel(new_store, stored_run):
     runs = [stored_run("run", [0.1 + i / 50], label="uniform" if i == 0 else f"joint {i}") for i in range(9)]
-    figure = draw("curves", Request(new_store().add(*runs).url, "study")).figure()
+    figure = draw("curves", new_store().add(*runs).url, "study").figure()
     assert len(figure.axes) == 8
     for axes in figure.axes:
-        points = [line for line in axes.get_lines() if np.size(line.get_xdata()) == 1]
-        assert len(points) == 9
-        assert all(line.get_marker() not in ("", "None") for line in points)
+        marked = [line for line in axes.get_lines() if line.get_marker() not in ("", "None")]
+        assert sum(np.size(line.get_xdata()) for line in marked) == 9
 
 
 def test_more_than_seven_curves_have_panels_and_of_very_many_the_best(curves):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jestlab.analysis.curves import Smoothing
-from jestlab.analysis.figures import Request, draw
+from jestlab.analysis.figures import draw
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def plotted(module_store, stored_run):
     runs = [run(name, fast, seed) for seed in (0, 1) for name, fast in (("uniform", 1.0), ("joint", 2.0))]
     metrics = {"loss": {"goal": "min", "unit": "nats"}, "*/zero_shot": {"goal": "max", "unit": "percent"}}
     url = module_store.add(*runs, spec={"metrics": metrics}).url
-    return lambda **options: draw("curves", Request(url, "study", **options))
+    return lambda **options: draw("curves", url, "study", **options)
 
 
 def test_the_loss_over_steps(plotted):
@@ -76,8 +76,8 @@ def test_long_curves_over_logged_examples_are_thinned_and_keep_their_ends(new_st
     values = [1.0 / step for step in range(1, 3002)]
     seen = [32.0 * step for step in range(1, 3002)]
     run = stored_run("uniform", [0.1, 0.2], logged={"loss": values, "examples_seen": seen})
-    request = Request(new_store().add(run).url, "study", metric=("loss",), over="examples_seen")
-    data = draw("curves", request).data
+    url = new_store().add(run).url
+    data = draw("curves", url, "study", metric=("loss",), over="examples_seen").data
     assert len(data) <= 502
     assert set(data["effort"]) <= set(seen)
     assert data["effort"].iloc[-1] == seen[-1]

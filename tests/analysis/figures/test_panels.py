@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.text import Text
 
-from jestlab.analysis.figures.labels import spread
+from jestlab.analysis.figures.labels import _drawn, spread
 from jestlab.analysis.figures.panels import finish, panels, titled, wrapped
 from jestlab.analysis.figures.plot import Texts
 from jestlab.analysis.figures.style import applied
@@ -73,3 +74,36 @@ def test_points_of_one_look_are_named_next_to_them():
         finish(figure, TEXTS, Sheet())
     assert len(axes.texts) == 40
     assert not figure.legends
+
+
+def test_a_name_never_covers_the_front_or_an_interval():
+    """Without room for it there is a legend."""
+    with applied():
+        for bars, is_direct in (([20], True), (range(40), False)):
+            figure, [axes] = panels(Sheet(width=3.25))
+            axes.set(xlim=(0, 40), ylim=(0, 100))
+            for i in range(5):
+                x, y = 3 + 7 * i, 20 + 15 * i
+                axes.plot(x, y, "so^Dv"[i], color=f"#00{i}000", linestyle="none", label=f"independent {i}")
+                axes.vlines(x, y - 10, y + 10)
+            axes.vlines(bars, 0, 100)
+            axes.plot([0, 20, 20, 40], [50, 50, 80, 80])
+            finish(figure, TEXTS, Sheet(width=3.25))
+            assert bool(figure.legends) != is_direct
+            drawn = _drawn(axes)
+            for name in axes.texts:
+                box = Text.get_window_extent(name)
+                assert not ((drawn > box.min) & (drawn < box.max)).all(axis=1).any()
+
+
+def test_panels_without_another_below_have_ticks_and_ticks_never_touch():
+    with applied():
+        figure, axes = panels(Sheet(), 7, columns=4, sharex=True, sharey=True)
+        axes[0].set(xlim=(0, 1e6))
+        axes[0].xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+        finish(figure, TEXTS, Sheet())
+        labeled = [each.xaxis.get_tick_params()["labelbottom"] for each in axes]
+        assert labeled == [False] * 3 + [True] * 4
+        boxes = [label.get_window_extent() for label in axes[3].get_xticklabels() if label.get_text()]
+        assert len(boxes) > 1
+        assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jestlab.analysis.figures import Request, draw
+from jestlab.analysis.figures import draw
 from jestlab.analysis.figures.selected import PICTURES, ShownExample, selected, super_batch
 from jestlab.analysis.report import gather
 
@@ -57,13 +57,13 @@ def test_each_run_has_a_row_and_each_step_its_pictures(results):
 
 def test_without_pictures_is_an_error(study):
     with pytest.raises(ValueError, match="read from a lab"):
-        draw("selected", Request(study.url, "study"))
+        draw("selected", study.url, "study")
 
     def nothing(experiment, labels, size):
         raise ValueError("no run has recorded what it selected")
 
     with pytest.raises(ValueError, match="no run has recorded"):
-        draw("selected", Request(study.url, "study", pictures=nothing))
+        draw("selected", study.url, "study", pictures=nothing)
 
 
 def test_a_report_includes_the_pictures(new_store, stored_run):

@@ -8,6 +8,7 @@ import pytest
 from jestlab.analysis import figures, published
 from jestlab.analysis.costs import Step
 from jestlab.analysis.flops import Forward
+from jestlab.analysis.sheet import Sheet
 
 
 @pytest.fixture(scope="module")
@@ -26,32 +27,27 @@ def test_speedup(results):
     plot = figures.speedup(results, "uniform")
     matches = rows(plot, kind="match").set_index("label")
     # joint: .4 after 1.5 of 4 steps of 64, .5 after 2; independent: .4 after 2 steps, never .5
-    assert matches.loc["joint", "x"] == pytest.approx((96 + 128) / 2)
+    assert matches.loc["joint", "effort"] == pytest.approx((96 + 128) / 2)
     assert matches.loc["joint", "factor"] == pytest.approx((4 / 1.5 + 2) / 2)
-    assert matches.loc["joint", "y"] == pytest.approx(45)
+    assert matches.loc["joint", "mean"] == pytest.approx(45)
     assert "independent" not in matches.index  # one of two seeds gets there: the median does not
     bars = rows(plot, kind="bar").set_index("label")
     assert bars.loc["uniform", "x"] == pytest.approx(12e9)
     assert (bars.loc["joint", "low"], bars.loc["joint", "high"]) == pytest.approx((12e9, 16e9))
     assert math.isnan(bars.loc["independent", "x"])
     assert (bars.loc["independent", "spent"], bars.loc["independent", "reached"]) == (pytest.approx(32e9), 1)
-    assert "reference" not in set(plot.data["label"])
+    assert "reference" not in bars.index
     figure = plot.figure()
     words = {text.get_text() for axes in figure.axes for text in axes.texts}
     assert {"joint, 2.3×", "independent", "0.9×", "1.0×", "not reached"} <= words
 
 
-def test_the_panel_of_published_methods_is_optional(results, cells):
-    plot = figures.speedup(results, "uniform", published=cells)
-    assert len(plot.figure().axes) == 3
-    assert set(rows(plot, panel="published")["kind"]) == {"published", "ours"}
-    assert "No run of this experiment has been evaluated on coco/i2t_r1" in plot.texts.caption
-    assert "Last panel: published methods. As published (Evans et al. 2024), mean of" in plot.texts.caption
-    for nothing in (cells[cells["table"] == "laion"], cells[cells["quantity"] != "flops_total"], cells[:0]):
-        plot = figures.speedup(results, "uniform", published=nothing)
-        assert "published" not in set(plot.data["panel"])
-    with pytest.raises(ValueError, match="no source 'Doe' of the published table 'comparison'"):
-        figures.speedup(results, "uniform", published=cells, source="Doe")
+def test_the_height_of_the_bars_depends_on_their_number(results):
+    heights = []
+    for some in (results, results.only(["uniform", "joint"])):
+        plot = replace(figures.speedup(some, "uniform"), sheet=Sheet(width=3.25))
+        heights.append(plot.figure().axes[1].get_window_extent().height)
+    assert heights[1] < heights[0] < 1.0 * 200  # inches × dots per inch
 
 
 def test_published_methods(cells):

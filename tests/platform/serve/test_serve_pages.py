@@ -50,6 +50,13 @@ def test_every_page_answers(lab, runs, client, monkeypatch):
         assert asks.get(path).status == 404, path
 
 
+def test_live_curves_have_the_color_of_their_label(lab, runs, client):
+    series = json.loads(client(lab).get("/experiment/toy/losses").body)["series"]
+    colors = {one["name"].split("/")[0]: one["color"] for one in series}
+    assert len(series) > len(colors) == len(set(colors.values()))
+    assert all(one["color"] == colors[one["name"].split("/")[0]] for one in series)
+
+
 def test_files_are_those_of_the_report(lab, runs, client):
     assert labs.here("report", "toy", "--store", lab.store_url, root=lab.root).returncode == 0
     folder = lab.root / "reports" / "toy" / "report"

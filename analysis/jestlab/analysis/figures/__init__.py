@@ -1,4 +1,4 @@
-"""The figures of an experiment, by name: `draw("pareto", Request(store, experiment)).save(folder)`.
+"""The figures of an experiment, by name: `draw("pareto", store, experiment).save(folder)`.
 
 The module of a figure turns results into plain data once, and draws that data with Matplotlib for print.
 `charts` converts the same data for the page. All share `style` (colors), `axes`, `panels` (layout), and
@@ -7,10 +7,12 @@ The module of a figure turns results into plain data once, and draws that data w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from inspect import signature
+from typing import Any
 
 from .. import published as publications
 from ..costs import Scope
@@ -33,18 +35,14 @@ from .plot import Plot, Texts
 from .published import published_scores
 from .recorded import recorded
 from .references import against_reference
-from .selected import Pictures, selected
+from .selected import selected
 from .speedup import speedup
 from .step_costs import method_costs, step_costs
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = [
     "KINDS",
     "Axis",
     "Plot",
-    "Request",
     "Sheet",
     "Texts",
     "against",
@@ -65,186 +63,159 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Request:
-    """An experiment and the options of its figures; each kind uses those that apply to it.
-
-    Attributes:
-        store: SQLAlchemy URL of the store, or a snapshot of it.
-        experiment: Name of the experiment; empty for published methods only.
-        baseline: Label or run to compare with; None for the study's baseline.
-        scope: What counts as FLOPs.
-        over: Horizontal axis of curves, and the cost of the Pareto plot; None for the default of each.
-        trajectories: Whether the Pareto plot shows the path through training.
-        surfaces: Whether it shows attainment surfaces.
-        run: Label or name of a `diagnose` run; None for the first.
-        x: Config key that scores are drawn against, or whose values spikes are compared by; the column of
-            metadata that a composition is by.
-        by: Config keys whose values make a line.
-        split: Config key whose values make a panel.
-        metric: Recorded metrics that curves show instead of the score; the training metric of spikes.
-        smooth: Window of a running mean over curves: a number of recorded points, or a share such as "10%".
-        scale: Of the vertical axis of curves; None for the scale that the metric declares.
-        highlight: Labels or runs whose curves are colored; empty for all.
-        source: Where the published table is published; None for the one with most points.
-        score: Evaluations whose mean is the score; None for the study's.
-        sheet: Size, font, words and legend of the printed figure, over those of the study's spec.
-        runs: Labels or runs that the figure shows; empty for all.
-        options: Arguments of a custom figure.
-        own: Imports the code of custom figures; None if it must not be executed.
-        pictures: Reads selected examples from a lab; None without one.
-    """
-
-    store: str | Snapshot
-    experiment: str
-    baseline: str | None = None
-    scope: Scope = "scoring"
-    over: Over | None = None
-    trajectories: bool = False
-    surfaces: bool = False
-    run: str | None = None
-    x: str | None = None
-    by: tuple[str, ...] = ("selection.rule",)
-    split: str | None = None
-    metric: tuple[str, ...] = ()
-    smooth: int | str | None = None
-    scale: Scale | None = None
-    highlight: tuple[str, ...] = ()
-    source: str | None = None
-    score: tuple[str, ...] | None = None
-    sheet: Sheet = PLAIN
-    runs: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-    own: Loader | None = None
-    pictures: Pictures | None = None
-
-    @cached_property
-    def frames(self) -> Frames:
-        """Results of the experiment, read once for all figures."""
-        frames = self.snapshot.frames(self.experiment)
-        frames = frames.only(self.runs) if self.runs else frames
-        return frames.scored_by(self.score) if self.score else frames
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The store, which `draw` has opened."""
-        assert isinstance(self.store, Snapshot)
-        return self.store
-
-    @cached_property
-    def published(self) -> pd.DataFrame:
-        """Published cells in the store, read once for all figures."""
-        return publications.read(self.snapshot)
-
-
-def _curves(request: Request) -> Plot:
-    frames, names = request.frames, request.metric
-    if request.scale is not None and not names:
+def _curves(
+    store: Snapshot,
+    frames: Frames,
+    sheet: Sheet,
+    baseline: str | None = None,
+    over: Over | None = None,
+    scope: Scope = "scoring",
+    metric: Sequence[str] = (),
+    smooth: int | str | None = None,
+    scale: Scale | None = None,
+    highlight: Sequence[str] = (),
+) -> Plot:
+    if scale is not None and not metric:
         raise RequestError("the scale of the score's axis is what its metrics declare: name a metric with it")
     return learning_curves(
-        frames, request.baseline, request.over, request.scope,
-        shown=recorded(request.snapshot, frames, names, request.scope, request.scale) if names else (),
-        smooth=None if request.smooth is None else Smoothing.parse(request.smooth),
-        highlight=request.highlight, together=request.sheet.legend is not None,
+        frames, baseline, over, scope, highlight=highlight, together=sheet.legend is not None,
+        shown=recorded(store, frames, metric, scope, scale) if metric else (),
+        smooth=None if smooth is None else Smoothing.parse(smooth),
     )  # fmt: skip
 
 
-def _against(request: Request) -> Plot:
-    if request.x is None:
+def _against(
+    frames: Frames,
+    x: str | None = None,
+    by: Sequence[str] = ("selection.rule",),
+    split: str | None = None,
+    baseline: str | None = None,
+) -> Plot:
+    if x is None:
         raise RequestError("figure 'against' needs a config key to draw against: give x")
-    return against(request.frames, Axis(request.x, request.by, request.split), request.baseline)
+    return against(frames, Axis(x, tuple(by), split), baseline)
 
 
-def _preset(name: str) -> Callable[[Request], Plot]:
-    return lambda request: against(request.frames, PRESETS[name], request.baseline, name)
+def _spikes(
+    store: Snapshot,
+    experiment: str,
+    metric: Sequence[str] = (),
+    x: str | None = None,
+    baseline: str | None = None,
+) -> Plot:
+    shown = metric[0] if metric else "loss"
+    return optimizer_spikes(store, experiment, shown, x or "optimizer.beta2", baseline)
 
 
-def _speedup(request: Request) -> Plot:
-    return speedup(request.frames, request.baseline, request.scope, request.published, request.source)
-
-
-KINDS: dict[str, Callable[[Request], Plot]] = {
+KINDS: dict[str, Callable[..., Plot]] = {
     "curves": _curves,
-    "pareto": lambda r: pareto(
-        r.frames, r.baseline, r.scope, r.trajectories, r.surfaces, None if r.over == "steps" else r.over
-    ),
-    "speedup": _speedup,
-    "step_costs": lambda r: step_costs(r.frames, r.baseline),
-    **{name: _preset(name) for name in PRESETS},
-    "against_reference": lambda r: against_reference(r.frames, r.baseline),
-    "optimizer_spikes": lambda r: optimizer_spikes(
-        r.snapshot, r.experiment, r.metric[0] if r.metric else "loss", r.x or "optimizer.beta2", r.baseline
-    ),
-    "learnability": lambda r: learnability(r.snapshot, r.experiment, r.run),
-    "published": lambda r: published_scores(
-        r.published, r.frames if r.experiment else None, r.baseline, r.source
-    ),
+    "pareto": pareto,
+    "speedup": speedup,
+    "step_costs": step_costs,
+    **{name: partial(against, axis=axis, name=name) for name, axis in PRESETS.items()},
+    "against_reference": against_reference,
+    "optimizer_spikes": _spikes,
+    "learnability": learnability,
+    "published": published_scores,
     "against": _against,
-    "composition": lambda r: composition(r.snapshot, r.frames, r.x),
-    "selected": lambda r: selected(r.frames, r.pictures),
+    "composition": lambda store, frames, x=None: composition(store, frames, x),
+    "selected": lambda frames, pictures=None: selected(frames, pictures),
 }
-"""Kind → function that makes the figure."""
+"""Kind → function that makes the figure. `_sources` and options are passed to parameters of the same name."""
 
 _ON_DEMAND = ("published", "against", "composition", "selected")
 """Kinds that repeat part of another, or need more options to say anything about the experiment."""
 
 
-def draw(kind: str, request: Request) -> Plot:
-    """Make the figure of a kind: one of `KINDS`, or custom code (see `Request.own`).
+def draw(
+    kind: str,
+    store: str | Snapshot,
+    experiment: str = "",
+    *,
+    sheet: Sheet = PLAIN,
+    own: Loader | None = None,
+    **options: Any,
+) -> Plot:
+    """Make the figure of a kind: one of `KINDS`, or custom code.
+
+    Args:
+        kind: The kind, or the name of custom code.
+        store: SQLAlchemy URL of the store, or a snapshot of it.
+        experiment: Name of the experiment; empty for published methods only.
+        sheet: Size, font, words and legend of the printed figure, over those of the study's spec.
+        own: Imports the code of custom figures; None if it must not be executed.
+        options: Options of a report; each kind uses those that apply to it. `runs` and `score` apply to all;
+            `pictures` reads selected examples from a lab.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that doesn't exist.
         ValueError: The kind is unknown, the experiment lacks results for the kind, or custom code fails.
     """
-    if kind not in KINDS and request.own is None and ":" not in kind:
+    if kind not in KINDS and own is None and ":" not in kind:
         raise RequestError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
-    with opened(request.store) as store:
-        request = replace(request, store=store)
-        request = replace(request, sheet=_sheet(request))
-        request.sheet.families  # noqa: B018 — is the font installed?
+    with opened(store) as opened_store:
+        sources = _sources(opened_store, experiment, options)
+        if experiment:
+            with suppress(NotYet):  # nothing has been evaluated: some kinds only need logged metrics
+                sheet = sheet.over(Sheet.parse(sources["frames"]().spec.get("figure") or {}))
+        sheet.families  # noqa: B018 — is the font installed?
         if kind in KINDS:
-            plot = KINDS[kind](request)
+            names = signature(KINDS[kind]).parameters
+            used = {name: options[name] for name in names if name in options}
+            used |= {name: read() for name, read in sources.items() if name in names}
+            plot = KINDS[kind](**used | ({"sheet": sheet} if "sheet" in names else {}))
         else:
-            code = load(request.own, request.experiment, "figure", kind)
-            about = request.experiment, lambda: request.frames, request.baseline, request.scope
-            plot = custom_plot(code, Results(store, *about), request.options)
-        return replace(plot, sheet=request.sheet)
+            code = load(own, experiment, "figure", kind)
+            about = experiment, sources["frames"], options.get("baseline"), options.get("scope", "scoring")
+            plot = custom_plot(code, Results(opened_store, *about), options.get("options", {}))
+        return replace(plot, sheet=sheet)
 
 
-def _sheet(request: Request) -> Sheet:
-    """The options of the request, over those of the study's spec."""
-    if not request.experiment:
-        return request.sheet
-    try:
-        spec = request.frames.spec
-    except NotYet:  # nothing has been evaluated: some kinds only need logged metrics
-        return request.sheet
-    return request.sheet.over(Sheet.parse(spec.get("figure") or {}))
+def _sources(store: Snapshot, experiment: str, options: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
+    """Name of a parameter of `KINDS` → function that reads its value."""
+
+    def frames() -> Frames | None:
+        if not experiment:
+            return None
+        found = store.frames(experiment)
+        found = found.only(options["runs"]) if options.get("runs") else found
+        return found.scored_by(options["score"]) if options.get("score") else found
+
+    return {
+        "store": lambda: store,
+        "experiment": lambda: experiment,
+        "frames": frames,
+        "cells": lambda: store.once(publications.read),
+    }
 
 
-def all_possible(request: Request) -> list[Plot]:
+def all_possible(store: str | Snapshot, experiment: str, **options: Any) -> list[Plot]:
     """Make all figures that an experiment has the results for, in the order of `KINDS`.
+
+    Args:
+        store: SQLAlchemy URL of the store, or a snapshot of it.
+        experiment: Name of the experiment.
+        options: Arguments of `draw`.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that doesn't exist.
         ValueError: The baseline or a metric is unknown, or no figure can be made.
     """
-    request.sheet.families  # noqa: B018 — is the font installed?
+    options.get("sheet", PLAIN).families  # noqa: B018 — is the font installed?
     plots: list[Plot] = []
     first: NotYet | None = None
-    with opened(request.store) as store:
-        request = replace(request, store=store)
+    with opened(store) as opened_store:
         try:
-            request.frames.baseline(request.baseline)
+            _sources(opened_store, experiment, options)["frames"]().baseline(options.get("baseline"))
         except NotYet as error:  # an experiment of diagnoses only has no scores
-            if request.baseline is not None:
+            if options.get("baseline") is not None:
                 raise
             first = error
         for kind in (kind for kind in KINDS if kind not in _ON_DEMAND):
             try:
-                plots.append(draw(kind, request))
+                plots.append(draw(kind, opened_store, experiment, **options))
             except NotYet as error:
-                if kind == "curves" and (request.metric or request.highlight):
+                if kind == "curves" and (options.get("metric") or options.get("highlight")):
                     raise
                 first = first or error
     if not plots and first is not None:

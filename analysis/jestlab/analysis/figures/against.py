@@ -17,7 +17,7 @@ from ..curves import score_curves
 from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
-from .axes import LOG_FROM, count_axis, draw_interval, draw_seeds, limit, value_axis
+from .axes import LOG_FROM, count_axis, draw_interval, draw_seeds, limit_percent, value_axis
 from .panels import finish, panels, titled
 from .plot import (
     Plot,
@@ -273,7 +273,8 @@ def draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
             _tick(axes, means)
         heights = data.loc[data["y_label"] == y_label, "y"]  # of all panels that share the axis
         value_axis(axes, heights, log=texts.metric.scale == "log" and y_label == texts.y)
-        limit(axes, heights)
+        if y_label == texts.y and texts.metric.suffix == "%":
+            limit_percent(axes, heights)
     titled(all_axes, [panel["title"].iloc[0] for panel in shown])
     return finish(figure, texts, sheet, named="below" if len(shown) > 1 or measured else "direct")
 

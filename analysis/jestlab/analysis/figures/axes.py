@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 LOG_FROM = 8.0
 """Costs that differ by this factor get a logarithmic axis; from it on, ticks are at 1, 2, 5, 10, …"""
 
-_BEYOND = 0.35  # of the range of means and seeds: how far intervals stretch an axis
-
-
 _DECADES = 300.0  # a logarithmic axis that spans this factor has ticks at powers of 10 only
 
 
@@ -59,20 +56,16 @@ def value_axis(axes: Axes, values: Iterable[float], *, log: bool = False) -> Non
     scale_axis(axes, "y", values, log=log, form=lambda y: f"{y:g}")
 
 
-def limit(axes: Axes, values: Iterable[float]) -> None:
-    """Keep wide confidence intervals, as of two seeds, from squeezing the means.
+def limit_percent(axes: Axes, values: Iterable[float]) -> None:
+    """End a vertical axis of percentages at 0 and 100, which intervals exceed but scores do not.
 
     Args:
         axes: The panel, drawn.
-        values: Means and seeds on the vertical axis, which are shown entirely.
+        values: Means on the axis; those that are below 0 or above 100 are shown.
     """
     known = [value for value in values if math.isfinite(value)]
-    if not known or axes.get_yscale() == "log":
-        return
-    low, high = min(known), max(known)
-    room = _BEYOND * ((high - low) or abs(high) or 1.0)
     bottom, top = axes.get_ylim()
-    axes.set_ylim(max(bottom, low - room), min(top, high + room))
+    axes.set_ylim(max(bottom, min([0.0, *known])), min(top, max([100.0, *known])))
 
 
 def draw_interval(
@@ -101,8 +94,8 @@ def draw_band(axes: Axes, x: Any, low: Any, high: Any, color: str, alpha: float 
 
 
 def draw_seeds(axes: Axes, x: Any, y: Any, colors: Any) -> None:
-    """Draw an open dot for each seed."""
-    axes.scatter(x, y, s=9, facecolors="white", edgecolors=colors, linewidths=0.7, zorder=4)
+    """Draw a small circle for each seed, above the confidence intervals."""
+    axes.scatter(x, y, s=12, facecolors="white", edgecolors=colors, linewidths=0.8, zorder=4)
 
 
 def draw_levels(axes: Axes, levels: Iterable[tuple[float, str]]) -> None:

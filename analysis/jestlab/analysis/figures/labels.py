@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _LEAST = 1.3  # inches that names next to lines must leave to the panel
 _MOST_COVERED = 0.16  # of a panel by the names of points
 _MOST_POINTS = 12  # with names around them in a panel
+_DISTANCES = np.array([0.7, 1.0, 1.4, 1.8, 2.6, 3.6, 5.0])  # of names from points, relative to their height
 _LINE = 1.3  # distance between names, relative to the font size
 
 
@@ -52,8 +53,10 @@ def look_of(handle: Any) -> Any:
 
 def is_crowded(axes: Axes, names: Sequence[Any]) -> bool:
     """Whether names leave too little of a panel: lines have become narrow, or names would cover much."""
+    from matplotlib.text import Text
+
     frame, dpi = axes.get_window_extent(), axes.figure.dpi
-    boxes = [name.get_window_extent() for name in names if not _is_beside(name)]
+    boxes = [Text.get_window_extent(name) for name in names if not _is_beside(name)]
     lines = sum(map(_is_beside, names))
     return (
         (lines > 0 and frame.width < _LEAST * dpi)
@@ -65,7 +68,7 @@ def is_crowded(axes: Axes, names: Sequence[Any]) -> bool:
 
 def _is_beside(name: Any) -> bool:
     """Whether a name is right of the panel, as that of a line."""
-    return hasattr(name, "arrow_patch")
+    return bool(name.anncoords == "axes fraction")
 
 
 def write_name(axes: Axes, handle: Any) -> Any:
@@ -73,12 +76,17 @@ def write_name(axes: Axes, handle: Any) -> Any:
     color = handle.get_color()
     style: dict[str, Any] = {"size": size_of("name"), "color": ink(color), "zorder": 6}
     x, y = (np.asarray(each, float) for each in handle.get_data(orig=False))
+    arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.5}
     if not _is_line(handle):
-        return axes.text(x[-1], y[-1], handle.get_label(), ha="center", va="center", in_layout=False, **style)
+        name = axes.annotate(
+            handle.get_label(), (x[-1], y[-1]), xytext=(x[-1], y[-1]), ha="center", va="center",
+            arrowprops=arrow | {"shrinkA": 0, "shrinkB": 3}, **style,
+        )  # fmt: skip
+        name.set_in_layout(False)
+        return name
     known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
     end = (x[known[-1]], y[known[-1]]) if known.size else (1.0, 0.0)
-    arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.5, "alpha": 0.6 if known.size else 0.0,
-             "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5)}  # fmt: skip
+    arrow |= {"alpha": 0.6 if known.size else 0.0, "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5)}
     return axes.annotate(
         handle.get_label(), end, xycoords=handle.get_transform() if known.size else "axes fraction",
         xytext=(1.03, 0.5), textcoords="axes fraction", va="center_baseline", annotation_clip=False,
@@ -86,10 +94,13 @@ def write_name(axes: Axes, handle: Any) -> Any:
     )  # fmt: skip
 
 
-def place_names(axes: Axes, names: Sequence[Any]) -> None:
-    """Move names apart: those of lines up and down, near the level of their ends; others around points."""
+def place_names(axes: Axes, names: Sequence[Any]) -> bool:
+    """Move names apart: those of lines up and down, near the level of their ends; others around points.
+
+    Returns:
+        Whether no name of a point covers anything.
+    """
     of_lines = [name for name in names if _is_beside(name)]
-    of_points = [name for name in names if not _is_beside(name)]
     if of_lines:
         frame = axes.get_window_extent()
         ends = [name._get_position_xy(None)[1] for name in of_lines]
@@ -97,8 +108,8 @@ def place_names(axes: Axes, names: Sequence[Any]) -> None:
         levels = spread(ends, gap, frame.y0 + gap / 2, frame.y1 - gap / 2)
         for name, level in zip(of_lines, levels, strict=True):
             name.set_position((1.03, (level - frame.y0) / frame.height))
-    if of_points:
-        _place(axes, of_points)
+    of_points = [name for name in names if not _is_beside(name)]
+    return not of_points or _place(axes, of_points)
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
@@ -121,47 +132,65 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     return placed.tolist()
 
 
-def _place(axes: Axes, names: Sequence[Any]) -> None:
+def _place(axes: Axes, names: Sequence[Any]) -> bool:
     """Move each name from its point to the nearest place around it that covers least; a line joins the two.
 
     adjustText 1.4 covered more of the same plots, and took 80 s for 19 names.
     """
+    from matplotlib.text import Text
+
     frame, to_data = axes.get_window_extent(), axes.transData.inverted()
     drawn, taken = _drawn(axes), np.empty((0, 4))
-    angles = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+    angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+    is_clear = True
     for name in names:
-        box, at = name.get_window_extent(), axes.transData.transform(name.get_position())
-        half = np.array([box.width, box.height]) / 2 + 0.1 * box.height
-        far = np.repeat(box.height * np.array([0.8, 1.4, 2.2, 3.5, 5.0]), len(angles))
-        turned = np.tile(np.column_stack([np.cos(angles), np.sin(angles)]), (5, 1))
+        box, at = Text.get_window_extent(name), axes.transData.transform(name.xy)
+        half = np.array([box.width, box.height]) / 2 + 0.15 * box.height
+        far = np.repeat(box.height * _DISTANCES, len(angles))
+        turned = np.tile(np.column_stack([np.cos(angles), np.sin(angles)]), (len(_DISTANCES), 1))
         places = at + turned * (half + far[:, None])
         low, high = places - half, places + half
         covered = ((drawn > low[:, None]) & (drawn < high[:, None])).all(axis=2).sum(axis=1)
         lapped = ((taken[:, :2] < high[:, None]) & (taken[:, 2:] > low[:, None])).all(axis=2).sum(axis=1)
         outside = (low < frame.min).any(axis=1) | (high > frame.max).any(axis=1)
-        best = int(np.argmin(covered + 30 * lapped + 100 * outside + far / box.height))
+        faults = 10 * covered + 30 * lapped + 100 * outside
+        best = int(np.argmin(faults + far / box.height))
+        is_clear &= not faults[best]
         taken = np.vstack([taken, [*low[best], *high[best]]])
         name.set_position(to_data.transform(places[best]))
-        if far[best] > 2 * box.height:
-            nearest = np.clip(at, low[best], high[best])
-            ends = to_data.transform([at, nearest])
-            axes.plot(*ends.T, color=name.get_color(), linewidth=0.5, alpha=0.7, zorder=2)
+        is_far = far[best] > box.height
+        name.arrow_patch.set_alpha(0.8 if is_far else 0.0)
+        if is_far:
+            drawn = np.vstack([drawn, np.linspace(at, np.clip(at, low[best], high[best]), 9)])
+    return is_clear
 
 
 def _drawn(axes: Axes) -> Any:
     """Pixels of a panel that are drawn on, a few apart, [n, 2]."""
     lines = [line.get_xydata() for line in axes.get_lines() if line.get_transform() == axes.transData]
-    dots: list[Any] = []
+    across = (
+        np.asarray(line.get_ydata(), float)
+        for line in axes.get_lines()
+        if line.get_transform() != axes.transData
+    )
+    lines += [np.column_stack([axes.get_xlim(), level]) for level in across if level[0] == level[-1]]
+    rim = np.linspace(0, 2 * np.pi, 8, endpoint=False)
+    rim = np.column_stack([np.cos(rim), np.sin(rim)]) * axes.figure.dpi / 72 / 2  # of a marker of one point
+    found = [np.empty((0, 2))]
+    for line in axes.get_lines():
+        if not _is_line(line):
+            at = axes.transData.transform(line.get_xydata())
+            found.append((at[:, None] + line.get_markersize() * rim).reshape(-1, 2))
     for each in axes.collections:
         if hasattr(each, "get_segments"):
             lines += each.get_segments()
         else:
-            dots += list(np.asarray(each.get_offsets()))
-    found = [axes.transData.transform(np.reshape(dots, (-1, 2)))]
-    for line in lines:
-        pixels = axes.transData.transform(line)
+            at = axes.transData.transform(np.reshape(each.get_offsets(), (-1, 2)))
+            found.append((at[:, None] + 3 * rim).reshape(-1, 2))
+    for points in lines:
+        pixels = axes.transData.transform(points)
+        pixels = pixels[np.isfinite(pixels).all(axis=1)]
         length = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(pixels, axis=0).T))])
-        at = np.linspace(0.0, length[-1], max(1, int(length[-1] / 8)))
+        at = np.linspace(0.0, length[-1], max(1, int(length[-1] / 5)))
         found.append(np.column_stack([np.interp(at, length, side) for side in pixels.T]))
-    pixels = np.concatenate(found)
-    return pixels[np.isfinite(pixels).all(axis=1)]
+    return np.concatenate(found)

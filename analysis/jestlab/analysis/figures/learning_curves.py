@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from .. import units
 from ..costs import Scope
@@ -14,7 +15,7 @@ from ..errors import NotYet
 from ..frames import Frames
 from ..metrics import Metric
 from ..sheet import Sheet
-from .axes import count_axis, draw_band, draw_levels, limit, value_axis
+from .axes import count_axis, draw_band, draw_levels, limit_percent, value_axis
 from .panels import WIDTH, finish, panels, titled
 from .plot import (
     Plot,
@@ -49,7 +50,7 @@ _MOST_MARKERS = 40  # on a curve: more would cover the line
 def learning_curves(
     frames: Frames,
     baseline: str | None = None,
-    effort: Over | None = None,
+    over: Over | None = None,
     scope: Scope = "scoring",
     *,
     shown: Sequence[Recorded] = (),
@@ -65,7 +66,7 @@ def learning_curves(
     Args:
         frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run; by default the study's baseline.
-        effort: Unit of the horizontal axis; None for examples seen, or else for seconds or steps.
+        over: Unit of the horizontal axis; None for examples seen, or else for seconds or steps.
         scope: What counts as FLOPs.
         shown: Metrics in place of the score, from `recorded`; several have a panel each.
         smooth: A running mean over the curve of each seed.
@@ -74,8 +75,8 @@ def learning_curves(
 
     Returns:
         The plot, named "curves", for metrics "curves_" and their names. Its data: for each panel, label, and
-        point the effort, mean, low, and high; panel, y_label, and log (whether the axis is) describe the
-        panel; alone is true for a curve with a panel to itself.
+        point the effort, mean, low, and high; panel, y_label, log, and in_percent describe the panel and its
+        vertical axis; alone is true for a curve with a panel to itself.
 
     Raises:
         ValueError: Nothing can be drawn yet, the baseline or a label is unknown, or there is neither a score
@@ -86,7 +87,7 @@ def learning_curves(
     compared = frames.baseline(baseline)
     measured = list(shown) or [Recorded("", frames.score, score_curves(frames, scope))]
     usual = (each for each in ("examples_seen", "seconds") if each in known(measured[0].curves))
-    over: Over = effort or cast(Over, next(usual, "steps"))
+    over = over or cast(Over, next(usual, "steps"))
     column: Effort | Literal["step"] = "step" if over == "steps" else over
     parts, lost = [], []
     for each in measured:
@@ -100,13 +101,13 @@ def learning_curves(
         part = styled(judged, curves, compared, []).rename(columns={column: "effort"})
         part[["mean", "low", "high"]] *= each.metric.factor
         part["panel"], part["y_label"] = each.name, each.axis if shown else score_axis(frames)
-        parts.append(_thinned(part).assign(log=each.metric.scale == "log"))
+        scale = {"log": each.metric.scale == "log", "in_percent": each.metric.suffix == "%"}
+        parts.append(_thinned(part).assign(**scale))
     data = pd.concat(parts, ignore_index=True).assign(alone=False)
     require_competitors(frames, data)
     metric = measured[0].metric
     names = (f"{each.name}{', less is better' if each.metric.goal == 'min' else ''}" for each in measured)
     sentences = [f"Shown: {'; '.join(names)}." if shown else what_score_is(frames)]
-    sentences += about_seeds(data["seeds"].max(), intervals="bands", dots=False)
     if smooth:
         sentences.append(f"Smoothed: running mean over {smooth} of each seed.")
     if (data["final"] & (data["role"] == "baseline")).any():
@@ -118,8 +119,11 @@ def learning_curves(
         data.loc[rest, "role"] = "other"
         if others := data.loc[rest, "label"].nunique():
             sentences.append(f"Gray: {others} other run{'' if others == 1 else 's'}.")
-    competing = data.loc[data["role"] != "reference", "label"].nunique()
-    if competing > MOST_TOGETHER and not (highlight or together or len(measured) > 1):
+    colored = data.loc[data["role"].isin(["baseline", "competitor"]), "label"].nunique()
+    is_split = colored > MOST_TOGETHER and not (highlight or together or len(measured) > 1)
+    bands = "bands" if is_split or colored <= MOST_TOGETHER else ""
+    sentences[1:1] = about_seeds(data["seeds"].max(), intervals=bands, dots=False)
+    if is_split:
         alone = _alone(data[rivals], metric)
         data["alone"] = data["label"].isin(alone)
         count = data.loc[rivals, "label"].nunique()
@@ -155,76 +159,71 @@ def _alone(rivals: pd.DataFrame, metric: Metric) -> list[str]:
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw all curves in a panel for each metric, or a panel for each curve."""
-    if data["alone"].any():
-        return _draw_each(data, texts, sheet)
     divisor, x_label = axis_unit(texts.x, data.loc[data["role"] != "reference", "effort"])
+    data = data.assign(effort=data["effort"] / divisor)
+    if data["alone"].any():
+        return _draw_each(data[data["role"] != "reference"], texts, sheet, x_label)
     of_metrics = [panel for _, panel in data.groupby("panel", sort=False)]
     figure, all_axes = panels(sheet, len(of_metrics), least=2.3)
     for axes, panel in zip(all_axes, of_metrics, strict=True):
         axes.set(xlabel=x_label, ylabel=panel["y_label"].iloc[0])
-        _draw_curves(axes, panel.assign(effort=panel["effort"] / divisor))
+        draw_curves(axes, panel)
     return finish(figure, texts, sheet, named="direct" if len(of_metrics) == 1 else "below")
 
 
-def _draw_curves(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw curves with bands, the end of the baseline, and the references near them."""
+def draw_curves(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw curves, bands of up to seven, the end of the baseline, and the references near them.
+
+    Args:
+        axes: The panel.
+        data: Rows of `learning_curves` for one panel. A curve of the role "other" is thin and gray.
+    """
+    import pandas as pd
+
     competing = data[data["role"] != "reference"]
+    colored = competing[competing["role"] != "other"]
+    banded = colored["label"].nunique() <= MOST_TOGETHER
     is_dense = bool(competing.groupby("label").size().max() > _MOST_MARKERS)
     count_axis(axes)
     value_axis(axes, competing["mean"], log=bool(data["log"].iloc[0]))
-    for _, curve in competing.groupby("label", sort=False):
+    if len(others := competing[competing["role"] == "other"]):
+        # They are a single line with gaps, which takes far less time than many.
+        gaps = others.drop_duplicates("label", keep="last").assign(mean=math.nan)
+        line = pd.concat([others, gaps]).sort_index(kind="stable")
+        axes.plot(line["effort"], line["mean"], color=FAINT, linewidth=0.6, zorder=1)
+        single = others[others.groupby("label")["label"].transform("size") == 1]  # a line would be invisible
+        axes.plot(single["effort"], single["mean"], color=FAINT, linestyle="none", marker=".", zorder=1)
+    for _, curve in colored.groupby("label", sort=False):
         last = curve.iloc[-1]
-        if last["role"] == "other":
-            _draw_line(axes, curve, color=FAINT, linewidth=0.6, zorder=1)
-            continue
-        if last["seeds"] > 1:
+        if last["seeds"] > 1 and banded:
             draw_band(axes, curve["effort"], curve["low"], curve["high"], last["color"])
-        _draw_line(
-            axes, curve, color=last["color"], linestyle=last["line"], label=last["text"], markeredgewidth=0,
-            marker="" if is_dense else last["marker"],
+        axes.plot(
+            curve["effort"], curve["mean"], color=last["color"], linestyle=last["line"], label=last["text"],
+            marker="" if is_dense and len(curve) > 1 else last["marker"], markeredgewidth=0, zorder=3,
         )  # fmt: skip
         if last["role"] == "baseline" and last["final"]:
             axes.axhline(last["mean"], color=last["color"], **DOTTED)
-    limit(axes, competing["mean"])
     draw_levels(axes, near_references(data, competing["mean"]))
+    if data["in_percent"].all():
+        limit_percent(axes, competing["mean"])
 
 
-def _draw_line(axes: Axes, curve: pd.DataFrame, *, marker: str = "", **style: Any) -> None:
-    """Draw the means of a curve; a single one is a marker, since its line would be invisible."""
-    marker = marker or ("" if len(curve) > 1 else ".")
-    axes.plot(curve["effort"], curve["mean"], marker=marker, **style)
-
-
-def _draw_each(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
+def _draw_each(data: pd.DataFrame, texts: Texts, sheet: Sheet, x_label: str) -> Figure:
     """Draw a panel for each curve, with the baseline in black and all others in gray."""
     from matplotlib.lines import Line2D
 
-    shown = data[data["role"] != "reference"]
-    divisor, x_label = axis_unit(texts.x, shown["effort"])
-    shown = shown.assign(effort=shown["effort"] / divisor)
-    is_baseline = shown["role"] == "baseline"
-    alone = [curve for _, curve in shown[shown["alone"]].groupby("label", sort=False)]
+    alone = data[data["alone"]].drop_duplicates("label")
+    is_baseline = data["role"] == "baseline"
+    seeds = data["seeds"].mask(is_baseline, 1)  # its band would be in every panel
     width = sheet.width or WIDTH
     columns = max(1, min(len(alone), round(width / (1.0 if width < 4 or len(alone) > 12 else 1.3))))
     figure, all_axes = panels(sheet, len(alone), columns=columns, height=1.4, sharex=True, sharey=True)
-    for axes, own in zip(all_axes, alone, strict=True):
-        label, look = own["label"].iloc[0], own.iloc[0]
-        for _, curve in shown[~is_baseline & (shown["label"] != label)].groupby("label", sort=False):
-            _draw_line(axes, curve, color=FAINT, linewidth=0.6, zorder=1)
-        for _, curve in shown[is_baseline].groupby("label"):
-            _draw_line(axes, curve, color="black", linewidth=0.9, zorder=3)
-            if curve["final"].iloc[-1]:
-                axes.axhline(curve["mean"].iloc[-1], color="black", **DOTTED)
-        if look["seeds"] > 1:
-            draw_band(axes, own["effort"], own["low"], own["high"], look["color"], alpha=0.25)
-        _draw_line(axes, own, color=look["color"], linestyle=look["line"], zorder=4)
-    limit(all_axes[0], shown["mean"])
-    value_axis(all_axes[0], shown["mean"], log=bool(shown["log"].iloc[0]))
+    for axes, label in zip(all_axes, alone["label"], strict=True):
+        role = data["role"].where(is_baseline | (data["label"] == label), "other")
+        draw_curves(axes, data.assign(role=role, seeds=seeds))
     all_axes[0].locator_params(axis="x", nbins=2)
     all_axes[0].xaxis.set_major_formatter(lambda x, _: units.tick(x, 1e5))  # 5k is shorter than 5,000
-    titled(all_axes, [str(own["text"].iloc[0]) for own in alone])
-    keys = {str(text): "black" for text in shown.loc[is_baseline, "text"]}
-    handles = [
-        Line2D([], [], color=color, label=name) for name, color in (keys | {"other runs": FAINT}).items()
-    ]
-    return finish(figure, texts, sheet, named="below", x=x_label, y=texts.y, keys=handles)
+    titled(all_axes, [str(text) for text in alone["text"]])
+    colors = dict.fromkeys(data.loc[is_baseline, "text"], "black") | {"other runs": FAINT}
+    keys = [Line2D([], [], color=color, label=name) for name, color in colors.items()]
+    return finish(figure, texts, sheet, named="below", x=x_label, y=texts.y, keys=keys)

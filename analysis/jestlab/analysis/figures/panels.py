@@ -7,7 +7,9 @@ that readers must identify. `finish` adds the words, names the labeled artists, 
 from __future__ import annotations
 
 import io
+import itertools
 import re
+from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
@@ -67,7 +69,7 @@ def panels(
     axes = list(grid.flat)
     for unused in axes[count:]:
         unused.remove()
-    for above in axes[max(0, count - columns) : count - columns * (rows - 1) or None]:
+    for above in axes[count - columns : columns * (rows - 1)]:
         above.tick_params(labelbottom=True)  # nothing is below it, even if the panels share the axis
     return figure, axes[:count]
 
@@ -97,21 +99,34 @@ def finish(
         ValueError: The figure doesn't fit in its width or height.
     """
     of_panels = {each: labeled(each) for each in figure.axes}
-    # A legend can't identify points that look the same: their names stay next to them.
-    fixed = [each for each, handles in of_panels.items() if len(set(map(look_of, handles))) < len(handles)]
     where: Where = sheet.legend or named
     if where == "direct" and not all(is_curve(handle) for of in of_panels.values() for handle in of):
         where = named
-    beside = of_panels if where == "direct" else fixed
-    names = {each: [write_name(each, handle) for handle in of_panels[each]] for each in beside}
+    names: dict[Axes, list[Any]] = {}
+    free: dict[Axes, list[Any]] = {}  # names that a legend can replace
+    rest: list[Any] = []
+    for axes, handles in of_panels.items():
+        looks = Counter(map(look_of, handles))
+        for handle in handles:
+            # A legend can't identify artists that look the same: their names stay next to them.
+            is_fixed = looks[look_of(handle)] > 1
+            if is_fixed or where == "direct":
+                names.setdefault(axes, []).append(name := write_name(axes, handle))
+                if not is_fixed and not sheet.legend:
+                    free.setdefault(axes, []).append(name)
+            if not (is_fixed or (where == "direct" and sheet.legend)):
+                rest.append(handle)
     page = _Page(figure, texts, sheet, x, y)
     fits = page.arrange()
-    free = {each: of for each, of in names.items() if each not in fixed} if not sheet.legend else {}
-    if free and not (fits and not any(is_crowded(each, of) for each, of in free.items())):
+    if not fits and not sheet.legend:
+        free, rest = names, [handle for handles in of_panels.values() for handle in handles]
+    if free and not (
+        fits and all(not is_crowded(each, of) and place_names(each, of) for each, of in names.items())
+    ):
         for name in (name for of in free.values() for name in of):
             name.remove()
-        names, where = {each: names[each] for each in fixed}, "below"
-    rest = [handle for each, handles in of_panels.items() if each not in names for handle in handles]
+        names = {axes: [name for name in of if name not in free.get(axes, ())] for axes, of in names.items()}
+        where = "below"
     shown = list(by_label(rest if keys is None else keys).values())
     if shown and where == "inside":
         figure.axes[0].legend(handles=shown, loc="best", **_LEGEND | {"frameon": True, "framealpha": 0.7})
@@ -192,15 +207,33 @@ class _Page:
         import warnings
 
         figure = self.figure
-        for _ in range(2):
+        self._wrap_labels()
+        for attempt in range(3):
             figure.set_layout_engine("constrained", rect=rect, w_pad=EDGE / 2, h_pad=EDGE / 2)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 figure.draw_without_rendering()
-            if not self._wrap_labels():
+            if not self._wrap_labels() and not self._thin_ticks(attempt):
                 break
         figure.set_layout_engine("none")
         return not any("constrained_layout not applied" in str(each.message) for each in caught)
+
+    def _thin_ticks(self, attempt: int) -> bool:
+        """Choose fewer ticks for horizontal axes whose ticks touch."""
+        from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator
+
+        changed = False
+        for axes in self.figure.axes:
+            low, high = sorted(axes.xaxis.get_view_interval())
+            ticks = [tick for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
+            boxes = [tick.label1.get_window_extent() for tick in ticks if tick.label1.get_visible()]
+            touch = any(a.x1 + 0.05 * self.figure.dpi > b.x0 for a, b in itertools.pairwise(boxes))
+            if touch and not isinstance(axes.xaxis.get_major_locator(), FixedLocator):
+                is_log = axes.get_xscale() == "log"
+                fewer = LogLocator(subs=((1, 3), (1,))[attempt > 0]) if is_log else MaxNLocator(3 - attempt)
+                axes.xaxis.set_major_locator(fewer)
+                changed = True
+        return changed
 
     def _wrap_labels(self) -> bool:
         """Break labels that are longer than their axis, which constrained layout ignores."""
@@ -285,14 +318,16 @@ def _blank(width: float, height: float) -> Figure:
 
 def _legend(figure: Figure, handles: Sequence[Any], where: Where) -> Any:
     """Create a legend with as many columns as fit."""
-    legend = figure.legend(handles=handles, ncols=1, **_LEGEND)
+    room = figure.get_figwidth() - 0.5
+    names = ["\n".join(wrapped(handle.get_label(), room, size_of("name"))) for handle in handles]
+    legend = figure.legend(handles=handles, labels=names, ncols=1, **_LEGEND)
     legend.set_in_layout(False)
     if where == "right":
         return legend
     each = _size(legend)[0] + _LEGEND["columnspacing"] * size_of("name") / 72
     columns = max(1, min(len(handles), int((figure.get_figwidth() - EDGE) / each)))
     legend.remove()
-    legend = figure.legend(handles=handles, ncols=columns, **_LEGEND)
+    legend = figure.legend(handles=handles, labels=names, ncols=columns, **_LEGEND)
     legend.set_in_layout(False)
     return legend
 

@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING, Any
 from .. import units
 from ..costs import Scope
 from ..curves import mean_curves, score_curves
-from ..efforts import WORDS, Effort, cost_of, unit
+from ..efforts import WORDS, Effort, Over, cost_of, unit
 from ..errors import NotYet
 from ..frames import Frames
 from ..lost import DIVERGED
 from ..pareto import attainment, front, hypervolume, standing
 from ..sheet import Sheet
-from .axes import LOG_FROM, count_axis, draw_interval, draw_levels, draw_seeds, draw_steps, limit, value_axis
+from .axes import (
+    LOG_FROM,
+    count_axis,
+    draw_interval,
+    draw_levels,
+    draw_seeds,
+    draw_steps,
+    limit_percent,
+    value_axis,
+)
 from .panels import finish, panels
 from .plot import (
     Plot,
@@ -54,7 +63,7 @@ def pareto(
     scope: Scope = "scoring",
     trajectories: bool = False,
     surfaces: bool = False,
-    cost: Effort | None = None,
+    over: Over | None = None,
 ) -> Plot:
     """Plot the mean final score against the total cost of training, with the Pareto front of the means.
 
@@ -70,7 +79,7 @@ def pareto(
             budget, so they are never part of the front.
         surfaces: Whether to show the attainment surfaces of the best, the median, and the worst seed, over
             the seeds that every competitor has completed.
-        cost: Unit of cost; None for FLOPs, or seconds if the FLOPs of no run are known.
+        over: Unit of cost; None for FLOPs, or seconds if the FLOPs of no run are known.
 
     Returns:
         The plot, named "pareto". Its data: rows of kind "mean" (a label: cost, score, spread, the ends of
@@ -87,7 +96,7 @@ def pareto(
     compared, metric = frames.baseline(baseline), frames.ranked
     curves = score_curves(frames, scope)
     ended = curves[curves["final"] & np.isfinite(curves["score"])]
-    cost = cost_of(curves[curves["final"]]) if cost is None else cost
+    cost = cost_of(curves[curves["final"]]) if over is None or over == "steps" else over
     runs = ended[np.isfinite(ended[cost])].assign(cost=lambda rows: rows[cost])
     if runs.empty:
         raise NotYet(
@@ -234,9 +243,10 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
             fillstyle="left" if mean["standing"] == "ambiguous" else "full",
         )  # fmt: skip
     axes.margins(x=0.14, y=0.1)
-    limit(axes, [*means["score"], *seeds["score"]])
     references = data[(data["role"] == "reference") & (data["kind"] == "mean")]
     draw_levels(axes, near_references(references.rename(columns={"score": "mean"}), means["score"]))
+    if texts.metric.suffix == "%":
+        limit_percent(axes, [*means["score"], *seeds["score"]])
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
     down = texts.metric.goal == "min"
     for _, surface in of["attained"].groupby("at_least") if "attained" in of else ():

@@ -285,12 +285,13 @@ def about_seeds(
     Args:
         count: Largest number of seeds.
         means: Shape of the means.
-        intervals: Shape of the confidence intervals.
-        dots: Whether there is a dot for each seed.
+        intervals: Shape of the confidence intervals; empty for none.
+        dots: Whether there is a circle for each seed.
     """
     if count <= 1:
         return []
-    return [f"{means}: mean over seeds; {intervals}: {UNCERTAINTY}{'; dots: seeds' if dots else ''}."]
+    parts = [f"{means}: mean over seeds", f"{intervals}: {UNCERTAINTY}" if intervals else ""]
+    return ["; ".join(filter(None, [*parts, "circles: seeds" if dots else ""])) + "."]
 
 
 def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None = None) -> list[str]:

@@ -1,38 +1,27 @@
-"""How much sooner runs reach the baseline's final score: curves, costs to match, and published methods."""
+"""How much sooner runs reach the baseline's final score: curves, and costs to match."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..costs import Scope
-from ..curves import mean_curves, score_curves
 from ..efforts import WORDS, Effort, cost_of, unit
 from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
 from ..tables import finals, speedup_table
 from ..tables.speedups import BREAK_EVEN, with_range
-from .axes import count_axis, draw_band, limit
+from .axes import count_axis
 from .bars import height_of, name_bars, wrapped_names, write_at_end
-from .learning_curves import MOST_TOGETHER
+from .learning_curves import draw_curves, learning_curves
 from .panels import WIDTH, finish, panels
-from .plot import (
-    Plot,
-    Texts,
-    about_lost,
-    about_seeds,
-    axis_unit,
-    score_axis,
-    styled,
-    title,
-    what_score_is,
-)
-from .published import draw_methods, published_scores
-from .style import DOTTED, ink
+from .plot import Plot, Texts, axis_unit, styled
+from .style import ink
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,14 +31,8 @@ if TYPE_CHECKING:
 _MOST = 30  # labels in addition to the baseline
 
 
-def speedup(
-    frames: Frames,
-    baseline: str | None = None,
-    scope: Scope = "scoring",
-    published: pd.DataFrame | None = None,
-    source: str | None = None,
-) -> Plot:
-    """Plot learning curves with the factor by which each is sooner, FLOPs to match, and published methods.
+def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring") -> Plot:
+    """Plot learning curves with the factor by which each is sooner, and bars of the cost to match.
 
     The numbers are those of `tables.speedup_table`: paired by seed, medians, censored where not reached.
 
@@ -57,16 +40,11 @@ def speedup(
         frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run to match; by default the study's first non-reference run.
         scope: What counts as FLOPs.
-        published: Published cells, from `published.read`, for a third panel; None for two. There are also
-            two if no published table can be compared by FLOPs.
-        source: Where it is published; by default the one with most points.
 
     Returns:
-        The plot, named "speedup". Its data: panel "curves" with rows of kind "curve" (points within one run:
-        label, x examples, y, low, high) and "match" (where the label reaches the baseline's final score: x,
-        y, factor); panel "costs" with rows of kind "bar" (label, cost, x to match, NaN where they are not
-        enough, their ends low and high, spent, factor, reached, seeds); panel "published" as of
-        `published_scores`.
+        The plot, named "speedup". Its data: rows of kind "curve" (those of `learning_curves`), "match" (where
+        the label reaches the baseline's final score: effort, mean, factor), and "bar" (label, cost, x to
+        match, NaN where they are not enough, their ends low and high, spent, factor, reached, seeds).
 
     Raises:
         ValueError: No run has completed with a score, the baseline is unknown, or scores have no order
@@ -80,55 +58,27 @@ def speedup(
     if not found.efforts:
         raise NotYet(f"no effort of the runs of {frames.experiment!r} is known")
     over, cost = found.efforts[0], cost_of(found.runs)
-    compared_with = len(table) - 1
+    others = len(table) - 1
     table = _soonest(table, compared, over)
-    curves = mean_curves(score_curves(frames, scope), over)
-    curves = curves[curves["label"].isin(table["label"])].rename(columns={"mean": "y", over: "x"})
-    level = curves.loc[curves["label"] == compared, "y"].iloc[-1]
-    data = pd.concat(
-        [
-            curves.assign(panel="curves", kind="curve"),
-            _matches(table[table["label"] != compared], float(level), over),
-            _bars(table, cost),
-        ],
-        ignore_index=True,
-    )
-    data = styled(frames, data, compared, [])
-    data.loc[data["panel"] == "curves", ["y", "low", "high"]] *= frames.score.factor
+    plot = learning_curves(frames, compared, over, scope, together=True)
+    is_shown = plot.data["label"].isin(table["label"]) | (plot.data["role"] == "reference")
+    curves = plot.data[is_shown].assign(kind="curve")
+    level = float(curves.loc[curves["role"] == "baseline", "mean"].iloc[-1])
+    matches = _matches(table[table["label"] != compared], level, over)
+    more = styled(frames, pd.concat([matches, _bars(table, cost)], ignore_index=True), compared, [])
     sentences = [
-        what_score_is(frames),
-        *about_seeds(curves["seeds"].max(), "Curves", "bands", dots=False),
-        f"Dotted: final score of {frames.shown[compared]}.",
+        plot.texts.caption,
         f"Factors: the baseline's {WORDS[over].amount} divided by the {WORDS[over].amount} needed to match "
         "its final score, with the same seed, median over seeds. Bars: the same in "
         f"{WORDS[cost].amount}; lines on them: lowest to highest seed; open: spent without reaching it.",
     ]
-    if len(table) - 1 < compared_with:
-        sentences.append(f"Shown: the {len(table) - 1} soonest of {compared_with}.")
-    if cost == "flops":
+    if len(table) - 1 < others:
+        sentences.append(f"Shown: the {len(table) - 1} soonest of {others}.")
+    if cost == "flops" != over:
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
-    sentences += about_lost(frames, frames.labels)
     sentences += _about_break_even(frames, table)
-    methods = _methods(published, frames, compared, source)
-    if methods is not None:
-        data = pd.concat([data, methods.data.assign(panel="published")], ignore_index=True)
-        sentences.append(f"Last panel: published methods. {methods.texts.caption}")
-    words = Texts(title(frames), " ".join(sentences), WORDS[over].axis, score_axis(frames), frames.score)
-    return Plot("speedup", data, words, _draw)
-
-
-def _methods(
-    published: pd.DataFrame | None, frames: Frames, baseline: str, source: str | None
-) -> Plot | None:
-    """Published methods, if some have FLOPs; a source that is named has to exist."""
-    if published is None:
-        return None
-    try:
-        return published_scores(published, frames, baseline, source=source)
-    except NotYet:
-        if source is not None:
-            raise
-        return None  # cells of other tables alone, or without FLOPs: the figure is of the experiment
+    data = pd.concat([curves, more], ignore_index=True)
+    return Plot("speedup", data, replace(plot.texts, caption=" ".join(sentences)), _draw)
 
 
 def _about_break_even(frames: Frames, rows: pd.DataFrame) -> list[str]:
@@ -159,9 +109,8 @@ def _matches(rows: pd.DataFrame, level: float, over: Effort) -> pd.DataFrame:
     """Where each label reaches the level."""
     name = WORDS[over].name
     rows = rows[np.isfinite(rows[f"{name}_most"]) & np.isfinite(rows[f"fewer_{name}"])]
-    return rows[["label"]].assign(
-        panel="curves", kind="match", y=level, x=rows[f"{name}_to_match"], factor=rows[f"fewer_{name}"]
-    )
+    factor = rows[f"fewer_{name}"]
+    return rows[["label"]].assign(kind="match", effort=rows[f"{name}_to_match"], mean=level, factor=factor)
 
 
 def _bars(rows: pd.DataFrame, cost: Effort) -> pd.DataFrame:
@@ -169,7 +118,7 @@ def _bars(rows: pd.DataFrame, cost: Effort) -> pd.DataFrame:
     name = WORDS[cost].name
     reached = np.isfinite(rows[f"{name}_most"])
     ends = np.isfinite(rows[f"{name}_low"]) & np.isfinite(rows[f"{name}_high"])
-    bars = rows[["label"]].assign(panel="costs", kind="bar", cost=cost, factor=rows[f"fewer_{name}"])
+    bars = rows[["label"]].assign(kind="bar", cost=cost, factor=rows[f"fewer_{name}"])
     bars[["reached", "seeds", "spent"]] = rows[["seeds_reached", "seeds_compared", f"{name}_spent"]]
     bars["x"] = rows[f"{name}_to_match"].where(reached)
     bars[["low", "high"]] = rows[[f"{name}_low", f"{name}_high"]].where(ends)
@@ -178,46 +127,23 @@ def _bars(rows: pd.DataFrame, cost: Effort) -> pd.DataFrame:
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """Draw learning curves, bars of costs, and published methods if there are any."""
-    of: dict[Any, pd.DataFrame] = dict(list(data.groupby("panel", sort=False)))
+    """Draw learning curves, with dots where they reach the baseline's final score, and bars of costs."""
+    curves, matches, bars = (data[data["kind"] == kind] for kind in ("curve", "match", "bar"))
     width = sheet.width or WIDTH
     columns = 2 if width > 4 else 1
-    names = wrapped_names(of["costs"]["text"], 0.4 * width / columns) if "costs" in of else []
-    heights = [max(2.4, height_of(names)) if panel == "costs" else 2.4 for panel in of]
-    figure, axes = panels(sheet, len(of), height=heights, columns=columns)
-    rest = axes[1:]
-    _draw_curves(axes[0], of["curves"], texts)
-    if "costs" in of:
-        _draw_costs(rest.pop(0), of["costs"], names)
-    if "published" in of:
-        grid: Any = rest[0].get_gridspec()
-        rest[0].set_subplotspec(grid[-1, :])  # in the last row alone
-        draw_methods(rest[0], of["published"])
-    return finish(figure, texts, sheet)
-
-
-def _draw_curves(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
-    """Draw learning curves, and a dot where each reaches the baseline's final score; names have the factors,
-    which would overlap at the dots."""
-    divisor, x_label = axis_unit(texts.x, data["x"])
-    data = data.assign(x=data["x"] / divisor)
+    names = wrapped_names(bars["text"], 0.4 * width / columns)
+    heights = [2.4, height_of(names)] if names else [2.4]
+    figure, [axes, *rest] = panels(sheet, len(heights), height=heights, columns=columns)
+    divisor, x_label = axis_unit(texts.x, curves.loc[curves["role"] != "reference", "effort"])
     axes.set(xlabel=x_label, ylabel=texts.y)
-    count_axis(axes)
-    matches = data[data["kind"] == "match"]
-    factors = dict(zip(matches["label"], matches["factor"], strict=True))
-    curves = data[data["kind"] == "curve"]
-    for label, curve in curves.groupby("label", sort=False):
-        last = curve.iloc[-1]
-        if curves["label"].nunique() <= MOST_TOGETHER:
-            draw_band(axes, curve["x"], curve["low"], curve["high"], last["color"], alpha=0.14)
-        name = f"{last['text']}, {factors[label]:.1f}×" if label in factors else last["text"]
-        axes.plot(curve["x"], curve["y"], color=last["color"], linestyle=last["line"], label=name, zorder=3)
-        if last["role"] == "baseline":
-            axes.axhline(last["y"], color=last["color"], **DOTTED)
-    limit(axes, curves["y"])
-    axes.scatter(
-        matches["x"], matches["y"], s=22, c=matches["color"], edgecolors="white", linewidths=0.6, zorder=4
-    )
+    factors = curves["label"].map(dict(zip(matches["label"], matches["factor"], strict=True)))
+    named = curves["text"] + factors.map("{:.1f}×".format).radd(", ").where(factors.notna(), "")
+    draw_curves(axes, curves.assign(effort=curves["effort"] / divisor, text=named))
+    style: dict[str, Any] = {"s": 22, "edgecolors": "white", "linewidths": 0.6, "zorder": 4}
+    axes.scatter(matches["effort"] / divisor, matches["mean"], c=matches["color"], **style)
+    if rest:
+        _draw_costs(rest[0], bars, names)
+    return finish(figure, texts, sheet)
 
 
 def _draw_costs(axes: Axes, bars: pd.DataFrame, names: Sequence[str]) -> None:
@@ -225,10 +151,12 @@ def _draw_costs(axes: Axes, bars: pd.DataFrame, names: Sequence[str]) -> None:
     most, cost = bars["x"].fillna(bars["spent"]), bars["cost"].iloc[0]
     divisor, name = unit(cost, most.dropna().sort_values().tail(1))
     ends = []
+    slot = axes.get_window_extent().height / axes.figure.dpi / len(bars)
+    thickness = min(0.7, 0.25 / slot)  # at most a quarter of an inch: few bars next to curves have much room
     for place, (length, (_, bar)) in enumerate(zip(most / divisor, bars.iterrows(), strict=True)):
         reached = not math.isnan(bar["x"])
         axes.barh(
-            place, length, 0.7, facecolor=bar["color"] if reached else "white", edgecolor=bar["color"],
+            place, length, thickness, facecolor=bar["color"] if reached else "white", edgecolor=bar["color"],
             linewidth=0.8, alpha=0.9 if reached else 1.0, hatch=None if reached else "////",
         )  # fmt: skip
         if bar["high"] > bar["low"]:

@@ -122,7 +122,7 @@ def looks(labels: Sequence[str], baseline: str) -> dict[str, Look]:
     """
     chosen = {
         label: Look(_COLORS[i % len(_COLORS)], _MARKERS[i % len(_MARKERS)], _LINES[i % len(_LINES)])
-        for i, label in enumerate(labels)
+        for i, label in enumerate(dict.fromkeys(labels))
     }
     return chosen | {baseline: Look(_BASELINE, "o", "-")}
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..costs import Scope
 from ..custom import Loader, stem_of
 from ..errors import RequestError
-from ..figures import Request, draw
+from ..figures import draw
 from ..figures.selected import Pictures
 from ..frames import Frames
 from ..provenance.history import History
@@ -26,7 +26,6 @@ _STANDING = ("summary", "speedups", "curves", "pareto")
 _USUAL: dict[str, Any] = {"crossing": "first", "trajectories": False, "surfaces": False}
 """Their options, in addition to baseline and scope."""
 
-_FIGURE_OPTIONS = {each.name for each in fields(Request)} - {"store", "experiment", "sheet", "own"}
 _TABLE_OPTIONS = {"baseline", "scope", "crossing", "score", "options"}
 
 
@@ -98,14 +97,8 @@ def requested(
                     continue
                 made.tables.append(TablePart(part, title, table))
             else:
-                given = {
-                    key: tuple(value) if isinstance(value, list) else value
-                    for key, value in options.items()
-                    if key in _FIGURE_OPTIONS
-                }
-                sheet = _sheet(history, options)
-                request = Request(store, history.experiment, sheet=sheet, own=own, pictures=pictures, **given)
-                plot = replace(draw(name, request), name=part)
+                options |= {"sheet": _sheet(history, options), "own": own, "pictures": pictures}
+                plot = replace(draw(name, store, history.experiment, **options), name=part)
                 made.figures.append(FigurePart(part, title, (plot,), history.experiment))
             names[stem] += 1
         except RequestError as error:

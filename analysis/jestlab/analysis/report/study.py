@@ -160,7 +160,7 @@ def _charts(
                 if name == "curves":
                     plot = learning_curves(frames, baseline, effort, scope, together=together)
                 else:
-                    plot = pareto(frames, baseline, scope, cost=effort)
+                    plot = pareto(frames, baseline, scope, over=effort)
             except NotYet as error:
                 if not variants:
                     missing[name] = str(error)

@@ -1,4 +1,4 @@
-"""A table of results: a frame of raw numbers, and columns that say how people see them.
+"""A table of results: a frame of raw numbers, and columns that write them as text.
 
 CSV and JSON have the raw numbers. Text, Markdown, LaTeX, and HTML have the cells (`Table.sections`).
 """
@@ -40,8 +40,8 @@ class Column:
     """How a column is shown.
 
     Attributes:
-        key: Its name in options and in `Table.parts`.
-        header: Its heading.
+        key: The name in options and in `Table.parts`.
+        header: The heading.
         show: Returns the text of a row's cell. Of scores and differences, the second argument is the number
             of decimals, or None for as many as is usual.
         rank: Returns a number, rounded as `show` rounds it, with the same arguments. The cells with the
@@ -49,7 +49,7 @@ class Column:
         bold: Returns whether a row's cell is bold for another reason.
         align: Alignment of the cells.
         group: Heading over neighboring columns of the same group; empty for none.
-        shade: Returns how far a cell is above (to 1) or below (to −1) what it is compared with, as a color.
+        shade: Returns a color from −1 to 1: how far a cell is below or above the value to compare with.
         mark: Returns signs that refer to a note.
         seeds: Column of the frame with the number of seeds behind a cell; one seed is marked.
         formula: How its numbers are computed, in a sentence.
@@ -147,7 +147,7 @@ class Table:
 
     Attributes:
         name: Short name, for file names and labels.
-        caption: What the numbers are.
+        caption: Description of the numbers.
         frame: Raw numbers, one line for each row. Column `row` has its unique name. The bool column `apart`
             marks rows that do not compete. Optional: text column `section`, the heading of the row's section;
             bool column `ours`, rows to shade.
@@ -196,7 +196,7 @@ class Table:
         return [str(row) for row in self.frame["row"]]
 
     def marked(self, sound: Soundness) -> Table:
-        """Mark rows whose numbers mix, strike through those that are retracted, and say why in notes."""
+        """Mark rows of mixed code or data, strike through retracted ones, and add notes with reasons."""
         if self.parts is None:
             return self
         runs: dict[str, list[str]] = {}
@@ -210,7 +210,7 @@ class Table:
 
         Args:
             name: As the user gave it.
-            runs: Other names that the user may have meant.
+            runs: Other names that the user may have intended.
 
         Raises:
             ValueError: No row, or several, have such a name.
@@ -242,7 +242,7 @@ class Table:
         raise RequestError(f"table {self.name!r} has no {kind} {name!r}: {nearest(name, [*known, *others])}")
 
     def cell(self, row: str, column: Column) -> Cell:
-        """Return the cell in a row, given its own name, and a column."""
+        """Return the cell of a row, given by name, and a column."""
         line = next(line for line in self.lines if line.key == row)
         return line.cells[self.columns.index(column)]
 

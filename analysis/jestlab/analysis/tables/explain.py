@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 from ..configs import flat
-from ..provenance.code import code_of, commit_text, made_with_different, unified_diff
+from ..provenance.code import code_of, commit_text, made_with_different
 from ..provenance.history import History, load
 from ..results import Snapshot, opened
-from .core import Column, Table
+from .core import Column, Table, records
 
 _RUN_COLUMNS = ("fingerprint", "state", "step", "directory", "config")
 
@@ -44,7 +44,6 @@ class Explanation:
         published: For a published cell: its columns in `v_published`, and check, the result of recalculating
             it from other cells.
         accepted: One line for each acceptance of differences between the runs.
-        source: Differences between the custom code of the first run and that of the others, as unified diffs.
     """
 
     table: str
@@ -58,7 +57,6 @@ class Explanation:
     differences: Differences | None = None
     published: Mapping[str, Any] | None = None
     accepted: tuple[str, ...] = ()
-    source: str = ""
 
     def __str__(self) -> str:
         lines = [f"{self.row} · {self.header}: {self.text}   (table {self.table})", self.formula]
@@ -83,27 +81,24 @@ class Explanation:
                 for key, (theirs, ours) in self.differences.items()
             ] or ["  none"]
         lines += ["", *self.accepted] if self.accepted else []
-        lines += ["", f"runs were {made_with_different(['code'])}:", self.source] if self.source else []
+        if len({str(run["attempts"][-1]["sources"]) for run in self.runs if run["attempts"]}) > 1:
+            lines += ["", f"runs were {made_with_different(['code'])}: `jestlab diff RUN RUN` shows it"]
         return "\n".join(lines)
 
 
 class Origins:
     """The runs and attempts that produced the numbers in tables of some experiments."""
 
-    def __init__(self, histories: Iterable[History], url: str | None = None) -> None:
-        """Use the histories of the experiments, and the texts of custom code from the store at `url`."""
+    def __init__(self, histories: Iterable[History]) -> None:
+        """Use the histories of the experiments."""
         self._histories = {history.experiment: history for history in histories}
-        self._url = url
 
     @cached_property
     def _runs(self) -> dict[str, dict[str, Any]]:
         """Fingerprint → columns of the run, which several studies may share, and its attempts by number."""
         runs: dict[str, dict[str, Any]] = {}
         for history in self._histories.values():
-            columns = (history.runs[name].tolist() for name in _RUN_COLUMNS)
-            for run in (
-                dict(zip(_RUN_COLUMNS, values, strict=True)) for values in zip(*columns, strict=True)
-            ):
+            for run in records(history.runs[[*_RUN_COLUMNS]]):
                 retracted = history.retracted.get(run["fingerprint"])
                 runs[run["fingerprint"]] = {**run, "retracted": retracted, "attempts": {}}
             for attempt in history.attempts:  # one for each label of the run
@@ -122,7 +117,7 @@ class Origins:
             return cls([])
         with opened(store) as snapshot:
             histories = [snapshot.once(load, experiment) for experiment in experiments]
-            return cls([history for history in histories if history is not None], snapshot.url)
+            return cls([history for history in histories if history is not None])
 
     def explain(self, table: Table, row: str, column: str) -> Explanation:
         """Explain the number in a cell.
@@ -137,29 +132,26 @@ class Origins:
         """
         name, shown = table.row_named(row), table.column_named(column)
         cell, baseline = table.cell(name, shown), table.baselines.get(name)
-        explanation = Explanation(
+        rows, published = self._rows(table), _published(table).get(name, {}).get(shown.key)
+        compared = None if published or baseline is None else table.shown.get(baseline, baseline)
+        differences: Differences | None = None if compared is None else {}
+        runs: list[dict[str, Any]] = []
+        if not published and name in rows:
+            differences = rows[name]["differences"]
+            runs = self._contributions(rows[name], rows.get(str(baseline)) if shown.compares else None, shown)
+        studies = dict.fromkeys(run["experiment"] for run in runs)
+        return Explanation(
             table=table.name,
             row=table.shown.get(name, name),
             column=shown.key,
             header=f"{shown.group} {shown.header}".strip(),
             text=cell.text + cell.mark,
             formula=shown.formula or "name of the row",
-        )
-        if published := _published(table).get(name, {}).get(shown.key):
-            return replace(explanation, published=published)
-        if baseline is not None:
-            explanation = replace(explanation, baseline=table.shown.get(baseline, baseline), differences={})
-        rows = self._rows(table)
-        if name not in rows:
-            return explanation
-        runs = self._contributions(rows[name], rows.get(str(baseline)) if shown.compares else None, shown)
-        studies = dict.fromkeys(run["experiment"] for run in runs)
-        return replace(
-            explanation,
             runs=runs,
-            differences=rows[name]["differences"],
+            baseline=compared,
+            differences=differences,
+            published=published,
             accepted=tuple(line for study in studies for line in self._histories[study].accepted),
-            source=self._source_diff(runs),
         )
 
     def page_data(self, tables: Mapping[str, Table]) -> dict[str, Any]:
@@ -273,19 +265,6 @@ class Origins:
         theirs, ours = (_flat_config(self._runs[each]["config"]) for each in (other, run))
         keys = sorted({*theirs, *ours})
         return {key: (theirs.get(key), ours.get(key)) for key in keys if theirs.get(key) != ours.get(key)}
-
-    def _source_diff(self, runs: Sequence[Mapping[str, Any]]) -> str:
-        """Compare the custom code of the first run with that of the others."""
-        sources = [run["attempts"][-1]["sources"] for run in runs if run["attempts"]]
-        first, *others = [files for files in sources if files is not None] or [{}]
-        others = [files for files in others if files != first]
-        if not others or self._url is None:
-            return ""
-        digests = {digest for files in (first, *others) for digest in files.values()}
-        with opened(self._url) as store:
-            rows = store.select("SELECT sha256, text FROM v_sources WHERE sha256 IN :names", names=[*digests])
-        texts = dict(zip(rows["sha256"], rows["text"], strict=True))
-        return "\n".join(dict.fromkeys(unified_diff(first, files, texts) for files in others))
 
 
 @lru_cache(maxsize=1024)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from .core import Cell, Table
 
 Width = Literal["auto", "column", "text"]
-"""What a table may fill: a column of the paper, the whole text, or the narrower one that is enough."""
+"""Width of a table: a column of the paper, the whole text, or (auto) a column if the table fits."""
 
-_READABLE = {"table": 62, "table*": 130}
+_READABLE = {"table": 62, "table*": 142}
 """Environment → characters in a line of a two-column article, in letters that are up to a third smaller."""
 
 _GAP = 2  # characters between columns
@@ -88,7 +88,7 @@ def remarks(table: Table) -> list[str]:
     names = listed([f"{column.group} {column.header}".strip() for column in left_out])
     keys = ", ".join(table.columns[i].key for i in list(layout.headings)[1:])
     return [
-        f"Left out, since not all columns fit: {names}.",
+        f"Left out, since not all columns fit: {names}",
         f"Choose the columns with options of a report: {{columns: [{keys}], width: text}}",
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -29,15 +29,16 @@ from ..published.lint import Finding, checks
 from . import show
 from .core import ESSENTIAL, Column, Record, Table, records
 from .final_results import Finals
-from .paper_rows import PAPER_FLOPS, table_rows
+from .paper_rows import COUNTED, PAPER_FLOPS, table_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LINTED = "‡"
 
-_EFFORTS = (EXAMPLES, PER_ITERATION, TOTAL, DELTA)
-_FLOPS = (PER_ITERATION, TOTAL)
+_COUNTED = (f"{PER_ITERATION}{COUNTED}", f"{TOTAL}{COUNTED}")
+_EFFORTS = (EXAMPLES, PER_ITERATION, TOTAL, *_COUNTED, DELTA)
+_FLOPS = (PER_ITERATION, TOTAL, *_COUNTED)
 _PUBLISHED = Metric("max", PERCENT)  # of published scores
 
 _HEADERS: dict[str, tuple[str, str, int, tuple[str, ...]]] = {
@@ -45,6 +46,8 @@ _HEADERS: dict[str, tuple[str, str, int, tuple[str, ...]]] = {
     FILTERED: ("Filtered data?", "", 90, ()),
     PER_ITERATION: ("Per iter.", "FLOPs %", 30, ("flops", EXAMPLES)),
     TOTAL: ("Total", "FLOPs %", 55, ("flops",)),
+    _COUNTED[0]: ("Per iter.", "FLOPs %, counted", 15, ("flops", EXAMPLES)),
+    _COUNTED[1]: ("Total", "FLOPs %, counted", 35, ("flops",)),
     DELTA: ("Mean Δ", "", 80, (MEAN,)),
     MEAN: ("Mean", "", 85, ()),
 }
@@ -138,14 +141,20 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     layout = LAYOUTS.get(name, LAYOUTS["comparison"])
     cells = published[published["table"] == name]
     if cells.empty and not own:
-        known = ", ".join(dict.fromkeys(published["table"])) or "none: run jestlab published import"
+        if published.empty:
+            raise NotYet(
+                "the store holds no published results: run jestlab published import, or name an experiment"
+            )
+        known = ", ".join(dict.fromkeys(published["table"]))
         raise NotYet(f"no published table {name!r}: expected one of {known}; or name an experiment")
     rows, parts = table_rows(cells, own, layout.pair)
     findings = [
         found for found in checks(cells_of(published)) if any(key.table == name for key in found.keys)
     ]
     wrong = [found for found in findings if not found.confirmed]
-    flops = _BY_PAPER if len(cells) else own[0].frames.counted(own[0].scope)
+    flops = {"counted": own[0].frames.counted(own[0].scope)} if own else {}
+    if len(cells):
+        flops = {"paper": _BY_PAPER, **flops}
     columns = _Columns(name, layout, rows, own, flops, {key for found in wrong for key in found.keys})
     of_runs = rows[~rows["published"]]
     labels = zip(of_runs["row"], of_runs["label"], of_runs["method"], strict=True)
@@ -191,7 +200,7 @@ class _Columns:
         layout: Its layout.
         rows: Its rows.
         own: Results of experiments.
-        flops: How the FLOPs of runs are counted, in words.
+        flops: The ways in which FLOPs of runs are counted → what they include; the usual way is first.
         wrong: Published cells that contradict others.
     """
 
@@ -199,7 +208,7 @@ class _Columns:
     layout: Layout
     rows: pd.DataFrame
     own: Sequence[Finals]
-    flops: str
+    flops: Mapping[str, str]
     wrong: Collection[CellKey]
 
     def all(self) -> tuple[Column, ...]:
@@ -223,7 +232,8 @@ class _Columns:
     def column(self, quantity: str) -> Column:
         """Make the column of a quantity."""
         header, group, importance, inputs = _HEADERS.get(quantity) or self.heading(quantity)
-        if PAPER_FLOPS in self.rows:
+        if PAPER_FLOPS in self.rows and quantity in (PER_ITERATION, TOTAL):
+            group = "FLOPs %, paper"
             inputs = tuple(PAPER_FLOPS if name == "flops" else name for name in inputs)
         family = _family(quantity)
         is_shaded = self.layout.color_range is not None and family == "scores"
@@ -231,7 +241,7 @@ class _Columns:
             quantity,
             header,
             partial(self.text, quantity),
-            partial(self.rank, quantity) if family or quantity == TOTAL else None,
+            partial(self.rank, quantity) if family or quantity in (TOTAL, _COUNTED[1]) else None,
             align="center" if quantity == FILTERED else "right",
             group=group,
             shade=partial(self.shade, quantity) if is_shaded else None,
@@ -337,11 +347,12 @@ class _Columns:
 
     def formula(self, quantity: str) -> str:
         """Explain a quantity, and how it is computed for runs."""
-        meaning = QUANTITIES.get(quantity, "final score")
+        meaning = QUANTITIES.get(quantity.removesuffix(COUNTED), "final score")
         if not self.own or not (_family(quantity) or quantity in _FLOPS):
             return meaning
         if quantity in _FLOPS:
-            return f"{meaning}; own runs: FLOPs: {self.flops}"
+            how = self.flops["counted"] if quantity in _COUNTED else next(iter(self.flops.values()))
+            return f"{meaning}; own runs: FLOPs: {how}"
         how = f"paired by seed, mean over seeds [{INTERVAL}]" if quantity == DELTA else "mean over seeds"
         if not is_score(quantity):
             for each in self.own:
@@ -376,7 +387,11 @@ def _raw(cells: pd.DataFrame, own: Sequence[Finals]) -> list[str]:
 
 
 def _notes(
-    layout: Layout, cells: pd.DataFrame, own: Sequence[Finals], flops: str, wrong: Sequence[Finding]
+    layout: Layout,
+    cells: pd.DataFrame,
+    own: Sequence[Finals],
+    flops: Mapping[str, str],
+    wrong: Sequence[Finding],
 ) -> Iterator[str]:
     yield from (f"{LINTED} {finding.message}" for finding in wrong)
     cited = cells.loc[cells["citation"] != "", ["method", "citation"]].drop_duplicates()
@@ -385,7 +400,9 @@ def _notes(
     yield from (f"{name}: raw scores, not in %" for name in _raw(cells, own))
     if PER_ITERATION in layout.leading and own:
         against = ", ".join(f"{each.against} in {each.frames.experiment}" for each in own)
-        yield f"FLOPs % and Mean Δ of own runs: against {against}; FLOPs: {flops}"
+        yield f"FLOPs % and Mean Δ of own runs: against {against}"
+        for way, included in flops.items():
+            yield f"FLOPs %{f', {way}' * (len(flops) > 1)}: {included}"
     if len(cells) and own:
         yield "published and own rows compare only where data, resolution and evaluation are the same"
     if layout.color_range is not None:

@@ -35,6 +35,9 @@ _ALIASES = {
 PAPER_FLOPS = "paper_flops"
 """Column of the FLOPs of runs by the paper's formula, in tables with published rows."""
 
+COUNTED = "_counted"
+"""Suffix of the columns that compare the FLOPs which runs execute, in tables with published rows."""
+
 _DIRECTIONS = ("i2t_r1", "t2i_r1")
 
 
@@ -50,7 +53,8 @@ def table_rows(
 
     Returns:
         The rows, and the runs behind them (`Table.parts`; None without experiments). With published rows,
-        runs are compared by their FLOPs by the paper's formula, which are NaN without the towers' cost.
+        runs are compared by their FLOPs by the paper's formula, which are NaN without the towers' cost, and
+        by the FLOPs that they execute in additional columns.
     """
     import pandas as pd
 
@@ -74,16 +78,17 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
     frames, runs, by_label, configs = found.frames, found.runs, found.by_label, Configs(found.frames)
     is_baseline = runs["label"] == found.baseline
     examples = runs["examples_seen"]
-    flops = {"flops": runs["flops"]}
+    flops = {"flops": ("", runs["flops"])}
     if beside_published:
-        flops[PAPER_FLOPS] = _paper_flops(found, configs)
-    *_, compared = flops.values()
-    total = compared / compared[is_baseline].mean()
+        flops = {"flops": (COUNTED, runs["flops"]), PAPER_FLOPS: ("", _paper_flops(found, configs))}
+    compared: dict[str, pd.Series[float]] = {}
+    for name, (suffix, spent) in flops.items():
+        total = spent / spent[is_baseline].mean()
+        per_iteration = total / (examples / examples[is_baseline].mean())
+        compared |= {name: spent, f"{PER_ITERATION}{suffix}": per_iteration, f"{TOTAL}{suffix}": total}
     values: dict[str, pd.Series[float]] = {
         EXAMPLES: examples,
-        **flops,
-        PER_ITERATION: total / (examples / examples[is_baseline].mean()),
-        TOTAL: total,
+        **compared,
         DELTA: runs["delta"],
         **_scores(runs, frames.metrics, pair),
         MEAN: runs["score"],

@@ -30,7 +30,7 @@ from jestlab.platform.store.trust import refuse_untrusted
 
 if TYPE_CHECKING:
     from jestlab.analysis.custom import CustomCode, Kind
-    from jestlab.analysis.figures import Plot, Request
+    from jestlab.analysis.figures import Plot
     from jestlab.analysis.results import Snapshot
     from jestlab.analysis.sheet import Sheet
     from jestlab.analysis.tables import Table
@@ -94,8 +94,10 @@ def make_plots(lab: Lab, experiment: str | None, kind: str, given: Mapping[str, 
 
     kind, given, loader = _resolve(lab, experiment, "figure", kind, given)
     options = parse_options(kind, given)
-    request = request_of(lab, experiment or "", options, own=loader)
-    return figures.all_possible(request) if kind == "all" else [figures.draw(kind, request)]
+    arguments = figure_options(lab, options) | {"own": loader}
+    if kind == "all":
+        return figures.all_possible(lab.store_url, experiment or "", **arguments)
+    return [figures.draw(kind, lab.store_url, experiment or "", **arguments)]
 
 
 def table_of(
@@ -121,32 +123,19 @@ def table_of(
     return tables.table(store, name or options.name, experiments, with_published=with_published, **given)
 
 
-def request_of(
-    lab: Lab,
-    experiment: str,
-    options: Options,
-    *,
-    store: Snapshot | None = None,
-    sheet: Sheet | None = None,
-    **shared: Any,
-) -> Request:
-    """Create the request for a figure, from validated options.
+def figure_options(lab: Lab, options: Options, sheet: Sheet | None = None) -> dict[str, Any]:
+    """Return arguments of `jestlab.analysis.figures.draw` from validated options.
 
     Args:
-        experiment: Name of the experiment; empty for published methods only.
-        store: A snapshot of the lab's store; None to open it.
         sheet: The study's settings for printed figures.
-        shared: More arguments of `Request`: `own`, which imports custom figures, and `pictures`.
     """
-    from jestlab.analysis import figures
+    from jestlab.analysis.sheet import PLAIN
     from jestlab.platform.reports.selected import selected_images
 
-    given = {"pictures": partial(selected_images, lab)} | shared
-    given |= options.model_dump(exclude={"kind", "figure"})
-    sheet = sheet or figures.Sheet()
-    if printed := getattr(options, "figure", None):
-        sheet = printed.sheet.over(sheet)
-    return figures.Request(store or lab.store_url, experiment, sheet=sheet, **given)
+    sheet, printed = sheet or PLAIN, getattr(options, "figure", None)
+    sheet = printed.sheet.over(sheet) if printed else sheet
+    given = options.model_dump(exclude={"kind", "figure"})
+    return {"pictures": partial(selected_images, lab), "sheet": sheet} | given
 
 
 def _resolve(

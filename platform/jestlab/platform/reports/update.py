@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 BUILD_FILE = ".made-from.json"
 """File with the build key of a study's reports: tables, figures, and the page."""
 
-_TABLE_FILES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".json": "json"}
-
 
 @dataclass
 class Made:
@@ -135,7 +133,8 @@ def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
     from jestlab.analysis import figures
     from jestlab.analysis.errors import NotYet, RequestError
     from jestlab.analysis.report import build
-    from jestlab.platform.reports.make import TrustedLoader, request_of, table_of
+    from jestlab.analysis.tables.core import FORMATS
+    from jestlab.platform.reports.make import TrustedLoader, figure_options, table_of
     from jestlab.platform.reports.selected import selected_images
 
     images = cache(partial(selected_images, lab))
@@ -143,25 +142,24 @@ def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
     sheet = study.figure.sheet if study.figure else None
     folder = lab.reports / study.name
     written = Written()
-    seen: Counter[str] = Counter()
-    reports = _with_claims(study)
-    for report in reports:
-        name = _file_stem(report)
-        seen[name] += 1
-        name = name if seen[name] == 1 else f"{name}-{seen[name]}"
-        code = loader if custom_code(report) else None
+
+    def write(name: str, report: Report | None) -> None:
+        """Write the files of a report, or of the page."""
         try:
+            if report is None:
+                written.files += build(store, study.name, folder, own=loader, pictures=images)
+                return
+            code = loader if custom_code(report) else None
             if isinstance(report, TableOptions):
                 table = table_of(store, [study.name], report, own=code)
                 written.files += [
-                    write_whole(folder / f"{name}{suffix}", getattr(table, format)())
-                    for suffix, format in _TABLE_FILES.items()
+                    write_whole(folder / f"{name}.{'tex' if form == 'latex' else form}", table.render(form))
+                    for form in FORMATS
                 ]
-            else:
-                request = request_of(
-                    lab, study.name, report, store=store, sheet=sheet, own=code, pictures=images
-                )
-                written.files += replace(figures.draw(report.kind, request), name=name).save(folder)
+                return
+            arguments = figure_options(lab, report, sheet) | {"own": code, "pictures": images}
+            plot = figures.draw(report.kind, store, study.name, **arguments)
+            written.files += replace(plot, name=name).save(folder)
         except NotYet as error:
             written.notes.append(f"no {name} yet: {error}")
         except RequestError as error:
@@ -170,16 +168,15 @@ def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
         except ValueError as error:
             written.notes.append(f"{name} failed, which is a bug: {_in_one_line(error)}")
             written.failed = True
-    try:
-        if reports or study.studies:
-            written.files += build(store, study.name, folder, own=loader, pictures=images)
-    except NotYet as error:
-        written.notes.append(f"no page yet: {error}")
-    except RequestError as error:
-        written.notes.append(f"no page: {error}")
-    except ValueError as error:
-        written.notes.append(f"no page, which is a bug: {_in_one_line(error)}")
-        written.failed = True
+
+    seen: Counter[str] = Counter()
+    reports = _with_claims(study)
+    for report in reports:
+        stem = _file_stem(report)
+        seen[stem] += 1
+        write(stem if seen[stem] == 1 else f"{stem}-{seen[stem]}", report)
+    if reports or study.studies:
+        write("page", None)
     return written
 
 

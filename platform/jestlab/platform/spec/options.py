@@ -202,7 +202,6 @@ class SpeedupOptions(_CostComparison, _Printed):
     """How many fewer examples and FLOPs runs need to match the baseline's final score."""
 
     kind: Literal["speedup"]
-    source: Source = None
 
 
 class AgainstOptions(_Comparison, _Printed):

@@ -3,7 +3,7 @@
 const TICK = 1000; // minimum time between two requests in milliseconds, while the page is visible
 const DUTY = 20; // pause after slow work, as a multiple of its duration
 const MOST_NAMED = 20; // maximum number of lines in the legend; if there are more, the pointer shows their names
-const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#882255"]; // as in print
+const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#882255"]; // of lines of no label
 
 const statusLine = document.getElementById("status");
 
@@ -81,10 +81,11 @@ class Curves {
   draw() {
     const lines = [...this.series.values()].filter((one) => one.x.length);
     const many = lines.length > 40;
-    const shapes = lines.map((one, i) => ({ kind: "line", label: one.name, x: one.x, y: one.y.map((y) => y ?? NaN), colour: ink(COLORS[i % COLORS.length]), width: many ? 1 : 1.6 }));
-    shapes.push(...lines.map((one, i) => ({ kind: "ends", label: one.name, x: one.x.at(-1), y: one.y.at(-1), colour: ink(COLORS[i % COLORS.length]) })));
+    const colours = lines.map((one, i) => ink(one.color ?? COLORS[i % COLORS.length]));
+    const shapes = lines.map((one, i) => ({ kind: "line", label: one.name, x: one.x, y: one.y.map((y) => y ?? NaN), colour: colours[i], width: many ? 1 : 1.6 }));
+    shapes.push(...lines.map((one, i) => ({ kind: "ends", label: one.name, x: one.x.at(-1), y: one.y.at(-1), colour: colours[i] })));
     this.plot.draw({ x: { title: "steps", log: false }, y: { title: this.metric, log: false }, shapes, levels: [], view: this.metric });
-    const chip = (i) => make("i", { class: "chip", "aria-hidden": "true", style: `background: ${ink(COLORS[i % COLORS.length])}` });
+    const chip = (i) => make("i", { class: "chip", "aria-hidden": "true", style: `background: ${colours[i]}` });
     const named = lines.length > 1 && lines.length <= MOST_NAMED ? lines : [];
     this.section.querySelector(".legend").replaceChildren(...named.map((one, i) => make("li", {}, chip(i), ` ${one.name}`)));
     const caption = this.section.querySelector(".caption");
