@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -61,7 +62,8 @@ def test_changed_code_is_reported_shown_and_run_again(root, spec, jestlab, launc
     launch(spec, "--set", "seeds=3")
     assert "‡ wide: seeds were made with different code (noise.py)" in jestlab("table", "ridge")
     explained = jestlab("table", "ridge", "--explain", "wide", "toy/score")
-    assert "runs were made with different code:" in explained and change in explained
+    [hint] = re.findall("runs were made with different code: jestlab (diff .*)", explained)
+    assert change in jestlab(*hint.split())
     launch(spec, "--rerun-changed", "--set", "seeds=3")
     assert "different code" not in jestlab("status", "ridge")
 

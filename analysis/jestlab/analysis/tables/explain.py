@@ -68,8 +68,9 @@ class Explanation:
                 f"{name} of {self.baseline} {number(value)}" for name, value in run["against"].items()
             ]
             lines.append(number(run["value"]) + (f" from {', '.join(numbers)}" if numbers else ""))
-            name = f"{run['experiment']}/{run['label']}/{run['seed']}"
-            lines.append(f"  run {name}, {run['fingerprint'][:12]}, {_state(run)}, in {run['directory']}")
+            lines.append(
+                f"  run {_name(run)}, {run['fingerprint'][:12]}, {_state(run)}, in {run['directory']}"
+            )
             for attempt in run["attempts"]:
                 place, *texts, start, end, log = _attempt_texts(attempt)
                 texts += [" to ".join(time for time in (start, end) if time), log]
@@ -81,9 +82,15 @@ class Explanation:
                 for key, (theirs, ours) in self.differences.items()
             ] or ["  none"]
         lines += ["", *self.accepted] if self.accepted else []
-        if len({str(run["attempts"][-1]["sources"]) for run in self.runs if run["attempts"]}) > 1:
-            lines += ["", f"runs were {made_with_different(['code'])}: `jestlab diff RUN RUN` shows it"]
+        of_code = {str(run["attempts"][-1]["sources"]): run for run in self.runs if run["attempts"]}
+        if len(of_code) > 1:
+            first, second = map(_name, list(of_code.values())[:2])
+            lines += ["", f"runs were {made_with_different(['code'])}: jestlab diff {first} {second}"]
         return "\n".join(lines)
+
+
+def _name(run: Mapping[str, Any]) -> str:
+    return f"{run['experiment']}/{run['label']}/{run['seed']}"
 
 
 class Origins:
