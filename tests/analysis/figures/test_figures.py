@@ -167,6 +167,19 @@ def test_names_do_not_overlap(read_runs, stored_run):
         assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2)), plot.name
 
 
+def test_of_very_many_labels_the_front_and_the_baseline_are_named(read_runs, stored_run):
+    runs = [stored_run("run", [0.1, 0.3 + 0.01 * i], label=f"joint {i}") for i in range(25)]
+    references = [
+        stored_run("made", [0.1, 0.31 + 0.01 * i], label=f"reference {i}", needed=1) for i in range(8)
+    ]
+    plot = figures.pareto(read_runs(stored_run("uniform", [0.1, 0.2]), *runs, *references), "uniform")
+    [axes] = plot.figure().axes
+    named = [handle.get_label() for handle in axes.get_legend_handles_labels()[0]]
+    assert named == ["uniform", "joint 24"]
+    assert "Named: the front and the baseline." in plot.texts.caption
+    assert "Final score of 8 references: 31.0 to 38.0." in plot.texts.caption
+
+
 def test_nothing_to_draw(new_store, stored_run):
     running = new_store().add(stored_run("uniform", [0.1], state="RUNNING", total_steps=2))
     results = read_frames(running.url, "study")

@@ -165,9 +165,9 @@ def test_only_some_of_very_many_runs_are_shown(read_runs, stored_run):
         *(stored_run("joint", [0.1, 0.5 + i / 100], label=f"joint {i}") for i in range(45)),
     )
     plot = figures.speedup(results)
-    assert len(rows(plot, kind="bar")) == 31
+    assert len(rows(plot, kind="bar")) == 13
     assert "joint 44" in set(plot.data["label"])
-    assert "Shown: the 30 soonest of 45." in plot.texts.caption
+    assert "Shown: the 12 soonest of 45." in plot.texts.caption
     bars = figures.step_costs(results)
     assert bars.data["label"].nunique() == 20
     assert "Shown: the first 20 of 46." in bars.texts.caption

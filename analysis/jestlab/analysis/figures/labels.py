@@ -5,6 +5,7 @@ The names are the Matplotlib labels of the artists.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _LEAST = 1.3  # inches that names next to lines must leave to the panel
 _MOST_COVERED = 0.16  # of a panel by the names of points
+_WRAPPED = 28  # letters of a line of the name of a point
 _MOST_POINTS = 12  # with names around them in a panel
 _DISTANCES = np.array([0.7, 1.0, 1.4, 1.8, 2.6, 3.6, 5.0])  # of names from points, relative to their height
 _LINE = 1.3  # distance between names, relative to the font size
@@ -78,8 +80,9 @@ def write_name(axes: Axes, handle: Any) -> Any:
     x, y = (np.asarray(each, float) for each in handle.get_data(orig=False))
     arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.5}
     if not _is_line(handle):
+        text = textwrap.fill(handle.get_label(), _WRAPPED)
         name = axes.annotate(
-            handle.get_label(), (x[-1], y[-1]), xytext=(x[-1], y[-1]), ha="center", va="center",
+            text, (x[-1], y[-1]), xytext=(x[-1], y[-1]), ha="center", va="center",
             arrowprops=arrow | {"shrinkA": 0, "shrinkB": 3}, **style,
         )  # fmt: skip
         name.set_in_layout(False)
@@ -153,7 +156,7 @@ def _place(axes: Axes, names: Sequence[Any]) -> bool:
         covered = ((drawn > low[:, None]) & (drawn < high[:, None])).all(axis=2).sum(axis=1)
         lapped = ((taken[:, :2] < high[:, None]) & (taken[:, 2:] > low[:, None])).all(axis=2).sum(axis=1)
         outside = (low < frame.min).any(axis=1) | (high > frame.max).any(axis=1)
-        faults = 10 * covered + 30 * lapped + 100 * outside
+        faults = 10 * covered + 30 * lapped + 10_000 * outside
         best = int(np.argmin(faults + far / box.height))
         is_clear &= not faults[best]
         taken = np.vstack([taken, [*low[best], *high[best]]])

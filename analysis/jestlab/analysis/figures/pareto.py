@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 _BEYOND = 1.1  # the reference point of the hypervolume costs a tenth more than the most expensive label
 
+_MOST_NAMED = 24  # labels: if there are more, as in a union, only the front and the baseline are named
+
 _STANDINGS = {
     "front": "filled: on the front",
     "ambiguous": "half filled: on it or dominated (intervals overlap)",
@@ -118,11 +120,20 @@ def pareto(
     data = styled(frames, points, compared, ["score", "spread", "low", "high"])
     require_competitors(frames, data[data["kind"] == "mean"])
     caption = _caption(frames, data, scope, cost)
+    if _is_named(data).sum() < (data["kind"] == "mean").sum():
+        caption += " Named: the front and the baseline."
     priced = set(runs["label"])
     if unpriced := [frames.shown[label] for label in ended["label"].unique() if label not in priced]:
         caption += f" Not shown ({WORDS[cost].amount} unknown): {', '.join(unpriced)}."
     words = Texts(title(frames), caption, WORDS[cost].axis, score_axis(frames), metric)
     return Plot("pareto", data, words, _draw)
+
+
+def _is_named(data: pd.DataFrame) -> pd.Series[bool]:
+    """Whether a row of the data is a mean whose label the figure names."""
+    is_mean = data["kind"] == "mean"
+    is_main = data["on_front"].eq(True) | data["role"].isin(["baseline", "reference"])
+    return is_mean & (is_main | (is_mean.sum() <= _MOST_NAMED))
 
 
 def _means(
@@ -235,10 +246,11 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     draw_interval(axes, means["cost"], means["score"], means["low"], means["high"], means["color"])
     ends = means["cost_low"], means["cost_high"]
     draw_interval(axes, means["cost"], means["score"], *ends, means["color"], across=True)
-    for _, mean in means.iterrows():
+    for (_, mean), is_named in zip(means.iterrows(), _is_named(data)[means.index], strict=True):
         axes.plot(
             mean["cost"], mean["score"], color=mean["color"], linestyle="none", marker=mean["marker"],
-            markersize=7, markeredgewidth=1.2, markerfacecoloralt="white", label=mean["text"], zorder=5,
+            markersize=7, markeredgewidth=1.2, markerfacecoloralt="white", zorder=5,
+            label=mean["text"] if is_named else None,
             markerfacecolor="white" if mean["standing"] == "dominated" else mean["color"],
             fillstyle="left" if mean["standing"] == "ambiguous" else "full",
         )  # fmt: skip

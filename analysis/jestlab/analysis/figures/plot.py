@@ -30,6 +30,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 WORDS_BESIDE = ".txt"
 """Suffix of the file with the title and caption that a user leaves out of a figure."""
 
+_MOST_REFERENCES = 6  # that are named
 _NEAR = 0.35  # a reference farther from the scores than this share of their range would squeeze them
 
 
@@ -259,6 +260,8 @@ def require_competitors(frames: Frames, data: pd.DataFrame) -> None:
 def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[float, str]]:
     """Return final scores and names of the references that get a line: those near the other scores.
 
+    None gets one if there are many, as in a union of studies.
+
     Args:
         data: Rows of a figure: role, label, text, and the score as `mean`.
         scores: The other scores.
@@ -267,6 +270,8 @@ def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[f
     low, high = min(known), max(known)
     room = _NEAR * (high - low)
     ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
+    if len(ends) > _MOST_REFERENCES:
+        return []
     return [
         (float(score), str(text))
         for score, text in zip(ends["mean"], ends["text"], strict=True)
@@ -307,6 +312,12 @@ def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None =
     sentences, metric = [], metric or frames.score
     for what, completed in (("Final score", True), ("Score so far", False)):
         of = ends[ends["final"].astype(bool) == completed]
+        if len(of) > _MOST_REFERENCES:
+            least, most = (
+                metric.text(score / metric.factor) for score in (of["mean"].min(), of["mean"].max())
+            )
+            sentences.append(f"{what} of {len(of)} references: {least} to {most}.")
+            continue
         shown = ", ".join(
             f"{frames.shown[label]} {metric.text(score / metric.factor)}"
             for label, score in zip(of["label"], of["mean"], strict=True)

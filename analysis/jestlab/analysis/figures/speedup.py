@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MOST = 30  # labels in addition to the baseline
+_MOST = 12  # labels in addition to the baseline
 
 
 def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring") -> Plot:
