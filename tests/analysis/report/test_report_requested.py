@@ -92,7 +92,10 @@ def test_a_report_with_other_options_is_added(asked):
     )
     assert names == ["summary-2", "summary-3", "speedups-2"]
     assert stills == ["curves-2", "pareto-2", "pareto-3", "pareto-4", "speedup", "speedup-2"]
-    assert [part.title for part in made.tables] == ["Summary 2", "Summary 3", "Speedups 2"]
+    assert [part.title for part in made.tables] == [
+        "Summary: crossing lasting", "Summary: baseline joint", "Speedups: crossing lasting"
+    ]  # fmt: skip
+    assert [part.title for part in made.figures][1:3] == ["Pareto: scope learner", "Pareto: surfaces"]
     assert made.tables[1].table.baselines["uniform"] == "joint"
     assert not made.missing
 
@@ -106,7 +109,7 @@ def test_a_report_may_show_only_some_runs(asked):
         {"kind": "step_costs", "runs": ["unifrom"]},
     )
     assert (names, stills) == (["summary-2", "comparison"], ["curves-2"])
-    assert made.tables[0].title == "Summary 2"
+    assert made.tables[0].title == "Summary: rows uniform + joint"
     assert list(made.tables[0].table.frame["label"]) == ["uniform", "joint"]
     own = made.tables[1].table.frame.query("section == 'study'")
     assert list(own["row"]) == ["independent", "joint"]

@@ -85,7 +85,8 @@ def requested(
             options = {"baseline": baseline, "scope": scope} | options
             part = stem
             if names[stem]:
-                part, title = f"{stem}-{names[stem] + 1}", f"{title} {names[stem] + 1}"
+                part = f"{stem}-{names[stem] + 1}"
+                title = f"{title}: {_options_in_words(report) or names[stem] + 1}"
             if is_table:
                 given = {key: value for key, value in options.items() if key in _TABLE_OPTIONS}
                 table = named_table(
@@ -104,6 +105,19 @@ def requested(
         except RequestError as error:
             made.missing[title] = str(error)
     return made
+
+
+def _options_in_words(report: Mapping[str, Any]) -> str:
+    """Name the options of a report, which tell it from another of its kind: "baseline uniform, surfaces"."""
+    words = []
+    for key, value in report.items():
+        if key in ("kind", "name", "figure") or value in (None, [], ()):
+            continue
+        if isinstance(value, bool):
+            words.append(key if value else f"no {key}")
+        else:
+            words.append(f"{key} {' + '.join(map(str, value)) if isinstance(value, list) else value}")
+    return ", ".join(words)
 
 
 def heading(name: str) -> str:

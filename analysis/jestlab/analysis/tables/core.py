@@ -18,6 +18,7 @@ from ..spreadsheets import to_csv
 from ..units import MISSING as MISSING
 from ..units import nearest
 from . import formats, latex
+from .latex import ESSENTIAL as ESSENTIAL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,9 +28,6 @@ Record = Mapping[str, Any]
 
 ONE_SEED = "†"
 """Mark of numbers from one seed."""
-
-ESSENTIAL = 100
-"""Importance of columns that are always shown, such as the names of the rows."""
 
 Format = Literal["md", "latex", "csv", "html", "json"]
 FORMATS: tuple[Format, ...] = get_args(Format)

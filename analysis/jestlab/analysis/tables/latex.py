@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Width = Literal["auto", "column", "text"]
 """Width of a table: a column of the paper, the whole text, or (auto) a column if the table fits."""
 
+ESSENTIAL = 100
+"""Importance of columns that are always shown, such as the names of the rows."""
+
 _READABLE = {"table": 62, "table*": 142}
 """Environment → characters in a line of a two-column article, in letters that are up to a third smaller."""
 
@@ -95,8 +98,6 @@ def remarks(table: Table) -> list[str]:
 
 def _layout(table: Table) -> _Layout:
     """Choose the environment and the columns: those that the user chose, or the most important ones."""
-    from .core import ESSENTIAL
-
     headings, widths, importance, long = {}, {}, {}, set()
     for i, column in enumerate(table.columns):
         texts = [line.cells[i].text for line in table.lines]
