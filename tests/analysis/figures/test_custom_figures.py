@@ -149,7 +149,7 @@ def test_a_report_includes_the_figures(new_store, stored_run):
 
     contents = gather(store.url, "study", own=load)
     titles = {part.name: part.title for part in contents.figures[2:]}
-    assert titles == {"scatter": "Scatter", "scatter-2": "Scatter 2"}
+    assert titles == {"scatter": "Scatter", "scatter-2": "Scatter: color green"}
     assert contents.figures[2].plot.words_beside.endswith("Bars in green.\n")
     (missing,) = (section.missing for section in contents.sections if section.missing)
     assert "ZeroDivisionError" in missing["Broken"]

@@ -110,8 +110,8 @@ def requested(
 def _options_in_words(report: Mapping[str, Any]) -> str:
     """Name the options of a report, which tell it from another of its kind: "baseline uniform, surfaces"."""
     words = []
-    for key, value in report.items():
-        if key in ("kind", "name", "figure") or value in (None, [], ()):
+    for key, value in {**report, **report.get("options", {})}.items():
+        if key in ("kind", "name", "figure", "options") or value in (None, [], ()):
             continue
         if isinstance(value, bool):
             words.append(key if value else f"no {key}")
