@@ -110,7 +110,7 @@ def requested(
 def _options_in_words(report: Mapping[str, Any]) -> str:
     """Name the options of a report, which tell it from another of its kind: "baseline uniform, surfaces"."""
     words = []
-    for key, value in {**report, **report.get("options", {})}.items():
+    for key, value in {**report, **(report.get("options") or {})}.items():
         if key in ("kind", "name", "figure", "options") or value in (None, [], ()):
             continue
         if isinstance(value, bool):
