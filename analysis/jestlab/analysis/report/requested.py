@@ -108,7 +108,7 @@ def requested(
 
 
 def _options_in_words(report: Mapping[str, Any]) -> str:
-    """Name the options of a report, which tell it from another of its kind: "baseline uniform, surfaces"."""
+    """Describe the options that a report sets, as a heading: "baseline uniform, surfaces"."""
     words = []
     for key, value in {**report, **(report.get("options") or {})}.items():
         if key in ("kind", "name", "figure", "options") or value in (None, [], ()):

@@ -200,7 +200,7 @@ class _Columns:
         layout: Its layout.
         rows: Its rows.
         own: Results of experiments.
-        flops: The ways in which FLOPs of runs are counted → what they include; the usual way is first.
+        flops: How FLOPs of runs are counted (paper, counted) → what is included; the default first.
         wrong: Published cells that contradict others.
     """
 

@@ -78,6 +78,7 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
     frames, runs, by_label, configs = found.frames, found.runs, found.by_label, Configs(found.frames)
     is_baseline = runs["label"] == found.baseline
     examples = runs["examples_seen"]
+    # Column of FLOPs → suffix of the columns that compare them with the baseline, and the values.
     flops = {"flops": ("", runs["flops"])}
     if beside_published:
         flops = {"flops": (COUNTED, runs["flops"]), PAPER_FLOPS: ("", _paper_flops(found, configs))}
