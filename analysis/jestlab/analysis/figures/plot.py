@@ -285,7 +285,7 @@ def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[f
 def about_seeds(
     count: float, means: str = "Lines", intervals: str = "bars", *, dots: bool = True
 ) -> list[str]:
-    """Describe means and intervals, if a label has several seeds.
+    """Describe means and intervals, or say that each label has one seed.
 
     Args:
         count: Largest number of seeds.
@@ -294,7 +294,7 @@ def about_seeds(
         dots: Whether there is a circle for each seed.
     """
     if count <= 1:
-        return []
+        return ["One seed each."]
     parts = [f"{means}: mean over seeds", f"{intervals}: {UNCERTAINTY}" if intervals else ""]
     return ["; ".join(filter(None, [*parts, "circles: seeds" if dots else ""])) + "."]
 
