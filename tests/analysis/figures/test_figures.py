@@ -108,7 +108,7 @@ def test_curves_compare_with_the_baseline_of_the_study(read_runs, stored_run):
     runs = [stored_run(name, [0.1, 0.2]) for name in ("uniform", "joint")]
     spec = {"reports": [{"kind": "curves"}, {"kind": "table", "baseline": "joint"}]}
     plot = figures.learning_curves(read_runs(*runs, spec=spec))
-    assert "Dotted: final score of joint." in plot.texts.caption
+    assert "Dotted: final value of joint." in plot.texts.caption
 
 
 def test_the_axis_shows_whole_intervals_up_to_100_percent(read_runs, stored_runs):
