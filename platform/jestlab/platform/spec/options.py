@@ -195,7 +195,6 @@ class ParetoOptions(_CostComparison, _Printed):
     kind: Literal["pareto"]
     over: Effort | None = option("Cost of training; default: flops, else seconds.")
     trajectories: bool = option("Show how runs move during training.", False)
-    surfaces: bool = option("Show attainment surfaces of the best, median, and worst seed.", False)
 
 
 class SpeedupOptions(_CostComparison, _Printed):
