@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from .. import units
 from ..costs import Scope
-from ..curves import Smoothing, mean_curves, score_curves, thinned
+from ..curves import mean_curves, score_curves, smoothed, thinned
 from ..efforts import WORDS, Over, known
 from ..errors import NotYet
 from ..frames import Frames
@@ -50,7 +50,7 @@ def learning_curves(
     scope: Scope = "scoring",
     *,
     shown: Sequence[Recorded] = (),
-    smooth: Smoothing | None = None,
+    smooth: int | None = None,
     highlight: Sequence[str] = (),
     together: bool = False,
 ) -> Plot:
@@ -65,7 +65,7 @@ def learning_curves(
         over: Unit of the horizontal axis; None for examples seen, or else for seconds or steps.
         scope: What counts as FLOPs.
         shown: Metrics in place of the score, from `recorded`; several have a panel each.
-        smooth: A running mean over the curve of each seed.
+        smooth: Number of recorded points of a running mean over the curve of each seed.
         highlight: Labels or runs in color, as the baseline; the others are thin and gray.
         together: Whether even many curves share one panel.
 
@@ -89,7 +89,7 @@ def learning_curves(
         judged = frames.scored_by([each.name]) if each.name in frames.evaluated else frames
         lost += about_lost(judged, frames.labels)
         column = "step" if over == "steps" else over
-        curves = mean_curves(smooth(each.curves) if smooth else each.curves, column)
+        curves = mean_curves(smoothed(each.curves, smooth) if smooth else each.curves, column)
         if curves.empty:
             what = each.name or "score"
             missing = f"no {what} to draw over {over} yet"
@@ -113,7 +113,7 @@ def learning_curves(
     bands = "bands" if is_split or colored <= _MOST_TOGETHER else ""
     sentences += about_seeds(data["seeds"].max(), intervals=bands, dots=False)
     if smooth:
-        sentences.append(f"Smoothed: running mean over {smooth} of each seed.")
+        sentences.append(f"Smoothed: running mean over {smooth} points of each seed.")
     if (data["final"] & (data["role"] == "baseline")).any():
         sentences.append(f"Dotted: final value of {frames.shown[compared]}.")
     sentences += dict.fromkeys(lost)
