@@ -122,7 +122,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
         level = finals[finals["label"] == compared].assign(line=base, kind="level")
         points = pd.concat([points, level.merge(points[["panel", "y_label"]].drop_duplicates(), how="cross")])
         more.append(f"Dotted: {base}.")
-    if others := _others(frames, places, axis.key):
+    if others := _others(Configs(frames), places, axis.key):
         more.append(f"Also different along a line: {', '.join(others)}.")
     data = summarized(points)
     data["title"] = [frames.names.value(axis.split, panel) if axis.split else "" for panel in data["panel"]]
@@ -309,13 +309,13 @@ def _lines(frames: Frames, places: pd.DataFrame, configs: Configs, axis: Axis) -
     def by_keys(label: str) -> str:
         values = ((key, value) for key in axis.by if (value := configs.get(label, key)) is not None)
         parts = [names.value(*each) if isinstance(each[1], str) else pair(*each) for each in values]
-        return " ".join(parts) or names.shown[configs.run(label)]
+        return " ".join(parts) or names.shown[configs.runs[label]]
 
     def by_other_axes(label: str) -> str:
-        others = [each for each in configs.point(label).items() if each[0] not in (axis.key, axis.split)]
-        return " ".join([names.shown[configs.run(label)], *starmap(pair, others)])
+        others = [each for each in configs.points[label].items() if each[0] not in (axis.key, axis.split)]
+        return " ".join([names.shown[configs.runs[label]], *starmap(pair, others)])
 
-    rows = places.assign(line=places["label"].map(by_keys), run=places["label"].map(configs.run))
+    rows = places.assign(line=places["label"].map(by_keys), run=places["label"].map(configs.runs))
     is_one = [rows.groupby(a)[b].transform("nunique") == 1 for a, b in (("line", "run"), ("run", "line"))]
     rows["line"] = rows["line"].where(~(is_one[0] & is_one[1]), rows["run"].map(names.shown))
     for longer in (by_other_axes, names.shown.__getitem__):
@@ -324,11 +324,11 @@ def _lines(frames: Frames, places: pd.DataFrame, configs: Configs, axis: Axis) -
     return list(rows["line"])
 
 
-def _others(frames: Frames, places: pd.DataFrame, key: str) -> list[str]:
+def _others(configs: Configs, places: pd.DataFrame, key: str) -> list[str]:
     """Return the study's other axes on which labels of one line differ."""
     import pandas as pd
 
-    points = pd.DataFrame(list(map(Configs(frames).point, places["label"])), dtype=object).map(_json)
+    points = pd.DataFrame(list(map(configs.points.get, places["label"])), dtype=object).map(_json)
     counts = points.groupby([places["panel"], places["line"]]).nunique()
     return sorted(other for other in points if counts[other].gt(1).any() and not other.endswith(key))
 
