@@ -181,7 +181,7 @@ class Step:
     @property
     def reading(self) -> Step:
         """A step that reads its sub-batch, without scoring and selection."""
-        plain = {"scoring": None, "reference_scores": False, "selection": 0.0, "reuses": False}
+        plain: Any = {"scoring": None, "reference_scores": False, "selection": 0.0, "reuses": False}
         return replace(self.selecting, super_batch_size=self.batch_size, **plain)
 
     @property

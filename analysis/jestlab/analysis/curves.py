@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
 from .efforts import EFFORTS, MEASURED, WORDS, Effort
@@ -154,8 +154,8 @@ def speedups(
     score = sign * curves["score"].to_numpy()
     has_score = np.isfinite(score)
     is_complete = (curves["final"] & (has_score | curves["diverged"])).to_numpy()
-    rows_of = curves.groupby(["label", "seed"], sort=False).indices.items()  # ordered by step
-    runs = {run: rows for run, rows in rows_of if is_complete[rows[-1]]}
+    rows_of: Any = curves.groupby(["label", "seed"], sort=False).indices  # ordered by step
+    runs = {run: rows for run, rows in rows_of.items() if is_complete[rows[-1]]}
     ends = {seed: rows[-1] for (label, seed), rows in runs.items() if label == baseline}
     ends = {seed: end for seed, end in ends.items() if has_score[end]}
     runs = {(label, seed): rows for (label, seed), rows in runs.items() if seed in ends}
