@@ -102,7 +102,7 @@ def crossing(y: Sequence[float], target: float, which: Crossing = "first") -> Pl
     """Find where a curve reaches a target, by linear interpolation between its points.
 
     Args:
-        y: Score at each evaluation, [n]; NaN where it is unknown.
+        y: Score at each evaluation; NaN where it is unknown.
         target: The score to reach.
         which: "first" is the first crossing from below. After the "lasting" one, the curve never falls below
             the target again: it comes later, and noise does not favor it.
@@ -256,11 +256,6 @@ def break_even(frames: Frames, baseline: str, which: Crossing = "first") -> pd.D
     reference counts. The break-even is the FLOPs of making everything that the run needs, divided by these
     savings (`costs.break_even_runs`).
 
-    Args:
-        frames: Results of an experiment.
-        baseline: Label to match.
-        which: Which crossing of the baseline's final score counts.
-
     Returns:
         One row for each completed run that is compared and whose FLOPs are known: label, seed, scored_flops
         (until the crossing, with references' scoring; NaN without one), making_flops (of everything that the
@@ -294,17 +289,12 @@ def smoothed(curves: pd.DataFrame, points: int) -> pd.DataFrame:
 
 
 def thinned(x: NDArray[np.generic], y: NDArray[np.floating], width: int) -> NDArray[np.intp]:
-    """Choose the points of a curve that a plot of a width in pixels needs.
+    """Choose the points of a curve that a plot of a width in pixels needs; x is ascending.
 
     In each column of pixels, the first, the lowest, the highest, and the last point are kept, and one point
     that is not a finite number, where the line breaks. A line through these points touches the same pixels
     as a line through all points (Jugel et al., "M4: A Visualization-Oriented Time Series Data Aggregation",
     VLDB 2014), so a spike of a single step remains visible.
-
-    Args:
-        x: [n], ascending.
-        y: [n], values.
-        width: Columns of pixels, at least 1.
 
     Returns:
         intp [≤ 5 · width], indices of the kept points, ascending; all n if n ≤ 4 · width.
