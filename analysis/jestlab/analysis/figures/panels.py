@@ -100,6 +100,7 @@ def finish(
     ):
         where = "below"
     twins = {axes: alike(handles) for axes, handles in of_panels.items()}  # a legend can't tell them apart
+    attempts: dict[str, list[dict[Axes, list[Any]]]]
     attempts = {"direct": [of_panels, twins, {}], "below": [twins, {}], "none": [{}]}
     page = _Page(figure, texts, sheet, x, y)
     for direct in attempts[where]:
@@ -146,8 +147,9 @@ class _Page:
         for strip in (self.caption, *legends, self.x):
             levels.append(below)
             below += _size(strip)[1]
+        grid: Any = figure.axes[0].get_gridspec()
         total = self.height or above + self.content + below
-        least = above + below + _LOWEST * figure.axes[0].get_gridspec().nrows
+        least = above + below + _LOWEST * grid.nrows
         if total < least:
             raise RequestError(
                 f"a height of {total:.3g}in leaves no room for the figure: it takes at least {least:.2f}in, "

@@ -271,12 +271,9 @@ def about_seeds(
         intervals: Shape of the confidence intervals; empty for none.
         dots: Whether there is a circle for each seed.
     """
-    parts = [
-        f"{means}: mean over seeds",
-        intervals and f"{intervals}: {UNCERTAINTY}",
-        dots and "circles: seeds",
-    ]
-    return [f"{'; '.join(filter(None, parts))}."] if count > 1 else []
+    parts = [f"{means}: mean over seeds", *([f"{intervals}: {UNCERTAINTY}"] if intervals else [])]
+    parts += ["circles: seeds"] if dots else []
+    return [f"{'; '.join(parts)}."] if count > 1 else []
 
 
 def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None = None) -> list[str]:
