@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..sheet import Sheet
-from .panels import WIDTH, finish, panels, wrapped
+from .panels import finish, panels, wrapped
 from .plot import Texts
 from .style import DOTTED, size_of
 
@@ -46,7 +46,7 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         sheet: Size, font, and legend.
     """
     bars = data.drop_duplicates("label")
-    names = wrapped_names(bars["text"], 0.38 * (sheet.width or WIDTH))
+    names = wrapped_names(bars["text"], 0.38 * sheet.inches)
     figure, [axes] = panels(sheet, height=height_of(names))
     starts = data.groupby("label")["relative"].cumsum() - data["relative"]
     data = data.assign(place=data["label"].factorize()[0], start=starts)
@@ -61,12 +61,12 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
             write_at_end(axes, f"{total:.2f}", total, place)
     name_bars(axes, names)
     axes.set_xlabel(texts.y)
-    return finish(figure, texts, sheet, named="above")
+    return finish(figure, texts, sheet)
 
 
 def wrapped_names(names: Iterable[str], width: float) -> list[str]:
     """Break names of bars into lines of a width in inches."""
-    return ["\n".join(wrapped(name, width, size_of("name"))) for name in names]
+    return [wrapped(name, width, size_of("name")) for name in names]
 
 
 def height_of(names: Sequence[str]) -> float:
