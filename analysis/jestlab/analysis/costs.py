@@ -21,7 +21,8 @@ This module imports only the standard library, because plans of thousands of run
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+import operator
+from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from .flops import Forward, loss_flops
@@ -32,14 +33,6 @@ Scope = Literal["learner", "scoring", "reference_scoring", "reference_training"]
 """Which FLOPs of a run count. Each scope includes those before it."""
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-
-COMPONENTS: dict[Scope, tuple[str, ...]] = {
-    "learner": ("image_tower", "text_tower", "loss"),
-    "scoring": ("scoring", "selection"),
-    "reference_scoring": ("reference_scoring",),
-    "reference_training": ("reference_training",),
-}
-"""Scope → the attributes of `Cost` that it adds."""
 
 COUNTED: dict[Scope, str] = {
     "learner": "training alone, without scoring",
@@ -53,7 +46,7 @@ COUNTED: dict[Scope, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """FLOPs by component, of an example, a step, or a run.
+    """FLOPs by component, of an example, a step, or a run, in the order in which scopes add them.
 
     Attributes:
         image_tower: The learner's forward and backward passes over the images of sub-batches.
@@ -82,14 +75,17 @@ class Cost:
     def total(self, scope: Scope = "scoring") -> float:
         """Sum the FLOPs within a scope; raise ValueError if the scope is unknown."""
         check_scope(scope)
-        within = SCOPES[: SCOPES.index(scope) + 1]
-        return float(sum(getattr(self, name) for part in within for name in COMPONENTS[part]))
+        return float(sum(astuple(self)[: _WITHIN[scope]]))
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        return Cost(*map(operator.add, astuple(self), astuple(other)))
 
     def __mul__(self, times: float) -> Cost:
-        return Cost(*(getattr(self, each.name) * times for each in fields(self)))
+        return Cost(*(flops * times for flops in astuple(self)))
+
+
+_WITHIN: dict[Scope, int] = {"learner": 3, "scoring": 5, "reference_scoring": 6, "reference_training": 7}
+"""Scope → number of the attributes of `Cost` that it includes, from the first."""
 
 
 EXECUTED: tuple[str, ...] = tuple(each.name for each in fields(Cost))[:-1]
