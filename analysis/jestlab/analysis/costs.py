@@ -49,8 +49,7 @@ class Cost:
     """FLOPs by component, of an example, a step, or a run, in the order in which scopes add them.
 
     Attributes:
-        image_tower: The learner's forward and backward passes over the images of sub-batches.
-        text_tower: The same passes over the captions.
+        image_tower, text_tower: The learner's forward and backward passes over sub-batches.
         loss: Logits of all pairs of a sub-batch, and their gradients.
         scoring: The learner's forward passes over super-batches.
         selection: Choosing the sub-batch by the embeddings of scoring.
@@ -86,7 +85,6 @@ class Cost:
 
 _WITHIN: dict[Scope, int] = {"learner": 3, "scoring": 5, "reference_scoring": 6, "reference_training": 7}
 """Scope → number of the attributes of `Cost` that it includes, from the first."""
-
 
 EXECUTED: tuple[str, ...] = tuple(each.name for each in fields(Cost))[:-1]
 """The components that a run executes itself."""

@@ -192,10 +192,8 @@ class Metrics:
         """Return the meaning of the mean of one or several metrics.
 
         Raises:
-            RequestError: There are no names, a name is repeated, or the metrics differ in goal or unit.
+            RequestError: A name is repeated, or the metrics differ in goal or unit.
         """
-        if not names:
-            raise RequestError("a score needs at least one metric")
         if repeated := [name for name, times in Counter(names).items() if times > 1]:
             raise RequestError(f"{some(repeated)} would count more than once: name each evaluation once")
         found = [self.of(name) for name in names]

@@ -62,9 +62,8 @@ def made_by(program: str, attempts: Iterable[Mapping[str, Any]], packages: Colle
     """
     values: dict[str, set[str]] = {}
     for attempt in contributing(attempts):
-        sources, inputs, installed = (
-            parsed(attempt[name]) or {} for name in ("sources", "inputs", "versions")
-        )
+        recorded = (attempt[name] for name in ("sources", "inputs", "versions"))
+        sources, inputs, installed = (parsed(each) or {} for each in recorded)
         items = {f"code {name}": digest for name, digest in sources.items()}
         items |= {f"data {name}": digest or ABSENT for name, digest in inputs.items()}
         items |= package_items(installed, packages)
