@@ -16,9 +16,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, model_serializer
 from pydantic.dataclasses import dataclass
 
-from .errors import RequestError
+from .errors import RequestError, printable
 from .units import HUGEST_WRITTEN, some
-from .words import printable
 
 Goal = Literal["max", "min"]
 """Whether higher or lower is better."""

@@ -95,7 +95,6 @@ def load(store: Snapshot, experiment: str) -> History | None:
     runs = store.select(_RUNS, experiment=experiment)
     runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
     costs = runs[["label", "seed"]].merge(store.select(_COSTS, experiment=experiment), on=["label", "seed"])
-    amounts = [name for name in costs if str(name).endswith(("_flops", "_hours", "_dollars"))]
     places = {run: place for place, run in enumerate(runs["fingerprint"])}
     programs = runs["program"].tolist()
     attempts = store.rows(_ATTEMPTS, experiment=experiment)
@@ -114,7 +113,7 @@ def load(store: Snapshot, experiment: str) -> History | None:
         imported_from=store.imported_from(experiment),
         runs=runs,
         attempts=attempts,
-        costs=costs.astype(dict.fromkeys(amounts, float)),
+        costs=costs,
         retracted=retractions(store, experiment),
         accepted=tuple(
             f"{row['author']} accepted on {str(row['created_at'])[:10]} that "

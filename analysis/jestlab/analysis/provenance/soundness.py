@@ -66,7 +66,7 @@ class Soundness:
         scripts: dict[str, str] = {}
         accepted: list[Mapping[str, list[str]]] = []
         for name in experiments:
-            packages = store.spec(name).get("record", {}).get("packages", ())
+            packages = store.study(name)[1].get("record", {}).get("packages", ())
             attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
             for row in store.rows(_ATTEMPTS, experiment=name):
                 attempts[row["fingerprint"]].append(row)
