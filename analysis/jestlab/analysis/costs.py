@@ -188,8 +188,7 @@ class Step:
         jest = replace(self, scoring="full", approximate_share=0.0, reference=self.reference or self.full)
         steps = {"IID": self.iid, "JEST": jest, "JEST, cached reference": replace(jest, reference=None)}
         if self.approximate is not None:
-            flexi = replace(self, scoring="approximate", reference=None)
-            steps["Flexi-JEST, cached reference"] = flexi
+            steps["Flexi-JEST, cached reference"] = replace(self, scoring="approximate", reference=None)
         return steps
 
     def cost(self, convention: Convention = "counted") -> Cost:

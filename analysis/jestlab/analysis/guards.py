@@ -28,8 +28,7 @@ SECRET = ("attempt", "token")
 """The table and column of the secrets with which jobs authenticate."""
 
 # PostgreSQL has no authorizer. SQL can read the column by the name of its table, also in a text that a
-# function executes, or from samples in the statistics. A setting can make it a superuser, or remove the time
-# limit.
+# function executes, or from samples in the statistics. A setting can make it a superuser or lift time limits.
 _TOWARDS_SECRET = re.compile(
     rf"\b({SECRET[0]}|\w+_to_xml\w*|ts_(stat|rewrite)|pg_stat(s|istic)\w*"
     r"|set_config|dblink\w*|crosstab\w*|connectby|xpath_table)\b|U&",
