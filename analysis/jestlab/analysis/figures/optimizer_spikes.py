@@ -60,7 +60,7 @@ def optimizer_spikes(
     places = placed(results, Axis(key, by=()), results.baseline(baseline))
     varies = places.groupby("line")["x"].transform("nunique") > 1
     places = places[varies] if varies.any() else places
-    logged = store.metrics(experiment, [metric]).astype({"value": float}).dropna(subset="value")
+    logged = store.metrics(experiment, [metric]).dropna(subset="value")
     letter = "β₂" if key == "optimizer.beta2" else key.rpartition(".")[2]
     places["name"] = f"{letter} = " + places["tick"]
     names = list(places.sort_values("x")["name"].unique())

@@ -80,7 +80,7 @@ def recorded(
     for name in names:
         metric = frames.declared.of(name)
         curves = (
-            _of_training(frames, logged.astype({"value": float}), name, scope)
+            _of_training(frames, logged, name, scope)
             if name in of_training
             else score_curves(frames, scope, [name])
         )
