@@ -40,7 +40,7 @@ class Configs:
         self._frames = frames
         self.by_label: dict[str, dict[str, Any]] = _parsed(rows["config"])
         self.points: dict[str, dict[str, Any]] = _parsed(rows["point"])
-        self.runs: dict[str, str] = rows["run"].to_dict()
+        self.runs: dict[str, str] = dict(zip(rows.index.astype(str), rows["run"].astype(str), strict=True))
 
     def get(self, label: str, key: str) -> Any:
         """Return the value of a dotted key for a label; None if it is missing or has no effect."""
@@ -90,7 +90,7 @@ class Configs:
 
 
 def _parsed(texts: pd.Series[Any]) -> dict[str, dict[str, Any]]:
-    return {label: json.loads(text) if text else {} for label, text in texts.items()}
+    return {str(label): json.loads(text) if text else {} for label, text in texts.items()}
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

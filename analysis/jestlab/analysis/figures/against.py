@@ -330,7 +330,9 @@ def _others(configs: Configs, places: pd.DataFrame, key: str) -> list[str]:
 
     points = pd.DataFrame(list(map(configs.points.get, places["label"])), dtype=object).map(_json)
     counts = points.groupby([places["panel"], places["line"]]).nunique()
-    return sorted(other for other in points if counts[other].gt(1).any() and not other.endswith(key))
+    return sorted(
+        other for other in map(str, points) if counts[other].gt(1).any() and not other.endswith(key)
+    )
 
 
 def _json(value: Any) -> str:

@@ -132,7 +132,7 @@ def _matrix(metrics: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"panel": "matrix", "x": column, "y": row, "value": scores["value"]})
 
 
-def _panels(means: pd.DataFrame, column: str) -> list[pd.DataFrame]:
+def _panels(means: Any, column: str) -> list[pd.DataFrame]:
     """Return lines over iterations, lines over filtering ratios, and bars by the values of a column."""
     colors = {rule: look.color for rule, look in looks(_RULES, "uniform").items()}
     colors |= {"Gibbs": colors["gibbs"], "candidates": GRAY}

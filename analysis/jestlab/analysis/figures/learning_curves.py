@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import units
 from ..costs import Scope
@@ -136,7 +136,7 @@ def learning_curves(
 def _thinned(data: pd.DataFrame) -> pd.DataFrame:
     """Keep the points of long curves that a plot needs."""
     x, y = data["effort"].to_numpy(float), data["mean"].to_numpy(float)
-    of_labels = data.groupby("label", sort=False).indices.values()
+    of_labels: Any = data.groupby("label", sort=False).indices.values()
     kept = [place for rows in of_labels for place in rows[thinned(x[rows], y[rows], _COLUMNS)]]
     return data.iloc[kept].reset_index(drop=True)
 

@@ -115,7 +115,7 @@ def _draw_over_training(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
         axes.set_axis_off()
     for place, mosaics in enumerate(rows):
         for axes, (step, of_step) in zip(all_axes[place * columns :], mosaics, strict=False):
-            axes.imshow(_mosaic(of_step["picture"]), interpolation="none")
+            axes.imshow(_mosaic(list(of_step["picture"])), interpolation="none")
             axes.set_title(f"step {step:,}", size=size_of("caption"), color=GRAY, pad=2)
         first, size = all_axes[place * columns], size_of("name")
         name = wrapped(str(mosaics[0][1]["text"].iloc[0]), _NAME, size)

@@ -63,9 +63,9 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
     plot = learning_curves(frames, compared, over, scope, together=True)
     is_shown = plot.data["label"].isin(table["label"]) | (plot.data["role"] == "reference")
     curves = plot.data[is_shown].assign(kind="curve")
-    matched = table[np.isfinite(table[[f"{name}_most", f"fewer_{name}"]]).all(axis=1)]
-    columns = {f"{name}_to_match": "effort", f"fewer_{name}": "factor"}
-    matches = matched.loc[matched["label"] != compared, ["label", *columns]].rename(columns=columns)
+    is_met = np.isfinite(table[[f"{name}_most", f"fewer_{name}"]]).all(axis=1) & (table["label"] != compared)
+    met = table.assign(effort=table[f"{name}_to_match"], factor=table[f"fewer_{name}"])
+    matches = met.loc[is_met, ["label", "effort", "factor"]]
     level = curves.loc[curves["role"] == "baseline", "mean"].iloc[-1]
     parts = [matches.assign(kind="match", mean=level), _bars(table, cost)]
     more = styled(frames, pd.concat(parts, ignore_index=True), compared, [])
@@ -88,7 +88,7 @@ def _bars(rows: pd.DataFrame, cost: Effort) -> pd.DataFrame:
     name, write = WORDS[cost].name, factor_column(cost, "").show
     reached = np.isfinite(rows[f"{name}_most"])
     ends = rows[[f"{name}_low", f"{name}_high"]].replace(np.inf, np.nan)
-    factors = [write(row).partition(" (")[0] for row in rows.to_dict("records")]
+    factors = [write(dict(row)).partition(" (")[0] for _, row in rows.iterrows()]
     bars = rows[["label"]].assign(kind="bar", cost=cost, factor=factors)
     bars[["reached", "seeds", "spent"]] = rows[["seeds_reached", "seeds_compared", f"{name}_spent"]]
     bars["x"] = rows[f"{name}_to_match"].where(reached)
@@ -130,7 +130,7 @@ def _draw_costs(axes: Axes, bars: pd.DataFrame, names: Sequence[str]) -> None:
         hatch=["" if is_reached else "////" for is_reached in reached],
     )  # fmt: skip
     axes.hlines(places, low, high, colors="black", linewidth=0.9)
-    ends, inks = np.fmax(most / divisor, high), [ink(color) for color in bars["color"]]
+    ends, inks = (most / divisor).combine(high, np.fmax), [ink(color) for color in bars["color"]]
     name_bars(axes, names)
     for place, tick in enumerate(axes.get_yticklabels()):
         write_at_end(axes, bars["factor"].iloc[place], ends.iloc[place], place, color=inks[place])
