@@ -63,9 +63,9 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
     plot = learning_curves(frames, compared, over, scope, together=True)
     is_shown = plot.data["label"].isin(table["label"]) | (plot.data["role"] == "reference")
     curves = plot.data[is_shown].assign(kind="curve")
-    is_met = np.isfinite(table[[f"{name}_most", f"fewer_{name}"]]).all(axis=1) & (table["label"] != compared)
     met = table.assign(effort=table[f"{name}_to_match"], factor=table[f"fewer_{name}"])
-    matches = met.loc[is_met, ["label", "effort", "factor"]]
+    met = met[np.isfinite(met[f"{name}_most"]) & np.isfinite(met["factor"]) & (met["label"] != compared)]
+    matches = met[["label", "effort", "factor"]]
     level = curves.loc[curves["role"] == "baseline", "mean"].iloc[-1]
     parts = [matches.assign(kind="match", mean=level), _bars(table, cost)]
     more = styled(frames, pd.concat(parts, ignore_index=True), compared, [])
