@@ -71,7 +71,7 @@ class Measures:
         """
         evaluated = [] if frames is None else frames.evaluated
         wanted = {_LOSS if name == SPIKES else name for name in measures if not is_score(name)} - {*evaluated}
-        logged = store.metrics(experiment, sorted(wanted)).astype({"value": float})
+        logged = store.metrics(experiment, sorted(wanted))
         curves = None if frames is None else score_curves(frames, scope)
         return cls(frames, curves, logged, declared if frames is None else frames.declared)
 

@@ -8,15 +8,14 @@ The module of a figure turns results into plain data once, and draws that data w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from inspect import signature
 from typing import Any
 
 from .. import published as publications
+from ..claims import studies
 from ..costs import Scope
-from ..curves import Smoothing
 from ..custom import Loader, Results, load
 from ..efforts import Over
 from ..errors import NotYet, RequestError
@@ -71,7 +70,7 @@ def _curves(
     over: Over | None = None,
     scope: Scope = "scoring",
     metric: Sequence[str] = (),
-    smooth: int | str | None = None,
+    smooth: int | None = None,
     scale: Scale | None = None,
     highlight: Sequence[str] = (),
 ) -> Plot:
@@ -80,7 +79,7 @@ def _curves(
     return learning_curves(
         frames, baseline, over, scope, highlight=highlight, together=sheet.legend is not None,
         shown=recorded(store, frames, metric, scope, scale) if metric else (),
-        smooth=None if smooth is None else Smoothing.parse(smooth),
+        smooth=smooth,
     )  # fmt: skip
 
 
@@ -155,10 +154,8 @@ def draw(
         raise RequestError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
     with opened(store) as opened_store:
         sources = _sources(opened_store, experiment, options)
-        if experiment:
-            with suppress(NotYet):  # nothing has been evaluated: some kinds only need logged metrics
-                sheet = sheet.over(Sheet.parse(sources["frames"]().spec.get("figure") or {}))
-        sheet.families  # noqa: B018 — is the font installed?
+        if (study := opened_store.once(studies).get(experiment)) is not None:
+            sheet = sheet.over(Sheet(**study.spec.get("figure") or {}))
         if kind in KINDS:
             names = signature(KINDS[kind]).parameters
             used = {name: options[name] for name in names if name in options}
@@ -201,7 +198,6 @@ def all_possible(store: str | Snapshot, experiment: str, **options: Any) -> list
         FileNotFoundError: The URL names a SQLite file that doesn't exist.
         ValueError: The baseline or a metric is unknown, or no figure can be made.
     """
-    options.get("sheet", PLAIN).families  # noqa: B018 — is the font installed?
     plots: list[Plot] = []
     first: NotYet | None = None
     with opened(store) as opened_store:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from ..costs import SCOPES, Scope
 from ..efforts import WORDS, Effort
-from ..frames import Frames
+from ..frames import UNEVALUATED, Frames
 from ..intervals import CONFIDENCE, direction
-from ..lost import UNEVALUATED
 from ..metrics import Metric, lacks_goal
 from ..tables import Finals, finals, summary
 from ..tables.core import Record, records
@@ -214,7 +213,7 @@ def _factor(row: Record, effort: Effort) -> str:
     """Write a factor in words: "1.3× fewer", "1.2× more", "as many"; and whether it is only a bound."""
     words = WORDS[effort]
     factor, is_bound = float(row[f"fewer_{words.name}"]), row[f"fewer_{words.name}_at_least"] is True
-    fewer, as_many = ("less", "as much") if words.less else ("fewer", "as many")
+    fewer, as_many = ("less", "as much") if words.fewer.startswith("less") else ("fewer", "as many")
     if math.isinf(factor):
         return f"∞ {fewer}"
     if round(factor, 1) > 1:

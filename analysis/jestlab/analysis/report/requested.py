@@ -23,7 +23,7 @@ from .page import FigurePart, TablePart
 _STANDING = ("summary", "speedups", "curves", "pareto")
 """Tables and figures of every page."""
 
-_USUAL: dict[str, Any] = {"crossing": "first", "trajectories": False, "surfaces": False}
+_USUAL: dict[str, Any] = {"crossing": "first", "trajectories": False}
 """Their options, in addition to baseline and scope."""
 
 _TABLE_OPTIONS = {"baseline", "scope", "crossing", "score", "options"}
@@ -132,7 +132,7 @@ def sheet_of(history: History, kind: str) -> Sheet:
 
 
 def _sheet(history: History, report: Mapping[str, Any]) -> Sheet:
-    return Sheet.parse(report.get("figure") or {}).over(Sheet.parse(history.spec.get("figure") or {}))
+    return Sheet(**report.get("figure") or {}).over(Sheet(**history.spec.get("figure") or {}))
 
 
 def _is_standing(
