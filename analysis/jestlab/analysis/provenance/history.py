@@ -7,13 +7,13 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..goodput import QUERY, AttemptTime
 from ..names import Shown, names_in
 from ..results import Snapshot, opens_store
-from .code import code_of, commit_text, names_of
+from .code import code_of, commit_text, names_of, parsed
 from .soundness import retractions
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def load(store: Snapshot, experiment: str) -> History | None:
     attempts.sort(key=lambda each: (places[each["fingerprint"]], each["label"], each["number"]))
     for attempt in attempts:
         attempt["program"] = programs[places[attempt["fingerprint"]]]
-        attempt |= {name: _parsed(attempt[name]) for name in ("versions", "sources", "inputs")}
+        attempt |= {name: parsed(attempt[name]) for name in ("versions", "sources", "inputs")}
         attempt |= {name: bool(attempt[name]) for name in ("patched", "code_patched")}
         for name in ("started_at", "heartbeat_at", "ended_at"):  # text on SQLite, times on PostgreSQL
             attempt[name] = str(attempt[name])[:19] if attempt[name] else None
@@ -122,11 +122,6 @@ def load(store: Snapshot, experiment: str) -> History | None:
         ),
         times=tuple(AttemptTime(**row) for row in store.rows(QUERY, experiment=experiment)),
     )
-
-
-@lru_cache(maxsize=256)  # thousands of attempts recorded the same
-def _parsed(content: str | None) -> Any:
-    return json.loads(content) if content else None
 
 
 @dataclass(frozen=True)
