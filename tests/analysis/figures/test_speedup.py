@@ -145,7 +145,7 @@ def test_method_costs_are_those_of_the_paper():
     counted = figures.method_costs(FLEXI, "counted").data.groupby("label")["total"].first()
     assert counted["JEST"] > totals["JEST"]
     assert "32,768 of 163,840 examples" in plot.texts.caption
-    assert "an approximate one 0.39 of it; Flexi-JEST trains on 50%" in plot.texts.caption
+    assert "An approximate forward pass costs 0.39 of a full one." in plot.texts.caption
     with pytest.raises(ValueError, match="unknown convention 'jest'"):
         figures.method_costs(FLEXI, "jest")  # type: ignore[arg-type]
 
@@ -155,7 +155,7 @@ def test_without_an_approximate_pass_there_is_no_flexi_jest():
     plot = figures.method_costs(jest, "counted")
     assert list(dict.fromkeys(plot.data["label"])) == ["IID", "JEST", "JEST, cached reference"]
     assert plot.name == "method_costs_counted"
-    assert "Flexi" not in plot.texts.caption
+    assert "approximate" not in plot.texts.caption
     with pytest.raises(ValueError, match="trains on its whole super-batch"):
         figures.method_costs(replace(jest, super_batch_size=32_768))
 

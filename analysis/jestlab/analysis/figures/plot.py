@@ -321,8 +321,12 @@ def axis_unit(x_label: str, values: pd.Series[float]) -> tuple[float, str]:
 
 def score_axis(frames: Frames) -> str:
     """Return the label of an axis of scores: "mean score (%)", "PPL, less is better"."""
-    metric = frames.score
-    name = metric.name if metric.name and len(frames.averaged) == 1 else "mean score"
+    name = frames.score.name if len(frames.averaged) == 1 else ""
+    return metric_axis(frames.score, name or "mean score")
+
+
+def metric_axis(metric: Metric, name: str) -> str:
+    """Return the label of an axis of values of a metric."""
     unit = f" ({metric.suffix})" if metric.suffix else ""
     return f"{name}{unit}{', less is better' if metric.goal == 'min' else ''}"
 

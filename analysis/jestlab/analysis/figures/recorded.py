@@ -15,6 +15,7 @@ from ..frames import Frames
 from ..metrics import Metric, Scale
 from ..results import Snapshot, opens_store
 from ..units import nearest
+from .plot import metric_axis
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,18 +34,13 @@ class Recorded:
         name: Recorded name.
         metric: Goal, unit, and format.
         curves: With the columns of `curves.score_curves`, the metric as score.
+        axis: The label of its axis: "PPL, less is better".
     """
 
     name: str
     metric: Metric
     curves: pd.DataFrame
-
-    @property
-    def axis(self) -> str:
-        """The label of its axis: "PPL, less is better"."""
-        name = self.metric.name or NAMES.get(self.name, self.name)
-        unit = f" ({self.metric.suffix})" if self.metric.suffix else ""
-        return f"{name}{unit}{', less is better' if self.metric.goal == 'min' else ''}"
+    axis: str
 
 
 @opens_store
@@ -79,12 +75,12 @@ def recorded(
     found = []
     for name in names:
         metric = frames.declared.of(name)
+        is_logged = name in of_training
         curves = (
-            _of_training(frames, logged, name, scope)
-            if name in of_training
-            else score_curves(frames, scope, [name])
+            _of_training(frames, logged, name, scope) if is_logged else score_curves(frames, scope, [name])
         )
-        found.append(Recorded(name, replace(metric, scale=scale or metric.scale), curves))
+        axis = metric_axis(metric, metric.name or NAMES.get(name, name))
+        found.append(Recorded(name, replace(metric, scale=scale or metric.scale), curves, axis))
     return found
 
 

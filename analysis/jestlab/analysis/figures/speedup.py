@@ -103,7 +103,7 @@ def _draw_bars(axes: Axes, bars: pd.DataFrame, effort: Effort) -> None:
     places, (low, high) = range(len(bars)), (bars[end] / divisor for end in ("low", "high"))
     axes.barh(
         places, most / divisor, 0.7, color=bars["color"].where(reached, "white"), edgecolor=bars["color"],
-        linewidth=0.8, hatch=["" if is_reached else "////" for is_reached in reached],
+        linewidth=0.8,
     )  # fmt: skip
     axes.hlines(places, low, high, colors="black", linewidth=0.9)
     ends = (most / divisor).fillna(0.0).combine(high, max)
