@@ -44,8 +44,6 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
     """Plot the scores of pairs, those of sub-batches by iteration and filtering ratio, and the selection.
 
     Args:
-        store: The store, or its SQLAlchemy URL.
-        experiment: Name of the experiment.
         run: Label or name of a `diagnose` run; by default the study's first.
 
     Returns:
@@ -56,7 +54,6 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
         the first seed.
 
     Raises:
-        FileNotFoundError: The URL names a SQLite file that does not exist.
         ValueError: The experiment is unknown, or no such run of it has completed.
     """
     import pandas as pd

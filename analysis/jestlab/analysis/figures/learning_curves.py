@@ -60,7 +60,6 @@ def learning_curves(
     than seven curves have a panel each, unless some are highlighted.
 
     Args:
-        frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run; by default the study's baseline.
         over: Unit of the horizontal axis; None for examples seen, or else for seconds or steps.
         scope: What counts as FLOPs.

@@ -54,8 +54,6 @@ def recorded(
     """Read metrics that runs have recorded.
 
     Args:
-        store: SQLAlchemy URL of the store, or a snapshot of it.
-        frames: Results of the experiment.
         names: Of evaluations (`shapes/zero_shot`) and of training metrics (`loss`).
         scope: What counts as FLOPs.
         scale: Of the vertical axes; None for the scales that the metrics declare.

@@ -32,7 +32,6 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
     The numbers are those of `tables.speedup_table`: paired by seed, medians, censored where not reached.
 
     Args:
-        frames: Results of an experiment.
         baseline: Label or run to match; by default the study's first non-reference run.
         scope: What counts as FLOPs.
 

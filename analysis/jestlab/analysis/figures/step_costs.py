@@ -38,7 +38,6 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
     Steps of equal batch size cost in proportion to their examples. A cached reference costs nothing here.
 
     Args:
-        frames: Results of an experiment.
         baseline: Label or run whose bar has length 1; by default the first that is not a reference.
 
     Returns:
