@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..custom import CodeFailed, CustomCode, Results, one_line
+from ..sheet import NONE, Sheet
 from .panels import DPI
 from .plot import Plot, Texts
 from .style import applied
@@ -55,7 +56,8 @@ def custom_plot(code: CustomCode, results: Results, options: Mapping[str, Any]) 
         pyplot.close(figure)  # pyplot keeps every figure that it made
     columns = {"picture": [_digest(figure, code)], "function": [code.stem], "code": [code.digest]}
     texts = Texts(figure.get_suptitle(), caption, x="", y="")
-    return Plot(code.stem, pd.DataFrame(columns), texts, lambda *_: figure, code=code.digest)
+    bare = Sheet(caption=NONE)  # pages write the caption below the picture
+    return Plot(code.stem, pd.DataFrame(columns), texts, lambda *_: figure, bare, code.digest)
 
 
 def _digest(figure: Figure, code: CustomCode) -> str:

@@ -11,7 +11,7 @@ from ..errors import NotYet, RequestError
 from ..frames import Frames
 from .bars import draw_stacked_bars
 from .plot import Plot, Texts, title
-from .style import COMPONENT_LOOKS
+from .style import PARTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,7 +128,7 @@ def _of_an_example(frames: Frames) -> pd.DataFrame:
 
 def _styled(data: pd.DataFrame) -> pd.DataFrame:
     """Add the sum of each label, and the name and look of each component."""
-    looks = data["component"].map(COMPONENT_LOOKS)
+    looks = data["component"].map(dict(zip(_COMPONENTS, PARTS, strict=False)))
     return data.assign(
         total=data.groupby("label")["relative"].transform("sum"),
         name=data["component"].map(_COMPONENTS),
