@@ -86,7 +86,7 @@ class Plot:
         numbers = self.data.select_dtypes("float").drop(columns="factor", errors="ignore")  # has no axis
         shown = self.data.assign(**numbers.mask(numbers.abs() > HUGE))  # which no axis can show
         given = self.sheet.model_dump(include={"title", "caption"}, exclude_none=True)
-        words = {name: "" if text == NONE else text for name, text in given.items()}
+        words: dict[str, Any] = {name: "" if text == NONE else text for name, text in given.items()}
         with applied(self.sheet):
             return self.draw(shown, replace(self.texts, **words), self.sheet)
 
