@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..custom import CodeFailed, CustomCode, Results, one_line
+from ..custom import CodeFailed, CustomCode, Results, one_line, stem_of
 from .panels import DPI
 from .plot import Plot, Texts
 from .style import applied
@@ -50,21 +50,19 @@ def custom_plot(code: CustomCode, results: Results, options: Mapping[str, Any]) 
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
+    name = stem_of(code.name)
     with applied(), rc_context({"figure.dpi": DPI}):  # pages show pictures by their pixels
         made = code(results, options)
     if isinstance(made, Plot):
-        return replace(made, name=code.stem, code=code.digest)
+        return replace(made, name=name, code=code.digest)
     figure, caption = made if isinstance(made, tuple) and len(made) == 2 else (made, "")
     if not isinstance(figure, Figure) or not isinstance(caption, str):
-        raise CodeFailed(
-            f"{code.name} returned {type(made).__name__}: expected a matplotlib.figure.Figure, a pair of it "
-            "and its caption, or a Plot"
-        )
+        raise code.unexpected(made, "a matplotlib.figure.Figure, a pair of it and its caption, or a Plot")
     if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
         pyplot.close(figure)  # pyplot keeps every figure that it made
-    columns = {"picture": [_digest(figure, code)], "function": [code.stem], "code": [code.digest]}
+    data = pd.DataFrame({"picture": [_digest(figure, code)]})
     texts = Texts(figure.get_suptitle(), caption, x="", y="")
-    return CustomPlot(code.stem, pd.DataFrame(columns), texts, lambda *_: figure, code=code.digest)
+    return CustomPlot(name, data, texts, lambda *_: figure, code=code.digest)
 
 
 def _digest(figure: Figure, code: CustomCode) -> str:
