@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jestlab.analysis import published, tables
+from jestlab.analysis.tables import Shape
 from jestlab.analysis.tables.latex import escape
 
 METRICS = ("shapes/10_shot", "shapes/zero_shot", "shapes_retrieval/i2t_r1", "shapes_retrieval/t2i_r1")
@@ -93,7 +94,7 @@ def test_a_table_of_too_many_columns_leaves_out_the_least_important_and_says_whi
         assert part in text
     for complete in (
         replace(summary, columns=summary.columns[:3]),
-        replace(summary, width="column", chosen=True),
+        Shape(columns=("scores,score,delta,costs,factors",), width="column").applied(summary),
     ):
         assert "Left out" not in complete.latex()
 

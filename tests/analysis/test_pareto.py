@@ -1,6 +1,4 @@
-"""The front, its certainty, hypervolume, and attainment: against definitions, and by hand."""
-
-import itertools
+"""The front, its certainty, and hypervolume: against definitions, and by hand."""
 
 import numpy as np
 import pytest
@@ -62,8 +60,6 @@ def test_lengths_and_order_are_checked():
         (lambda: pareto.standing([1], [1, 2], [2], [1]), r"cost_low \(1,\) and cost_high \(2,\)"),
         (lambda: pareto.standing([1], [1], [2], [1]), "low end is above"),
         (lambda: pareto.hypervolume([1], [1], (np.inf, 0)), "must be finite"),
-        (lambda: pareto.attainment([1, 2], [1, 3], [0, 1], 3), "at_least=3: expected 1 to 2"),
-        (lambda: pareto.attainment([1, 2], [1, 3], [0], 1), r"seed \(1,\) and cost \(2,\)"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -108,24 +104,3 @@ def test_hypervolume_is_the_number_of_dominated_cells(pairs, cost, score):
     # Of unit cells between whole numbers: those whose lower right corner some point dominates.
     cells = sum(any(c <= x and s >= y + 1 for c, s in pairs) for x in range(cost) for y in range(score, 9))
     assert pareto.hypervolume([c for c, _ in pairs], [s for _, s in pairs], (cost, score)) == cells
-
-
-seeded = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=20)
-
-
-@given(seeded)
-def test_attainment_is_the_definition(found):
-    cost, score, seed = (np.array(column) for column in zip(*found, strict=True))
-    seeds = set(seed)
-    for at_least in range(1, len(seeds) + 1):
-        surface = pareto.attainment(cost, score, seed, at_least)
-        assert (np.diff(surface.cost) > 0).all()
-        assert (np.diff(surface.score) > 0).all()
-        for x, y in itertools.product(np.arange(-0.5, 6, 0.5), repeat=2):
-            attaining = sum(bool(((cost <= x) & (score >= y) & (seed == s)).any()) for s in seeds)
-            is_below = bool(((surface.cost <= x) & (surface.score >= y)).any())
-            assert is_below == (attaining >= at_least)
-
-
-def test_unknown_points_attain_nothing():
-    assert pareto.attainment([1, 2], [np.nan, 3], [0, 1], 2).cost.size == 0

@@ -110,7 +110,7 @@ def test_invalid_options_name_the_flag_and_a_figure_what_it_lacks(jestlab):
     for command, code, message in (
         ("table study --digits many", 2, "--digits: must be"),
         ("plot study --kind against", 2, "--x: is missing"),
-        ("plot study --kind speedup --surfaces", 2, "--surfaces: not an option of this kind"),
+        ("plot study --kind speedup --trajectories", 2, "--trajectories: not an option of this kind"),
         ("plot study --width 3", 2, "--width: must be a length with its unit"),
         ("plot study --kind against --x no.such", 1, "no run of experiment 'study' varies no.such\n"),
         ("plot study --kind published", 1, "no published table 'comparison' in the store: run jestlab"),

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
 from .efforts import EFFORTS, MEASURED, WORDS, Effort
+from .errors import RequestError
 from .intervals import half_widths
 
 if TYPE_CHECKING:
@@ -303,49 +302,18 @@ def _break_even(making: float, scored: float, baseline: float, reached: bool) ->
     return math.inf if runs is None else runs
 
 
-_WINDOW = re.compile(r"\s*(?:(?P<points>[0-9]+)|(?P<percent>[0-9]+\.?[0-9]*|\.[0-9]+)\s*%)\s*")
+def smoothed(curves: pd.DataFrame, points: int) -> pd.DataFrame:
+    """Replace the scores of each run by their running mean over some evaluations, fewer at both ends.
 
-
-@dataclass(frozen=True)
-class Smoothing:
-    """A running mean over each seed's curve.
-
-    Attributes:
-        window: A number of recorded points from 2, or a share of the points of a curve, at most 0.5.
+    Raises:
+        ValueError: `points` is not a whole number from 2.
     """
-
-    window: float
-
-    @classmethod
-    def parse(cls, text: object) -> Smoothing:
-        """Parse the window in a spec: `5` points, or `10%` of the curve.
-
-        Raises:
-            ValueError: It is neither.
-        """
-        found = _WINDOW.fullmatch(str(text))
-        if found and found["points"] and int(found["points"]) >= 2:
-            return cls(int(found["points"]))
-        if found and found["percent"] and 0 < float(found["percent"]) <= 50:
-            return cls(float(found["percent"]) / 100)
-        raise ValueError(
-            f"expected a number of recorded points from 2, such as 5, or a share up to 50%, such as 10%, got "
-            f"{text!r}"
-        )
-
-    def __str__(self) -> str:
-        return f"{self.window} points" if self.window >= 2 else f"{100 * self.window:g}% of the points"
-
-    def __call__(self, curves: pd.DataFrame) -> pd.DataFrame:
-        """Smooth the score of every run. The window is cut off at the ends of a curve."""
-
-        def smooth(values: pd.Series[float]) -> pd.Series[float]:
-            points = int(self.window if self.window >= 2 else max(2, round(self.window * len(values))))
-            smoothed: pd.Series[float] = values.rolling(points, center=True, min_periods=1).mean()
-            return smoothed
-
-        scores = curves.groupby(["label", "seed"], sort=False)["score"].transform(smooth)
-        return curves.assign(score=scores)
+    if not isinstance(points, int) or points < 2:
+        raise RequestError(f"a running mean is over a number of recorded points from 2, got {points!r}")
+    scores = curves.groupby(["label", "seed"], sort=False)["score"]
+    return curves.assign(
+        score=scores.transform(lambda score: score.rolling(points, center=True, min_periods=1).mean())
+    )
 
 
 def thinned(x: NDArray[np.generic], y: NDArray[np.floating], width: int) -> NDArray[np.intp]:

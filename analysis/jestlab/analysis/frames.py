@@ -46,6 +46,7 @@ class Frames:
         configs: One row for each run, also for runs that are left out of `runs`: run, label, seed, point
             (values on the axes) and config, both JSON; see `configs`.
         spec: The study as it was last launched; empty if unknown.
+        digits: Digits after the decimal point of scores; None for those of each metric.
     """
 
     experiment: str
@@ -55,6 +56,7 @@ class Frames:
     costs: pd.DataFrame
     configs: pd.DataFrame
     spec: Mapping[str, Any] = field(default_factory=dict)
+    digits: int | None = None
     _computed: dict[Any, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def once(self, key: Any, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
@@ -132,7 +134,7 @@ class Frames:
         largest = finite.abs().max().fillna(0.0)
         whole = {name: own[name].of_hundred for name in own if not 0 < largest[name] <= MOST_SHARE}
         whole = whole if largest.max() > MOST_SHARE else {}
-        return replace(found, declared={**found.declared, **whole})
+        return replace(found, declared={**found.declared, **whole}, digits=self.digits)
 
     @cached_property
     def metrics(self) -> list[str]:

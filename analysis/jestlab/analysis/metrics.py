@@ -151,10 +151,12 @@ class Metrics:
     Attributes:
         declared: Declarations of the spec, by name or pattern.
         programs: Programs of the study's runs.
+        digits: Digits after the decimal point of all metrics; None for each metric's own.
     """
 
     declared: Mapping[str, Metric] = field(default_factory=dict)
     programs: tuple[str, ...] = ()
+    digits: int | None = None
 
     @classmethod
     def of_spec(cls, spec: Mapping[str, Any], programs: Iterable[str]) -> Metrics:
@@ -173,9 +175,10 @@ class Metrics:
             patterns = (each for pattern, each in layer.items() if fnmatchcase(name, pattern))
             if (each := layer.get(name) or next(patterns, None)) is not None:
                 found.append(each)
-        if not found or found[0].goal is not None:
-            return found[0] if found else UNKNOWN
-        return Metric(**{key: value for each in reversed(found) for key, value in each.written().items()})
+        if found and found[0].goal is None:
+            found = [Metric(**{key: v for each in reversed(found) for key, v in each.written().items()})]
+        metric = found[0] if found else UNKNOWN
+        return metric if self.digits is None else replace(metric, digits=self.digits)
 
     def called(self, names: Iterable[str]) -> dict[str, str]:
         """Map each name to the declared name to show, unless several metrics have the same."""

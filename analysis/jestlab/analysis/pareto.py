@@ -5,7 +5,7 @@ A point dominates another if it costs no more, scores no less, and is better in 
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -112,65 +112,13 @@ def hypervolume(cost: npt.ArrayLike, score: npt.ArrayLike, reference: tuple[floa
     """
     if not np.isfinite(reference).all():
         raise ValueError(f"the reference point {reference} must be finite")
-    steps = _steps(*_vectors(cost=cost, score=score))
-    inside = (steps.cost < reference[0]) & (steps.score > reference[1])
+    costs, scores = _vectors(cost=cost, score=score)
+    on_front = front(costs, scores) & (costs < reference[0]) & (scores > reference[1])
+    costs, places = np.unique(costs[on_front], return_index=True)  # without copies
     # Each step is a rectangle from its cost to the reference's, as high as it rises above the step before.
     with np.errstate(over="ignore"):
-        rises = np.diff(steps.score[inside], prepend=reference[1])
-        return float(np.sum((reference[0] - steps.cost[inside]) * rises))
-
-
-class Steps(NamedTuple):
-    """A staircase: the best score that is attained at each cost.
-
-    Attributes:
-        cost: Where it rises, ascending, [m].
-        score: The score from there on, ascending, [m].
-    """
-
-    cost: Floats
-    score: Floats
-
-
-def attainment(cost: npt.ArrayLike, score: npt.ArrayLike, seed: npt.ArrayLike, at_least: int) -> Steps:
-    """Compute the empirical attainment surface: the (cost, score) that at least so many seeds attain.
-
-    A seed attains a (cost, score) if one of its points costs no more and scores no less. Of n seeds,
-    at_least = 1 is the best case, n the worst, ⌈n/2⌉ the median.
-
-    Args:
-        cost: To be minimized, [n].
-        score: To be maximized, [n].
-        seed: Seed of each point, [n].
-        at_least: How many seeds must attain it, from 1 to their number.
-
-    Returns:
-        The border of the attained region; empty if fewer seeds than that have a point.
-
-    Raises:
-        ValueError: If they do not hold one value for each point, or there are fewer seeds.
-
-    References:
-        Grunert da Fonseca, Fonseca, and Hall (2001), Inferential performance assessment of stochastic
-        optimisers and the attainment function. EMO 2001.
-    """
-    costs, scores = _vectors(cost=cost, score=score)
-    seeds = np.asarray(seed)
-    if seeds.shape != costs.shape:
-        raise ValueError(f"seed {seeds.shape} and cost {costs.shape} must be vectors of one length")
-    names = np.unique(seeds)
-    if not 1 <= at_least <= len(names):
-        raise ValueError(f"at_least={at_least}: expected 1 to {len(names)}, the number of seeds")
-    fronts = [_steps(costs[seeds == name], scores[seeds == name]) for name in names]
-    grid = np.unique(np.concatenate([steps.cost for steps in fronts]))
-    # The score that each seed attains at each cost, that of the last step up to there. [seeds, grid]
-    attained = [
-        np.concatenate([[-np.inf], steps.score])[np.searchsorted(steps.cost, grid, "right")]
-        for steps in fronts
-    ]
-    surface = np.sort(attained, axis=0)[len(names) - at_least]
-    rises = surface > np.concatenate([[-np.inf], surface[:-1]])
-    return Steps(grid[rises], surface[rises])
+        rises = np.diff(scores[on_front][places], prepend=reference[1])
+        return float(np.sum((reference[0] - costs) * rises))
 
 
 def _vectors(**named: npt.ArrayLike) -> list[Floats]:
@@ -180,10 +128,3 @@ def _vectors(**named: npt.ArrayLike) -> list[Floats]:
         shapes = " and ".join(f"{name} {v.shape}" for name, v in zip(named, vectors, strict=True))
         raise ValueError(f"{shapes} must be vectors of one length")
     return vectors
-
-
-def _steps(cost: Floats, score: Floats) -> Steps:
-    """Return the front as a staircase, without copies."""
-    on_front = front(cost, score)
-    costs, places = np.unique(cost[on_front], return_index=True)
-    return Steps(costs, score[on_front][places])

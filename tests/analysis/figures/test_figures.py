@@ -120,20 +120,6 @@ def test_the_axis_shows_whole_intervals_up_to_100_percent(read_runs, stored_runs
         assert data.loc[data["label"] == "joint", "high"].max() < 100 == top
 
 
-def test_surfaces_show_what_seeds_attain(results, read_runs, stored_run):
-    plot = figures.pareto(results, "uniform", surfaces=True)
-    attained = plot.data[plot.data["kind"] == "attained"]
-    best, worst = (attained[attained["at_least"] == k] for k in (1, 2))
-    assert list(best["cost"]) == list(worst["cost"]) == [12e9, 32e9]
-    assert list(best["score"]) == pytest.approx([50, 70])
-    assert list(worst["score"]) == pytest.approx([40, 60])
-    assert "attained by at least 1, half, and all of 2 seeds" in plot.texts.caption
-    assert len(plot.figure().axes) == 1
-    partial = read_runs(stored_run("uniform", [0.1], seed=0), stored_run("joint", [0.2], seed=1))
-    with pytest.raises(ValueError, match="experiment 'study', since no seed is complete"):
-        figures.pareto(partial, surfaces=True)
-
-
 def test_trajectories_are_not_part_of_the_front(results):
     plot = figures.pareto(results, trajectories=True)
     assert (plot.data["kind"] == "trajectory").sum() == 2 + 3 * 4

@@ -184,7 +184,7 @@ reports:
 => 4: reports.0.figure.width: must be a length with its unit
 => 5: reports.1.figure.legend: must be direct, inside
 => 6: reports.2.figure: unknown key
-=> 7: reports.3.smooth: expected a number of recorded
+=> 7: reports.3.smooth: must be a valid integer
 => 8: reports.4: scale applies to a metric
 => 9: reports.5.width:
 => 10: reports.6.digits

@@ -16,7 +16,6 @@ from typing import Any
 
 from .. import published as publications
 from ..costs import Scope
-from ..curves import Smoothing
 from ..custom import Loader, Results, load
 from ..efforts import Over
 from ..errors import NotYet, RequestError
@@ -71,7 +70,7 @@ def _curves(
     over: Over | None = None,
     scope: Scope = "scoring",
     metric: Sequence[str] = (),
-    smooth: int | str | None = None,
+    smooth: int | None = None,
     scale: Scale | None = None,
     highlight: Sequence[str] = (),
 ) -> Plot:
@@ -80,7 +79,7 @@ def _curves(
     return learning_curves(
         frames, baseline, over, scope, highlight=highlight, together=sheet.legend is not None,
         shown=recorded(store, frames, metric, scope, scale) if metric else (),
-        smooth=None if smooth is None else Smoothing.parse(smooth),
+        smooth=smooth,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from .. import units
 from ..costs import Scope
-from ..curves import Smoothing, mean_curves, score_curves
+from ..curves import mean_curves, score_curves, smoothed
 from ..efforts import WORDS, Effort, Over, known
 from ..errors import NotYet
 from ..frames import Frames
@@ -54,7 +54,7 @@ def learning_curves(
     scope: Scope = "scoring",
     *,
     shown: Sequence[Recorded] = (),
-    smooth: Smoothing | None = None,
+    smooth: int | None = None,
     highlight: Sequence[str] = (),
     together: bool = False,
 ) -> Plot:
@@ -69,7 +69,7 @@ def learning_curves(
         over: Unit of the horizontal axis; None for examples seen, or else for seconds or steps.
         scope: What counts as FLOPs.
         shown: Metrics in place of the score, from `recorded`; several have a panel each.
-        smooth: A running mean over the curve of each seed.
+        smooth: Number of recorded points of a running mean over the curve of each seed.
         highlight: Labels or runs in color, as the baseline; the others are thin and gray.
         together: Whether even many curves share one panel.
 
@@ -93,7 +93,7 @@ def learning_curves(
     for each in measured:
         judged = frames.scored_by([each.name]) if each.name in frames.evaluated else frames
         lost += about_lost(judged, frames.labels)
-        curves = mean_curves(smooth(each.curves) if smooth else each.curves, column)
+        curves = mean_curves(each.curves if smooth is None else smoothed(each.curves, smooth), column)
         if curves.empty:
             what = each.name or "score"
             missing = f"no {what} to draw over {over} yet"
@@ -109,7 +109,7 @@ def learning_curves(
     names = (f"{each.name}{', less is better' if each.metric.goal == 'min' else ''}" for each in measured)
     sentences = [f"Shown: {'; '.join(names)}." if shown else what_score_is(frames)]
     if smooth:
-        sentences.append(f"Smoothed: running mean over {smooth} of each seed.")
+        sentences.append(f"Smoothed: running mean over {smooth} points of each seed.")
     if (data["final"] & (data["role"] == "baseline")).any():
         sentences.append(f"Dotted: final {'value' if shown else 'score'} of {frames.shown[compared]}.")
     sentences += dict.fromkeys(lost)

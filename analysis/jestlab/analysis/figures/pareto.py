@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from ..efforts import WORDS, Effort, Over, cost_of, unit
 from ..errors import NotYet
 from ..frames import Frames
 from ..lost import DIVERGED
-from ..pareto import attainment, front, hypervolume, standing
+from ..pareto import front, hypervolume, standing
 from ..sheet import Sheet
 from .axes import (
     LOG_FROM,
@@ -42,7 +41,7 @@ from .plot import (
     title,
     what_score_is,
 )
-from .style import DOTTED, GRAY
+from .style import GRAY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +63,6 @@ def pareto(
     baseline: str | None = None,
     scope: Scope = "scoring",
     trajectories: bool = False,
-    surfaces: bool = False,
     over: Over | None = None,
 ) -> Plot:
     """Plot the mean final score against the total cost of training, with the Pareto front of the means.
@@ -79,18 +77,16 @@ def pareto(
         scope: What counts as FLOPs.
         trajectories: Whether to show the path of each mean over training, faintly. These points belong to one
             budget, so they are never part of the front.
-        surfaces: Whether to show the attainment surfaces of the best, the median, and the worst seed, over
-            the seeds that every competitor has completed.
         over: Unit of cost; None for FLOPs, or seconds if the FLOPs of no run are known.
 
     Returns:
         The plot, named "pareto". Its data: rows of kind "mean" (a label: cost, score, spread, the ends of
-        their intervals cost_low, cost_high, low, high, seeds, on_front, and standing), "seed" (a run),
-        "trajectory" (a point on the way), and "attained" (a step of what `at_least` seeds attain).
+        their intervals cost_low, cost_high, low, high, seeds, on_front, and standing), "seed" (a run), and
+        "trajectory" (a point on the way).
 
     Raises:
-        ValueError: No run has completed with a known price, the baseline is unknown, surfaces are requested
-            but no seed is complete, or no score is better than another (`Frames.ranked`).
+        ValueError: No run has completed with a known price, the baseline is unknown, or no score is
+            better than another (`Frames.ranked`).
     """
     import numpy as np
     import pandas as pd
@@ -114,8 +110,6 @@ def pareto(
         way = mean_curves(curves[curves["label"].isin(means["label"])], cost)
         way = way.rename(columns={"mean": "score", cost: "cost"})[["label", "cost", "score"]]
         parts.append(way.assign(kind="trajectory"))
-    if surfaces:
-        parts.append(_surfaces(frames, runs[competes]))
     points = pd.concat(parts, ignore_index=True)
     data = styled(frames, points, compared, ["score", "spread", "low", "high"])
     require_competitors(frames, data[data["kind"] == "mean"])
@@ -154,26 +148,6 @@ def _means(
     return means.reset_index()
 
 
-def _surfaces(frames: Frames, runs: pd.DataFrame) -> pd.DataFrame:
-    """Attainment surfaces of the best, the median, and the worst of the seeds with all labels."""
-    import pandas as pd
-
-    sign, labels = frames.ranked.sign, runs["label"].nunique()
-    complete = [seed for seed, of_seed in runs.groupby("seed") if of_seed["label"].nunique() == labels]
-    paired = runs[runs["seed"].isin(complete)]
-    if not complete:
-        raise NotYet(
-            f"no attainment surface for experiment {frames.experiment!r}, since no seed is complete: "
-            f"{frames.progress()}"
-        )
-    parts = []
-    for at_least in sorted({1, math.ceil(len(complete) / 2), len(complete)}):
-        steps = attainment(paired["cost"], sign * paired["score"], paired["seed"], at_least)
-        part = pd.DataFrame({"cost": steps.cost, "score": sign * steps.score, "seeds": len(complete)})
-        parts.append(part.assign(kind="attained", at_least=at_least))
-    return pd.concat(parts, ignore_index=True)
-
-
 def _caption(frames: Frames, data: pd.DataFrame, scope: Scope, cost: Effort) -> str:
     of: dict[Any, pd.DataFrame] = dict(list(data.groupby("kind")))
     means = of["mean"]
@@ -185,9 +159,6 @@ def _caption(frames: Frames, data: pd.DataFrame, scope: Scope, cost: Effort) -> 
     sentences.append("Gray steps: Pareto front of the means.")
     legend = "; ".join(meaning for name, meaning in _STANDINGS.items() if name in set(competing["standing"]))
     sentences.append(f"{legend[0].upper()}{legend[1:]}.")
-    if "attained" in of:
-        count = int(of["attained"]["seeds"].iloc[0])
-        sentences.append(f"Dotted steps: attained by at least 1, half, and all of {count} seeds.")
     if "trajectory" in of:
         sentences.append("Faint lines: the path over training; not part of the front.")
     sentences += _about_hypervolume(frames, competing, of["seed"], cost)
@@ -261,8 +232,6 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         limit_percent(axes, [*means["score"], *seeds["score"]])
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
     down = texts.metric.goal == "min"
-    for _, surface in of["attained"].groupby("at_least") if "attained" in of else ():
-        draw_steps(axes, surface["cost"], surface["score"], down=down, color=GRAY, **DOTTED)
     on_front = means[means["on_front"].eq(True)]
     draw_steps(axes, on_front["cost"], on_front["score"], down=down, color=GRAY, linewidth=1.0, zorder=2)
     return finish(figure, texts, sheet)

@@ -23,7 +23,7 @@ from .page import FigurePart, TablePart
 _STANDING = ("summary", "speedups", "curves", "pareto")
 """Tables and figures of every page."""
 
-_USUAL: dict[str, Any] = {"crossing": "first", "trajectories": False, "surfaces": False}
+_USUAL: dict[str, Any] = {"crossing": "first", "trajectories": False}
 """Their options, in addition to baseline and scope."""
 
 _TABLE_OPTIONS = {"baseline", "scope", "crossing", "score", "options"}

@@ -90,8 +90,7 @@ def table(
     def results(study: str) -> Frames:
         frames = store.frames(study)
         used.append(frames)
-        if shape.rows:
-            frames = shape.narrowed(frames, baseline if len(studies) == 1 else None)
+        frames = shape.of_results(frames, baseline if len(studies) == 1 else None)
         return frames.scored_by(score) if score else frames
 
     is_custom = name not in NAMES and (own is not None or ":" in name)
@@ -109,7 +108,7 @@ def table(
     elif name in _OF_ONE_EXPERIMENT:
         made = _OF_ONE_EXPERIMENT[name](finals(results(studies[0]), baseline, scope, crossing))
     elif name == "claims":
-        made = _claims(store, studies, baseline, score)
+        made = _claims(store, studies, baseline, score, shape.digits)
     else:
         cells = published.read(store)
         known = [*NAMES, *dict.fromkeys(map(str, cells["table"]))]
@@ -143,7 +142,11 @@ def default_name(store: Snapshot, experiment: str) -> str:
 
 
 def _claims(
-    store: Snapshot, studies: Sequence[str], baseline: str | None, score: Sequence[str] | None
+    store: Snapshot,
+    studies: Sequence[str],
+    baseline: str | None,
+    score: Sequence[str] | None,
+    digits: int | None,
 ) -> Table:
     if not studies:
         raise RequestError(f"table 'claims' shows an experiment: {_known(store)}")
@@ -157,6 +160,8 @@ def _claims(
             f"experiment {studies[0]!r} makes no claims: write some under `claims` in its spec and launch it "
             "again (completed runs do not run again)"
         )
+    if digits is not None:
+        judged = [replace(each, metric=replace(each.metric, digits=digits)) for each in judged]
     by_study = len(studies) > 1 or any(each.experiment != studies[0] for each in judged)
     return claims_table(judged, " ".join(studies), by_study)
 

@@ -49,14 +49,14 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
         options = {"align": "left"} | options
         return Column(key, header, lambda row: write(by_row[row["row"]]), importance=importance, **options)
 
-    def show_difference(row: Record, digits: int | None) -> str:
-        return difference(row, show.to_digits(by_row[row["row"]].metric, digits))
+    def show_difference(row: Record) -> str:
+        return difference(row, by_row[row["row"]].metric)
 
     columns = [
         column("study", "study", lambda each: each.experiment, 70),
         column("statement", "claim", lambda each: each.claim.statement, ESSENTIAL),
-        column("source", "source", lambda each: each.claim.source, 40, data=("source",)),
-        column("expected", "expected", expected, 60, align="right", data=("comparison", "within")),
+        column("source", "source", lambda each: each.claim.source, 40),
+        column("expected", "expected", expected, 60, align="right"),
         Column(
             "difference",
             "difference",
@@ -65,16 +65,14 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
             f"{INTERVAL} by Student's t; a run adds its value times its weight",
             inputs=("value", "weight"),
             importance=80,
-            family="differences",
-            data=("difference", "low", "high"),
         ),
         column("verdict", "verdict", lambda each: each.verdict_text, 90),
-        column("chance", "error", chance, 50, align="right", formula=_CHANCE, data=("chance",)),
-        column("agree", "agree", agree, 55, align="right", formula=_AGREE, data=("agree", "seeds")),
-        Column("seeds", "n", show.seeds, importance=30, formula=_SEEDS, data=("seeds", "seeds_planned")),
+        column("chance", "error", chance, 50, align="right", formula=_CHANCE),
+        column("agree", "agree", agree, 55, align="right", formula=_AGREE),
+        Column("seeds", "n", show.seeds, importance=30, formula=_SEEDS),
         column("stopped", "stopped", lambda each: each.stopped, 35),
         column("registered", "registered", _registered, 45),
-        column("reason", "why not", lambda each: each.reason, 20, data=("reason",)),
+        column("reason", "why not", lambda each: each.reason, 20),
     ]
     shown = {
         "study": by_study,

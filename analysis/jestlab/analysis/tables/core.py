@@ -16,9 +16,8 @@ from ..errors import RequestError
 from ..provenance.soundness import MIXED, Soundness
 from ..spreadsheets import to_csv
 from ..units import MISSING as MISSING
-from ..units import nearest
+from ..units import nearest, some
 from . import formats, latex
-from .latex import ESSENTIAL as ESSENTIAL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +27,12 @@ Record = Mapping[str, Any]
 
 ONE_SEED = "†"
 """Mark of numbers from one seed."""
+
+ESSENTIAL = 100
+"""Importance of columns that are always shown."""
+
+Width = Literal["auto", "column", "text"]
+"""Width in LaTeX: a column of the paper, the whole text, or (auto) a column if the table fits."""
 
 Format = Literal["md", "latex", "csv", "html", "json"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -40,10 +45,9 @@ class Column:
     Attributes:
         key: The name in options and in `Table.parts`.
         header: The heading.
-        show: Returns the text of a row's cell. Of scores and differences, the second argument is the number
-            of decimals, or None for as many as is usual.
-        rank: Returns a number, rounded as `show` rounds it, with the same arguments. The cells with the
-            greatest one of a section are bold; a row with NaN has no rank. None: no cell is the best.
+        show: Returns the text of a row's cell.
+        rank: Returns a number, rounded as `show` rounds it. The cells with the greatest one of a section are
+            bold; a row with NaN has no rank. None: no cell is the best.
         bold: Returns whether a row's cell is bold for another reason.
         align: Alignment of the cells.
         group: Heading over neighboring columns of the same group; empty for none.
@@ -55,16 +59,14 @@ class Column:
         compares: Whether the same inputs of the baseline are used too.
         importance: If a table is too wide, the least important column is dropped first, of several the last;
             `ESSENTIAL` ones stay.
-        family: Name for all columns of its kind: "scores", "differences", "costs", or "factors".
-        data: Columns of the frame that the cells are made from, first the one to sort by.
-        digits: The number of decimals, if it was chosen.
+        family: Name for all columns of its kind: "scores", "costs", or "factors".
         notes: Notes of the table that are about this column.
     """
 
     key: str
     header: str
-    show: Callable[..., str]
-    rank: Callable[..., float] | None = None
+    show: Callable[[Record], str]
+    rank: Callable[[Record], float] | None = None
     bold: Callable[[Record], bool] | None = None
     align: Literal["left", "right", "center"] = "right"
     group: str = ""
@@ -76,23 +78,21 @@ class Column:
     compares: bool = False
     importance: int = 50
     family: str = ""
-    data: tuple[str, ...] = ()
-    digits: int | None = None
     notes: tuple[str, ...] = ()
 
     @property
-    def _has_digits(self) -> bool:
-        return self.family in ("scores", "differences")
+    def is_optional(self) -> bool:
+        """Whether the column is dropped if the table is too wide."""
+        return self.importance < ESSENTIAL
 
-    def text(self, row: Record) -> str:
-        """Return the text of a row's cell."""
-        return self.show(row, self.digits) if self._has_digits else self.show(row)
+    @property
+    def title(self) -> str:
+        """The heading with that of its group."""
+        return f"{self.group} {self.header}".strip()
 
-    def ranked(self, row: Record) -> float:
-        """Return the rank of a row; NaN if it has none."""
-        if self.rank is None:
-            return math.nan
-        return self.rank(row, self.digits) if self._has_digits else self.rank(row)
+    def has(self, name: str) -> bool:
+        """Return whether a column of the frame has its numbers: that of its key, or `<key>_<part>`."""
+        return name == self.key or name.startswith(f"{self.key}_")
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Table:
         shown: Row → the name that is shown for it, if it is another one.
         label: Label in LaTeX; by default made from the name.
         width: Width in LaTeX.
-        chosen: Whether the user chose the columns, so that LaTeX drops none.
+        hidden: Columns that are not shown; CSV and JSON are without their numbers.
     """
 
     name: str
@@ -175,8 +175,8 @@ class Table:
     mixed: frozenset[str] = frozenset()
     shown: Mapping[str, str] = field(default_factory=dict)
     label: str = ""
-    width: latex.Width = "auto"
-    chosen: bool = False
+    width: Width = "auto"
+    hidden: tuple[Column, ...] = ()
 
     @property
     def opens(self) -> bool:
@@ -194,13 +194,16 @@ class Table:
         return [str(row) for row in self.frame["row"]]
 
     def marked(self, sound: Soundness) -> Table:
-        """Mark rows of mixed code or data, strike through retracted ones, and add notes with reasons."""
+        """Mark rows of mixed code or data, strike through retracted ones, and explain all marks in notes."""
         if self.parts is None:
             return self
         runs: dict[str, list[str]] = {}
         for row, run in zip(self.parts["row"], self.parts["fingerprint"], strict=True):
             runs.setdefault(row, []).append(run)
         struck, mixed, notes = sound.marks(runs)
+        counts = sorted({column.seeds for column in self.columns}.intersection(self.frame.columns))
+        if self.frame[counts].eq(1).any(axis=None):
+            notes = (f"{ONE_SEED} one seed only: its spread is unknown", *notes)
         return replace(self, struck=struck, mixed=mixed, notes=(*self.notes, *notes))
 
     def row_named(self, name: str, runs: Sequence[str] = ()) -> str:
@@ -220,24 +223,22 @@ class Table:
         """Find a column by its key or heading, as `row_named` does."""
         known: dict[str, str] = {}
         for column in self.columns:
-            for alias in (column.key, column.header, f"{column.group} {column.header}".strip()):
+            for alias in (column.key, column.header, column.title):
                 known.setdefault(alias, column.key)
         key = self._named(name, known, "column")
         return next(column for column in self.columns if column.key == key)
 
     def _named(self, name: str, known: Mapping[str, str], kind: str, others: Sequence[str] = ()) -> str:
-        if name in known:
-            return known[name]
         folded = {key.casefold(): value for key, value in known.items()}
+        if exact := known.get(name) or folded.get(name.casefold()):
+            return exact
         matches = {value for key, value in folded.items() if key.startswith(name.casefold())}
-        if len(matches) == 1 or name.casefold() in folded:
-            return folded.get(name.casefold()) or matches.pop()
+        if len(matches) == 1:
+            return matches.pop()
+        problem = f"no {kind} {name!r}: {nearest(name, [*known, *others])}"
         if matches:
-            shown = ", ".join(map(repr, sorted(matches)[:8]))
-            raise RequestError(
-                f"table {self.name!r} has several {kind}s named {name!r}: choose one of {shown}"
-            )
-        raise RequestError(f"table {self.name!r} has no {kind} {name!r}: {nearest(name, [*known, *others])}")
+            problem = f"several {kind}s named {name!r}: choose one of {some(sorted(matches))}"
+        raise RequestError(f"table {self.name!r} has {problem}")
 
     def cell(self, row: str, column: Column) -> Cell:
         """Return the cell of a row, given by name, and a column."""
@@ -270,16 +271,17 @@ class Table:
 
     def _cells(self, column: Column, rows: list[Record], competing: list[Record]) -> list[Cell]:
         """Return the cells of a column; the best is bold if several rows compete."""
-        ranks = [rank for row in competing if not math.isnan(rank := column.ranked(row))]
-        best = max(ranks) if len(ranks) > 1 else -math.inf
+        ranks = {str(row["row"]): column.rank(row) for row in competing} if column.rank else {}
+        known = [rank for rank in ranks.values() if not math.isnan(rank)]
+        best = max(known) if len(known) > 1 else -math.inf
         cells = []
         for row in rows:
-            name, text = str(row["row"]), column.text(row)
+            name, text = str(row["row"]), column.show(row)
             behind = {name, self.baselines.get(name, name)} if column.compares else {name}
             # The number of seeds has a formula, but isn't computed from results.
             is_result = bool(column.formula) and column.key != "seeds" and text not in ("", MISSING)
             struck = is_result and not behind.isdisjoint(self.struck)
-            is_best = best > -math.inf and not row["apart"] and column.ranked(row) == best
+            is_best = best > -math.inf and ranks.get(name) == best
             mark = column.mark(row) if column.mark else ""
             mark += ONE_SEED if text != MISSING and row.get(column.seeds) == 1 else ""
             mark += MIXED if is_result and not behind.isdisjoint(self.mixed) else ""
@@ -334,8 +336,14 @@ class Table:
         return json.dumps(content | {"rows": rows}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     def _raw(self) -> pd.DataFrame:
-        """Return the frame with the columns to write, and with the names that are shown."""
-        raw = self.frame.drop(columns="row")
+        """Return the frame without the numbers of hidden columns, and with the names that are shown."""
+        hidden = [
+            name
+            for name in map(str, self.frame.columns)
+            if any(column.has(name) for column in self.hidden)
+            and not any(column.has(name) for column in self.columns)
+        ]
+        raw = self.frame.drop(columns=["row", *hidden])
         if any(row in self.shown for row in self.frame["row"]):
             raw.insert(1, "shown", [self.shown.get(row, row) for row in self.frame["row"]])
         return raw

@@ -12,18 +12,12 @@ import textwrap
 import unicodedata
 from collections.abc import Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..units import listed
 
 if TYPE_CHECKING:
     from .core import Cell, Table
-
-Width = Literal["auto", "column", "text"]
-"""Width of a table: a column of the paper, the whole text, or (auto) a column if the table fits."""
-
-ESSENTIAL = 100
-"""Importance of columns that are always shown, such as the names of the rows."""
 
 _READABLE = {"table": 62, "table*": 142}
 """Environment → characters in a line of a two-column article, in letters that are up to a third smaller."""
@@ -109,7 +103,7 @@ def _layout(table: Table) -> _Layout:
             long.add(i)
         headings[i] = textwrap.wrap(column.header, max(_HEADING, width), break_long_words=False) or [""]
         widths[i] = max(width, *map(len, headings[i])) + _GAP
-        if i > 0 and column.importance < ESSENTIAL and not table.chosen:
+        if i > 0 and column.is_optional:
             importance[i] = column.importance
     environment = "table*" if table.width == "text" else "table"
     if table.width == "auto" and sum(widths.values()) > _READABLE["table"]:

@@ -159,7 +159,7 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     of_runs = rows[~rows["published"]]
     labels = zip(of_runs["row"], of_runs["label"], of_runs["method"], strict=True)
     frame = rows.drop(columns="label")
-    table = Table(
+    return Table(
         name=name,
         caption=_caption(layout, cells, own),
         frame=frame if rows["section"].nunique() > 1 else frame.assign(section=""),
@@ -170,7 +170,6 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
         baselines={row: best["row"] for row, best in columns.baselines.items() if best["row"] != row},
         shown={row: method for row, label, method in labels if method != label},
     )
-    return show.with_marks_explained(table)
 
 
 def _placed(cells: pd.DataFrame, rows: pd.DataFrame, findings: Sequence[Finding]) -> pd.DataFrame:
@@ -252,11 +251,6 @@ class _Columns:
             compares=bool(inputs),
             importance=importance,
             family=family,
-            data=(
-                quantity,
-                *(f"{quantity}_{end}" for end in ("printed", "std", "seeds", "low", "high")),
-                f"{EXAMPLES}_seeds",
-            ),
         )
 
     @cached_property
@@ -289,7 +283,7 @@ class _Columns:
         runs = self.rows[~self.rows["published"]]
         return {row: experiments[name] for row, name in zip(runs["row"], runs["section"], strict=True)}
 
-    def metric(self, quantity: str, row: Record, digits: int | None = None) -> Metric:
+    def metric(self, quantity: str, row: Record) -> Metric:
         """Return the meaning of a score, or of a mean or difference of scores."""
         if row["row"] not in self.results:
             return _PUBLISHED
@@ -297,9 +291,9 @@ class _Columns:
         metric = found.metric
         if is_score(quantity):
             metric = found.frames.declared.of(quantity.replace("/mean_r1", "/i2t_r1"))
-        return show.to_digits(metric, digits)
+        return metric
 
-    def text(self, quantity: str, row: Record, digits: int | None = None) -> str:
+    def text(self, quantity: str, row: Record) -> str:
         """Write a row's value, as printed if it was published."""
         printed, value = row.get(f"{quantity}_printed"), row.get(quantity)
         if isinstance(printed, str):
@@ -312,16 +306,16 @@ class _Columns:
             return units.count(value)
         if quantity in _FLOPS:
             return f"{100 * value:.0f}"
-        metric = self.metric(quantity, row, digits)
+        metric = self.metric(quantity, row)
         if quantity == DELTA:
             return show.difference(value, row[f"{DELTA}_low"], row[f"{DELTA}_high"], metric)
         std, seeds = row[f"{quantity}_std"], row[f"{quantity}_seeds"]
         return show.mean(value, std, seeds, row[f"{EXAMPLES}_seeds"], metric)
 
-    def rank(self, quantity: str, row: Record, digits: int | None = None) -> float:
+    def rank(self, quantity: str, row: Record) -> float:
         """Rank rows by the goal of the score, or by the lowest cost."""
         value = float(row[quantity])
-        return -round(value, 2) if quantity in _FLOPS else self.metric(quantity, row, digits).rank(value)
+        return -round(value, 2) if quantity in _FLOPS else self.metric(quantity, row).rank(value)
 
     def mark(self, quantity: str, row: Record) -> str:
         """Mark published cells that contradict others."""

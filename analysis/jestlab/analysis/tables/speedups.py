@@ -19,7 +19,6 @@ BREAK_EVEN = ("break_even", "break_even_low", "break_even_high")
 IMPORTANCE: dict[Effort, int] = {"flops": 75, "examples_seen": 70, "seconds": 40, "chip_hours": 35}
 """Importance of the factors."""
 
-_REACHED = ("seeds_reached", "seeds_compared")
 _MATCHING = ("to_match", "most", "low", "high", "spent", "at_most", "low_at_most")
 _PAID = (
     "break-even: runs that must share the reference until it has paid in FLOPs, its scoring counted; ∞: never"
@@ -59,12 +58,11 @@ def speedup_table(found: Finals) -> Table:
         Column(
             "seeds", "reached", lambda row: f"{row['seeds_reached']} of {row['seeds_compared']}",
             formula=f"seeds that reach the final score of {found.against}, of those compared", importance=30,
-            data=_REACHED,
         ),
     ]  # fmt: skip
     for effort in found.efforts:
         columns += [_effort_column(effort, found), factor_column(effort, found.against)]
-    table = Table(
+    return Table(
         name=f"{frames.experiment} speed-ups",
         caption=f"{frames.experiment}: {listed([WORDS[each].amount for each in found.efforts])} until a "
         f"run reaches the final score of {found.against} with the same seed, {words}; also for "
@@ -84,7 +82,6 @@ def speedup_table(found: Finals) -> Table:
         baselines=found.baselines,
         shown=found.renamed,
     )
-    return show.with_marks_explained(table)
 
 
 def _effort_column(kind: Effort, found: Finals) -> Column:
@@ -117,7 +114,6 @@ def _effort_column(kind: Effort, found: Finals) -> Column:
         inputs=("target", "score_before", "score_after", f"{effort}_before", f"{effort}_after"),
         importance=IMPORTANCE[kind] - 10,
         family="costs",
-        data=(*(f"{effort}_{part}" for part in _MATCHING), *_REACHED),
     )
 
 
@@ -147,7 +143,6 @@ def factor_column(kind: Effort, baseline: str) -> Column:
         compares=True,
         importance=IMPORTANCE[kind],
         family="factors",
-        data=(key, f"{key}_at_least", *_REACHED, *(f"{words.name}_{part}" for part in _MATCHING)),
     )
 
 
@@ -172,7 +167,6 @@ def _break_even_column(baseline: str) -> Column:
         inputs=("making_flops", "scored_flops"),
         compares=True,
         importance=45,
-        data=BREAK_EVEN,
     )
 
 

@@ -40,7 +40,7 @@ def summary(found: Finals) -> Table:
     over = "mean ± standard deviation over seeds" if several else "one seed each"
     columns = _columns(found)
     notes = (note for column in columns for note in column.notes)
-    table = Table(
+    return Table(
         name=f"{frames.experiment} summary",
         caption=f"{sentence(': '.join(filter(None, (frames.experiment, frames.question))))} "
         f"Scores{unit}, {over}{_meaning_of_score(found)}.",
@@ -51,7 +51,6 @@ def summary(found: Finals) -> Table:
         baselines=found.baselines,
         shown=found.renamed,
     )
-    return show.with_marks_explained(table)
 
 
 def _meaning_of_score(found: Finals) -> str:
@@ -80,11 +79,8 @@ def _columns(found: Finals) -> tuple[Column, ...]:
     unranked = [name for name in frames.metrics if declared.of(name).goal is None and not frames.no_score]
     columns = [
         Column("run", "run", lambda row: frames.shown[row["label"]], align="left", importance=ESSENTIAL),
-        Column(
-            "seeds", "seeds", show.seeds, formula="runs that completed, of those planned", importance=30,
-            data=("seeds", "seeds_planned"),
-        ),
-    ]  # fmt: skip
+        Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned", importance=30),
+    ]
     for name, header in headers.items():
         column = _score(name, header, declared.of(name), f"final {name}")
         notes = (f"not ranked: {lacks_goal(unranked)}",) if name in unranked else ()
@@ -110,17 +106,17 @@ def _score(
     """Make the column of a metric or of the score."""
     mean, std, seeds = (f"{key}_{part}" for part in ("mean", "std", "seeds"))
 
-    def text(row: Record, digits: int | None) -> str:
-        return show.mean(row[mean], row[std], row[seeds], row["seeds"], show.to_digits(metric, digits))
+    def text(row: Record) -> str:
+        return show.mean(row[mean], row[std], row[seeds], row["seeds"], metric)
 
-    def rank(row: Record, digits: int | None) -> float:
-        rank = show.to_digits(metric, digits).rank(float(row[mean]))
+    def rank(row: Record) -> float:
+        rank = metric.rank(float(row[mean]))
         diverged = row["diverged"] and row[seeds] < row["seeds"] and not math.isnan(rank)
         return -math.inf if diverged or math.isinf(rank) else rank
 
     return Column(
         key, header, text, rank, seeds=seeds, formula=f"mean over seeds of the {formula}", inputs=inputs,
-        importance=importance, family="scores", data=(mean, std, seeds, "seeds"),
+        importance=importance, family="scores",
     )  # fmt: skip
 
 
@@ -131,9 +127,8 @@ def _delta(found: Finals) -> Column:
     less = "; less is better" if metric.goal == "min" else ""
     note = f"Δ: score minus that of {baseline} with the same seed, mean [{INTERVAL}]{bold}{less}"
 
-    def text(row: Record, digits: int | None) -> str:
-        values = (row["delta_mean"], row["delta_low"], row["delta_high"])
-        return show.difference(*values, show.to_digits(metric, digits))
+    def text(row: Record) -> str:
+        return show.difference(row["delta_mean"], row["delta_low"], row["delta_high"], metric)
 
     return Column(
         "delta",
@@ -146,8 +141,6 @@ def _delta(found: Finals) -> Column:
         inputs=("score",),
         compares=True,
         importance=80,
-        family="differences",
-        data=tuple(f"delta_{part}" for part in ("mean", "std", "seeds", "low", "high")),
         notes=(note,),
     )
 
@@ -169,7 +162,6 @@ def _spent(effort: Effort, found: Finals) -> Column:
         formula=formula,
         importance=IMPORTANCE[effort] - 25,
         family="costs",
-        data=(effort,),
         notes=(note_on_flops(found),) if effort == "flops" else (),
     )
 

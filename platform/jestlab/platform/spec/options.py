@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from jestlab.analysis.costs import Scope
-from jestlab.analysis.curves import Crossing, Smoothing
+from jestlab.analysis.curves import Crossing
 from jestlab.analysis.efforts import Effort, Over
 from jestlab.analysis.metrics import Scale
 from jestlab.analysis.sheet import NONE, Legend, Sheet
@@ -31,7 +31,7 @@ from jestlab.analysis.sheet import option as parse_figure_option
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import SpecError, nearest, shown
-from jestlab.platform.spec.fields import checked, validated
+from jestlab.platform.spec.fields import validated
 from jestlab.platform.spec.tree import KIND, listed
 
 if TYPE_CHECKING:
@@ -176,9 +176,7 @@ class CurvesOptions(_CostComparison, _Printed):
     kind: Literal["curves"]
     over: Over | None = option("Horizontal axis; default: examples_seen, else seconds, else steps.")
     metric: Names = option("Recorded metric to show instead of the score; one panel each.", ())
-    smooth: Annotated[int | str, checked(Smoothing.parse)] | None = option(
-        "Window of a running mean: recorded points (5) or a share (10%)."
-    )
+    smooth: Annotated[int, Field(ge=2)] | None = option("Recorded points in the window of a running mean.")
     scale: Scale | None = option("Scale of the metric's axis; default: as declared in `metrics`.")
     highlight: Names = option("Runs or labels to show in color; the others are gray.", ())
 
@@ -195,7 +193,6 @@ class ParetoOptions(_CostComparison, _Printed):
     kind: Literal["pareto"]
     over: Effort | None = option("Cost of training; default: flops, else seconds.")
     trajectories: bool = option("Show how runs move during training.", False)
-    surfaces: bool = option("Show attainment surfaces of the best, median, and worst seed.", False)
 
 
 class SpeedupOptions(_CostComparison, _Printed):
