@@ -15,7 +15,7 @@ from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
 from ..tables import finals, speedup_table
-from ..tables.speedups import BREAK_EVEN, with_range
+from ..tables.summary import BREAK_EVEN, with_range
 from .axes import count_axis
 from .bars import height_of, name_bars, wrapped_names, write_at_end
 from .learning_curves import draw_curves, learning_curves

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from ..frames import Frames
 from ..intervals import censored_median, half_widths, of_groups, to_match
 from ..lost import DIVERGED
 from ..metrics import Metric
+from .core import ESSENTIAL, Column, Table
 from .show import first_line
 
 if TYPE_CHECKING:
@@ -62,19 +64,9 @@ class Finals:
         return self.frames.shown[self.baseline]
 
     @property
-    def renamed(self) -> dict[str, str]:
-        """Label → the name that is shown for it, if it is another one."""
-        return {label: name for label in self.frames.labels if (name := self.frames.shown[label]) != label}
-
-    @property
     def has_rivals(self) -> bool:
         """Whether there is another competitor than the baseline."""
         return any(label != self.baseline for label in self.frames.competitors)
-
-    @property
-    def baselines(self) -> dict[str, str]:
-        """Each label that is compared → the baseline."""
-        return {label: self.baseline for label in self.frames.labels if label != self.baseline}
 
     @cached_property
     def by_label(self) -> pd.DataFrame:
@@ -146,6 +138,40 @@ class Finals:
             lacking = [name for name in frames.averaged if of_metric[name]]
             notes.append(f"{shown[str(row)]}: no score where {', '.join(lacking)} is missing")
         return notes
+
+    def table(
+        self,
+        kind: str,
+        caption: str,
+        rows: pd.DataFrame,
+        columns: Sequence[Column],
+        notes: Sequence[str] = (),
+        parts: pd.DataFrame | None = None,
+    ) -> Table:
+        """Make a table with a row for each label.
+
+        Args:
+            kind: Kind of the table, for its name.
+            caption: The caption.
+            rows: The raw numbers, with the labels as index.
+            columns: The columns, in addition to the names of the runs.
+            notes: Notes, in addition to those of the columns and to `gaps`.
+            parts: `runs`, perhaps with more columns.
+        """
+        frames, shown = self.frames, self.frames.shown
+        parts = self.runs if parts is None else parts
+        notes = [*notes, *(note for column in columns for note in column.notes)]
+        run = Column("run", "run", lambda row: shown[row["label"]], align="left", importance=ESSENTIAL)
+        return Table(
+            name=f"{frames.experiment} {kind}",
+            caption=caption,
+            frame=rows.reset_index().assign(row=rows.index),
+            columns=(run, *columns),
+            notes=(*filter(None, dict.fromkeys(notes)), *self.gaps),
+            parts=parts.assign(row=parts["label"], experiment=frames.experiment),
+            baselines={label: self.baseline for label in frames.labels if label != self.baseline},
+            shown={label: shown[label] for label in frames.labels if shown[label] != label},
+        )
 
 
 def finals(
