@@ -32,9 +32,7 @@ class Explanation:
     """The source of the number in a cell.
 
     Attributes:
-        table: Name of the table.
         row: Displayed name of the row.
-        column: Key of the column.
         header: Heading of the column.
         text: Text of the cell.
         formula: Formula of the number.
@@ -48,9 +46,7 @@ class Explanation:
         accepted: One line for each acceptance of differences between the runs.
     """
 
-    table: str
     row: str
-    column: str
     header: str
     text: str
     formula: str
@@ -61,7 +57,7 @@ class Explanation:
     accepted: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        blocks = [[f"{self.row} · {self.header}: {self.text}   (table {self.table})", self.formula]]
+        blocks = [[f"{self.row} · {self.header}: {self.text}", self.formula]]
         if self.published:
             blocks.append(_published_lines(self.published))
         blocks.append([line for run in self.runs for line in self._run_lines(run)])
@@ -134,10 +130,8 @@ class Origins:
         others = {part["seed"]: part for part in parts.get(str(baseline), ()) if shown.compares}
         studies = dict.fromkeys(part["experiment"] for part in own)
         return Explanation(
-            table=table.name,
             row=table.shown.get(name, name),
-            column=shown.key,
-            header=f"{shown.group} {shown.header}".strip(),
+            header=shown.title,
             text=cell.text + cell.mark,
             formula=shown.formula or "name of the row",
             runs=[self._contribution(part, shown, others.get(part["seed"], {})) for part in own],
@@ -176,7 +170,7 @@ class Origins:
         for key, table in tables.items():
             columns = {
                 column.key: {
-                    "header": f"{column.group} {column.header}".strip(),
+                    "header": column.title,
                     "formula": column.formula,
                     "inputs": column.inputs,
                     "compares": column.compares,

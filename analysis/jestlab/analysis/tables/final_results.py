@@ -17,7 +17,6 @@ from ..intervals import censored_median, half_widths, of_groups, to_match
 from ..lost import DIVERGED
 from ..metrics import Metric
 from .core import ESSENTIAL, Column, Table
-from .show import first_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,7 +131,10 @@ class Finals:
         ]
         for label, lost in frames.lost.items():
             notes.append(f"{shown[label]}: {lost}{'; not ranked' * (DIVERGED in frames.fates[label])}")
-        notes += _unfinished(frames)
+        unfinished = frames.runs[frames.runs["state"] != "COMPLETED"]
+        for name, runs in unfinished.groupby("label", sort=False):
+            states = [f"seed {seed} {state}" for seed, state in zip(runs["seed"], runs["state"], strict=True)]
+            notes.append(f"{shown[str(name)]}: {'; '.join(states)}")
         missing = self.runs[frames.averaged].isna().groupby(self.runs["label"], sort=False).any()
         for row, of_metric in missing[missing.any(axis=1)].iterrows():
             lacking = [name for name in frames.averaged if of_metric[name]]
@@ -148,15 +150,11 @@ class Finals:
         notes: Sequence[str] = (),
         parts: pd.DataFrame | None = None,
     ) -> Table:
-        """Make a table with a row for each label.
+        """Make a table of a kind. A column with the names of runs, notes of columns, and `gaps` are added.
 
         Args:
-            kind: Kind of the table, for its name.
-            caption: The caption.
-            rows: The raw numbers, with the labels as index.
-            columns: The columns, in addition to the names of the runs.
-            notes: Notes, in addition to those of the columns and to `gaps`.
-            parts: `runs`, perhaps with more columns.
+            rows: Raw numbers, with labels as index.
+            parts: `runs` with more columns; None for `runs`.
         """
         frames, shown = self.frames, self.frames.shown
         parts = self.runs if parts is None else parts
@@ -228,21 +226,3 @@ def _over_seeds(
         f"{effort}_low_at_most": bool((took[early] == reach.low).any()),
         f"fewer_{effort}_at_least": bool((fewer[early] <= factor).any()),
     }
-
-
-def _unfinished(frames: Frames) -> list[str]:
-    """Describe the runs of each label that haven't completed."""
-    runs = frames.runs[frames.runs["state"] != "COMPLETED"]
-    return [
-        f"{frames.shown[str(label)]}: {'; '.join(_state(run) for _, run in of_label.iterrows())}"
-        for label, of_label in runs.groupby("label", sort=False)
-    ]
-
-
-def _state(run: pd.Series[Any]) -> str:
-    text = f"seed {run['seed']} {run['state']}"
-    if run["step"] > 0:
-        text += f" at step {run['step']:.0f}"
-        text += f" of {run['total_steps']:.0f}" if run["total_steps"] > 0 else ""  # NaN if unknown
-    reason = first_line(run["reason"]) if isinstance(run["reason"], str) else ""
-    return f"{text} ({reason})" if reason else text

@@ -277,8 +277,8 @@ def _factor(effort: Effort, found: Finals) -> Column:
 def _break_even(baseline: str) -> Column:
     """Make the column of the number of runs after which a reference has paid for itself."""
     formula = (
-        "runs that must share the reference until they have cost less FLOPs, with its making and its scoring, "
-        f"to the final score of {baseline} than as many of {baseline}; ∞: never"
+        "runs that must share the reference until they have cost less FLOPs, with its making and its "
+        f"scoring, to the final score of {baseline} than as many of {baseline}; ∞: never"
     )
     return Column(
         "break_even",
