@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, model_serializer, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, model_serializer
 from pydantic.dataclasses import dataclass
 
 from .errors import RequestError
@@ -38,9 +38,9 @@ class Metric:
         goal: max if higher is better, min if lower is better; null if undeclared, which is not ranked.
         unit: "percent": a share of 1 that is shown in percent; "%": a percentage that is recorded from 0 to
             100; "raw": a number without a unit; or the name of the unit, such as "dB".
-        name: Shown name; empty for the name by which the metric is recorded.
-        digits: Digits after the decimal point; null for one digit of a percentage, and for four significant
-            digits of other numbers.
+        name: Shown name; empty for the recorded one.
+        digits: Digits after the decimal point; null for one of a percentage, and for four significant digits
+            of other numbers.
         scale: Scale of the metric's axis.
     """
 
@@ -49,12 +49,6 @@ class Metric:
     name: Annotated[str, AfterValidator(printable)] = ""
     digits: Annotated[int, Field(strict=True, ge=0, le=12)] | None = None
     scale: Scale = "linear"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_nulls(cls, written: Any) -> Any:
-        is_mapping = isinstance(written, Mapping)
-        return {key: value for key, value in written.items() if value is not None} if is_mapping else written
 
     @model_serializer
     def written(self) -> dict[str, Any]:
@@ -98,12 +92,11 @@ class Metric:
 
     def text(self, value: float, sign: str = "") -> str:
         """Write a value as in tables; `sign` "+" adds a plus sign to positive values."""
-        scaled = self.factor * value
-        if (self.digits is None and not self.in_percent) or not abs(scaled) < HUGEST_WRITTEN:
-            text = f"{scaled:{sign}.4g}"
-        else:
-            text = f"{scaled:{sign}.{1 if self.digits is None else self.digits}f}"
-        return text.replace("-", "−")
+        scaled, digits = self.factor * value, self.digits
+        if digits is None and self.in_percent:
+            digits = 1
+        form = "4g" if digits is None or not abs(scaled) < HUGEST_WRITTEN else f"{digits}f"
+        return f"{scaled:{sign}.{form}}".replace("-", "−")
 
     def rank(self, value: float) -> float:
         """Round a value to the shown digits, with the sign that makes higher better; NaN without a goal."""
@@ -113,9 +106,7 @@ class Metric:
 UNKNOWN = Metric()
 """The meaning of a metric without a declaration."""
 
-
 _DECLARATIONS = TypeAdapter(dict[str, Metric])
-
 
 _ACCURACY = Metric("max", PERCENT)
 
@@ -198,13 +189,10 @@ class Metrics:
         return [name for name in self.declared if not any(sign in name for sign in "*?[")]
 
     def mean(self, names: Sequence[str]) -> Metric:
-        """Return the meaning of the mean of metrics.
-
-        Args:
-            names: Names of one or several metrics.
+        """Return the meaning of the mean of one or several metrics.
 
         Raises:
-            ValueError: There are no names, a name is repeated, or the metrics differ in goal or unit.
+            RequestError: There are no names, a name is repeated, or the metrics differ in goal or unit.
         """
         if not names:
             raise RequestError("a score needs at least one metric")
@@ -220,13 +208,9 @@ class Metrics:
             if {each.unit for each in found} == {PERCENT, OF_HUNDRED}:
                 remedy = "declare unit: '%' for those recorded from 0 to 100, percent for shares of 1"
             raise RequestError(f"{some(different)} have no mean, since their goals or units differ: {remedy}")
-        digits, scales = {each.digits for each in found}, {each.scale for each in found}
-        return Metric(
-            found[0].goal,
-            found[0].unit,
-            digits=digits.pop() if len(digits) == 1 else None,
-            scale=scales.pop() if len(scales) == 1 else "linear",
-        )
+        first, *others = found
+        shared = (key for key in ("digits", "scale") if all(vars(first)[key] == vars(m)[key] for m in others))
+        return Metric(first.goal, first.unit, **{key: vars(first)[key] for key in shared})
 
 
 def lacks_goal(names: Sequence[str]) -> str:

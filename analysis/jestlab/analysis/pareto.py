@@ -1,6 +1,7 @@
 """Pareto fronts of cost (less is better) and score (more is better).
 
-A point dominates another if it costs no more, scores no less, and is better in one of the two.
+A point dominates another if it costs no more, scores no less, and is better in one of the two. All arrays
+have one number for each of n points, [n]; else a ValueError is raised.
 """
 
 from __future__ import annotations
@@ -17,19 +18,9 @@ Floats = npt.NDArray[np.float64]
 
 
 def front(cost: npt.ArrayLike, score: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Find the points that no other point dominates.
+    """Find the points that no other point dominates; bool [n].
 
     Copies of a point are on the front together. A point with NaN is never on it and dominates nothing.
-
-    Args:
-        cost: To be minimized, [n].
-        score: To be maximized, [n].
-
-    Returns:
-        bool [n], True on the front.
-
-    Raises:
-        ValueError: If the two do not hold one number for each point.
     """
     costs, scores = _vectors(cost=cost, score=score)
     known = np.flatnonzero(~(np.isnan(costs) | np.isnan(scores)))
@@ -54,18 +45,12 @@ def standing(
     its best. Intervals are assumed to be independent. Where low equals high, this is `front`. The result is
     as certain as the intervals are: see `intervals.to_match`.
 
-    Args:
-        cost_low: Lowest cost of each point, [n].
-        cost_high: Highest cost, [n].
-        score_low: Lowest score, [n].
-        score_high: Highest score, [n].
-
     Returns:
         [n] of "front", "ambiguous", and "dominated"; "unknown" where a number is NaN. Unknown points dominate
         nothing.
 
     Raises:
-        ValueError: If they do not hold one number for each point, or a low one is above its high one.
+        ValueError: A low end is above its high end.
     """
     bounds = _vectors(cost_low=cost_low, cost_high=cost_high, score_low=score_low, score_high=score_high)
     if (bounds[0] > bounds[1]).any() or (bounds[2] > bounds[3]).any():
@@ -100,15 +85,15 @@ def hypervolume(cost: npt.ArrayLike, score: npt.ArrayLike, reference: tuple[floa
     """Compute the area between the dominated region and a reference point; greater is better.
 
     Args:
-        cost: To be minimized, [n].
-        score: To be maximized, [n].
+        cost: Costs.
+        score: Scores.
         reference: A cost and a score that count as worthless. Only points that are better in both count.
 
     Returns:
         The area, in units of cost × units of score; 0 if no point is better than the reference.
 
     Raises:
-        ValueError: If the two do not hold one number for each point, or the reference is not finite.
+        ValueError: The reference is not finite.
     """
     if not np.isfinite(reference).all():
         raise ValueError(f"the reference point {reference} must be finite")

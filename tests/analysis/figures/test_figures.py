@@ -58,8 +58,7 @@ def test_the_score_of_an_unfinished_reference_is_not_final(read_runs, stored_run
         stored_run("joint", [0.2, 0.4], state="RUNNING", total_steps=9),
     )
     caption = figures.learning_curves(results).texts.caption
-    assert "Final score of the reference (gray dashes if in range): teacher 40.0." in caption
-    assert "Score so far of the reference (gray dashes if in range): reference 50.0." in caption
+    assert "References (gray dashes if in range): teacher 40.0, reference 50.0 so far." in caption
 
 
 def test_pareto_front_is_of_the_competitors(pareto):
@@ -163,7 +162,7 @@ def test_of_very_many_labels_the_front_and_the_baseline_are_named(read_runs, sto
     named = [handle.get_label() for handle in axes.get_legend_handles_labels()[0]]
     assert named == ["uniform", "joint 24"]
     assert "Named: the front and the baseline." in plot.texts.caption
-    assert "Final score of 8 references: 31.0 to 38.0." in plot.texts.caption
+    assert "8 references: 31.0 to 38.0." in plot.texts.caption
 
 
 def test_nothing_to_draw(new_store, stored_run):
@@ -206,7 +205,7 @@ def test_saved_files_are_complete_and_reproducible(pareto, saved, tmp_path):
 def test_is_drawn_only_when_something_changed(study, stored_run, tmp_path, drawings):
     def save(**changes):
         plot = figures.pareto(read_frames(study.url, "study"), "uniform")
-        dataclasses.replace(plot, sheet=dataclasses.replace(plot.sheet, **changes)).save(tmp_path)
+        dataclasses.replace(plot, sheet=figures.Sheet(**changes)).save(tmp_path)
         return len(drawings)
 
     assert [save(), save()] == [1, 1]
@@ -214,7 +213,7 @@ def test_is_drawn_only_when_something_changed(study, stored_run, tmp_path, drawi
     assert [save(), save()] == [2, 2]
     (tmp_path / "pareto.svg").write_text("half a file")
     assert save() == 3
-    assert save(width=4.0) == 4
+    assert save(width="4in") == 4
     plot = figures.pareto(read_frames(study.url, "study"), "uniform")
     for known, count in ((b"another", 5), (b"older " + plot._mark.encode(), 5)):
         (tmp_path / "pareto.png").write_bytes(known)

@@ -17,7 +17,7 @@ def curves(new_store, stored_run):
                        label="uniform" if i == 0 else f"joint filtering_ratio=0.{i}")
             for i in range(count) for seed in (0, 1)
         ]  # fmt: skip
-        sheet = Sheet.parse({"legend": legend} if legend else {})
+        sheet = Sheet(legend=legend)
         return draw("curves", new_store().add(*runs).url, "study", sheet=sheet, **options)
 
     return plot
@@ -78,7 +78,7 @@ def test_highlighted_runs_are_colored_and_the_others_grey(curves):
 
 @pytest.mark.parametrize("count", [16, pytest.param(31, marks=pytest.mark.full)])
 def test_a_legend_keeps_many_curves_in_one_panel(curves, count):
-    plot = curves(count, legend="right")
+    plot = curves(count, legend="below")
     figure = plot.figure()
     figure.canvas.draw()
     assert len(figure.axes) == 1

@@ -45,7 +45,7 @@ def test_speedup(results):
 def test_the_height_of_the_bars_depends_on_their_number(results):
     heights = []
     for some in (results, results.only(["uniform", "joint"])):
-        plot = replace(figures.speedup(some, "uniform"), sheet=Sheet(width=3.25))
+        plot = replace(figures.speedup(some, "uniform"), sheet=Sheet(width="3.25in"))
         heights.append(plot.figure().axes[1].get_window_extent().height)
     assert heights[1] < heights[0] < 1.0 * 200  # inches × dots per inch
 

@@ -8,13 +8,13 @@ The module of a figure turns results into plain data once, and draws that data w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from inspect import signature
 from typing import Any
 
 from .. import published as publications
+from ..claims import studies
 from ..costs import Scope
 from ..custom import Loader, Results, load
 from ..efforts import Over
@@ -154,10 +154,8 @@ def draw(
         raise RequestError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
     with opened(store) as opened_store:
         sources = _sources(opened_store, experiment, options)
-        if experiment:
-            with suppress(NotYet):  # nothing has been evaluated: some kinds only need logged metrics
-                sheet = sheet.over(Sheet.parse(sources["frames"]().spec.get("figure") or {}))
-        sheet.families  # noqa: B018 — is the font installed?
+        if (study := opened_store.once(studies).get(experiment)) is not None:
+            sheet = sheet.over(Sheet(**study.spec.get("figure") or {}))
         if kind in KINDS:
             names = signature(KINDS[kind]).parameters
             used = {name: options[name] for name in names if name in options}
@@ -200,7 +198,6 @@ def all_possible(store: str | Snapshot, experiment: str, **options: Any) -> list
         FileNotFoundError: The URL names a SQLite file that doesn't exist.
         ValueError: The baseline or a metric is unknown, or no figure can be made.
     """
-    options.get("sheet", PLAIN).families  # noqa: B018 — is the font installed?
     plots: list[Plot] = []
     first: NotYet | None = None
     with opened(store) as opened_store:

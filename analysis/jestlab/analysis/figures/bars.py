@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..sheet import Sheet
-from .panels import WIDTH, finish, panels, wrapped
+from .panels import finish, panels, wrapped
 from .plot import Texts
 from .style import DOTTED, size_of
 
@@ -29,7 +29,7 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet, *, totals:
         totals: Whether sums are written at the ends, and a dotted line is at 1.
     """
     bars = data.drop_duplicates("label")
-    width = sheet.width or WIDTH
+    width = sheet.inches
     names = wrapped_names(bars["text"], 0.38 * width)
     figure, [axes] = panels(sheet, height=height_of(names))
     places = {label: place for place, label in enumerate(bars["label"])}
@@ -50,7 +50,7 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet, *, totals:
             write_at_end(axes, f"{total:.2f}", total, places[label])
     name_bars(axes, names)
     axes.set_xlabel(texts.y)
-    return finish(figure, texts, sheet, named="above")
+    return finish(figure, texts, sheet)
 
 
 draw_shares = functools.partial(draw_stacked_bars, totals=False)
@@ -59,7 +59,7 @@ draw_shares = functools.partial(draw_stacked_bars, totals=False)
 
 def wrapped_names(names: Iterable[str], width: float) -> list[str]:
     """Break names of bars into lines of a width in inches."""
-    return ["\n".join(wrapped(name, width, size_of("name"))) for name in names]
+    return [wrapped(name, width, size_of("name")) for name in names]
 
 
 def height_of(names: Sequence[str]) -> float:

@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class CustomPlot(Plot):
-    """A custom Matplotlib figure, which does not show its caption."""
-
-    @property
-    def words_beside(self) -> str:
-        """Title and caption, as the content of a text file; empty without a caption."""
-        return f"{self.texts.title}\n\n{self.texts.caption}\n" if self.texts.caption else ""
-
-
 def custom_plot(code: CustomCode, results: Results, options: Mapping[str, Any]) -> Plot:
     """Make a custom figure.
 
@@ -62,7 +53,7 @@ def custom_plot(code: CustomCode, results: Results, options: Mapping[str, Any]) 
         pyplot.close(figure)  # pyplot keeps every figure that it made
     data = pd.DataFrame({"picture": [_digest(figure, code)]})
     texts = Texts(figure.get_suptitle(), caption, x="", y="")
-    return CustomPlot(name, data, texts, lambda *_: figure, code=code.digest)
+    return Plot(name, data, texts, lambda *_: figure, code=code.digest)
 
 
 def _digest(figure: Figure, code: CustomCode) -> str:

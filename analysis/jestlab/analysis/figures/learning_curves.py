@@ -16,7 +16,7 @@ from ..frames import Frames
 from ..metrics import Metric
 from ..sheet import Sheet
 from .axes import count_axis, draw_band, draw_levels, limit_percent, value_axis
-from .panels import WIDTH, finish, panels, titled
+from .panels import finish, panels, titled
 from .plot import (
     Plot,
     Texts,
@@ -215,7 +215,7 @@ def _draw_each(data: pd.DataFrame, texts: Texts, sheet: Sheet, x_label: str) -> 
     alone = data[data["alone"]].drop_duplicates("label")
     is_baseline = data["role"] == "baseline"
     seeds = data["seeds"].mask(is_baseline, 1)  # its band would be in every panel
-    width = sheet.width or WIDTH
+    width = sheet.inches
     columns = max(1, min(len(alone), round(width / (1.0 if width < 4 or len(alone) > 12 else 1.3))))
     figure, all_axes = panels(sheet, len(alone), columns=columns, height=1.4, sharex=True, sharey=True)
     for axes, label in zip(all_axes, alone["label"], strict=True):

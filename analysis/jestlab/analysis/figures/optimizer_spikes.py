@@ -11,7 +11,7 @@ from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from .against import Axis, placed, with_looks
 from .axes import count_axis
-from .panels import WIDTH, finish, panels, titled
+from .panels import finish, panels, titled
 from .plot import Plot, Texts, title
 from .recorded import NAMES
 from .style import looks
@@ -114,7 +114,7 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw raw values faintly and their running medians in bold; titles count the spikes of each line."""
     titles = []
     shown = list(data.groupby("panel", sort=False))
-    columns = min(len(shown), max(2, int((sheet.width or WIDTH) / 2.2)))
+    columns = min(len(shown), max(2, int(sheet.inches / 2.2)))
     height = max(0.9, min(2.2, _TALLEST / -(-len(shown) // columns)))
     figure, all_axes = panels(sheet, len(shown), columns=columns, height=height, sharex=True, sharey=True)
     for axes, (name, panel) in zip(all_axes, shown, strict=True):

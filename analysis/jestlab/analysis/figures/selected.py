@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ..errors import RequestError
 from ..frames import Frames
 from ..sheet import Sheet
-from .panels import WIDTH, finish, panels, wrapped
+from .panels import finish, panels, wrapped
 from .plot import Plot, Texts, title
 from .style import GRAY, size_of
 
@@ -118,7 +118,7 @@ def _draw_over_training(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
     """Draw a row for each label with a mosaic for each step."""
     rows = [list(of_label.groupby("step")) for _, of_label in data.groupby("label", sort=False)]
     columns = max(map(len, rows))
-    wide = ((sheet.width or WIDTH) - _NAME) / columns
+    wide = (sheet.inches - _NAME) / columns
     lines = math.ceil(data.groupby(["label", "step"]).size().max() / _COLUMNS)
     height = 0.2 + wide * lines / _COLUMNS
     figure, all_axes = panels(sheet, len(rows) * columns, columns=columns, height=height)
@@ -129,7 +129,7 @@ def _draw_over_training(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
             axes.imshow(_mosaic(list(of_step["picture"])), interpolation="none")
             axes.set_title(f"step {step:,}", size=size_of("caption"), color=GRAY, pad=2)
         first, size = all_axes[place * columns], size_of("name")
-        name = "\n".join(wrapped(str(mosaics[0][1]["text"].iloc[0]), _NAME, size))
+        name = wrapped(str(mosaics[0][1]["text"].iloc[0]), _NAME, size)
         first.text(-0.03, 0.5, name, transform=first.transAxes, ha="right", va="center", size=size)
     return finish(figure, texts, sheet)
 
@@ -137,7 +137,7 @@ def _draw_over_training(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
 def _draw_super_batch(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw the selected images, then the rejected ones, each with its caption and score below it."""
     parts = [part.to_dict("records") for _, part in data.groupby(~data["selected"])]
-    width = sheet.width or WIDTH
+    width = sheet.inches
     across = max(1, min(max(map(len, parts)), int(width / _WIDE)))
     padded = [[*part, *[None] * (-len(part) % across)] for part in parts]
     figure, all_axes = panels(sheet, sum(map(len, padded)), columns=across, height=width / across + 0.3)

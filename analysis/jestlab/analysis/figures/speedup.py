@@ -19,7 +19,7 @@ from ..tables.summary import BREAK_EVEN, with_range
 from .axes import count_axis
 from .bars import height_of, name_bars, wrapped_names, write_at_end
 from .learning_curves import draw_curves, learning_curves
-from .panels import WIDTH, finish, panels
+from .panels import finish, panels
 from .plot import Plot, Texts, axis_unit, styled
 from .style import ink
 
@@ -129,7 +129,7 @@ def _bars(rows: pd.DataFrame, cost: Effort) -> pd.DataFrame:
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw learning curves, with dots where they reach the baseline's final score, and bars of costs."""
     curves, matches, bars = (data[data["kind"] == kind] for kind in ("curve", "match", "bar"))
-    width = sheet.width or WIDTH
+    width = sheet.inches
     columns = 2 if width > 4 else 1
     names = wrapped_names(bars["text"], 0.4 * width / columns)
     heights = [2.4, height_of(names)] if names else [2.4]

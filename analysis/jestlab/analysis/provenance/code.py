@@ -13,7 +13,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..units import listed
+from ..units import listed, some
 
 DECISIVE = ("jax", "jaxlib", "numpy")
 """Packages whose versions are compared for every program; `record` in a spec adds others."""
@@ -28,7 +28,6 @@ OWN_PROGRAMS = frozenset({"train", "embed", "score", "diagnose", "weights"})
 """jestlab's own programs: their results depend on jestlab's code."""
 
 _KINDS = {"package": "package versions", JESTLAB: "commits of jestlab"}
-_MAX_FILES = 4  # longer lists are cut
 
 Made = Mapping[str, frozenset[str]]
 """Code, data, and packages of a run: item → values."""
@@ -89,12 +88,7 @@ def package_items(versions: Mapping[str, str], packages: Iterable[str]) -> dict[
 
 
 def differing(runs: Iterable[Made], accepted: Accepted = ()) -> dict[str, list[str]]:
-    """Return the items in which runs differ, and all values of each in order of appearance.
-
-    Args:
-        runs: Code, data, and packages of each run.
-        accepted: Differences that do not count.
-    """
+    """Return the items in which runs differ beyond accepted differences, and their values in order."""
     values: dict[str, dict[str, None]] = {}
     for run in {id(run): run for run in runs}.values():
         for item, found in run.items():
@@ -151,28 +145,22 @@ def names_of(items: Iterable[str]) -> str:
     return ", ".join(item.partition(" ")[2] or item for item in items)
 
 
-def files_text(files: Mapping[str, str | None]) -> str:
-    """List the first files with the beginning of their digests: "ridge.py 3fa2c81b"."""
-    digests = [f"{name} {digest[:8] if digest else ABSENT}" for name, digest in files.items()]
-    more = f" and {len(digests) - _MAX_FILES} more" if len(digests) > _MAX_FILES else ""
-    return ", ".join(digests[:_MAX_FILES]) + more
+def _files_text(files: Mapping[str, str | None]) -> str:
+    """List files with the beginning of their digests: "ridge.py 3fa2c81b"."""
+    return some([f"{name} {digest[:8] if digest else ABSENT}" for name, digest in files.items()])
 
 
 def code_of(attempt: Mapping[str, Any]) -> str:
-    """Describe the custom code and the data of an attempt; empty without any.
-
-    Args:
-        attempt: One of `History.attempts`.
-    """
+    """Describe the custom code and the data of one of `History.attempts`; empty without any."""
     parts = []
     if attempt["sources"]:
-        parts.append(f"code {files_text(attempt['sources'])}")
+        parts.append(f"code {_files_text(attempt['sources'])}")
         if attempt["code_commit"]:
             parts[0] += f" of {commit_text(attempt['code_commit'], attempt['code_patched'])}"
     elif attempt["program"] not in OWN_PROGRAMS:
         parts.append("code not recorded")
     if attempt["inputs"]:
-        parts.append(f"data {files_text(attempt['inputs'])}")
+        parts.append(f"data {_files_text(attempt['inputs'])}")
     return ", ".join(parts)
 
 
@@ -187,13 +175,7 @@ def differing_files(first: Mapping[str, str], second: Mapping[str, str]) -> list
 
 
 def unified_diff(first: Mapping[str, str], second: Mapping[str, str], texts: Mapping[str, str]) -> str:
-    """Return the difference between two states of code as a unified diff; empty without a difference.
-
-    Args:
-        first: File → digest of one state.
-        second: The same for the other state.
-        texts: Digest → text of the files whose text is known.
-    """
+    """Return the unified diff of two states of code, each given as file → digest; `texts` are by digest."""
     parts: list[str] = []
     for name in differing_files(first, second):
         digests = [state.get(name) for state in (first, second)]

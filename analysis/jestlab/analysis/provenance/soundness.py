@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -23,7 +24,6 @@ _ATTEMPTS = """
     SELECT fingerprint, number, state, started_at, first_step, sources, inputs, versions, git_commit,
         LENGTH(git_patch) AS changes
     FROM v_attempts WHERE experiment = :experiment"""
-_SPEC = "SELECT spec FROM v_experiments WHERE experiment = :experiment"
 _ACCEPTED = "SELECT accepted FROM v_acceptances WHERE experiment = :experiment"
 _RETRACTED = "SELECT fingerprint, reason FROM v_retractions WHERE experiment = :experiment"
 
@@ -66,17 +66,12 @@ class Soundness:
         scripts: dict[str, str] = {}
         accepted: list[Mapping[str, list[str]]] = []
         for name in experiments:
-            specs = [json.loads(spec or "{}") for spec in store.select(_SPEC, experiment=name)["spec"]]
-            packages = [each for spec in specs for each in spec.get("record", {}).get("packages", ())]
-            attempts: dict[str, list[Mapping[str, Any]]] = {}
+            packages = store.spec(name).get("record", {}).get("packages", ())
+            attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
             for row in store.rows(_ATTEMPTS, experiment=name):
-                attempts.setdefault(row["fingerprint"], []).append(row)
-            for row in store.rows(_RUNS, experiment=name):
-                run, program, config = row.values()
-                is_command = program == "command"
-                scripts[run] = (
-                    json.dumps(json.loads(config or "{}").get("command")) if is_command else program
-                )
+                attempts[row["fingerprint"]].append(row)
+            for run, program, config in (row.values() for row in store.rows(_RUNS, experiment=name)):
+                scripts[run] = json.dumps(json.loads(config).get("command")) if config else program
                 if run in attempts:
                     made[run] = made_by(program, attempts[run], packages)
             accepted += map(json.loads, store.select(_ACCEPTED, experiment=name)["accepted"])

@@ -16,8 +16,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationInfo,
-    field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
@@ -26,8 +24,7 @@ from jestlab.analysis.costs import Scope
 from jestlab.analysis.curves import Crossing
 from jestlab.analysis.efforts import Effort, Over
 from jestlab.analysis.metrics import Scale
-from jestlab.analysis.sheet import NONE, Legend, Sheet
-from jestlab.analysis.sheet import option as parse_figure_option
+from jestlab.analysis.sheet import Sheet
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import SpecError, nearest, shown
@@ -70,30 +67,6 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class FigureOptions(Options):
-    """How figures are printed. A report overrides its study, and a study overrides the defaults."""
-
-    width: str | None = option("Width with its unit: 3.25in, 8.3cm, 83mm, or 234pt.")
-    height: str | None = option("Height with its unit.")
-    title: str | None = option("Text above the figure, or none; default: the study's question.")
-    caption: str | None = option("Text below the figure, or none; default: a description of the figure.")
-    font: str | None = option("An installed font, or serif, sans-serif, or monospace.")
-    font_size: float | str | None = option("Font size in points; default: 8.")
-    legend: Legend | None = option("Where curves and points are labeled; default: direct, if they fit.")
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _valid(cls, given: Any, info: ValidationInfo) -> Any:
-        if given is not None:
-            parse_figure_option(str(info.field_name), given)
-        return NONE if given in (False, "") else given
-
-    @property
-    def sheet(self) -> Sheet:
-        """The options, parsed."""
-        return Sheet.parse(self.model_dump(exclude_none=True))
-
-
 class _Comparison(Options):
     """Options of reports that compare runs."""
 
@@ -111,7 +84,7 @@ class _CostComparison(_Comparison):
 class _Printed(Options):
     """Options of every figure."""
 
-    figure: FigureOptions | None = option("How the figure is printed; overrides the study's `figure`.")
+    figure: Sheet | None = option("How the figure is printed; overrides the study's `figure`.")
 
 
 class TableOptions(Options):
@@ -298,14 +271,14 @@ FIGURES: dict[str, type[Options]] = {kind: model for kind, model in REPORTS.item
 
 
 def flat_fields(*models: type[Options]) -> dict[str, FieldInfo]:
-    """Return the fields of several models but `kind`, with those of `FigureOptions` in place of `figure`."""
+    """Return the fields of several models but `kind`, with those of `Sheet` in place of `figure`."""
     fields: dict[str, FieldInfo] = {}
     for model in models:
         for name, info in model.model_fields.items():
             if name not in ("kind", "figure"):
                 fields.setdefault(name, info)
     if any("figure" in model.model_fields for model in models):
-        fields |= FigureOptions.model_fields
+        fields |= Sheet.model_fields
     return fields
 
 
@@ -314,7 +287,7 @@ def parse_options(kind: str, given: Mapping[str, Any]) -> Any:
 
     Args:
         kind: One of `REPORTS`, "all", or a custom figure.
-        given: Option → value; those of `FigureOptions` may be given flat or under `figure`.
+        given: Option → value; those of `Sheet` may be given flat or under `figure`.
 
     Raises:
         SpecError: The kind or an option is unknown or invalid; the path names it.
@@ -328,7 +301,7 @@ def parse_options(kind: str, given: Mapping[str, Any]) -> Any:
             raise SpecError((KIND,), problem)
         model = CustomFigureOptions
     given = dict(given)
-    flat = [key for key in FigureOptions.model_fields if key in given]
+    flat = [key for key in Sheet.model_fields if key in given]
     if "figure" in model.model_fields and flat:
         given["figure"] = {key: given.pop(key) for key in flat} | (given.get("figure") or {})
     return validated(model, {**given, KIND: kind})
