@@ -90,8 +90,7 @@ def test_a_table_of_too_many_columns_leaves_out_the_least_important_and_says_whi
     assert "\\begin{table}[t]" in text
     header = next(line for line in text.splitlines() if line.strip().startswith("run &"))
     assert "score" in header
-    for part in ("Left out, since not all columns fit: seeds, ", "columns: [score, delta"):
-        assert part in text
+    assert "% Left out, since not all columns fit: seeds, " in text
     for complete in (
         replace(summary, columns=summary.columns[:3]),
         Shape(columns=("scores,score,delta,costs,factors",), width="column").applied(summary),

@@ -75,7 +75,7 @@ class Measures:
         """
         evaluated = [] if frames is None else frames.evaluated
         wanted = {_LOSS if name == SPIKES else name for name in measures if not is_score(name)} - {*evaluated}
-        logged = store.metrics(experiment, sorted(wanted)).astype({"value": float})
+        logged = store.metrics(experiment, sorted(wanted))
         names: list[str] = []
         if wanted - {*logged["name"]}:
             names = sorted(map(str, store.select(_NAMES, experiment=experiment)["name"]))

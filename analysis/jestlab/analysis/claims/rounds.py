@@ -48,7 +48,7 @@ class Hours:
     @classmethod
     def load(cls, store: Snapshot, experiment: str) -> Hours:
         """Read the durations of an experiment."""
-        rows = store.select(_HOURS, experiment=experiment).astype({"actual_hours": float})
+        rows = store.select(_HOURS, experiment=experiment)
         means = rows[rows["state"] == "COMPLETED"].groupby("label")["actual_hours"].mean()
         return cls(float(rows.drop_duplicates("fingerprint")["actual_hours"].sum()), dict(means))
 

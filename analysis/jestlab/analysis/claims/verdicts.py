@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NotYet
+from ..frames import DIVERGED, LOST, in_words
 from ..intervals import half_widths, moments
-from ..lost import DIVERGED, LOST, in_words
 from ..metrics import Metric, Metrics, lacks_goal
 from ..names import Names, names_in
 from ..provenance.soundness import retractions

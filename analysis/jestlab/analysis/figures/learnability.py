@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..errors import NotYet
+from ..frames import Frames
 from ..intervals import half_widths
-from ..results import Diagnosis, Snapshot, opens_store
+from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from .axes import count_axis, draw_band
 from .panels import finish, panels, titled
@@ -18,6 +21,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_RUNS = """
+    SELECT run, label, seed, position, fingerprint, state, point, config
+    FROM v_runs WHERE experiment = :experiment AND program = 'diagnose'"""
+_MEASURED = """
+    SELECT seed, name, step, value FROM v_metrics WHERE experiment = :experiment AND label = :label"""
 _RULES = ("uniform", "joint", "gibbs", "independent", "greedy")
 _ITERATIVE = ("joint", "gibbs")  # rules that draw a sub-batch in several steps
 _BARS = ("candidates", "independent", "joint")
@@ -53,11 +61,10 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
     """
     import pandas as pd
 
-    found = store.diagnosis(experiment, run)
-    config, seeds = found.config, int(found.metrics["seed"].nunique())
-    means = _means(found)
+    question, config, metrics = _measured(store, experiment, run)
+    means, seeds = _means(metrics), int(metrics["seed"].nunique())
     column = next((name for name in config.get("columns", ()) if name in set(means[2])), "")
-    measured = [_matrix(found), _iterations(means), _ratios(means), _selected(means[means[2] == column])]
+    measured = [_matrix(metrics), _iterations(means), _ratios(means), _selected(means[means[2] == column])]
     data = pd.concat([part for part in measured if not part.empty], ignore_index=True)
     b, f, draws = int(config["batch_size"]), float(config["filtering_ratio"]), int(config["draws"])
     about = {
@@ -76,15 +83,36 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
         f"Means over {over}.",
         *about_seeds(seeds, intervals="bands and bars", dots=False),
     ]
-    words = Texts(found.question or experiment, " ".join(sentences), "iterations", what)
+    words = Texts(question or experiment, " ".join(sentences), "iterations", what)
     return Plot("learnability", data, words, _draw)
 
 
-def _means(found: Diagnosis) -> pd.DataFrame:
+def _measured(store: Snapshot, experiment: str, run: str | None) -> tuple[str, dict[str, Any], pd.DataFrame]:
+    """Return the question, the config of a run's first seed, and the metrics of its completed seeds."""
+    store.check_known(experiment)
+    runs = store.select(_RUNS, experiment=experiment)
+    runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
+    if runs.empty:
+        raise NotYet(f"experiment {experiment!r} has no run of the program diagnose")
+    question, spec = store.study(experiment)
+    frames = Frames(experiment, question, runs, runs[:0], runs[:0], runs, spec)
+    completed = runs[runs["state"] == "COMPLETED"]
+    first = frames.labels[0] if completed.empty else str(completed["label"].iloc[0])
+    label = first if run is None else frames.label_of(run)
+    completed = completed[completed["label"] == label]
+    if completed.empty:
+        raise NotYet(f"no seed of {label!r} of {experiment!r} has completed: {frames.progress()}")
+    metrics = store.select(_MEASURED, experiment=experiment, label=label)
+    metrics = metrics[metrics["seed"].isin(completed["seed"])]
+    config = json.loads(completed["config"].iloc[0])
+    return question, config, metrics.sort_values(["seed", "name", "step"], ignore_index=True)
+
+
+def _means(metrics: pd.DataFrame) -> pd.DataFrame:
     """Compute the mean over seeds of each metric and step. Columns 0 to 3 are the parts of its name."""
     import pandas as pd
 
-    groups = found.metrics.groupby(["name", "step"])["value"]
+    groups = metrics.groupby(["name", "step"])["value"]
     means = groups.agg(["mean", "std", "size"]).reset_index()
     half = half_widths(means["std"], means["size"])
     names = means["name"].str.split("/", n=3, expand=True).reindex(columns=pd.RangeIndex(4))
@@ -93,10 +121,10 @@ def _means(found: Diagnosis) -> pd.DataFrame:
     )
 
 
-def _matrix(found: Diagnosis) -> pd.DataFrame:
+def _matrix(metrics: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
-    first = found.metrics[found.metrics["seed"] == found.metrics["seed"].min()]
+    first = metrics[metrics["seed"] == metrics["seed"].min()]
     scores = first[first["name"] == "learnability_matrix"]
     size = first.loc[first["name"] == "learnability_matrix/size", "value"].max()
     row, column = divmod(scores["step"], size)

@@ -60,7 +60,7 @@ def optimizer_spikes(
     places = placed(results, Axis(key, by=()), results.baseline(baseline))
     varies = places.groupby("line")["x"].transform("nunique") > 1
     places = places[varies] if varies.any() else places
-    logged = store.metrics(experiment, [metric]).astype({"value": float})
+    logged = store.metrics(experiment, [metric])
     if logged.empty:
         raise NotYet(f"experiment {experiment!r} has logged none of {metric}")
     letter = "β₂" if key == "optimizer.beta2" else key.rpartition(".")[2]

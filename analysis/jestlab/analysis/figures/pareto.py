@@ -10,8 +10,7 @@ from ..costs import Scope
 from ..curves import mean_curves, score_curves
 from ..efforts import WORDS, Effort, Over, cost_of, unit
 from ..errors import NotYet
-from ..frames import Frames
-from ..lost import DIVERGED
+from ..frames import DIVERGED, Frames
 from ..pareto import front, hypervolume, standing
 from ..sheet import Sheet
 from .axes import (

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ..efforts import WORDS, unit
 from ..errors import NotYet
 from ..files import write_whole
-from ..frames import Frames
+from ..frames import DIVERGED, UNEVALUATED, Frames
 from ..intervals import HUGE, half_widths, of_groups
-from ..lost import DIVERGED, UNEVALUATED
 from ..metrics import UNKNOWN, Metric
 from ..sheet import PLAIN, Sheet
 from .style import SURVIVORS, UNCERTAINTY, Look, applied, looks

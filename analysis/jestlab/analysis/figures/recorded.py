@@ -83,7 +83,7 @@ def recorded(
         if scale is not None:
             metric = replace(metric, scale=scale)
         if name in of_training:
-            curves = _of_training(frames, logged.astype({"value": float}), name, scope)
+            curves = _of_training(frames, logged, name, scope)
         else:
             curves = score_curves(frames, scope, [name])
         found.append(Recorded(name, metric, curves))

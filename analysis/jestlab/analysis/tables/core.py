@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..errors import RequestError
+from ..files import to_csv
 from ..provenance.soundness import MIXED, Soundness
-from ..spreadsheets import to_csv
 from ..units import MISSING as MISSING
 from ..units import nearest, some
 from . import formats, latex
@@ -51,7 +51,6 @@ class Column:
         bold: Returns whether a row's cell is bold for another reason.
         align: Alignment of the cells.
         group: Heading over neighboring columns of the same group; empty for none.
-        shade: Returns a color from −1 to 1: how far a cell is below or above the value to compare with.
         mark: Returns signs that refer to a note.
         seeds: Column of the frame with the number of seeds behind a cell; one seed is marked.
         formula: How its numbers are computed, in a sentence.
@@ -68,9 +67,8 @@ class Column:
     show: Callable[[Record], str]
     rank: Callable[[Record], float] | None = None
     bold: Callable[[Record], bool] | None = None
-    align: Literal["left", "right", "center"] = "right"
+    align: Literal["left", "right"] = "right"
     group: str = ""
-    shade: Callable[[Record], float] | None = None
     mark: Callable[[Record], str] | None = None
     seeds: str = ""
     formula: str = ""
@@ -102,14 +100,12 @@ class Cell:
     Attributes:
         text: As people read it.
         bold: Whether it stands out, for example as the best of its column.
-        shade: Color from −1 to 1; 0 for none.
         mark: Signs behind the text that a note explains.
         struck: Whether it is struck through, since it is based on wrong results.
     """
 
     text: str
     bold: bool = False
-    shade: float = 0.0
     mark: str = ""
     struck: bool = False
 
@@ -147,8 +143,8 @@ class Table:
         name: Short name, for file names and labels.
         caption: Description of the numbers.
         frame: Raw numbers, one line for each row. Column `row` has its unique name. The bool column `apart`
-            marks rows that do not compete. Optional: text column `section`, the heading of the row's section;
-            bool column `ours`, rows to shade.
+            marks rows that do not compete. Optional: text column `section`, the heading of the row's section
+            if there are several; bool column `ours`, rows to shade.
         columns: The columns that are shown.
         notes: What else a reader must know: conventions, and runs that are missing and why.
         parts: The runs behind the numbers, one line for each row and run: `row`, experiment, label, seed,
@@ -258,7 +254,8 @@ class Table:
         by_title: dict[str, list[Record]] = {}
         for row in records(self.frame):
             by_title.setdefault(str(row.get("section", "")), []).append(row)
-        return tuple(Section(title, self._lines(rows)) for title, rows in by_title.items())
+        several = len(by_title) > 1
+        return tuple(Section(title * several, self._lines(rows)) for title, rows in by_title.items())
 
     def _lines(self, rows: list[Record]) -> tuple[Line, ...]:
         competing = [row for row in rows if not row["apart"] and row["row"] not in self.struck]
@@ -286,7 +283,7 @@ class Table:
             mark += ONE_SEED if text != MISSING and row.get(column.seeds) == 1 else ""
             mark += MIXED if is_result and not behind.isdisjoint(self.mixed) else ""
             bold = not struck and (is_best or bool(column.bold and column.bold(row)))
-            cells.append(Cell(text, bold, column.shade(row) if column.shade else 0.0, mark, struck))
+            cells.append(Cell(text, bold, mark, struck))
         return cells
 
     # ---- formats
