@@ -1,4 +1,4 @@
-"""Custom tables: a function returns a pandas frame or a `Table`."""
+"""Custom tables: a function returns a pandas frame."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def custom_table(code: CustomCode, results: Results, options: Mapping[str, Any])
             column if the index only counts. `frame.attrs` may have `caption`, `notes`, and `columns`: for a
             column its goal ("max" or "min": the best is bold), unit, digits, and name, like a spec's
             `metrics`; a column of an evaluation has those of the evaluation. A row with the name of a label
-            is based on the label's runs; a reference does not compete. A `Table` is used unchanged.
+            is based on the label's runs; a reference does not compete.
         results: The first argument of the function.
         options: Its other arguments.
 
@@ -53,13 +53,10 @@ def custom_table(code: CustomCode, results: Results, options: Mapping[str, Any])
     import pandas as pd
 
     made = code(results, options)
-    name = f"{results.experiment} {stem_of(code.name)}"
-    if isinstance(made, Table):
-        return replace(made, name=name)
     if not isinstance(made, pd.DataFrame):
-        raise code.unexpected(made, "a pandas DataFrame, or a Table")
+        raise code.unexpected(made, "a pandas DataFrame")
     try:
-        return _table(name, _plain_frame(made), made.attrs, results, code)
+        return _table(_plain_frame(made), made.attrs, results, code)
     except ValidationError as error:
         wrong = error.errors()[0]
         reason = f"has attrs {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
@@ -68,9 +65,7 @@ def custom_table(code: CustomCode, results: Results, options: Mapping[str, Any])
         raise CodeFailed(f"the frame that {code.name} returned {error}") from None
 
 
-def _table(
-    name: str, frame: pd.DataFrame, attrs: Mapping[Any, Any], results: Results, code: CustomCode
-) -> Table:
+def _table(frame: pd.DataFrame, attrs: Mapping[Any, Any], results: Results, code: CustomCode) -> Table:
     """Make a table from a frame of plain values; the message of a RequestError continues "the frame ..."."""
     written = _Attrs.model_validate(attrs)
     first, *keys = frame.columns[1:]
@@ -94,6 +89,7 @@ def _table(
     runs = results.runs
     runs = runs[runs["label"].isin(frame["row"]) & (runs["state"] == "COMPLETED")].reset_index(drop=True)
     parts = runs[["label", "seed", "fingerprint"]].assign(row=runs["label"], experiment=results.experiment)
+    name = f"{results.experiment} {stem_of(code.name)}"
     return Table(name, written.caption, frame, tuple(columns), written.notes, parts=parts)
 
 
