@@ -16,9 +16,7 @@ from . import show
 from .core import Column, Record, Table
 from .final_results import Finals
 
-BREAK_EVEN = ("break_even", "break_even_low", "break_even_high")
-"""Columns of the number of runs after which a reference has paid for itself: median over seeds, and range."""
-
+_BREAK_EVEN = ("break_even", "break_even_low", "break_even_high")
 _IMPORTANCE: dict[Effort, int] = {"flops": 75, "examples_seen": 70, "seconds": 40, "chip_hours": 35}
 """Importance of the factors."""
 
@@ -108,8 +106,8 @@ def speedup_table(found: Finals) -> Table:
         found: Final results of the experiment.
 
     Returns:
-        A table whose frame has label, apart, the columns of `Finals.matching`, and `BREAK_EVEN` if a run
-        needs something that must be made first. These are the median over seeds, of two middle ones the
+        A table whose frame has label, apart, the columns of `Finals.matching`, and break_even, break_even_low, and
+        break_even_high if a run needs something that must be made first. These are the median over seeds, of two middle ones the
         greater, and the range; infinite if no number of runs pays.
 
     Raises:
@@ -130,7 +128,7 @@ def speedup_table(found: Finals) -> Table:
     of_label = paid.dropna(subset="break_even").groupby("label")["break_even"]
     if of_label.ngroups:
         values = (of_label.agg(median_high), of_label.min(), of_label.max())
-        rows = rows.assign(**dict(zip(BREAK_EVEN, values, strict=True)))
+        rows = rows.assign(**dict(zip(_BREAK_EVEN, values, strict=True)))
         columns.append(_break_even(found.against))
     return found.table(
         "speed-ups",
@@ -240,8 +238,7 @@ def _to_match(effort: Effort, found: Finals) -> Column:
 
 def _factor(effort: Effort, found: Finals) -> Column:
     """Make the column of the factor by which runs take less of an effort than the baseline."""
-    name, baseline = WORDS[effort].name, found.against
-    key = f"fewer_{name}"
+    key, baseline = f"fewer_{WORDS[effort].name}", found.against
     formula = (
         f"factor by which a run reaches the final score of {baseline} sooner than {baseline} itself; same "
         f"seed, {crossing_words(found.crossing, found.metric)}, median over seeds (seeds that reach it)"
@@ -249,29 +246,31 @@ def _factor(effort: Effort, found: Finals) -> Column:
     first, *others = (WORDS[each].fewer for each in found.efforts)
     factors = ", ".join([first, *(each.removeprefix("fewer ") for each in others)])
 
-    def text(row: Record) -> str:
-        factor, reached, compared = float(row[key]), row["seeds_reached"], row["seeds_compared"]
-        of_seeds = f" ({reached:.0f}/{compared:.0f})" if 0 < reached < compared else ""
-        if math.isinf(factor):
-            return f"∞{of_seeds}"
-        if not math.isnan(factor):
-            bound = "≥ " if row[f"{key}_at_least"] is True else ""
-            return f"{bound}{factor:.1f}×{of_seeds}"
-        return f"not reached{of_seeds}" if compared > 0 and 2 * reached <= compared else show.MISSING
-
     return Column(
         key,
         WORDS[effort].fewer,
-        text,
+        lambda row: factor_text(row, effort),
         lambda row: round(float(row[key]), 1),
         seeds="seeds_compared",
         formula=formula,
-        inputs=(f"{name}_to_match",),
+        inputs=(f"{WORDS[effort].name}_to_match",),
         compares=True,
         importance=_IMPORTANCE[effort],
         family="factors",
         notes=(f"{factors}: {formula}", *_notes(effort, found)),
     )
+
+
+def factor_text(row: Record, effort: Effort) -> str:
+    """Write a factor of a row, and the number of seeds that reach the score if it isn't all of them."""
+    key = f"fewer_{WORDS[effort].name}"
+    factor, reached, compared = float(row[key]), row["seeds_reached"], row["seeds_compared"]
+    of_seeds = f" ({reached:.0f}/{compared:.0f})" if 0 < reached < compared else ""
+    if math.isinf(factor):
+        return f"∞{of_seeds}"
+    if not math.isnan(factor):
+        return f"{'≥ ' * (row[f'{key}_at_least'] is True)}{factor:.1f}×{of_seeds}"
+    return f"not reached{of_seeds}" if compared > 0 and 2 * reached <= compared else show.MISSING
 
 
 def _break_even(baseline: str) -> Column:
@@ -280,10 +279,17 @@ def _break_even(baseline: str) -> Column:
         "runs that must share the reference until they have cost less FLOPs, with its making and its "
         f"scoring, to the final score of {baseline} than as many of {baseline}; ∞: never"
     )
+
+    def text(row: Record) -> str:
+        if math.isnan(row["break_even"]):
+            return show.MISSING
+        middle, low, high = (f"{row[name]:,.0f}".replace("inf", "∞") for name in _BREAK_EVEN)
+        return middle if low == high else f"{middle} [{low}, {high}]"
+
     return Column(
         "break_even",
         "break-even",
-        lambda row: with_range(*(float(row[key]) for key in BREAK_EVEN)),
+        text,
         seeds="seeds_compared",
         formula=formula,
         inputs=("making_flops", "scored_flops"),
@@ -291,11 +297,3 @@ def _break_even(baseline: str) -> Column:
         importance=45,
         notes=(f"break-even: {formula}",),
     )
-
-
-def with_range(value: float, low: float, high: float) -> str:
-    """Write numbers of runs with their range: "13 [11, 109]"; only one number if all seeds have the same."""
-    if math.isnan(value):
-        return show.MISSING
-    text, *ends = ("∞" if math.isinf(runs) else f"{runs:,.0f}" for runs in (value, low, high))
-    return text if low == high else f"{text} [{', '.join(ends)}]"
