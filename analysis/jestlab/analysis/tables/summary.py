@@ -106,9 +106,9 @@ def speedup_table(found: Finals) -> Table:
         found: Final results of the experiment.
 
     Returns:
-        A table whose frame has label, apart, the columns of `Finals.matching`, and break_even, break_even_low, and
-        break_even_high if a run needs something that must be made first. These are the median over seeds, of two middle ones the
-        greater, and the range; infinite if no number of runs pays.
+        A table whose frame has label, apart, the columns of `Finals.matching`, and, if a run needs something
+        that must be made first, break_even (median over seeds, of two middle ones the greater; infinite if no
+        number of runs pays), break_even_low, and break_even_high (the range).
 
     Raises:
         ValueError: No run can be compared, or neither more nor less of the score is better.
