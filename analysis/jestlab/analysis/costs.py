@@ -21,7 +21,8 @@ This module imports only the standard library, because plans of thousands of run
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+import operator
+from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from .flops import Forward, loss_flops
@@ -32,14 +33,6 @@ Scope = Literal["learner", "scoring", "reference_scoring", "reference_training"]
 """Which FLOPs of a run count. Each scope includes those before it."""
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-
-COMPONENTS: dict[Scope, tuple[str, ...]] = {
-    "learner": ("image_tower", "text_tower", "loss"),
-    "scoring": ("scoring", "selection"),
-    "reference_scoring": ("reference_scoring",),
-    "reference_training": ("reference_training",),
-}
-"""Scope → the attributes of `Cost` that it adds."""
 
 COUNTED: dict[Scope, str] = {
     "learner": "training alone, without scoring",
@@ -53,11 +46,10 @@ COUNTED: dict[Scope, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """FLOPs by component, of an example, a step, or a run.
+    """FLOPs by component, of an example, a step, or a run, in the order in which scopes add them.
 
     Attributes:
-        image_tower: The learner's forward and backward passes over the images of sub-batches.
-        text_tower: The same passes over the captions.
+        image_tower, text_tower: The learner's forward and backward passes over sub-batches.
         loss: Logits of all pairs of a sub-batch, and their gradients.
         scoring: The learner's forward passes over super-batches.
         selection: Choosing the sub-batch by the embeddings of scoring.
@@ -82,15 +74,17 @@ class Cost:
     def total(self, scope: Scope = "scoring") -> float:
         """Sum the FLOPs within a scope; raise ValueError if the scope is unknown."""
         check_scope(scope)
-        within = SCOPES[: SCOPES.index(scope) + 1]
-        return float(sum(getattr(self, name) for part in within for name in COMPONENTS[part]))
+        return float(sum(astuple(self)[: _WITHIN[scope]]))
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        return Cost(*map(operator.add, astuple(self), astuple(other)))
 
     def __mul__(self, times: float) -> Cost:
-        return Cost(*(getattr(self, each.name) * times for each in fields(self)))
+        return Cost(*(flops * times for flops in astuple(self)))
 
+
+_WITHIN: dict[Scope, int] = {"learner": 3, "scoring": 5, "reference_scoring": 6, "reference_training": 7}
+"""Scope → number of the attributes of `Cost` that it includes, from the first."""
 
 EXECUTED: tuple[str, ...] = tuple(each.name for each in fields(Cost))[:-1]
 """The components that a run executes itself."""
@@ -194,8 +188,7 @@ class Step:
         jest = replace(self, scoring="full", approximate_share=0.0, reference=self.reference or self.full)
         steps = {"IID": self.iid, "JEST": jest, "JEST, cached reference": replace(jest, reference=None)}
         if self.approximate is not None:
-            flexi = replace(self, scoring="approximate", reference=None)
-            steps["Flexi-JEST, cached reference"] = flexi
+            steps["Flexi-JEST, cached reference"] = replace(self, scoring="approximate", reference=None)
         return steps
 
     def cost(self, convention: Convention = "counted") -> Cost:

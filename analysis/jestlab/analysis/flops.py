@@ -161,11 +161,9 @@ def selection_flops(
 
     Args:
         rule: One of `RULES`.
-        batch_size: b.
-        super_batch_size: B, on all devices together.
+        batch_size, super_batch_size: b and B, on all devices together.
         embedding_dims: E of each model that the criterion uses: learner, reference, or both.
-        chunks: N of "joint".
-        sweeps: Sweeps of "gibbs", of b draws each.
+        chunks, sweeps: N of "joint", and sweeps of "gibbs", of b draws each.
         traced: Whether the sub-batch's score is recorded, for which candidates meet the last chunk too.
 
     Raises:

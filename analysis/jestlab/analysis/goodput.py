@@ -42,8 +42,6 @@ class AttemptTime:
     """
 
     fingerprint: str
-    label: str
-    seed: int
     number: int
     state: str
     chips: int
@@ -64,7 +62,7 @@ class AttemptTime:
 QUERY = f"""
     SELECT {", ".join(each.name for each in fields(AttemptTime))}
     FROM v_goodput WHERE experiment = :experiment"""
-"""SQL query for the attempts of an experiment."""
+"""SQL query for the attempts of an experiment, one row for each label of their runs."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ class Goodput:
 
 
 def by_run(attempts: Iterable[AttemptTime]) -> dict[str, Goodput]:
-    """Return fingerprint → goodput. An attempt that occurs under several labels counts once."""
+    """Return fingerprint → goodput. An attempt at a run with several labels counts once."""
     unique = {(attempt.fingerprint, attempt.number): attempt for attempt in attempts}
     runs = itertools.groupby(sorted(unique), key=lambda key: key[0])
     return {fingerprint: of_run([unique[key] for key in keys]) for fingerprint, keys in runs}

@@ -28,8 +28,7 @@ SECRET = ("attempt", "token")
 """The table and column of the secrets with which jobs authenticate."""
 
 # PostgreSQL has no authorizer. SQL can read the column by the name of its table, also in a text that a
-# function executes, or from samples in the statistics. A setting can make it a superuser, or remove the time
-# limit.
+# function executes, or from samples in the statistics. A setting can make it a superuser or lift time limits.
 _TOWARDS_SECRET = re.compile(
     rf"\b({SECRET[0]}|\w+_to_xml\w*|ts_(stat|rewrite)|pg_stat(s|istic)\w*"
     r"|set_config|dblink\w*|crosstab\w*|connectby|xpath_table)\b|U&",
@@ -189,7 +188,7 @@ def only_queries(engine: Engine) -> Engine:
 
 @contextmanager
 def limits(connection: Connection, seconds: float, most_bytes: int) -> Iterator[None]:
-    """Let the database cancel queries in the transaction of a connection that exceed a limit.
+    """Let the database cancel queries in the last transaction of a connection that exceed a limit.
 
     Args:
         connection: The connection.
@@ -205,14 +204,13 @@ def limits(connection: Connection, seconds: float, most_bytes: int) -> Iterator[
     # Not a progress handler: it counts instructions, each of which may take a second.
     timer = threading.Timer(seconds, raw.interrupt)
     lower = {sqlite3.SQLITE_LIMIT_LENGTH: most_bytes, sqlite3.SQLITE_LIMIT_COLUMN: _COLUMNS}
-    before = {limit: raw.setlimit(limit, value) for limit, value in lower.items()}
+    for limit, value in lower.items():
+        raw.setlimit(limit, value)
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
-        for limit, value in before.items():
-            raw.setlimit(limit, value)
 
 
 def short_rows(sql: str, most_bytes: int) -> str:

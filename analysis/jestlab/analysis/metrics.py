@@ -16,9 +16,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, model_serializer
 from pydantic.dataclasses import dataclass
 
-from .errors import RequestError
+from .errors import RequestError, printable
 from .units import HUGEST_WRITTEN, some
-from .words import printable
 
 Goal = Literal["max", "min"]
 """Whether higher or lower is better."""
@@ -92,9 +91,7 @@ class Metric:
 
     def text(self, value: float, sign: str = "") -> str:
         """Write a value as in tables; `sign` "+" adds a plus sign to positive values."""
-        scaled, digits = self.factor * value, self.digits
-        if digits is None and self.in_percent:
-            digits = 1
+        scaled, digits = self.factor * value, 1 if self.digits is None and self.in_percent else self.digits
         form = "4g" if digits is None or not abs(scaled) < HUGEST_WRITTEN else f"{digits}f"
         return f"{scaled:{sign}.{form}}".replace("-", "−")
 
@@ -177,9 +174,8 @@ class Metrics:
         times = Counter(shown_names.values())
         return {name: text if times[text] == 1 else name for name, text in shown_names.items()}
 
-    def in_order(self, names: Iterable[str]) -> list[str]:
+    def in_order(self, names: Sequence[str]) -> list[str]:
         """Return those of the names that the spec declares, in the order of the spec."""
-        names = list(names)
         matches = (name for pattern in self.declared for name in names if fnmatchcase(name, pattern))
         return list(dict.fromkeys(matches))
 
@@ -192,10 +188,8 @@ class Metrics:
         """Return the meaning of the mean of one or several metrics.
 
         Raises:
-            RequestError: There are no names, a name is repeated, or the metrics differ in goal or unit.
+            RequestError: A name is repeated, or the metrics differ in goal or unit.
         """
-        if not names:
-            raise RequestError("a score needs at least one metric")
         if repeated := [name for name, times in Counter(names).items() if times > 1]:
             raise RequestError(f"{some(repeated)} would count more than once: name each evaluation once")
         found = [self.of(name) for name in names]

@@ -1,7 +1,7 @@
 """Pareto fronts of cost (less is better) and score (more is better).
 
 A point dominates another if it costs no more, scores no less, and is better in one of the two. All arrays
-have one number for each of n points, [n]; else a ValueError is raised.
+have one number for each of n points, [n].
 """
 
 from __future__ import annotations
@@ -22,17 +22,8 @@ def front(cost: npt.ArrayLike, score: npt.ArrayLike) -> npt.NDArray[np.bool_]:
 
     Copies of a point are on the front together. A point with NaN is never on it and dominates nothing.
     """
-    costs, scores = _vectors(cost=cost, score=score)
-    known = np.flatnonzero(~(np.isnan(costs) | np.isnan(scores)))
-    order = known[np.argsort(costs[known])]
-    # A point that scores less than an earlier one, which costs no more, is dominated.
-    order = order[scores[order] == np.maximum.accumulate(scores[order])]
-    # Now cost and score ascend. Of equal scores the cheapest remain, of equal costs those that score most.
-    c, s = costs[order], scores[order]
-    cheapest, best = c[np.searchsorted(s, s)], s[np.searchsorted(c, c, "right") - 1]
-    mask = np.zeros(costs.shape, bool)
-    mask[order[(c == cheapest) & (s == best)]] = True
-    return mask
+    on_front: npt.NDArray[np.bool_] = standing(cost, cost, score, score) == "front"
+    return on_front
 
 
 def standing(
@@ -42,22 +33,16 @@ def standing(
 
     A point is on the front, for any values in the intervals, if no other point at its best (lowest cost,
     highest score) dominates it at its worst. It is dominated if another point at its worst dominates it at
-    its best. Intervals are assumed to be independent. Where low equals high, this is `front`. The result is
-    as certain as the intervals are: see `intervals.to_match`.
+    its best. Intervals are assumed to be independent. The result is as certain as they are.
 
     Returns:
         [n] of "front", "ambiguous", and "dominated"; "unknown" where a number is NaN. Unknown points dominate
         nothing.
-
-    Raises:
-        ValueError: A low end is above its high end.
     """
-    bounds = _vectors(cost_low=cost_low, cost_high=cost_high, score_low=score_low, score_high=score_high)
-    if (bounds[0] > bounds[1]).any() or (bounds[2] > bounds[3]).any():
-        raise ValueError("an interval's low end is above its high end")
-    standings = np.full(bounds[0].shape, "unknown", "<U9")
+    bounds = np.array([cost_low, cost_high, score_low, score_high], float)
+    standings = np.full(bounds.shape[1], "unknown", "<U9")
     known = np.flatnonzero(~np.isnan(bounds).any(axis=0))
-    cheap, costly, low, high = (bound[known] for bound in bounds)
+    cheap, costly, low, high = bounds[:, known]
     is_dominated = _dominated(cheap, high, by_cost=costly, by_score=low)
     may_be_dominated = _dominated(costly, low, by_cost=cheap, by_score=high)
     standings[known] = np.where(is_dominated, "dominated", np.where(may_be_dominated, "ambiguous", "front"))
@@ -91,25 +76,11 @@ def hypervolume(cost: npt.ArrayLike, score: npt.ArrayLike, reference: tuple[floa
 
     Returns:
         The area, in units of cost × units of score; 0 if no point is better than the reference.
-
-    Raises:
-        ValueError: The reference is not finite.
     """
-    if not np.isfinite(reference).all():
-        raise ValueError(f"the reference point {reference} must be finite")
-    costs, scores = _vectors(cost=cost, score=score)
+    costs, scores = np.asarray(cost, float), np.asarray(score, float)
     on_front = front(costs, scores) & (costs < reference[0]) & (scores > reference[1])
     costs, places = np.unique(costs[on_front], return_index=True)  # without copies
     # Each step is a rectangle from its cost to the reference's, as high as it rises above the step before.
     with np.errstate(over="ignore"):
         rises = np.diff(scores[on_front][places], prepend=reference[1])
         return float(np.sum((reference[0] - costs) * rises))
-
-
-def _vectors(**named: npt.ArrayLike) -> list[Floats]:
-    """Convert to floats; all must be vectors of one length."""
-    vectors = [np.asarray(values, float) for values in named.values()]
-    if vectors[0].ndim != 1 or any(vector.shape != vectors[0].shape for vector in vectors):
-        shapes = " and ".join(f"{name} {v.shape}" for name, v in zip(named, vectors, strict=True))
-        raise ValueError(f"{shapes} must be vectors of one length")
-    return vectors

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ..efforts import WORDS, unit
 from ..errors import NotYet
 from ..files import write_whole
-from ..frames import Frames
+from ..frames import DIVERGED, UNEVALUATED, Frames
 from ..intervals import HUGE, half_widths, of_groups
-from ..lost import DIVERGED, UNEVALUATED
 from ..metrics import UNKNOWN, Metric
 from ..sheet import PLAIN, Sheet
 from .style import SURVIVORS, UNCERTAINTY, Look, applied, looks
@@ -263,7 +262,7 @@ def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[f
 def about_seeds(
     count: float, means: str = "Lines", intervals: str = "bars", *, dots: bool = True
 ) -> list[str]:
-    """Describe means and intervals, if a label has several seeds.
+    """Describe means and intervals, or say that each label has one seed.
 
     Args:
         count: Largest number of seeds.
@@ -273,7 +272,7 @@ def about_seeds(
     """
     parts = [f"{means}: mean over seeds", *([f"{intervals}: {UNCERTAINTY}"] if intervals else [])]
     parts += ["circles: seeds"] if dots else []
-    return [f"{'; '.join(parts)}."] if count > 1 else []
+    return [f"{'; '.join(parts)}."] if count > 1 else ["One seed each."]
 
 
 def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None = None) -> list[str]:

@@ -7,13 +7,13 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..goodput import QUERY, AttemptTime
 from ..names import Shown, names_in
 from ..results import Snapshot, opens_store
-from .code import code_of, commit_text, names_of
+from .code import code_of, commit_text, names_of, parsed
 from .soundness import retractions
 
 if TYPE_CHECKING:
@@ -95,14 +95,13 @@ def load(store: Snapshot, experiment: str) -> History | None:
     runs = store.select(_RUNS, experiment=experiment)
     runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
     costs = runs[["label", "seed"]].merge(store.select(_COSTS, experiment=experiment), on=["label", "seed"])
-    amounts = [name for name in costs if str(name).endswith(("_flops", "_hours", "_dollars"))]
     places = {run: place for place, run in enumerate(runs["fingerprint"])}
     programs = runs["program"].tolist()
     attempts = store.rows(_ATTEMPTS, experiment=experiment)
     attempts.sort(key=lambda each: (places[each["fingerprint"]], each["label"], each["number"]))
     for attempt in attempts:
         attempt["program"] = programs[places[attempt["fingerprint"]]]
-        attempt |= {name: _parsed(attempt[name]) for name in ("versions", "sources", "inputs")}
+        attempt |= {name: parsed(attempt[name]) for name in ("versions", "sources", "inputs")}
         attempt |= {name: bool(attempt[name]) for name in ("patched", "code_patched")}
         for name in ("started_at", "heartbeat_at", "ended_at"):  # text on SQLite, times on PostgreSQL
             attempt[name] = str(attempt[name])[:19] if attempt[name] else None
@@ -114,7 +113,7 @@ def load(store: Snapshot, experiment: str) -> History | None:
         imported_from=store.imported_from(experiment),
         runs=runs,
         attempts=attempts,
-        costs=costs.astype(dict.fromkeys(amounts, float)),
+        costs=costs,
         retracted=retractions(store, experiment),
         accepted=tuple(
             f"{row['author']} accepted on {str(row['created_at'])[:10]} that "
@@ -123,11 +122,6 @@ def load(store: Snapshot, experiment: str) -> History | None:
         ),
         times=tuple(AttemptTime(**row) for row in store.rows(QUERY, experiment=experiment)),
     )
-
-
-@lru_cache(maxsize=256)  # thousands of attempts recorded the same
-def _parsed(content: str | None) -> Any:
-    return json.loads(content) if content else None
 
 
 @dataclass(frozen=True)

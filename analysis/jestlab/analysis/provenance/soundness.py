@@ -66,7 +66,7 @@ class Soundness:
         scripts: dict[str, str] = {}
         accepted: list[Mapping[str, list[str]]] = []
         for name in experiments:
-            packages = store.spec(name).get("record", {}).get("packages", ())
+            packages = store.study(name)[1].get("record", {}).get("packages", ())
             attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
             for row in store.rows(_ATTEMPTS, experiment=name):
                 attempts[row["fingerprint"]].append(row)
@@ -79,11 +79,7 @@ class Soundness:
         return cls(retracted, made, scripts, accepted)
 
     def marks(self, runs_of_rows: Mapping[str, Iterable[str]]) -> Marks:
-        """Find the problems of the rows of a table.
-
-        Args:
-            runs_of_rows: Row → fingerprints of its runs.
-        """
+        """Find the problems of the rows of a table, given as row → fingerprints of its runs."""
         rows = {row: dict.fromkeys(runs) for row, runs in runs_of_rows.items()}
         struck: dict[str, str] = {}
         notes: dict[str, None] = {}
@@ -96,13 +92,12 @@ class Soundness:
                 if run in self.made:
                     by_script.setdefault(self.scripts[run], {}).setdefault(row, []).append(self.made[run])
         mixed: set[str] = set()
+        odd: set[str] = set()
         for made in by_script.values():
             for row, of_runs in made.items():
                 if items := differing(of_runs, self.accepted):
                     mixed.add(row)
                     notes[f"{MIXED} {row}: seeds were {made_with_different(items)}"] = None
-        odd: set[str] = set()
-        for made in by_script.values():
             uniform = {row: of_runs[0] for row, of_runs in made.items() if row not in mixed}
             for item, odd_rows in odd_ones(uniform, self.accepted).items():
                 if item != JESTLAB:

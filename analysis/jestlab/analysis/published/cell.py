@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from ..errors import RequestError
+from ..errors import RequestError, printable
 from ..units import near
-from ..words import printable
 
 _NUMBER = re.compile(
     r"(?P<sign>[+\-−–])?[ \u2009\u00a0]?"

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from ..costs import SCOPES, Scope
 from ..efforts import WORDS, Effort
-from ..frames import Frames
+from ..frames import UNEVALUATED, Frames
 from ..intervals import CONFIDENCE, direction
-from ..lost import UNEVALUATED
 from ..metrics import Metric, lacks_goal
 from ..tables import Finals, finals, summary
 from ..tables.core import Record, records

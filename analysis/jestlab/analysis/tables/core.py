@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..errors import RequestError
+from ..files import to_csv
 from ..provenance.soundness import MIXED, Soundness
-from ..spreadsheets import to_csv
 from ..units import MISSING as MISSING
 from ..units import nearest, some
 from . import formats, latex

@@ -11,9 +11,8 @@ from ..costs import Scope
 from ..curves import Crossing, score_curves, speedups
 from ..efforts import WORDS, Effort, known
 from ..errors import NotYet
-from ..frames import Frames
+from ..frames import DIVERGED, Frames
 from ..intervals import censored_median, half_widths, of_groups, to_match
-from ..lost import DIVERGED
 from ..metrics import Metric
 from .show import first_line
 
