@@ -155,7 +155,7 @@ def draw(
             code = load(own, experiment, "figure", kind)
             about = experiment, frames, options.get("baseline"), options.get("scope", "scoring")
             plot = custom_plot(code, Results(opened_store, *about), options.get("options", {}))
-        return replace(plot, sheet=plot.sheet.over(sheet))
+        return replace(plot, sheet=sheet)
 
 
 def all_possible(store: str | Snapshot, experiment: str, **options: Any) -> list[Plot]:
