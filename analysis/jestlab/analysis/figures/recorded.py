@@ -15,7 +15,7 @@ from ..frames import Frames
 from ..metrics import Metric, Scale
 from ..results import Snapshot, opens_store
 from ..units import nearest
-from .plot import metric_axis
+from .plot import value_label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +77,7 @@ def recorded(
         curves = (
             _of_training(frames, logged, name, scope) if is_logged else score_curves(frames, scope, [name])
         )
-        axis = metric_axis(metric, metric.name or NAMES.get(name, name))
+        axis = value_label(metric, metric.name or NAMES.get(name, name))
         found.append(Recorded(name, replace(metric, scale=scale or metric.scale), curves, axis))
     return found
 

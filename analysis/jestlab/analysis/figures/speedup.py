@@ -11,7 +11,7 @@ from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
 from ..tables import finals, speedup_table
-from ..tables.speedups import factor_column
+from ..tables.summary import factor_text
 from .axes import count_axis
 from .bars import height_of, name_bars, wrapped_names, write_at_end
 from .panels import finish, panels
@@ -71,12 +71,12 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
 
 def _bars(rows: pd.DataFrame, effort: Effort) -> pd.DataFrame:
     """Efforts to match, that of the baseline itself by the same rule."""
-    name, write = WORDS[effort].name, factor_column(effort, "").show
+    name = WORDS[effort].name
     parts = {"x": "to_match", "most": "most", "low": "low", "high": "high", "spent": "spent"}
     bars = rows.rename(columns={f"{name}_{column}": part for part, column in parts.items()})
     bars = bars.rename(columns={"seeds_reached": "reached", "seeds_compared": "seeds"})
     bars = bars[["label", *parts, "reached", "seeds"]].replace(math.inf, math.nan)
-    factors = [write(dict(row)).partition(" (")[0] for _, row in rows.iterrows()]
+    factors = [factor_text(dict(row), effort).partition(" (")[0] for _, row in rows.iterrows()]
     is_known = bars["high"].notna()
     bars[["low", "high"]] = bars[["low", "high"]].where(is_known)
     return bars.assign(x=bars["x"].where(bars.pop("most").notna()), effort=effort, factor=factors)
