@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..costs import Scope
 from ..efforts import WORDS, Effort, cost_of, unit
@@ -84,7 +84,7 @@ def _bars(rows: pd.DataFrame, effort: Effort) -> pd.DataFrame:
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw a panel for each effort."""
-    efforts = list(data.groupby("effort", sort=False))
+    efforts: list[Any] = list(data.groupby("effort", sort=False))
     columns = 2 if sheet.inches > 4 else 1
     names = wrapped_names(data.drop_duplicates("label")["text"], 0.4 * sheet.inches / columns)
     height = height_of(names)
