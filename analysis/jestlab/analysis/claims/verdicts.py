@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from ..names import Names, names_in
 from ..provenance.soundness import retractions
 from ..results import Snapshot, opens_store
 from .claim import Claim
-from .evidence import Relation, Verdict
+from .evidence import Relation
 from .judged import Judged, Judging
 from .measures import Measures, Place, Term
 from .registration import Registration, compare, content_now
@@ -38,18 +38,12 @@ _PARTS = ["experiment", "label", "seed", "fingerprint", "value", "weight", "diff
 def read(store: Snapshot, experiments: Sequence[str]) -> list[Judged]:
     """Judge the claims of experiments; for a union of studies, those of its studies.
 
-    Args:
-        store: SQLAlchemy URL of the store, or a snapshot of it.
-        experiments: Names of the experiments.
-
     Raises:
-        FileNotFoundError: The URL names a SQLite file that does not exist.
+        FileNotFoundError: The URL of the store names a SQLite file that does not exist.
         ValueError: The URL names no results store, or the store lacks one of the experiments.
     """
-    known = store.once(studies)
     for name in experiments:
-        if name not in known:
-            store.check_known(name)
+        store.check_known(name)
     return [judged for name in experiments for judged in load(store, name)]
 
 
@@ -71,19 +65,12 @@ def load(store: Snapshot, experiment: str) -> list[Judged]:
     limit = budget(judged)
     hours = Hours.load(store, experiment) if math.isfinite(limit) else Hours()
 
-    def exploratory(each: Judged) -> str:
+    for i, each in enumerate(judged):
+        spent = limit - hours.spent < hours.of_seed(each)
         own = (each.experiment, each.claim.statement, each.labels)
-        return "; ".join(change.text for change in changes if change.affects(*own))
-
-    return [
-        replace(
-            each,
-            spent=limit - hours.spent < hours.of_seed(each),
-            registered=registered,
-            exploratory=exploratory(each),
-        )
-        for each in judged
-    ]
+        exploratory = "; ".join(change.text for change in changes if change.affects(*own))
+        judged[i] = replace(each, spent=spent, registered=registered, exploratory=exploratory)
+    return judged
 
 
 def _judge_study(store: Snapshot, experiment: str, study: Study, judging: Judging) -> list[Judged]:
@@ -100,23 +87,14 @@ def _judge_study(store: Snapshot, experiment: str, study: Study, judging: Judgin
 
 
 def judge(
-    claim: Claim,
-    experiment: str,
-    study: Study,
-    runs: pd.DataFrame,
-    measures: Measures,
-    judging: Judging,
+    claim: Claim, experiment: str, study: Study, runs: pd.DataFrame, measures: Measures, judging: Judging
 ) -> Judged:
     """Judge one claim by an experiment's runs.
 
     Args:
-        claim: The claim.
-        experiment: Name of the experiment.
         study: The study, which defines display names and the scale.
         runs: One row for each label and seed: run, label, seed, fingerprint, state, and retracted, the reason
             why the results are wrong; empty if they aren't.
-        measures: The measurements.
-        judging: How to judge.
     """
     import pandas as pd
 
@@ -160,10 +138,10 @@ def judge(
     if claim.comparison != "better_than":
         relation = claim.comparison
     evidence = judging.test(differences, relation, claim.within or 0.0)
-    if unclear or not completed:
-        verdict: Verdict = "undecided" if completed else "not run"
-        forecast = NO_FORECAST if unclear else evidence.forecast
-        evidence = replace(evidence, verdict=verdict, forecast=forecast, needed=None)
+    if unclear:
+        evidence = replace(evidence, verdict="undecided", forecast=NO_FORECAST, needed=None)
+    if not completed:
+        evidence = replace(evidence, verdict="not run")
     seeds, differences = seeds[: evidence.seeds], differences[: evidence.seeds]
     mean, std = moments(differences) if differences else (math.nan, math.nan)
     half = float(half_widths([std], [len(differences)])[0])
@@ -190,6 +168,16 @@ def judge(
         ),
         "one seed has no interval" if len(seeds) == 1 else "",
     ]
+
+    def fate(label: str, seed: int) -> str:
+        """Describe how a run was lost; values are read only if the runs of both sides have completed."""
+        known = [values.get((measure, label, seed)) for measure, name in weights if name == label]
+        diverged = any(value is not None and not math.isfinite(value) for value in known)
+        without = "has no value" if None in known and seed in completed else ""
+        return LOST.get(states[label, seed], DIVERGED if diverged else without)
+
+    of = len(seeds if judging.until else planned)
+    lost = {label: in_words([fate(label, seed) for seed in seeds], of) for label in labels}
     return Judged(
         experiment=experiment,
         scale=study.scale,
@@ -206,7 +194,7 @@ def judge(
         labels=tuple(labels),
         shown=names.shown,
         gap=next(filter(None, gaps), ""),
-        lost=_lost(names, weights, seeds, states, values, len(seeds if judging.until else planned)),
+        lost=_few([f"{names.shown[label]} {text}" for label, text in lost.items() if text]),
     )
 
 
@@ -244,29 +232,6 @@ def _gap(names: Names, labels: Sequence[str], planned: Sequence[int], states: Ma
         if (seeds := [seed for seed in planned if states[label, seed] != "COMPLETED"])
     ]
     return f"not completed: {_few(missing)}" if missing else ""
-
-
-def _lost(
-    names: Names,
-    terms: Collection[Term],
-    seeds: Sequence[int],
-    states: Mapping[Place, str],
-    values: Mapping[tuple[str, str, int], float],
-    of: int,
-) -> str:
-    """Report in how many of so many seeds which runs diverged, failed, or have no value."""
-
-    def fate(label: str, seed: int) -> str:
-        found = [values.get((measure, label, seed)) for measure, name in terms if name == label]
-        if any(value is not None and not math.isfinite(value) for value in found):
-            return DIVERGED
-        # Values are read only if both sides have completed.
-        lacks = None in found and all(states[name, seed] == "COMPLETED" for _, name in terms)
-        return LOST.get(states[label, seed], "has no value" * lacks)
-
-    labels = dict.fromkeys(label for _, label in terms)
-    found = {label: in_words([fate(label, seed) for seed in seeds], of) for label in labels}
-    return _few([f"{names.shown[label]} {text}" for label, text in found.items() if text])
 
 
 def _few(items: Sequence[str]) -> str:
