@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from jestlab.analysis.curves import score_curves
 from jestlab.analysis.custom import CodeFailed, CustomCode, NotYet
-from jestlab.analysis.figures import Plot, draw, pareto
+from jestlab.analysis.figures import draw, pareto
 from jestlab.analysis.report import gather
 from jestlab.platform.cli import cli
 
@@ -47,10 +47,6 @@ def bars(results, color="red"):
     return figure, f"Bars in {color}."
 
 
-def front(results):
-    return pareto(results.frames, results.baseline)
-
-
 def outside(results):
     return 1 / 0
 
@@ -68,9 +64,6 @@ def test_is_drawn_again_when_its_options_or_its_code_change(study, tmp_path, dra
         plot.save(tmp_path)
         plot.save(tmp_path)
         assert len(drawings) == number
-    made = drawn(study, front)
-    assert isinstance(made, Plot) and made.name == "scatter" and "cost" in made.data
-    assert made._mark != drawn(study, front, "other")._mark
 
 
 def test_functions_receive_the_results(study):

@@ -14,7 +14,7 @@ from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
 from ..tables import finals, speedup_table
-from ..tables.speedups import factor_column
+from ..tables.summary import factor_text
 from .axes import count_axis
 from .bars import height_of, name_bars, wrapped_names, write_at_end
 from .learning_curves import draw_curves, learning_curves
@@ -85,10 +85,10 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
 
 def _bars(rows: pd.DataFrame, cost: Effort) -> pd.DataFrame:
     """Cost to match, the baseline itself by the same rule."""
-    name, write = WORDS[cost].name, factor_column(cost, "").show
+    name = WORDS[cost].name
     reached = np.isfinite(rows[f"{name}_most"])
     ends = rows[[f"{name}_low", f"{name}_high"]].replace(np.inf, np.nan)
-    factors = [write(dict(row)).partition(" (")[0] for _, row in rows.iterrows()]
+    factors = [factor_text(dict(row), cost).partition(" (")[0] for _, row in rows.iterrows()]
     bars = rows[["label"]].assign(kind="bar", cost=cost, factor=factors)
     bars[["reached", "seeds", "spent"]] = rows[["seeds_reached", "seeds_compared", f"{name}_spent"]]
     bars["x"] = rows[f"{name}_to_match"].where(reached)
