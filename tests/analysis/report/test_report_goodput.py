@@ -49,7 +49,7 @@ def test_shares_are_of_chip_time_and_unmeasured_time_is_unknown(timed):
     assert (rows.at["all runs", "attempts"], rows.at["all runs", "held"]) == (4, 4 * 120 + 240 + 120)
     assert found.sentence.startswith("Goodput 57%: ")
     assert [bar["name"] for bar in found.bars] == ["uniform", "joint", "all runs"]
-    assert found.causes["preempted"] == ("preempted work", "#d55e00")
+    assert found.bars[-1]["shares"][-1][:2] == ("preempted work", "#d55e00")
     lines = found.table.markdown().splitlines()[2:]
     old = dict(zip(found.table.frame["label"], lines, strict=False))["old"]
     assert old.count("—") >= 8 and "| 2.0 min |" in old.replace("  ", " ")
