@@ -107,7 +107,8 @@ def test_runs_that_are_not_judged_are_named(new_store, stored_run):
     )
     said = answer_of(store)
     assert said.sentence.startswith("joint scores 60.0%, 20.0 points above uniform, by one seed")
-    assert said.caveat == ("Not judged: third, fourth. Judged by fewer seeds than planned: joint (1 of 2).")
+    assert said.caveat.startswith("Not judged: third, fourth (failed in 2 of 2 seeds). Judged by fewer")
+    assert said.caveat.endswith("joint (1 of 2).")
 
 
 def test_flops_name_their_scope_and_the_widest_one(new_store, stored_run):

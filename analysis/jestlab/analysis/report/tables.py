@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import units
@@ -155,29 +154,15 @@ _CAUSES: dict[str, tuple[str, str]] = {
 """Cause → color (of Okabe and Ito; neighbors in a bar also differ in lightness) and formula."""
 
 
-@dataclass(frozen=True)
-class MachineTime:
-    """How the runs used their machines.
-
-    Attributes:
-        table: One row for each label, and one for all runs.
-        bars: The first rows and the last: name, goodput and held time as texts, shares (name and color of a
-            cause, and its share). The last has all causes that are shown.
-        sentence: The goodput of all runs in words.
-    """
-
-    table: Table
-    bars: list[dict[str, Any]]
-    sentence: str
-
-
-def machine_time(history: History) -> MachineTime | None:
+def machine_time(history: History) -> tuple[Table, list[dict[str, Any]], str] | None:
     """Divide the time that an experiment's runs held machines among causes.
 
     Returns:
-        Bars, and a table with one row for each label and one for all runs. The frame of the table has the
-        columns label, runs, held (chip-seconds), goodput, a column for each cause (share of the held time),
-        attempts, and queue (seconds). None if no attempt measured its time.
+        A table with one row for each label and one for all runs. Its frame has the columns label, runs, held
+        (chip-seconds), goodput, a column for each cause (share of the held time), attempts, and queue
+        (seconds). Then a bar for each of the first rows and the last: name, goodput and held time as texts,
+        shares (name and color of a cause, and its share); the last has all causes that are shown. Then the
+        goodput of all runs in words. None if no attempt measured its time.
     """
     import pandas as pd
 
@@ -225,7 +210,7 @@ def machine_time(history: History) -> MachineTime | None:
         for row in shown
     ]
     more = f" The table has {len(rows) - len(shown)} more runs." if len(rows) > len(shown) else ""
-    return MachineTime(
+    return (
         _of_labels(
             history, "goodput", caption, pd.DataFrame(rows), numbers,
             (unknown,) if whole.unknown_attempts else (), pd.DataFrame(parts),
