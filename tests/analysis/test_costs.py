@@ -104,16 +104,22 @@ def test_budgets_by_scope_and_with_a_fixed_part():
         costs.matching_examples(8, iid, costs.Cost(reference_scoring=1.0))
 
 
-@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
+@given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
 @example(100, 20, 70)  # two of each cost the same
 @example(100, 70, 70)
 def test_break_even_is_the_fewest_runs_that_cost_less_together(reference, run, baseline):
     n = costs.break_even_runs(reference, run, baseline)
-    if n is None:
+    if n == math.inf:
         assert run >= baseline  # no number of runs pays
         return
     assert reference + n * run < n * baseline
     assert n == 1 or reference + (n - 1) * run >= (n - 1) * baseline
+
+
+def test_a_run_that_needs_nothing_or_has_unknown_costs_has_no_break_even():
+    assert costs.break_even_runs(100, run=math.inf, baseline=70) == math.inf  # it doesn't reach the score
+    for unknown in ((0, 20, 70), (math.nan, 20, 70), (100, math.nan, 70), (100, math.inf, math.nan)):
+        assert math.isnan(costs.break_even_runs(*unknown))
 
 
 def test_dropped_patches_are_only_embedded():
@@ -139,7 +145,6 @@ def test_each_scope_adds_its_components():
     assert [cost.total(scope) for scope in costs.SCOPES] == [111, 11_111, 111_111, 1_111_111]
     planned = {"learner_flops": 1, "total_flops": 10, "reference_scoring_flops": 100}
     assert [costs.planned_flops(planned, scope) for scope in costs.SCOPES] == [1, 10, 110, 110]
-    assert {name for names in costs.COMPONENTS.values() for name in names} == set(Cost.__dataclass_fields__)
     assert tuple(Cost.__dataclass_fields__)[:-1] == costs.EXECUTED
 
 
@@ -174,18 +179,12 @@ SIZES: dict[str, Any] = {"batch_size": 4, "super_batch_size": 8, "embedding_dims
 
 def test_rejects_invalid_arguments():
     for call, message in (
-        (lambda: costs.chip_hours(1, peak_flops=1, utilization=0), r"utilization must be in .0, 1., got 0"),
-        (lambda: costs.chip_hours(1, peak_flops=0), "peak FLOP/s must be positive, got 0"),
         (lambda: costs.Cost(1).total(UNKNOWN), "unknown cost scope 'none': choose one of learner, scoring"),
-        (lambda: step(super_batch_size=1), r"B/b must be at least 1, got 0\.5"),
-        (lambda: flops.paper_jest(1.0, 0.5), r"B/b must be at least 1, got 0\.5"),
+        (lambda: step(super_batch_size=1), "a super-batch of 1 is below its sub-batch of 2"),
         (lambda: step(approximate=F, approximate_share=1.5), r"λ must be in .0, 1., got 1\.5"),
         (lambda: step(scoring="approximate"), "missing cost of the approximate pass: set `approximate`"),
         (lambda: step().cost(UNKNOWN), "unknown convention 'none': choose one of counted, paper"),
-        (lambda: flops.selection_flops("best", **SIZES), "unknown selection rule 'best': choose one of"),
         (lambda: flops.selection_flops("joint", chunks=5, **SIZES), "4 cannot be drawn in 5 chunks"),
-        (lambda: costs.break_even_runs(100, run=-1, baseline=70), "run must be .*, got -1 FLOPs"),
-        (lambda: costs.break_even_runs(100, run=1, baseline=math.inf), "baseline must be .*, got inf"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -5,8 +5,8 @@ import sqlite3
 import pytest
 
 from jestlab.analysis import connection
+from jestlab.analysis.results import Snapshot, opened
 from jestlab.analysis.results import experiments as experiments_in
-from jestlab.analysis.results import opened
 from jestlab.analysis.results import read as read_frames
 
 
@@ -86,7 +86,7 @@ def test_unknown_experiment_names_the_nearest(study):
 
 def test_a_store_without_evaluations_is_an_error(new_store, stored_run):
     store = new_store()
-    with pytest.raises(ValueError, match="the results store is empty: jestlab launch study"):
+    with pytest.raises(ValueError, match=r"no experiment .study.*it has none"):
         read_frames(store.url, "study")
     store.add(stored_run("uniform", [], state="RUNNING"), stored_run("joint", [], state="PENDING"))
     with pytest.raises(ValueError, match="'study' has no evaluation yet: 1 RUNNING, 1 PENDING"):
@@ -139,7 +139,7 @@ def test_reads_everything_in_one_transaction(study, monkeypatch):
     with sqlite3.connect(study.path) as writing:
         writing.execute("PRAGMA journal_mode = WAL")
     before = read_frames(study.url, "study")
-    read_one = connection.frame
+    read_one = Snapshot.select
 
     def read_one_while_a_worker_writes(*args, **kwargs):
         frame = read_one(*args, **kwargs)
@@ -147,7 +147,7 @@ def test_reads_everything_in_one_transaction(study, monkeypatch):
             writing.execute("DELETE FROM v_evaluations WHERE seed = 1")
         return frame
 
-    monkeypatch.setattr("jestlab.analysis.results.frame", read_one_while_a_worker_writes)
+    monkeypatch.setattr(Snapshot, "select", read_one_while_a_worker_writes)
     assert len(read_frames(study.url, "study").scores) == len(before.scores)
     assert len(read_frames(study.url, "study").scores) < len(before.scores)
     writing.close()

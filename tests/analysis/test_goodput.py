@@ -1,7 +1,7 @@
 """How runs spent their time: the parts add up to the time held, and repeated work counts as lost."""
 
 import math
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ def attempt(number: int = 1, state: str = "COMPLETED", **values: Any) -> Attempt
         "checkpoint_seconds": 7.0, "winddown_seconds": 3.0, "resumed_step": 0, "reached_step": 100,
         "saved_step": 60, "saved_seconds": 48.0,
     }  # fmt: skip
-    return AttemptTime("f", "joint", 0, number, state, **measured | values)
+    return AttemptTime("f", number, state, **measured | values)
 
 
 def seconds(found: Goodput) -> dict[str, float]:
@@ -85,9 +85,8 @@ def test_unmeasured_time_is_unknown_and_not_in_the_ratio():
     assert of_run([attempt(held_seconds=None)]) == Goodput(waited=3 * SECOND)
 
 
-def test_a_run_with_several_names_counts_once_and_disagreeing_clocks_add_no_time():
-    twice = [attempt(), replace(attempt(), label="again")]
-    assert by_run(twice) == {"f": of_run([attempt()])}
+def test_an_attempt_counts_once_and_disagreeing_clocks_add_no_time():
+    assert by_run([attempt(), attempt()]) == {"f": of_run([attempt()])}
     found = of_run([attempt(held_seconds=50.0)])
     assert found.held == 50 * SECOND
     assert found.ratio == pytest.approx(0.8)
@@ -106,8 +105,6 @@ steps = st.none() | st.integers(0, 2**40)
 made_up = st.builds(
     AttemptTime,
     fingerprint=st.sampled_from("ab"),
-    label=st.just("run"),
-    seed=st.just(0),
     number=st.integers(1, 6),
     state=st.sampled_from(["PENDING", "RUNNING", "COMPLETED", "FAILED", "PREEMPTED", "CANCELLED"]),
     chips=st.integers(0, 256),

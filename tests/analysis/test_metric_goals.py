@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jestlab.analysis import figures, tables
-from jestlab.analysis.claims import Claim
-from jestlab.analysis.claims.judged import Judged
+from jestlab.analysis.claims import Claim, Study
+from jestlab.analysis.claims.judged import Judged, Judging
 from jestlab.analysis.claims.measures import Measures
 from jestlab.analysis.claims.verdicts import judge, read
 from jestlab.analysis.curves import score_curves
@@ -157,8 +157,8 @@ def test_the_opposite_sign_and_goal_change_only_signs(pair):
     np.testing.assert_array_equal(deltas[0]["delta_mean"], -deltas[1]["delta_mean"])
     np.testing.assert_array_equal(deltas[0]["delta_low"], -deltas[1]["delta_high"])
 
-    plots = [figures.pareto(each, "base", surfaces=True) for each in pair]
-    for part in ("label", "kind", "cost", "on_front", "standing", "at_least"):
+    plots = [figures.pareto(each, "base") for each in pair]
+    for part in ("label", "kind", "cost", "on_front", "standing"):
         assert plots[0].data[part].equals(plots[1].data[part])
     np.testing.assert_array_equal(plots[0].data["score"], -plots[1].data["score"])
     volumes = [re.findall(r"Hypervolume of the means: (\S+)", plot.texts.caption) for plot in plots]
@@ -177,8 +177,8 @@ def test_the_opposite_sign_and_goal_change_only_signs(pair):
 
 def verdict(results: Frames, comparison: str) -> Judged:
     claim = Claim.model_validate({"statement": "x", "of": "one", comparison: "base"})
-    measures = Measures(results, score_curves(results), results.runs, (), results.declared)
-    return judge(claim, "study", "", results.runs.assign(retracted=None), measures)
+    measures = Measures(results, score_curves(results), results.runs, results.declared)
+    return judge(claim, "study", Study({}, ""), results.runs.assign(retracted=""), measures, Judging())
 
 
 def numbers(text: str) -> str:

@@ -20,7 +20,7 @@ def test_a_declaration_is_written_back_without_defaults():
     metric = Metric(**PPL)
     assert metric == Metric("min", "raw", "PPL", 2)
     assert metric.written() == {"goal": "min", "name": "PPL", "digits": 2}
-    assert of({"wiki/ppl": metric.written() | {"unit": None}}).of("wiki/ppl") == metric
+    assert of({"wiki/ppl": metric.written()}).of("wiki/ppl") == metric
 
 
 @pytest.mark.parametrize("invalid", [
@@ -94,15 +94,13 @@ def test_percent_from_0_to_100_is_shown_as_it_is(read_runs, stored_runs):
         metric = read.declared.of("x/y")
         assert metric.text(scores[-1]) == text
         assert (metric.suffix, metric.of_differences, metric.goal) == ("%", "points", "max")
-    runs = [*stored_runs("a", [1.0, 71.0], metrics=["x/y"]), *stored_runs("b", [0.0], metrics=["x/zero"])]
-    assert read_runs(*runs, spec=spec | {"score": ["x/y", "x/zero"]}).score.unit == "%"
-    low = stored_runs("c", [0.5], metrics=["x/low"])
-    read = read_runs(*runs, *low, spec=spec | {"score": ["x/y", "x/low"]})
+    runs = [*stored_runs("a", [1.0, 71.0], metrics=["x/y"]), *stored_runs("c", [0.5], metrics=["x/low"])]
+    read = read_runs(*runs, spec=spec | {"score": ["x/y", "x/low"]})
     assert read.no_score.endswith(
         "declare unit: '%' for those recorded from 0 to 100, percent for shares of 1"
     )
     declared = {"metrics": {"x/*": {"goal": "max", "unit": "%"}}}
-    assert read_runs(*runs, *low, spec=declared | {"score": ["x/y", "x/low"]}).score.unit == "%"
+    assert read_runs(*runs, spec=declared | {"score": ["x/y", "x/low"]}).score.unit == "%"
 
 
 def test_no_evaluation_counts_twice_in_a_score(read_runs, stored_runs):

@@ -1,9 +1,6 @@
-"""The front, its certainty, hypervolume, and attainment: against definitions, and by hand."""
-
-import itertools
+"""The front, its certainty, and hypervolume: against definitions, and by hand."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,19 +53,6 @@ def test_many_points_are_prefiltered_without_loss(seed, kind):
     np.testing.assert_array_equal(pareto.front(cost, score), by_definition(cost, score))
 
 
-def test_lengths_and_order_are_checked():
-    for call, message in (
-        (lambda: pareto.front([1, 2], [1, 2, 3]), r"cost \(2,\) and score \(3,\)"),
-        (lambda: pareto.standing([1], [1, 2], [2], [1]), r"cost_low \(1,\) and cost_high \(2,\)"),
-        (lambda: pareto.standing([1], [1], [2], [1]), "low end is above"),
-        (lambda: pareto.hypervolume([1], [1], (np.inf, 0)), "must be finite"),
-        (lambda: pareto.attainment([1, 2], [1, 3], [0, 1], 3), "at_least=3: expected 1 to 2"),
-        (lambda: pareto.attainment([1, 2], [1, 3], [0], 1), r"seed \(1,\) and cost \(2,\)"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
-
-
 def dominates(a, b):
     return a[0] <= b[0] and a[1] >= b[1] and a != b
 
@@ -108,24 +92,3 @@ def test_hypervolume_is_the_number_of_dominated_cells(pairs, cost, score):
     # Of unit cells between whole numbers: those whose lower right corner some point dominates.
     cells = sum(any(c <= x and s >= y + 1 for c, s in pairs) for x in range(cost) for y in range(score, 9))
     assert pareto.hypervolume([c for c, _ in pairs], [s for _, s in pairs], (cost, score)) == cells
-
-
-seeded = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=20)
-
-
-@given(seeded)
-def test_attainment_is_the_definition(found):
-    cost, score, seed = (np.array(column) for column in zip(*found, strict=True))
-    seeds = set(seed)
-    for at_least in range(1, len(seeds) + 1):
-        surface = pareto.attainment(cost, score, seed, at_least)
-        assert (np.diff(surface.cost) > 0).all()
-        assert (np.diff(surface.score) > 0).all()
-        for x, y in itertools.product(np.arange(-0.5, 6, 0.5), repeat=2):
-            attaining = sum(bool(((cost <= x) & (score >= y) & (seed == s)).any()) for s in seeds)
-            is_below = bool(((surface.cost <= x) & (surface.score >= y)).any())
-            assert is_below == (attaining >= at_least)
-
-
-def test_unknown_points_attain_nothing():
-    assert pareto.attainment([1, 2], [np.nan, 3], [0, 1], 2).cost.size == 0

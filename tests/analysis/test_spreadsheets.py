@@ -4,8 +4,8 @@ import csv
 import io
 
 from jestlab.analysis import published
+from jestlab.analysis.files import csv_cell, from_csv_cell, to_csv
 from jestlab.analysis.published import render
-from jestlab.analysis.spreadsheets import csv_cell, from_csv_cell, to_csv
 
 
 def test_escapes_formulas_alone():

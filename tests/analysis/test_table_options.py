@@ -106,8 +106,8 @@ def test_a_run_means_all_its_points(new_store, stored_run):
     assert rows(made(store, "comparison", rows=["joint"])) == ["joint f=0.1", "joint f=0.2"]
 
 
-def test_digits_of_scores_and_differences(shaped, whole, study):
-    two = shaped(digits=2)
+def test_digits_of_scores_and_differences(whole, study):
+    two = made(study, digits=2)
     assert text(two, "joint", "score") == "65.00 ± 7.07"
     assert text(two, "joint", "delta").startswith("+20.00 [")
     assert text(two, "joint", "fewer_examples") == text(whole, "joint", "fewer_examples")
@@ -149,8 +149,8 @@ def test_only_notes_about_shown_columns_are_shown(shaped, whole):
     assert [note.split(":")[0] for note in some.notes] == ["reference"]
 
 
-def test_data_has_the_shown_rows_and_columns(shaped):
-    table = shaped(columns=["delta"], rows=["joint", "uniform"], digits=0)
+def test_data_has_the_shown_rows_and_columns(study):
+    table = made(study, columns=["delta"], rows=["joint", "uniform"], digits=0)
     found = list(csv.DictReader(io.StringIO(table.csv())))
     assert [row["label"] for row in found] == ["joint", "uniform"]
     assert float(found[0]["delta_mean"]) == pytest.approx(0.2)  # raw, whatever the digits

@@ -18,8 +18,9 @@ from ml_collections import ConfigDict
 from tests.platform.serve.conftest import record
 
 from jestlab import api
+from jestlab.analysis.sheet import Sheet
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.spec.options import FIGURES, FigureOptions, TableOptions
+from jestlab.platform.spec.options import FIGURES, TableOptions
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STUDY = {
@@ -266,7 +267,7 @@ def test_public_names_exist_and_are_documented():
     ("method", "models"),
     [
         (api.ExperimentResults.table, [TableOptions]),
-        (api.ExperimentResults.figure, [*FIGURES.values(), FigureOptions]),
+        (api.ExperimentResults.figure, [*FIGURES.values(), Sheet]),
     ],
 )
 def test_results_accept_and_document_all_options(method, models):

@@ -9,10 +9,9 @@ import stores_support as stores
 from postgres_support import PASSWORD
 from sqlalchemy import text
 
-from jestlab.analysis import connection
 from jestlab.analysis.report import build, gather
+from jestlab.analysis.results import Snapshot, opened
 from jestlab.analysis.results import experiments as experiments_in
-from jestlab.analysis.results import opened
 from jestlab.analysis.results import read as read_frames
 from jestlab.platform.store.store import Store
 
@@ -59,7 +58,7 @@ def test_frames_are_equal(urls):
 
 def test_one_moment_is_read(postgres, monkeypatch):
     fill(postgres)
-    read_one, store = connection.frame, Store.open(postgres)
+    read_one, store = Snapshot.select, Store.open(postgres)
     before = read_frames(postgres, "study")
 
     def read_one_while_a_worker_writes(*args, **kwargs):
@@ -69,7 +68,7 @@ def test_one_moment_is_read(postgres, monkeypatch):
             writing.execute(text("DELETE FROM cost"))
         return frame
 
-    monkeypatch.setattr("jestlab.analysis.results.frame", read_one_while_a_worker_writes)
+    monkeypatch.setattr(Snapshot, "select", read_one_while_a_worker_writes)
     after = read_frames(postgres, "study")
     assert len(after.scores) == len(before.scores) > 0
     assert len(after.costs) == len(before.costs) > 0

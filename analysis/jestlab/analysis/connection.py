@@ -1,4 +1,4 @@
-"""Read-only connections to a store by its URL; each sees one moment."""
+"""Read-only connections to a store by its URL; each sees one moment. No part of a password is shown."""
 
 from __future__ import annotations
 
@@ -8,20 +8,58 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jestlab.analysis import address, guards
+from jestlab.analysis import guards
 
 if TYPE_CHECKING:
-    import pandas as pd
     from sqlalchemy import URL, Connection, Engine
-    from sqlalchemy.exc import DatabaseError
 
 SCHEMA = "0013"
 """The version of stores that this code reads and writes: raised whenever tables change. Compared as text."""
 
-_ABSENT = re.compile(r"no such (?:table: v_|column)|(?:relation \"v_|column )\S* does not exist")
-"""Matches the message of a database about a missing view or column."""
+EXAMPLES = "sqlite:///lab/results.db or postgresql://user@host/database"
+_POSTGRESQL = ("postgres", "postgresql", "postgresql+psycopg")
+
+
+def parse(url: str) -> URL:
+    """Parse the URL of a store; `postgresql://` and `postgres://` need no driver's name.
+
+    Raises:
+        ValueError: It isn't the URL of a database, or characters of its password aren't quoted, so that a
+            part of it would be taken for the host and shown. The message, one line, holds no part of a
+            password.
+    """
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    after_user = re.fullmatch(r"[^:/]+://[^:/]*:(.*)", url, re.DOTALL)
+    if after_user is not None and after_user[1].count("@") > 1:
+        raise ValueError(
+            f"store {hidden(url)!r}: an @ of its password has to be written %40 (and / as %2F, : as %3A, "
+            "? as %3F, % as %25)"
+        )
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):  # ValueError: a port that is not a number
+        raise ValueError(f"store {hidden(url)!r} is not a database URL: expected {EXAMPLES}") from None
+    return parsed.set(drivername="postgresql+psycopg") if parsed.drivername in _POSTGRESQL else parsed
+
+
+def shown(url: str | URL) -> str:
+    """Return a URL without its password, and without its options if one of them is a password."""
+    url = parse(url) if isinstance(url, str) else url
+    if url.get_backend_name() == "postgresql":
+        url = url.set(drivername="postgresql")
+    secret = any("password" in name.lower() for name in url.query)
+    text = (url.set(query={}) if secret else url).render_as_string(hide_password=True)
+    return f"{text}?***" if secret else text
+
+
+def hidden(text: str) -> str:
+    """Return what can be shown of a text that should be a URL, and of which a password may be any part."""
+    scheme = re.match(r"[\w+.-]*://", text)
+    return f"{scheme[0] if scheme else ''}***" if scheme or re.search("[@:?=]", text) else text
 
 
 @contextmanager
@@ -29,7 +67,7 @@ def connect(store: str) -> Iterator[Connection]:
     """Open a read-only transaction that sees one moment; a missing SQLite file is not created.
 
     Args:
-        store: SQLAlchemy URL; `postgresql://` and `postgres://` need no driver's name.
+        store: SQLAlchemy URL, as in `parse`.
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
@@ -37,36 +75,24 @@ def connect(store: str) -> Iterator[Connection]:
     """
     from sqlalchemy.exc import DatabaseError
 
-    url = address.parse(store)
+    url = parse(store)
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
         raise FileNotFoundError(f"no store at {url.database}: launch a study first, or name another lab")
     try:
-        connection = _engine(url).connect()
-    except OSError as error:
-        reason = error.strerror or error
-        raise ValueError(f"cannot read results from {address.shown(url)}: {reason}") from error
-    except DatabaseError as error:
-        raise _unreadable(url, error) from error
-    try:
-        with connection:
+        with _engine(url).connect() as connection:
             if connection.dialect.name == "sqlite":
                 # sqlite3 opens no transaction for a SELECT by itself: without one, each sees another moment.
                 connection.exec_driver_sql("BEGIN")
             version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
             if version != SCHEMA:
-                raise ValueError(f"the store {address.shown(url)} {other_version(str(version))}")
+                raise ValueError(f"the store {shown(url)} {other_version(str(version))}")
             yield connection
             connection.rollback()
     except DatabaseError as error:
-        raise _unreadable(url, error) from error
-
-
-def _unreadable(url: URL, error: DatabaseError) -> ValueError:
-    message = " ".join(str(error.orig).split())
-    if "alembic_version" in message:
-        message = "it is not a results store"
-    remedy = " (if views are of another version: run jestlab db upgrade)" if _ABSENT.search(message) else ""
-    return ValueError(f"cannot read results from {address.shown(url)}: {message}{remedy}")
+        message = " ".join(str(error.orig).split())
+        if "alembic_version" in message:
+            message = "it is not a results store"
+        raise ValueError(f"cannot read results from {shown(url)}: {message}") from error
 
 
 @lru_cache(maxsize=16)
@@ -89,43 +115,16 @@ def other_version(
     return f"has schema {version}, {age} than this jestlab's {SCHEMA}: {remedy}"
 
 
-def shown(url: str) -> str:
-    """Return the URL of a store without its password."""
-    return address.shown(address.parse(url))
-
-
 def _open_sqlite(url: URL) -> sqlite3.Connection:
     """Open a SQLite file read-only.
 
     NOTE: footgun. `mode=ro` on a database in WAL mode leaves -wal and -shm files behind, which a read-only
     connection may make but not remove; `query_only` forbids writing just as well and leaves nothing.
     """
-    connection = guards.open_readonly(Path(url.database or "").absolute(), "rw")
+    try:
+        connection = guards.open_readonly(Path(url.database or "").absolute(), "rw")
+    except OSError as error:
+        raise ValueError(f"cannot read results from {shown(url)}: {error.strerror or error}") from error
     connection.execute("PRAGMA query_only = ON")
     guards.only_selects(connection, hidden=guards.SECRET)
     return connection
-
-
-def frame(connection: Connection, sql: str, **parameters: Any) -> pd.DataFrame:
-    """Read the rows of a SELECT into a frame.
-
-    Args:
-        connection: From `connect`.
-        sql: With named parameters; `:names` is a list.
-        parameters: Their values.
-
-    Returns:
-        A frame with the columns of the SELECT; in whatever order the database gave them, since databases,
-        and locales of one database, sort text in many ways.
-    """
-    import pandas as pd
-    from sqlalchemy import String, bindparam, text
-
-    statement = text(sql)
-    if "names" in parameters:
-        # Of a list without a value, PostgreSQL would not know the type.
-        statement = statement.bindparams(bindparam("names", expanding=True, type_=String))
-    result = connection.execute(statement, parameters)
-    names = list(result.keys())
-    columns = list(zip(*result.fetchall(), strict=True)) or [()] * len(names)
-    return pd.DataFrame(dict(zip(names, columns, strict=True)))

@@ -5,11 +5,12 @@
 
 The formulas and the letters are in `flops`. There are two conventions (`Step.cost`):
 
-- *counted*: the executed FLOPs. Scoring passes the super-batch forward, and training passes the sub-batch
-  again, so an example seen costs 3F + F·B/b, plus loss and selection.
-- *paper*: the appendix of Evans et al. (2024), "FLOP calculations for JEST / Flexi-JEST". Training reuses the
-  scoring pass of JEST, and loss and selection are free: C_IID = 3F, C_JEST = F(2 + B/b), or F(2 + 2B/b) if
-  the reference's embeddings aren't cached, and C_Flexi = 3F((1 − λ) + λA) + A·F·B/b.
+- *counted*: the executed FLOPs, without recomputation to save memory or diagnostics. An example seen
+  costs 3F + F·B/b, plus loss and selection: scoring passes the super-batch forward, and training passes the
+  sub-batch again unless the step `reuses` that pass.
+- *paper*: training reuses a full scoring pass, and loss and selection are free: C_IID, C_JEST, and C_Flexi.
+  JEST with a part that is trained on approximately, which the paper does not price, reuses the pass of the
+  other part.
 
 There are four scopes, each with those before it (`Cost.total`): the learner; scoring; the reference's
 scoring; a share of the cost of the runs that a run needs.
@@ -20,10 +21,11 @@ This module imports only the standard library, because plans of thousands of run
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+import operator
+from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-from .flops import Forward, check_ratio, loss_flops
+from .flops import Forward, loss_flops
 
 # ---- FLOPs by component
 
@@ -31,19 +33,6 @@ Scope = Literal["learner", "scoring", "reference_scoring", "reference_training"]
 """Which FLOPs of a run count. Each scope includes those before it."""
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-
-COMPONENTS: dict[Scope, tuple[str, ...]] = {
-    "learner": ("image_tower", "text_tower", "loss"),
-    "scoring": ("scoring", "selection"),
-    "reference_scoring": ("reference_scoring",),
-    "reference_training": ("reference_training",),
-}
-"""Scope → the attributes of `Cost` that it adds."""
-
-EXECUTED: tuple[str, ...] = tuple(
-    name for scope in SCOPES if scope != "reference_training" for name in COMPONENTS[scope]
-)
-"""The components that a run executes itself."""
 
 COUNTED: dict[Scope, str] = {
     "learner": "training alone, without scoring",
@@ -57,11 +46,10 @@ COUNTED: dict[Scope, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """FLOPs by component, of an example, a step, or a run.
+    """FLOPs by component, of an example, a step, or a run, in the order in which scopes add them.
 
     Attributes:
-        image_tower: The learner's forward and backward passes over the images of sub-batches.
-        text_tower: The same passes over the captions.
+        image_tower, text_tower: The learner's forward and backward passes over sub-batches.
         loss: Logits of all pairs of a sub-batch, and their gradients.
         scoring: The learner's forward passes over super-batches.
         selection: Choosing the sub-batch by the embeddings of scoring.
@@ -86,14 +74,20 @@ class Cost:
     def total(self, scope: Scope = "scoring") -> float:
         """Sum the FLOPs within a scope; raise ValueError if the scope is unknown."""
         check_scope(scope)
-        within = SCOPES[: SCOPES.index(scope) + 1]
-        return float(sum(getattr(self, name) for part in within for name in COMPONENTS[part]))
+        return float(sum(astuple(self)[: _WITHIN[scope]]))
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        return Cost(*map(operator.add, astuple(self), astuple(other)))
 
     def __mul__(self, times: float) -> Cost:
-        return Cost(*(getattr(self, each.name) * times for each in fields(self)))
+        return Cost(*(flops * times for flops in astuple(self)))
+
+
+_WITHIN: dict[Scope, int] = {"learner": 3, "scoring": 5, "reference_scoring": 6, "reference_training": 7}
+"""Scope → number of the attributes of `Cost` that it includes, from the first."""
+
+EXECUTED: tuple[str, ...] = tuple(each.name for each in fields(Cost))[:-1]
+"""The components that a run executes itself."""
 
 
 def check_scope(scope: str) -> None:
@@ -103,12 +97,9 @@ def check_scope(scope: str) -> None:
 
 
 def planned_flops(planned: Any, scope: Scope) -> Any:
-    """Sum the planned FLOPs that a run itself executes within a scope.
+    """Sum the planned FLOPs that a run itself executes within a scope, without a share in the reference's.
 
-    Args:
-        planned: A mapping from columns of the store's view `v_costs` to values, or a pandas frame of them.
-        scope: Which FLOPs count. The share of "reference_training" is not included: it is spent before the
-            run starts.
+    `planned` maps columns of the store's view `v_costs` to values, or is a pandas frame of them.
     """
     if scope == "learner":
         return planned["learner_flops"]
@@ -130,21 +121,18 @@ class Step:
     """One training step.
 
     Attributes:
-        full: F, the learner's forward pass on one example.
-        batch_size: b.
-        super_batch_size: B; b without selection.
+        full, approximate: F and A·F, the learner's forward passes on one example; None without the latter.
+        batch_size, super_batch_size: b and B, which is b without selection.
         embedding_dim: E of the learner.
-        approximate: A·F, its approximate forward pass; None without one.
         approximate_share: λ, a whole number of examples over b.
-        scoring: Which model scores the super-batch; None if the learner does not score.
+        scoring: Which of the learner's passes scores the super-batch; None if the learner does not score.
         reference: The reference's forward pass on one example; None without a reference, or with cached
             embeddings.
         reference_scores: Whether the reference scores the super-batch.
         compares: Whether the loss uses the reference, so that it embeds the sub-batch if it does not score.
         selection: FLOPs of choosing one sub-batch.
         reuses: Whether training reuses the scoring pass of the sub-batch.
-        own_loss: FLOPs of the loss of one sub-batch, forward and backward; None for the sigmoid or softmax
-            loss.
+        own_loss: FLOPs of the loss of one sub-batch, forward and backward; None for sigmoid or softmax.
         selecting_share: Fraction of the steps that select. The others read their sub-batch.
     """
 
@@ -164,7 +152,10 @@ class Step:
     selecting_share: float = 1.0
 
     def __post_init__(self) -> None:
-        check_ratio(self.super_batch_size / self.batch_size)
+        if self.super_batch_size < self.batch_size:
+            raise ValueError(
+                f"a super-batch of {self.super_batch_size} is below its sub-batch of {self.batch_size}"
+            )
         for name, share in (("selecting_share", self.selecting_share), ("λ", self.approximate_share)):
             if not 0 <= share <= 1:
                 raise ValueError(f"{name} must be in [0, 1], got {share:g}")
@@ -184,15 +175,8 @@ class Step:
     @property
     def reading(self) -> Step:
         """A step that reads its sub-batch, without scoring and selection."""
-        return replace(
-            self,
-            super_batch_size=self.batch_size,
-            scoring=None,
-            reference_scores=False,
-            selection=0.0,
-            reuses=False,
-            selecting_share=1.0,
-        )
+        plain: Any = {"scoring": None, "reference_scores": False, "selection": 0.0, "reuses": False}
+        return replace(self.selecting, super_batch_size=self.batch_size, **plain)
 
     @property
     def methods(self) -> dict[str, Step]:
@@ -204,26 +188,13 @@ class Step:
         jest = replace(self, scoring="full", approximate_share=0.0, reference=self.reference or self.full)
         steps = {"IID": self.iid, "JEST": jest, "JEST, cached reference": replace(jest, reference=None)}
         if self.approximate is not None:
-            flexi = replace(self, scoring="approximate", reference=None)
-            steps["Flexi-JEST, cached reference"] = flexi
+            steps["Flexi-JEST, cached reference"] = replace(self, scoring="approximate", reference=None)
         return steps
 
     def cost(self, convention: Convention = "counted") -> Cost:
         """Count the FLOPs of one example that the learner trains on, which is 1/b of a step.
 
         If only some steps select, this is the mean over all steps.
-
-        Args:
-            convention: "counted": the executed FLOPs, without recomputation to save memory, and without
-                diagnostics. The towers process the sub-batch again after scoring unless the step `reuses`
-                that pass.
-                "paper": training reuses a full scoring pass, so that scoring costs F(B/b − 1) beyond
-                training: C_JEST = F(2 + B/b), C_Flexi = 3F((1−λ) + λA) + A·F·B/b. JEST with a part that is
-                trained on approximately, which the paper does not price, reuses the pass of the other part.
-                Loss and selection are free.
-
-        Raises:
-            ValueError: Unknown convention.
         """
         if convention not in CONVENTIONS:
             raise ValueError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
@@ -262,16 +233,15 @@ def matching_examples(
 ) -> float:
     """Compute the number of examples at which one way of training costs as much as another (iso-FLOP).
 
+    The paper matches "learner" in "Comparing approximation methods": 3B examples of uniform sampling cost as
+    much as 3.69B, 4.8B, 6.86B, and 10.43B at λ = .25, .5, .75, and .95, with A = .25.
+
     Args:
         examples: Examples seen by the other way, whose FLOPs are the budget.
         spent: Cost of each of these examples (`Step.cost`).
         wanted: Cost of an example of the way to be matched, by the same convention.
-        scope: Which FLOPs count. The paper matches "learner" in "Comparing approximation methods".
+        scope: Which FLOPs count.
         fixed: FLOPs that do not grow with the examples, such as a share in the reference's training.
-
-    Returns:
-        By the paper's convention with A = .25, for 3B of uniform sampling at λ = .25, .5, .75, .95: 3.69B,
-        4.8B, 6.86B, 10.43B.
 
     Raises:
         ValueError: An example costs nothing, or `fixed` alone exceeds the budget.
@@ -284,26 +254,23 @@ def matching_examples(
     return (budget - fixed) / each
 
 
-def break_even_runs(reference_training: float, run: float, baseline: float) -> int | None:
+def break_even_runs(making: float, run: float, baseline: float) -> float:
     """Compute how many runs must share a reference until the reference has paid for itself.
 
     Args:
-        reference_training: FLOPs of making the reference, once.
-        run: FLOPs until a run that selects by it reaches a target score, without `reference_training`.
+        making: FLOPs of making the reference, once.
+        run: FLOPs until a run that selects by it reaches a target score, without `making`; infinite if it
+            doesn't reach the score.
         baseline: FLOPs until the uniform baseline reaches the same target.
 
     Returns:
-        The smallest n such that n runs and the reference cost less than n baselines; None if a run saves
-        nothing.
-
-    Raises:
-        ValueError: A cost is negative or not finite.
+        The smallest n such that n runs and the reference cost less than n baselines; infinite if a run saves
+        nothing; NaN if there is no reference to make, or a cost is unknown (NaN).
     """
-    for name, flops in (("reference_training", reference_training), ("run", run), ("baseline", baseline)):
-        if not 0 <= flops < math.inf:
-            raise ValueError(f"{name} must be finite and not negative, got {flops:g} FLOPs")
+    if not making > 0 or math.isnan(run) or math.isnan(baseline):
+        return math.nan
     saved = baseline - run
-    return math.floor(reference_training / saved) + 1 if saved > 0 else None
+    return math.floor(making / saved) + 1 if saved > 0 else math.inf
 
 
 ASSUMED_UTILIZATION = 0.4
@@ -312,18 +279,8 @@ between .3 and .6, depending on their size and on the input pipeline."""
 
 
 def chip_hours(flops: float, peak_flops: float, utilization: float = ASSUMED_UTILIZATION) -> float:
-    """Compute the hours that one chip takes for the FLOPs of a run; n chips take 1/n of them.
+    """Compute the hours that one chip takes for the FLOPs that a run executes; n chips take 1/n of them.
 
-    Args:
-        flops: FLOPs that the run executes itself (`Cost.total("reference_scoring")`).
-        peak_flops: Peak FLOP/s of one chip, such as 197e12 for a TPU v5e in bfloat16.
-        utilization: Fraction of the peak that is reached, in (0, 1].
-
-    Raises:
-        ValueError: The peak is not positive, or the utilization is out of range.
+    The peak FLOP/s of a chip are, for example, 197e12 for a TPU v5e in bfloat16.
     """
-    if not peak_flops > 0:
-        raise ValueError(f"peak FLOP/s must be positive, got {peak_flops:g}")
-    if not 0 < utilization <= 1:
-        raise ValueError(f"utilization must be in (0, 1], got {utilization:g}")
     return flops / (peak_flops * utilization) / 3600

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
 from .efforts import EFFORTS, MEASURED, WORDS, Effort
+from .errors import RequestError
 from .intervals import half_widths
 
 if TYPE_CHECKING:
@@ -95,6 +94,7 @@ class Place(NamedTuple):
     fraction: float
 
 
+_NOWHERE = Place(0, 0, math.nan)
 _PLACE_DTYPE = [("before", int), ("after", int), ("fraction", float)]
 
 
@@ -102,7 +102,7 @@ def crossing(y: Sequence[float], target: float, which: Crossing = "first") -> Pl
     """Find where a curve reaches a target, by linear interpolation between its points.
 
     Args:
-        y: Score at each evaluation, [n]; NaN where it is unknown.
+        y: Score at each evaluation; NaN where it is unknown.
         target: The score to reach.
         which: "first" is the first crossing from below. After the "lasting" one, the curve never falls below
             the target again: it comes later, and noise does not favor it.
@@ -151,33 +151,27 @@ def speedups(
     """
     import numpy as np
 
-    score, labels, seeds = (curves[name].to_numpy() for name in ("score", "label", "seed"))
+    score = sign * curves["score"].to_numpy()
     has_score = np.isfinite(score)
     is_complete = (curves["final"] & (has_score | curves["diverged"])).to_numpy()
+    rows_of: Any = curves.groupby(["label", "seed"], sort=False).indices  # ordered by step
+    runs = {run: rows for run, rows in rows_of.items() if is_complete[rows[-1]]}
+    ends = {seed: rows[-1] for (label, seed), rows in runs.items() if label == baseline}
+    ends = {seed: end for seed, end in ends.items() if has_score[end]}
+    runs = {(label, seed): rows for (label, seed), rows in runs.items() if seed in ends}
 
-    def place_of(run: NDArray[np.intp], target: float) -> Place | None:
-        """Find where a run (its rows of `curves`) reaches a target; the place has rows of `curves`."""
-        place = crossing((sign * score[run]).tolist(), sign * target, which) if has_score[run[-1]] else None
-        return place and Place(run[place.before], run[place.after], place.fraction)
+    def place_of(rows: NDArray[np.intp], target: float) -> Place:
+        """Find where a run reaches a target, by rows of `curves`."""
+        place = crossing(score[rows].tolist(), target, which) if has_score[rows[-1]] else None
+        return Place(rows[place.before], rows[place.after], place.fraction) if place else _NOWHERE
 
-    rows_of = curves.groupby(["label", "seed"], sort=False).indices.values()
-    runs = [run for run in map(np.asarray, rows_of) if is_complete[run[-1]]]  # rows are ordered by step
-    baselines = {
-        seeds[run[-1]]: (score[run[-1]], place_of(run, score[run[-1]]))
-        for run in runs
-        if labels[run[-1]] == baseline and has_score[run[-1]]
-    }
-    runs = [run for run in runs if seeds[run[-1]] in baselines]
-    targets = [baselines[seeds[run[-1]]] for run in runs]
-    places = [place_of(run, target) for run, (target, _) in zip(runs, targets, strict=True)]
-    reached = np.array([place is not None for place in places], bool)
-    nowhere = Place(0, 0, math.nan)
-    at = np.array([place or nowhere for place in places], _PLACE_DTYPE)
-    whole = np.array([place for _, place in targets], _PLACE_DTYPE)
-    last = np.array([run[-1] for run in runs], int)
+    of_run = {run: place_of(rows, score[ends[run[1]]]) for run, rows in runs.items()}
+    at = np.array([*of_run.values()], _PLACE_DTYPE)
+    of_baseline = np.array([of_run[baseline, seed] for _, seed in runs], _PLACE_DTYPE)
+    last = np.array([rows[-1] for rows in runs.values()], int)
     table = curves[["fingerprint", "label", "seed"]].iloc[last].reset_index(drop=True)
-    table["target"] = np.array([target for target, _ in targets], float)
-    table["reached"] = reached
+    table["target"] = curves["score"].to_numpy(float)[[ends[seed] for _, seed in runs]]
+    table["reached"] = reached = ~np.isnan(at["fraction"])
     table["bounded"] = reached & (at["before"] == at["after"])
     for name, column in {"score": "score", **{WORDS[effort].name: effort for effort in EFFORTS}}.items():
         values = curves[column].to_numpy(float)
@@ -185,20 +179,17 @@ def speedups(
             table[f"{name}_{end}"] = np.where(reached, values[at[end]], math.nan)
         if column == "score":
             continue
-        to_match, spent = _interpolated(values, at), _interpolated(values, whole)
+        to_match, spent = (
+            values[places["before"]]
+            + (values[places["after"]] - values[places["before"]]) * places["fraction"]
+            for places in (at, of_baseline)
+        )
         table[f"{name}_to_match"] = to_match
         table[f"{name}_spent"] = values[last]
         with np.errstate(divide="ignore", invalid="ignore"):
             factor = np.where(spent == 0, 1.0, math.inf)  # if the run takes nothing
             table[f"fewer_{name}"] = np.where(to_match == 0, factor, spent / to_match)
     return table
-
-
-def _interpolated(values: NDArray[np.float64], places: NDArray[Any]) -> NDArray[np.float64]:
-    """Interpolate the values of all evaluations linearly at each place."""
-    before = values[places["before"]]
-    interpolated: NDArray[np.float64] = before + (values[places["after"]] - before) * places["fraction"]
-    return interpolated
 
 
 def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.DataFrame:
@@ -226,8 +217,7 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
     seed, step, score = (known[name].to_numpy() for name in ("seed", "step", "score"))
     efforts = known[effort].to_numpy(float)
     is_complete = known["final"].to_numpy(bool) & np.isfinite(score)
-    columns = ("label", "seeds", effort, "mean", "spread", "final")
-    parts: dict[str, list[Any]] = {name: [] for name in columns}
+    points = {}  # label → columns; one frame for all, since pandas takes a millisecond to make a frame
     for label, rows in known.groupby("label", sort=False).indices.items():
         completed = seed[rows][is_complete[rows]]
         counted = np.unique(completed if completed.size else seed[rows])
@@ -244,21 +234,19 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
             x = x[(x >= start) & (x <= end)]
             scores = np.stack([np.interp(x, efforts[run], score[run]) for run in runs])
         with np.errstate(over="ignore", invalid="ignore"):  # of the largest numbers
-            mean = scores.mean(axis=0)
-            spread = scores.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(x.size)
+            mean, spread = scores.mean(axis=0), scores.std(axis=0, ddof=int(len(runs) > 1))
         is_final = bool(completed.size) & (x == x.max(initial=-math.inf))
-        repeated = np.repeat(np.array([label], dtype=object), x.size), np.full(x.size, len(runs))
-        for name, values in zip(columns, (*repeated, x, mean, spread, is_final), strict=True):
-            parts[name].append(values)
-    if not parts["label"]:
-        return pd.DataFrame(columns=["label", "seeds", effort, "mean", "low", "high", "final"])
-    # One frame for all: pandas takes a millisecond to make a frame, and there may be thousands of labels.
-    found = pd.DataFrame({name: np.concatenate(values) for name, values in parts.items()})
-    several, half = (found["seeds"] > 1).to_numpy(), np.zeros(len(found))
+        points[label] = np.stack([np.full(x.size, len(runs)), x, mean, spread, is_final])
+    columns = np.concatenate([np.empty((5, 0)), *points.values()], axis=1)
+    means = pd.DataFrame(columns.T, columns=["seeds", effort, "mean", "spread", "final"])
+    means = means.astype({"seeds": int, "final": bool})
+    labels = np.array([*points], dtype=object)
+    means.insert(0, "label", np.repeat(labels, [part.shape[1] for part in points.values()]))
     with np.errstate(over="ignore", invalid="ignore"):
-        half[several] = half_widths(found["spread"].to_numpy()[several], found["seeds"].to_numpy()[several])
-        found["low"], found["high"] = found["mean"] - half, found["mean"] + half
-    return found[["label", "seeds", effort, "mean", "low", "high", "final"]]
+        half = np.where(means["seeds"] > 1, half_widths(means.pop("spread"), means["seeds"]), 0.0)
+        means.insert(4, "low", means["mean"] - half)
+        means.insert(5, "high", means["mean"] + half)
+    return means
 
 
 def break_even(frames: Frames, baseline: str, which: Crossing = "first") -> pd.DataFrame:
@@ -268,98 +256,45 @@ def break_even(frames: Frames, baseline: str, which: Crossing = "first") -> pd.D
     reference counts. The break-even is the FLOPs of making everything that the run needs, divided by these
     savings (`costs.break_even_runs`).
 
-    Args:
-        frames: Results of an experiment.
-        baseline: Label to match.
-        which: Which crossing of the baseline's final score counts.
-
     Returns:
         One row for each completed run that is compared and whose FLOPs are known: label, seed, scored_flops
         (until the crossing, with references' scoring; NaN without one), making_flops (of everything that the
         run needs), and break_even (NaN for a run that needs nothing, or with unknown costs).
     """
-    curves = score_curves(frames, "reference_scoring")
-    reached = speedups(curves, baseline, which, frames.ranked.sign)
-    making = frames.costs.set_index(["label", "seed"])["reference_training_flops"].to_dict()
-    of_baseline = reached[reached["label"] == baseline].set_index("seed")["flops_to_match"].to_dict()
-    rows = reached[~reached["label"].isin(frames.apart_from(baseline))]
-    rows = rows.dropna(subset="flops_spent").rename(columns={"flops_to_match": "scored_flops"})
-    runs = zip(rows["label"], rows["seed"], strict=True)
-    rows["making_flops"] = [
-        0.0 if label == baseline else making.get((label, seed), 0.0) for label, seed in runs
-    ]
-    flops = zip(rows["making_flops"], rows["scored_flops"], rows["seed"].map(of_baseline), strict=True)
-    rows["break_even"] = [
-        _break_even(*of_run, reached) for of_run, reached in zip(flops, rows["reached"], strict=True)
-    ]
+    rows = speedups(score_curves(frames, "reference_scoring"), baseline, which, frames.ranked.sign)
+    rows = rows.rename(columns={"flops_to_match": "scored_flops"})
+    of_baseline = rows[rows["label"] == baseline].set_index("seed")["scored_flops"]
+    rows = rows[~rows["label"].isin(frames.apart_from(baseline))].dropna(subset="flops_spent")
+    making = frames.costs[["label", "seed", "reference_training_flops"]]
+    rows = rows.merge(making, "left", ["label", "seed"])
+    rows["making_flops"] = rows["reference_training_flops"].mask(rows["label"] == baseline, 0.0)
+    scored = rows["scored_flops"].where(rows["reached"], math.inf)
+    costs = zip(rows["making_flops"], scored, rows["seed"].map(of_baseline), strict=True)
+    rows["break_even"] = [break_even_runs(*each) for each in costs]
     return rows[["label", "seed", "scored_flops", "making_flops", "break_even"]]
 
 
-def _break_even(making: float, scored: float, baseline: float, reached: bool) -> float:
-    """Return the break-even of one seed; NaN if nothing is needed, or a cost is unknown."""
-    if not making > 0 or math.isnan(baseline) or (reached and math.isnan(scored)):
-        return math.nan
-    runs = break_even_runs(making, scored, baseline) if reached else None
-    return math.inf if runs is None else runs
+def smoothed(curves: pd.DataFrame, points: int) -> pd.DataFrame:
+    """Replace the scores of each run by their running mean over some evaluations, fewer at both ends.
 
-
-_WINDOW = re.compile(r"\s*(?:(?P<points>[0-9]+)|(?P<percent>[0-9]+\.?[0-9]*|\.[0-9]+)\s*%)\s*")
-
-
-@dataclass(frozen=True)
-class Smoothing:
-    """A running mean over each seed's curve.
-
-    Attributes:
-        window: A number of recorded points from 2, or a share of the points of a curve, at most 0.5.
+    Raises:
+        ValueError: `points` is not a whole number from 2.
     """
-
-    window: float
-
-    @classmethod
-    def parse(cls, text: object) -> Smoothing:
-        """Parse the window in a spec: `5` points, or `10%` of the curve.
-
-        Raises:
-            ValueError: It is neither.
-        """
-        found = _WINDOW.fullmatch(str(text))
-        if found and found["points"] and int(found["points"]) >= 2:
-            return cls(int(found["points"]))
-        if found and found["percent"] and 0 < float(found["percent"]) <= 50:
-            return cls(float(found["percent"]) / 100)
-        raise ValueError(
-            f"expected a number of recorded points from 2, such as 5, or a share up to 50%, such as 10%, got "
-            f"{text!r}"
-        )
-
-    def __str__(self) -> str:
-        return f"{self.window} points" if self.window >= 2 else f"{100 * self.window:g}% of the points"
-
-    def __call__(self, curves: pd.DataFrame) -> pd.DataFrame:
-        """Smooth the score of every run. The window is cut off at the ends of a curve."""
-
-        def smooth(values: pd.Series[float]) -> pd.Series[float]:
-            points = int(self.window if self.window >= 2 else max(2, round(self.window * len(values))))
-            smoothed: pd.Series[float] = values.rolling(points, center=True, min_periods=1).mean()
-            return smoothed
-
-        scores = curves.groupby(["label", "seed"], sort=False)["score"].transform(smooth)
-        return curves.assign(score=scores)
+    if not isinstance(points, int) or points < 2:
+        raise RequestError(f"a running mean is over a number of recorded points from 2, got {points!r}")
+    scores = curves.groupby(["label", "seed"], sort=False)["score"]
+    return curves.assign(
+        score=scores.transform(lambda score: score.rolling(points, center=True, min_periods=1).mean())
+    )
 
 
 def thinned(x: NDArray[np.generic], y: NDArray[np.floating], width: int) -> NDArray[np.intp]:
-    """Choose the points of a curve that a plot of a width in pixels needs.
+    """Choose the points of a curve that a plot of a width in pixels needs; x is ascending.
 
     In each column of pixels, the first, the lowest, the highest, and the last point are kept, and one point
     that is not a finite number, where the line breaks. A line through these points touches the same pixels
     as a line through all points (Jugel et al., "M4: A Visualization-Oriented Time Series Data Aggregation",
     VLDB 2014), so a spike of a single step remains visible.
-
-    Args:
-        x: [n], ascending.
-        y: [n], values.
-        width: Columns of pixels, at least 1.
 
     Returns:
         intp [≤ 5 · width], indices of the kept points, ascending; all n if n ≤ 4 · width.

@@ -19,8 +19,6 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)
 Over = Literal["examples_seen", "flops", "seconds", "chip_hours", "steps"]
 """Horizontal axes of learning curves."""
 
-OVERS: tuple[Over, ...] = get_args(Over)
-
 MEASURED: tuple[Effort, ...] = ("seconds", "chip_hours")
 """Efforts that differ between two runs of one config."""
 
@@ -35,7 +33,6 @@ class Words:
         header: Heading of a column, with a place for the unit.
         fewer: Heading of a column of factors.
         amount: In sentences: "2.0× fewer examples".
-        less: Whether to write "less" instead of "fewer".
     """
 
     name: str
@@ -43,13 +40,12 @@ class Words:
     header: str
     fewer: str
     amount: str
-    less: bool = False
 
 
 WORDS: dict[Effort, Words] = {
     "examples_seen": Words("examples", "examples seen", "examples", "fewer examples", "examples"),
     "flops": Words("flops", "training FLOPs", "{unit}", "fewer FLOPs", "FLOPs"),
-    "seconds": Words("seconds", "training time", "time ({unit})", "less time", "training time", less=True),
+    "seconds": Words("seconds", "training time", "time ({unit})", "less time", "training time"),
     "chip_hours": Words(
         "chip_hours", "chip-hours of training", "chip-hours", "fewer chip-hours", "chip-hours"
     ),
@@ -57,11 +53,7 @@ WORDS: dict[Effort, Words] = {
 
 
 def known(rows: pd.DataFrame) -> list[Effort]:
-    """List the efforts that are known for any row; chip-hours only if they aren't just the seconds.
-
-    Args:
-        rows: Frame with columns of `EFFORTS`.
-    """
+    """List the columns of efforts that are known for any row; chip-hours only if they aren't the seconds."""
     efforts = [effort for effort in EFFORTS if effort in rows and bool(rows[effort].notna().any())]
     if "chip_hours" in efforts and "seconds" in efforts:
         chips = 3600 * (rows["chip_hours"] / rows["seconds"]).dropna()
@@ -77,31 +69,12 @@ def cost_of(rows: pd.DataFrame) -> Effort:
 
 
 def unit(effort: Effort, values: pd.Series[float]) -> tuple[float, str]:
-    """Choose one unit for a column or an axis.
-
-    Args:
-        effort: The effort.
-        values: Amounts; NaN is ignored.
-
-    Returns:
-        The divisor, and the unit's name, which is empty for a count.
-    """
-    if effort == "flops":
-        return units.flops_unit(values)
-    if effort == "seconds":
-        return units.seconds_unit(values)
-    return 1.0, ""
+    """Choose one unit for a column or an axis: its divisor, and its name, which is empty for a count."""
+    choose = {"flops": units.flops_unit, "seconds": units.seconds_unit}.get(effort)
+    return choose(values) if choose else (1.0, "")
 
 
 def writer(effort: Effort, divisor: float) -> Callable[[float], str]:
-    """Return a function that writes an amount, without the name of its unit.
-
-    Args:
-        effort: The effort.
-        divisor: As returned by `unit`.
-    """
-    if effort == "examples_seen":
-        return units.count
-    if effort == "chip_hours":
-        return units.hours
-    return lambda amount: units.significant(amount / divisor)
+    """Return a function that writes an amount without the name of its unit, whose divisor is given."""
+    write = {"examples_seen": units.count, "chip_hours": units.hours}.get(effort, units.significant)
+    return lambda amount: write(amount / divisor)

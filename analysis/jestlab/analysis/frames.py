@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,13 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from .costs import COUNTED, Scope
 from .errors import NotYet, RequestError
-from .lost import DIVERGED, LOST, UNEVALUATED, in_words
 from .metrics import MOST_SHARE, Metric, Metrics, lacks_goal
 from .names import Names, Shown, names_in
 from .units import nearest, some
 
 if TYPE_CHECKING:
     import pandas as pd
+
+LOST = {"FAILED": "failed", "SKIPPED": "was skipped", "CANCELLED": "was stopped"}
+"""State in which a run ended without a result → a verb for messages."""
+
+DIVERGED = "diverged"
+"""Describes a completed run with a recorded value that isn't finite."""
+
+UNEVALUATED = "completed without an evaluation"
 
 _RECALL = re.compile(r"(?<=/)(i2t|t2i)_r\d+$")
 """Recall at some rank in a retrieval direction, such as `coco/i2t_r5`."""
@@ -46,6 +54,7 @@ class Frames:
         configs: One row for each run, also for runs that are left out of `runs`: run, label, seed, point
             (values on the axes) and config, both JSON; see `configs`.
         spec: The study as it was last launched; empty if unknown.
+        digits: Digits after the decimal point of scores; None for those of each metric.
     """
 
     experiment: str
@@ -55,6 +64,7 @@ class Frames:
     costs: pd.DataFrame
     configs: pd.DataFrame
     spec: Mapping[str, Any] = field(default_factory=dict)
+    digits: int | None = None
     _computed: dict[Any, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def once(self, key: Any, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
@@ -72,7 +82,7 @@ class Frames:
     @cached_property
     def names(self) -> Names:
         """Display names of the runs, by the spec."""
-        return names_in(self.spec, self.configs if "point" in self.configs else self.runs)
+        return names_in(self.spec, self.configs)
 
     @property
     def shown(self) -> Shown:
@@ -101,16 +111,19 @@ class Frames:
 
     @cached_property
     def fates(self) -> dict[str, list[str]]:
-        """Label → for each of its runs, how it was lost if it ended without a finite score, else empty."""
+        """Label → for each of its runs, how it was lost if it ended without a finite score, else empty.
+
+        Leaving out lost seeds silently would favor labels that lost runs.
+        """
+        import numpy as np
+
         finals = self.scores[self.scores["final"]]
-        is_infinite = finals[self.averaged].isin([math.inf, -math.inf]).any(axis=1)
-        ends = finals["diverged"] & (is_infinite | finals[self.averaged].isna().any(axis=1))
-        diverged = dict(zip(zip(finals["label"], finals["seed"], strict=True), ends, strict=True))
+        diverged = finals["diverged"] & ~np.isfinite(finals[self.averaged].to_numpy()).all(axis=1)
+        ends = dict(zip(zip(finals["label"], finals["seed"], strict=True), diverged, strict=True))
         fates: dict[str, list[str]] = {}
         for label, seed, state in self.runs[["label", "seed", "state"]].itertuples(index=False):
-            without = UNEVALUATED if state == "COMPLETED" else ""
-            completed = DIVERGED * diverged[label, seed] if (label, seed) in diverged else without
-            fates.setdefault(str(label), []).append(LOST.get(state, completed))
+            completed = DIVERGED * ends[label, seed] if (label, seed) in ends else UNEVALUATED
+            fates.setdefault(str(label), []).append({**LOST, "COMPLETED": completed}.get(state, ""))
         return fates
 
     @cached_property
@@ -123,16 +136,14 @@ class Frames:
         """Goals and units of the metrics, by the spec and by the programs of the runs.
 
         If the spec declares a metric in percent and a score is too large for a share, the metric was recorded
-        from 0 to 100. Then the same is assumed of metrics in percent with only zeros.
+        from 0 to 100.
         """
         found = Metrics.of_spec(self.spec, self.runs["program"].unique() if "program" in self.runs else ())
         by_spec = Metrics(found.declared)
         own = {name: metric for name in self.evaluated if (metric := by_spec.of(name)).in_percent}
-        finite = self.scores[list(own)].replace([math.inf, -math.inf], math.nan)
-        largest = finite.abs().max().fillna(0.0)
-        whole = {name: own[name].of_hundred for name in own if not 0 < largest[name] <= MOST_SHARE}
-        whole = whole if largest.max() > MOST_SHARE else {}
-        return replace(found, declared={**found.declared, **whole})
+        largest = self.scores[list(own)].replace([math.inf, -math.inf], math.nan).abs().max()
+        whole = {name: own[name].of_hundred for name in own if largest[name] > MOST_SHARE}
+        return replace(found, declared={**found.declared, **whole}, digits=self.digits)
 
     @cached_property
     def metrics(self) -> list[str]:
@@ -149,44 +160,44 @@ class Frames:
         return [*declared, *sorted(others.difference(declared))]
 
     @cached_property
-    def _scored(self) -> tuple[list[str], str]:
-        """The metrics whose mean is the score, or the reason why the score is undefined."""
-        said = list(self.spec.get("score") or ())
-        if absent := [name for name in said if name not in self.evaluated]:
-            return [], (
-                f"no score: no run of {self.experiment!r} has recorded {some(absent)}, which its `score` "
-                f"names: {nearest(absent[0], self.evaluated)}"
-            )
-        ranked = [name for name in self.metrics if self.declared.of(name).goal is not None]
-        names = sorted(said) or ranked or self.metrics
-        try:
-            metric = self.declared.mean(names)
-        except RequestError as error:
-            return [], f"no score: {error}"
-        if metric.goal is None and len(names) > 1 and not said:
-            return [], f"no score: {lacks_goal(names)}"
-        return names, ""
-
-    @property
-    def averaged(self) -> list[str]:
-        """The metrics whose mean is the score; empty if the score is undefined."""
-        return self._scored[0]
-
-    @property
-    def no_score(self) -> str:
-        """The reason why the score is undefined; empty if it is defined."""
-        return self._scored[1]
-
-    @cached_property
     def score(self) -> Metric:
-        """Goal and unit of the score.
+        """Goal and unit of the score, the mean of the metrics that the spec names, or of all with a goal.
 
         Raises:
             NotYet: The score is undefined. The message has the reason and the remedy.
         """
-        if self.no_score:
-            raise NotYet(self.no_score)
-        return self.declared.mean(self.averaged)
+        said = self.spec.get("score") or ()
+        if absent := [name for name in said if name not in self.evaluated]:
+            raise NotYet(
+                f"no score: no run of {self.experiment!r} has recorded {some(absent)}, which its `score` "
+                f"names: {nearest(absent[0], self.evaluated)}"
+            )
+        try:
+            metric = self.declared.mean(self._wanted)
+        except RequestError as error:
+            raise NotYet(f"no score: {error}") from None
+        if metric.goal is None and len(self._wanted) > 1 and not said:
+            raise NotYet(f"no score: {lacks_goal(self._wanted)}")
+        return metric
+
+    @cached_property
+    def _wanted(self) -> list[str]:
+        ranked = [name for name in self.metrics if self.declared.of(name).goal is not None]
+        return sorted(self.spec.get("score") or ()) or ranked or self.metrics
+
+    @cached_property
+    def no_score(self) -> str:
+        """The reason why the score is undefined; empty if it is defined."""
+        try:
+            self.score  # noqa: B018
+        except NotYet as error:
+            return str(error)
+        return ""
+
+    @property
+    def averaged(self) -> list[str]:
+        """The metrics whose mean is the score; empty if the score is undefined."""
+        return [] if self.no_score else self._wanted
 
     @property
     def ranked(self) -> Metric:
@@ -213,10 +224,8 @@ class Frames:
         """Describe which FLOPs a scope counts; scoring is only mentioned if a run scores."""
         planned = self.costs[["scoring_flops", "selection_flops", "reference_scoring_flops"]]
         shares = self.costs["reference_training_share_flops"]
-        words = COUNTED[scope]
-        if scope != "learner" and not (planned > 0).any(axis=None):
-            is_shared = scope == "reference_training" and (shares > 0).any()
-            words = "training, plus a share in the training of needed runs" if is_shared else "training"
+        is_training = scope in ("scoring", "reference_scoring") and not (planned > 0).any(axis=None)
+        words = "training" if is_training else COUNTED[scope]
         if scope == "reference_training" and shares.isna().any():
             words += "; without needed runs of unknown FLOPs"
         return words
@@ -282,3 +291,15 @@ class Frames:
         """Count the runs by state: "3 RUNNING, 9 PENDING"."""
         states = self.runs.drop_duplicates("fingerprint")["state"]  # a run may have several labels
         return ", ".join(f"{count} {state}" for state, count in states.value_counts().items())
+
+
+def in_words(fates: Iterable[str], seeds: int) -> str:
+    """Write how many seeds were lost and how: "diverged in 2 of 5, failed in 1 of 5 seeds".
+
+    Args:
+        fates: One for each seed: a verb as in `LOST`, or empty if the seed has a value.
+        seeds: Total number of seeds.
+    """
+    counts = Counter(filter(None, fates))
+    text = ", ".join(f"{fate} in {count} of {seeds}" for fate, count in counts.items())
+    return f"{text} seed{'s' * (seeds != 1)}" if text else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -42,8 +42,6 @@ class AttemptTime:
     """
 
     fingerprint: str
-    label: str
-    seed: int
     number: int
     state: str
     chips: int
@@ -60,18 +58,11 @@ class AttemptTime:
     saved_step: int | None = None
     saved_seconds: float | None = None
 
-    @classmethod
-    def of(cls, row: Mapping[Any, Any]) -> AttemptTime:
-        """Convert a row; NaN, pandas' missing value, becomes None."""
-        values: dict[str, Any] = {name: row[name] for name in _COLUMNS}
-        missing = [name for name, value in values.items() if value != value]
-        return cls(**(values | dict.fromkeys(missing)))
 
-
-_COLUMNS = [each.name for each in fields(AttemptTime)]
-
-QUERY = f"SELECT {', '.join(_COLUMNS)} FROM v_goodput WHERE experiment = :experiment"
-"""SQL query for the attempts of an experiment."""
+QUERY = f"""
+    SELECT {", ".join(each.name for each in fields(AttemptTime))}
+    FROM v_goodput WHERE experiment = :experiment"""
+"""SQL query for the attempts of an experiment, one row for each label of their runs."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +73,7 @@ class Goodput:
         parts: Cause → chip-microseconds.
         unknown: Chip-microseconds of attempts that didn't measure how their time was spent.
         waited: Microseconds from the claims of attempts to the starts of their workers. They are not held.
-        attempts: Number of attempts whose workers started.
-        unknown_attempts: Number of those that didn't measure how their time was spent.
+        attempts, unknown_attempts: Number of attempts whose workers started, and of those in `unknown`.
     """
 
     parts: Counter[str] = field(default_factory=Counter)
@@ -95,21 +85,17 @@ class Goodput:
     @property
     def held(self) -> int:
         """Chip-microseconds held."""
-        return sum(self.parts.values()) + self.unknown
+        return self.parts.total() + self.unknown
 
     @property
     def ratio(self) -> float | None:
         """Useful time over held time, without unknown time; None if all time is unknown."""
-        known = self.held - self.unknown
+        known = self.parts.total()
         return sum(self.parts[cause] for cause in USEFUL) / known if known else None
 
     def share(self, cause: str) -> float:
         """Return the share of a cause in the held time, without unknown time."""
-        return self.parts[cause] / max(self.held - self.unknown, 1)
-
-    def __add__(self, other: Goodput) -> Goodput:
-        pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
-        return Goodput(*(mine + theirs for mine, theirs in pairs))
+        return self.parts[cause] / max(self.parts.total(), 1)
 
     def as_data(self) -> dict[str, Any]:
         """Return plain data, in chip-seconds; a machine without chips counts as one chip."""
@@ -125,7 +111,7 @@ class Goodput:
 
 
 def by_run(attempts: Iterable[AttemptTime]) -> dict[str, Goodput]:
-    """Return fingerprint → goodput. An attempt that occurs under several labels counts once."""
+    """Return fingerprint → goodput. An attempt at a run with several labels counts once."""
     unique = {(attempt.fingerprint, attempt.number): attempt for attempt in attempts}
     runs = itertools.groupby(sorted(unique), key=lambda key: key[0])
     return {fingerprint: of_run([unique[key] for key in keys]) for fingerprint, keys in runs}
@@ -133,34 +119,37 @@ def by_run(attempts: Iterable[AttemptTime]) -> dict[str, Goodput]:
 
 def total(goodputs: Iterable[Goodput]) -> Goodput:
     """Add up several."""
-    return sum(goodputs, Goodput())
+    parts, counts = Counter[str](), Counter[str]()
+    for goodput in goodputs:
+        values = dict(vars(goodput))
+        parts.update(values.pop("parts"))
+        counts.update(values)
+    return Goodput(parts, **counts)
 
 
 def of_run(attempts: Sequence[AttemptTime]) -> Goodput:
     """Return how all attempts at one run, ordered by number, spent their time."""
-    whole, resumed = Goodput(), None  # the smallest step from which a later attempt resumed
+    parts, counts = Counter[str](), Counter[str]()
+    resumed = None  # the smallest step from which a later attempt resumed
     for attempt in reversed(attempts):
         chips, held = max(attempt.chips, 1), _micro(attempt.held_seconds)
-        waited = _micro(attempt.queue_seconds)
-        if attempt.held_seconds is None:
-            whole += Goodput(waited=waited)
-        elif attempt.training_seconds is None:
-            whole += Goodput(unknown=held * chips, waited=waited, attempts=1, unknown_attempts=1)
-        else:
-            parts = Counter({cause: time * chips for cause, time in divide(attempt, resumed).items()})
-            whole += Goodput(parts, waited=waited, attempts=1)
+        counts.update(waited=_micro(attempt.queue_seconds), attempts=int(attempt.held_seconds is not None))
+        if attempt.training_seconds is not None:
+            parts.update({cause: time * chips for cause, time in divide(attempt, resumed).items()})
+        elif attempt.held_seconds is not None:
+            counts.update(unknown=held * chips, unknown_attempts=1)
         if attempt.state == "COMPLETED":  # later attempts were requested, and repeat no lost work
             resumed = attempt.resumed_step
         elif attempt.resumed_step is not None:
             resumed = attempt.resumed_step if resumed is None else min(resumed, attempt.resumed_step)
-    return whole
+    return Goodput(parts, **counts)
 
 
 def divide(attempt: AttemptTime, resumed: int | None) -> dict[str, int]:
-    """Divide the held time of an attempt among causes.
+    """Divide the held time of an attempt, which measured its time, among causes.
 
     Args:
-        attempt: An attempt that measured how its time was spent.
+        attempt: The attempt.
         resumed: The smallest step from which a later attempt resumed; None if unknown.
 
     Returns:
@@ -182,17 +171,17 @@ def divide(attempt: AttemptTime, resumed: int | None) -> dict[str, int]:
     if kept is None or began is None or kept <= began:
         return {**dict.fromkeys(CAUSES, 0), lost: held}
     useful = sum(parts[cause] for cause in USEFUL)
-    # Useful time at known steps; in between, all steps take the same time.
-    points = [(began, 0)]
-    if attempt.saved_step is not None and attempt.saved_seconds is not None and attempt.saved_step > began:
-        points.append((attempt.saved_step, min(saved_at, useful)))
-    if attempt.reached_step is not None and attempt.reached_step > points[-1][0]:
-        points.append((attempt.reached_step, useful))
-    redone = useful - points[-1][1]
-    for (first, before), (last, after) in itertools.pairwise(points):
-        if kept < last:
-            redone = useful - before - (after - before) * (kept - first) // (last - first)
+    # Useful time until a step; between known steps, all steps take the same time.
+    at, spent = began, 0
+    saved = None if attempt.saved_seconds is None else attempt.saved_step
+    for step, until in ((saved, min(saved_at, useful)), (attempt.reached_step, useful)):
+        if step is None or step <= at:
+            continue
+        if kept < step:
+            spent += (until - spent) * (kept - at) // (step - at)
             break
+        at, spent = step, until
+    redone = useful - spent
     if useful:
         training = parts["training"] * redone // useful
         parts["training"] -= training
@@ -214,10 +203,7 @@ def percent(share: float) -> str:
 
 
 def summary(goodput: Goodput) -> str:
-    """Summarize in one line: "goodput 87%: start-up 6%, compilation 4%; waited 12 min in queues".
-
-    Empty if no worker has started.
-    """
+    """Summarize in a line, empty before the first start: "goodput 87%: start-up 6%; waited 3 s in queues"."""
     if not goodput.attempts:
         return ""
     text = "goodput unknown: the attempts did not measure it"

@@ -17,22 +17,18 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 # The actions of a SELECT. A file that is opened read-only would still allow ATTACH to create a new file.
-_READS = frozenset(
-    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
-    | {sqlite3.SQLITE_TRANSACTION}
-)
+_READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_TRANSACTION)
 
-_READ_PRAGMAS = frozenset(
-    {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"}
-    | {"integrity_check"}
-)
+_READ_PRAGMAS = (
+    "table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list",
+    "integrity_check",
+)  # fmt: skip
 
 SECRET = ("attempt", "token")
 """The table and column of the secrets with which jobs authenticate."""
 
 # PostgreSQL has no authorizer. SQL can read the column by the name of its table, also in a text that a
-# function executes, or from samples in the statistics. A setting can make it a superuser, or remove the time
-# limit.
+# function executes, or from samples in the statistics. A setting can make it a superuser or lift time limits.
 _TOWARDS_SECRET = re.compile(
     rf"\b({SECRET[0]}|\w+_to_xml\w*|ts_(stat|rewrite)|pg_stat(s|istic)\w*"
     r"|set_config|dblink\w*|crosstab\w*|connectby|xpath_table)\b|U&",
@@ -41,12 +37,11 @@ _TOWARDS_SECRET = re.compile(
 
 _END = re.compile(r";\s*(--[^\n]*\s*)*$")
 
-_COLUMNS = 120
-"""Maximum number of columns of a result from SQLite with a limited size."""
+_COLUMNS = 120  # maximum number of columns of a result from SQLite with a limited size
 
 
 class _Unlocked(sqlite3.Connection):
-    """A connection without locks; `is_unchanged` tells whether the file is as it was when it was opened."""
+    """A connection without locks; `is_unchanged` compares the file with that which was opened."""
 
     is_unchanged: Callable[[], bool]
 
@@ -138,12 +133,7 @@ def _log(path: Path) -> Path | None:
 
 
 def only_selects(connection: sqlite3.Connection, hidden: tuple[str, str] | None = None) -> None:
-    """Make a connection to SQLite reject everything but SELECT statements on the open database.
-
-    Args:
-        connection: A connection.
-        hidden: Table and column that can't be selected.
-    """
+    """Make a connection to SQLite reject everything but SELECTs, and those of a hidden (table, column)."""
 
     def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
         allowed = action in _READS
@@ -175,12 +165,8 @@ def only_queries(engine: Engine) -> Engine:
 
     Any statement but a SELECT (`COMMIT`, `SET …`, two at once) is then a syntax error. Functions can still
     act outside of tables, such as end sessions; only permissions prevent that: give people whom you don't
-    trust a role that can only SELECT. A superuser reads as
-    `pg_read_all_data`, unless the SQL becomes a superuser again. Don't commit transactions:
-    some functions write in spite of a read-only transaction.
-
-    Returns:
-        The engine to use.
+    trust a role that can only SELECT. A superuser reads as `pg_read_all_data`, unless the SQL becomes a
+    superuser again. Don't commit transactions: some functions write in spite of a read-only transaction.
     """
     from sqlalchemy import event
 
@@ -202,10 +188,10 @@ def only_queries(engine: Engine) -> Engine:
 
 @contextmanager
 def limits(connection: Connection, seconds: float, most_bytes: int) -> Iterator[None]:
-    """Let the database cancel queries in the transaction of a connection that exceed a limit.
+    """Let the database cancel queries in the last transaction of a connection that exceed a limit.
 
     Args:
-        connection: A connection.
+        connection: The connection.
         seconds: Maximum duration; on PostgreSQL, until the next row.
         most_bytes: Maximum size of a value in SQLite; on PostgreSQL see `short_rows`.
     """
@@ -214,19 +200,17 @@ def limits(connection: Connection, seconds: float, most_bytes: int) -> Iterator[
         connection.exec_driver_sql(setting, (str(round(1000 * seconds)),)).fetchall()
         yield
         return
-    raw = connection.connection.driver_connection
-    assert isinstance(raw, sqlite3.Connection)
+    raw: Any = connection.connection.driver_connection
     # Not a progress handler: it counts instructions, each of which may take a second.
     timer = threading.Timer(seconds, raw.interrupt)
     lower = {sqlite3.SQLITE_LIMIT_LENGTH: most_bytes, sqlite3.SQLITE_LIMIT_COLUMN: _COLUMNS}
-    before = {limit: raw.setlimit(limit, value) for limit, value in lower.items()}
+    for limit, value in lower.items():
+        raw.setlimit(limit, value)
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
-        for limit, value in before.items():
-            raw.setlimit(limit, value)
 
 
 def short_rows(sql: str, most_bytes: int) -> str:

@@ -43,11 +43,9 @@ HUGE, _SCALE = 1e300, 2.0**-64
 
 
 def moments(values: Sequence[float]) -> tuple[float, float]:
-    """Compute mean and sample standard deviation (n − 1).
+    """Compute mean and sample standard deviation (n − 1) of at least one value; of one, the latter is NaN.
 
-    Args:
-        values: At least one. The deviation of one value is NaN. If a value is infinite or NaN, the mean is
-            too, and the deviation is NaN.
+    If a value is infinite or NaN, the mean is too, and the deviation is NaN.
     """
     if not all(map(math.isfinite, values)):
         return sum(values) / len(values), math.nan
@@ -84,7 +82,7 @@ def half_widths(
         confidence: Probability with which the interval holds the mean of normal samples.
 
     Returns:
-        [m], to be added to and subtracted from the mean for the interval; NaN where n < 2.
+        [m]; NaN where n < 2.
     """
     import numpy as np
 
@@ -99,12 +97,7 @@ def half_widths(
 
 
 def direction(low: float, high: float, value: float = 0.0) -> int:
-    """Decide whether a difference is significant.
-
-    Args:
-        low: Lower end of its confidence interval; NaN if unknown, as for one seed.
-        high: Upper end.
-        value: The value to compare with.
+    """Decide whether a difference is significant, by its confidence interval; NaN ends are unknown.
 
     Returns:
         1 if the whole interval is above the value, −1 if it is below, and 0 if it isn't significant.
@@ -113,10 +106,10 @@ def direction(low: float, high: float, value: float = 0.0) -> int:
 
 
 def tail(distance: float, std: float, n: int) -> float:
-    """Compute the one-sided p-value of Student's t.
+    """Compute the one-sided p-value of Student's t, of a sample's mean at a distance from the tested mean.
 
     Args:
-        distance: Difference between the mean of a sample and the tested mean.
+        distance: Difference between the mean of the sample and the tested mean.
         std: Standard deviation of the sample (n − 1).
         n: Size of the sample, at least 2.
     """
@@ -128,13 +121,9 @@ def tail(distance: float, std: float, n: int) -> float:
 
 
 def censored_median(values: Iterable[float]) -> float:
-    """Compute the median of factors; NaN (not reached) counts as less than every other factor.
+    """Compute the median over seeds of factors, of which NaN (not reached) is less than every other.
 
-    Args:
-        values: One factor for each seed.
-
-    Returns:
-        The median; NaN if it is one of the factors that weren't reached, or without values.
+    The median is NaN if it is one of the factors that weren't reached, or without values.
     """
     known = [-math.inf if math.isnan(value) else float(value) for value in values]
     middle = median(known) if known else -math.inf
@@ -146,16 +135,12 @@ def to_match(values: Iterable[float], bounds: Iterable[float]) -> Reach:
 
     With n seeds, the range contains the median of all seeds with probability 1 − 2^(1−n), for every
     distribution: all seeds are on one side of it with probability 2 · ½ⁿ. The effort of a seed that doesn't
-    reach the target is greater than its bound: the median is at least the one with the bound, and at most
-    the one with infinity.
-
-    Args:
-        values: Effort of each seed to reach the target; NaN if the seed doesn't reach it.
-        bounds: Total effort of each seed.
+    reach the target (NaN) is greater than its bound, its total effort: the median is at least the one with
+    the bound, and at most the one with infinity.
     """
     pairs = list(zip(values, bounds, strict=True))
     if not pairs or any(math.isnan(bound) for _, bound in pairs):
         return Reach(*[math.nan] * 4)
-    least = [bound if math.isnan(value) else float(value) for value, bound in pairs]
-    most = [math.inf if math.isnan(value) else float(value) for value, _ in pairs]
+    least = [bound if math.isnan(value) else value for value, bound in pairs]
+    most = [math.inf if math.isnan(value) else value for value, _ in pairs]
     return Reach(median(least), median(most), min(least), max(most))

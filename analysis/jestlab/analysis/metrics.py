@@ -13,12 +13,11 @@ from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, model_serializer, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, model_serializer
 from pydantic.dataclasses import dataclass
 
-from .errors import RequestError
+from .errors import RequestError, printable
 from .units import HUGEST_WRITTEN, some
-from .words import printable
 
 Goal = Literal["max", "min"]
 """Whether higher or lower is better."""
@@ -38,9 +37,9 @@ class Metric:
         goal: max if higher is better, min if lower is better; null if undeclared, which is not ranked.
         unit: "percent": a share of 1 that is shown in percent; "%": a percentage that is recorded from 0 to
             100; "raw": a number without a unit; or the name of the unit, such as "dB".
-        name: Shown name; empty for the name by which the metric is recorded.
-        digits: Digits after the decimal point; null for one digit of a percentage, and for four significant
-            digits of other numbers.
+        name: Shown name; empty for the recorded one.
+        digits: Digits after the decimal point; null for one of a percentage, and for four significant digits
+            of other numbers.
         scale: Scale of the metric's axis.
     """
 
@@ -49,12 +48,6 @@ class Metric:
     name: Annotated[str, AfterValidator(printable)] = ""
     digits: Annotated[int, Field(strict=True, ge=0, le=12)] | None = None
     scale: Scale = "linear"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_nulls(cls, written: Any) -> Any:
-        is_mapping = isinstance(written, Mapping)
-        return {key: value for key, value in written.items() if value is not None} if is_mapping else written
 
     @model_serializer
     def written(self) -> dict[str, Any]:
@@ -98,12 +91,9 @@ class Metric:
 
     def text(self, value: float, sign: str = "") -> str:
         """Write a value as in tables; `sign` "+" adds a plus sign to positive values."""
-        scaled = self.factor * value
-        if (self.digits is None and not self.in_percent) or not abs(scaled) < HUGEST_WRITTEN:
-            text = f"{scaled:{sign}.4g}"
-        else:
-            text = f"{scaled:{sign}.{1 if self.digits is None else self.digits}f}"
-        return text.replace("-", "−")
+        scaled, digits = self.factor * value, 1 if self.digits is None and self.in_percent else self.digits
+        form = "4g" if digits is None or not abs(scaled) < HUGEST_WRITTEN else f"{digits}f"
+        return f"{scaled:{sign}.{form}}".replace("-", "−")
 
     def rank(self, value: float) -> float:
         """Round a value to the shown digits, with the sign that makes higher better; NaN without a goal."""
@@ -113,9 +103,7 @@ class Metric:
 UNKNOWN = Metric()
 """The meaning of a metric without a declaration."""
 
-
 _DECLARATIONS = TypeAdapter(dict[str, Metric])
-
 
 _ACCURACY = Metric("max", PERCENT)
 
@@ -151,10 +139,12 @@ class Metrics:
     Attributes:
         declared: Declarations of the spec, by name or pattern.
         programs: Programs of the study's runs.
+        digits: Digits after the decimal point of all metrics; None for each metric's own.
     """
 
     declared: Mapping[str, Metric] = field(default_factory=dict)
     programs: tuple[str, ...] = ()
+    digits: int | None = None
 
     @classmethod
     def of_spec(cls, spec: Mapping[str, Any], programs: Iterable[str]) -> Metrics:
@@ -173,9 +163,10 @@ class Metrics:
             patterns = (each for pattern, each in layer.items() if fnmatchcase(name, pattern))
             if (each := layer.get(name) or next(patterns, None)) is not None:
                 found.append(each)
-        if not found or found[0].goal is not None:
-            return found[0] if found else UNKNOWN
-        return Metric(**{key: value for each in reversed(found) for key, value in each.written().items()})
+        if found and found[0].goal is None:
+            found = [Metric(**{key: v for each in reversed(found) for key, v in each.written().items()})]
+        metric = found[0] if found else UNKNOWN
+        return metric if self.digits is None else replace(metric, digits=self.digits)
 
     def called(self, names: Iterable[str]) -> dict[str, str]:
         """Map each name to the declared name to show, unless several metrics have the same."""
@@ -183,9 +174,8 @@ class Metrics:
         times = Counter(shown_names.values())
         return {name: text if times[text] == 1 else name for name, text in shown_names.items()}
 
-    def in_order(self, names: Iterable[str]) -> list[str]:
+    def in_order(self, names: Sequence[str]) -> list[str]:
         """Return those of the names that the spec declares, in the order of the spec."""
-        names = list(names)
         matches = (name for pattern in self.declared for name in names if fnmatchcase(name, pattern))
         return list(dict.fromkeys(matches))
 
@@ -195,16 +185,11 @@ class Metrics:
         return [name for name in self.declared if not any(sign in name for sign in "*?[")]
 
     def mean(self, names: Sequence[str]) -> Metric:
-        """Return the meaning of the mean of metrics.
-
-        Args:
-            names: Names of one or several metrics.
+        """Return the meaning of the mean of one or several metrics.
 
         Raises:
-            ValueError: There are no names, a name is repeated, or the metrics differ in goal or unit.
+            RequestError: A name is repeated, or the metrics differ in goal or unit.
         """
-        if not names:
-            raise RequestError("a score needs at least one metric")
         if repeated := [name for name, times in Counter(names).items() if times > 1]:
             raise RequestError(f"{some(repeated)} would count more than once: name each evaluation once")
         found = [self.of(name) for name in names]
@@ -217,13 +202,9 @@ class Metrics:
             if {each.unit for each in found} == {PERCENT, OF_HUNDRED}:
                 remedy = "declare unit: '%' for those recorded from 0 to 100, percent for shares of 1"
             raise RequestError(f"{some(different)} have no mean, since their goals or units differ: {remedy}")
-        digits, scales = {each.digits for each in found}, {each.scale for each in found}
-        return Metric(
-            found[0].goal,
-            found[0].unit,
-            digits=digits.pop() if len(digits) == 1 else None,
-            scale=scales.pop() if len(scales) == 1 else "linear",
-        )
+        first, *others = found
+        shared = (key for key in ("digits", "scale") if all(vars(first)[key] == vars(m)[key] for m in others))
+        return Metric(first.goal, first.unit, **{key: vars(first)[key] for key in shared})
 
 
 def lacks_goal(names: Sequence[str]) -> str:

@@ -70,16 +70,17 @@ class Names:
         shown: Label, or name of a run → display name.
     """
 
-    def __init__(self, spec: Mapping[str, Any], rows: Iterable[tuple[str, str, Point]]) -> None:
+    def __init__(self, spec: Mapping[str, Any], rows: Iterable[tuple[str, str, Point | str | None]]) -> None:
         """Compose the display names.
 
         Args:
             spec: The study, as stored. A union contains its studies.
-            rows: Run, label, and point of each label.
+            rows: Run, label, and point of each label; the point may be JSON.
         """
         points: dict[str, dict[str, Point]] = {}
         for run, label, point in rows:
-            points.setdefault(run, {})[label] = point
+            parsed = json.loads(point or "{}") if isinstance(point, str) else point
+            points.setdefault(run, {})[label] = parsed if isinstance(parsed, Mapping) else {}
         self.shown = Shown()
         self._texts: dict[str, Mapping[str, str]] = {}  # of the axes of all runs
         for run, labels in points.items():
@@ -99,10 +100,10 @@ class Names:
         self._labels: dict[str, list[str]] = {}  # by each name that refers to them
         names = [(each, run, self.shown[each], self.shown[run]) for run in points for each in points[run]]
         for layer in zip(*names, strict=True):  # in the order of precedence
-            found: dict[str, list[str]] = {}
+            taken = set(self._labels)
             for name, (label, *_) in zip(layer, names, strict=True):
-                found.setdefault(name, []).append(label)
-            self._labels |= {name: found[name] for name in found if name not in self._labels}
+                if name not in taken:
+                    self._labels.setdefault(name, []).append(label)
 
     def value(self, key: str, value: Any) -> str:
         """Return the display name of a key's value, or the value formatted: "easy reference", "0.9"."""
@@ -136,13 +137,6 @@ def study_of(spec: Mapping[str, Any], run: str) -> tuple[Mapping[str, Any], str,
 
 
 def names_in(spec: Mapping[str, Any], runs: pd.DataFrame) -> Names:
-    """Return the names of the runs of an experiment.
-
-    Args:
-        spec: The study, as stored.
-        runs: One row per run: run, label, and optionally point (JSON).
-    """
-    rows = runs.drop_duplicates("label")
-    texts = rows["point"] if "point" in rows else [None] * len(rows)
-    points = (json.loads(text) if isinstance(text, str) and text else {} for text in texts)
-    return Names(spec, zip(rows["run"].map(str), rows["label"].map(str), points, strict=True))
+    """Return the names of runs, from a frame with their run, label, and optionally point."""
+    rows = runs.drop_duplicates("label").reindex(columns=["run", "label", "point"])
+    return Names(spec, rows.itertuples(index=False))

@@ -59,11 +59,7 @@ def duration(n: float) -> str:
 
 
 def flops_unit(amounts: Iterable[float]) -> tuple[float, str]:
-    """Choose one unit for a column or axis of FLOPs, by the least; NaN is ignored.
-
-    Returns:
-        The divisor and the name of the unit: (1e12, "TFLOP") where the least of the amounts is 1.3e12.
-    """
+    """Choose one unit for a column or axis of FLOPs, by the least: (1e12, "TFLOP"); NaN is ignored."""
     scale, letter = _prefix(min((amount for amount in amounts if amount > 0), default=1.0))
     return scale, f"{letter}FLOP"
 

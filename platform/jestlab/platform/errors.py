@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from jestlab.analysis.words import shown as shown
-from jestlab.analysis.words import without_addresses
+from jestlab.analysis.errors import shown as shown
+from jestlab.analysis.errors import without_addresses
 
 
 class UserError(Exception):

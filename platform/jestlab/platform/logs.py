@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from jestlab.analysis.words import without_addresses
+from jestlab.analysis.errors import without_addresses
 from jestlab.platform.redaction import without_url_credentials
 from jestlab.platform.words import on_one_line
 

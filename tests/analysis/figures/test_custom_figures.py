@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from jestlab.analysis.curves import score_curves
 from jestlab.analysis.custom import CodeFailed, CustomCode, NotYet
-from jestlab.analysis.figures import Plot, draw, pareto
+from jestlab.analysis.figures import draw, pareto
 from jestlab.analysis.report import gather
 from jestlab.platform.cli import cli
 
@@ -47,19 +47,15 @@ def bars(results, color="red"):
     return figure, f"Bars in {color}."
 
 
-def front(results):
-    return pareto(results.frames, results.baseline)
-
-
 def outside(results):
     return 1 / 0
 
 
 def test_is_saved_like_other_figures(study, tmp_path):
     paths = drawn(study, bars).save(tmp_path)
-    assert [path.name for path in paths] == ["scatter.png", "scatter.svg", "scatter.pdf", "scatter.txt"]
+    assert [path.name for path in paths] == ["scatter.png", "scatter.svg", "scatter.pdf"]
     assert int.from_bytes(paths[0].read_bytes()[16:20]) == 600  # 200 dots per inch
-    assert all(re.search(rb"jestlab:[0-9a-f]{64}", path.read_bytes()) for path in paths[:-1])
+    assert all(re.search(rb"jestlab:[0-9a-f]{64}", path.read_bytes()) for path in paths)
 
 
 def test_is_drawn_again_when_its_options_or_its_code_change(study, tmp_path, drawings):
@@ -68,9 +64,6 @@ def test_is_drawn_again_when_its_options_or_its_code_change(study, tmp_path, dra
         plot.save(tmp_path)
         plot.save(tmp_path)
         assert len(drawings) == number
-    made = drawn(study, front)
-    assert isinstance(made, Plot) and made.name == "scatter" and "cost" in made.data
-    assert made._mark != drawn(study, front, "other")._mark
 
 
 def test_functions_receive_the_results(study):
@@ -150,7 +143,7 @@ def test_a_report_includes_the_figures(new_store, stored_run):
     contents = gather(store.url, "study", own=load)
     titles = {part.name: part.title for part in contents.figures[2:]}
     assert titles == {"scatter": "Scatter", "scatter-2": "Scatter: color green"}
-    assert contents.figures[2].plot.words_beside.endswith("Bars in green.\n")
+    assert contents.figures[2].plot.texts.caption == "Bars in green."
     (missing,) = (section.missing for section in contents.sections if section.missing)
     assert "ZeroDivisionError" in missing["Broken"]
 
@@ -165,7 +158,7 @@ def test_the_command_draws_the_figures_of_a_file(study, tmp_path, monkeypatch, d
 
     done = called("mine.py:scatter", "--option", "x=examples_seen")
     assert done.exit_code == 0, done.output
-    suffixes = (".png", ".svg", ".pdf", ".txt")
+    suffixes = (".png", ".svg", ".pdf")
     assert done.output.split() == [str(tmp_path / f"out/scatter{suffix}") for suffix in suffixes]
     unknown = "has no option 'y', given in options: did you mean|its options"
     for words, message in {

@@ -17,7 +17,7 @@ def curves(new_store, stored_run):
                        label="uniform" if i == 0 else f"joint filtering_ratio=0.{i}")
             for i in range(count) for seed in (0, 1)
         ]  # fmt: skip
-        sheet = Sheet.parse({"legend": legend} if legend else {})
+        sheet = Sheet(legend=legend)
         return draw("curves", new_store().add(*runs).url, "study", sheet=sheet, **options)
 
     return plot
@@ -33,15 +33,14 @@ def test_each_of_many_curves_is_colored_in_its_own_panel(curves, count):
         colors = [line.get_color() for line in axes.get_lines()]
         assert len(set(colors) - {FAINT, "#000000"}) == 1
         assert colors.count("#000000") == 2  # the baseline and its end
-        gray = np.asarray(axes.get_lines()[0].get_ydata(), float)
-        assert np.isnan(gray).sum() == count - 2  # a gap after each other curve
+        assert colors.count(FAINT) == count - 2
         assert len(axes.collections) == 1  # one band
     boxes = [axes.get_window_extent() for axes in figure.axes]
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
     titles = [axes._left_title.get_window_extent() for axes in figure.axes]
     assert not any(title.overlaps(box) for title in titles for box in boxes)
     assert not any(a.overlaps(b) for i, a in enumerate(titles) for b in titles[i + 1 :])
-    assert "In color: one run per panel; black: uniform; gray: the other runs" in plot.texts.caption
+    assert "In color: one run per panel." in plot.texts.caption
     [legend] = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["uniform", "other runs"]
 
@@ -71,14 +70,14 @@ def test_highlighted_runs_are_colored_and_the_others_grey(curves):
     assert len(axes.collections) == 3  # bands of these two and of the baseline
     named = {text.get_text() for text in axes.texts}
     assert named == {"uniform", "joint filtering_ratio=0.3", "joint filtering_ratio=0.11"}
-    assert "Gray: 9 other runs." in plot.texts.caption
+    assert "Gray: the other runs." in plot.texts.caption
     with pytest.raises(ValueError, match=r"has no run 'jont': it has uniform"):
         curves(3, highlight=("jont",))
 
 
 @pytest.mark.parametrize("count", [16, pytest.param(31, marks=pytest.mark.full)])
 def test_a_legend_keeps_many_curves_in_one_panel(curves, count):
-    plot = curves(count, legend="right")
+    plot = curves(count, legend="below")
     figure = plot.figure()
     figure.canvas.draw()
     assert len(figure.axes) == 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jestlab.analysis.curves import Smoothing
+from jestlab.analysis.errors import RequestError
 from jestlab.analysis.figures import draw
 
 
@@ -30,7 +30,7 @@ def test_the_loss_over_steps(plotted):
     assert list(joint["effort"]) == list(range(1, 9))
     assert list(joint["mean"]) == pytest.approx([4.0 / (1 + 2 * step) + 0.05 for step in range(1, 9)])
     assert list(joint["high"] - joint["low"]) == pytest.approx([12.7062 * 0.1] * 8, rel=1e-4)  # t · s · √2
-    assert plot.texts.caption.startswith("Shown: loss, less is better. Lines: mean over seeds")
+    assert plot.texts.caption.startswith("Lines: mean over seeds")
     assert "Dotted: final value of uniform" in plot.texts.caption
     assert not plot.data["log"].any()
     assert plotted(metric=("loss",), scale="log").figure().axes[0].get_yscale() == "log"
@@ -65,11 +65,9 @@ def test_smoothing_is_a_running_mean_of_each_seed(plotted):
     assert after[1:-1] == pytest.approx(np.convolve(before, np.ones(3) / 3, "valid"))
     assert after[0] == pytest.approx(before[:2].mean())  # the window is shorter at the ends
     assert "running mean over 3 points of each seed" in smooth.texts.caption
-    share = plotted(metric=("loss",), over="steps", smooth="25%")
-    assert "running mean over 25% of the points" in share.texts.caption
-    for wrong in (1, "50.5%", "wide", True):
-        with pytest.raises(ValueError, match="number of recorded points from 2"):
-            Smoothing.parse(wrong)
+    for wrong in (1, "5%"):
+        with pytest.raises(RequestError, match="number of recorded points from 2"):
+            plotted(metric=("loss",), over="steps", smooth=wrong)
 
 
 def test_long_curves_over_logged_examples_are_thinned_and_keep_their_ends(new_store, stored_run):

@@ -45,7 +45,7 @@ def test_speedup(results):
 def test_the_height_of_the_bars_depends_on_their_number(results):
     heights = []
     for some in (results, results.only(["uniform", "joint"])):
-        plot = replace(figures.speedup(some, "uniform"), sheet=Sheet(width=3.25))
+        plot = replace(figures.speedup(some, "uniform"), sheet=Sheet(width="3.25in"))
         heights.append(plot.figure().axes[1].get_window_extent().height)
     assert heights[1] < heights[0] < 1.0 * 200  # inches × dots per inch
 
@@ -170,4 +170,4 @@ def test_only_some_of_very_many_runs_are_shown(read_runs, stored_run):
     assert "Shown: the 12 soonest of 45." in plot.texts.caption
     bars = figures.step_costs(results)
     assert bars.data["label"].nunique() == 20
-    assert "Shown: the first 20 of 46." in bars.texts.caption
+    assert "Shown: 20 of 46 runs." in bars.texts.caption

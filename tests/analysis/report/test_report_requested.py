@@ -90,7 +90,7 @@ def test_a_report_with_other_options_is_added(asked):
         {"kind": "table", "name": "speedups", "crossing": "lasting"},
         {"kind": "curves", "baseline": "joint"},
         {"kind": "pareto", "scope": "learner"},
-        {"kind": "pareto", "surfaces": True},
+        {"kind": "pareto", "trajectories": True},
         {"kind": "pareto", "over": "examples_seen"},
         {"kind": "speedup"},
         {"kind": "speedup", "scope": "learner"},
@@ -100,7 +100,7 @@ def test_a_report_with_other_options_is_added(asked):
     assert [part.title for part in made.tables] == [
         "Summary: crossing lasting", "Summary: baseline joint", "Speedups: crossing lasting"
     ]  # fmt: skip
-    assert [part.title for part in made.figures][1:3] == ["Pareto: scope learner", "Pareto: surfaces"]
+    assert [part.title for part in made.figures][1:3] == ["Pareto: scope learner", "Pareto: trajectories"]
     assert made.tables[1].table.baselines["uniform"] == "joint"
     assert not made.missing
 

@@ -9,7 +9,7 @@ import pytest
 from tiny_support import TOWERS
 
 from jestlab.analysis.costs import Cost
-from jestlab.analysis.flops import compared_loss_flops, loss_flops
+from jestlab.analysis.flops import loss_flops
 from jestlab.models.config import EmbedConfig, ScoreConfig, TrainConfig, TwoTowers
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import Plan, PlannedRun, plan
@@ -200,7 +200,7 @@ def test_a_loss_that_compares_is_priced_by_both_widths():
     online = price_of({"loss": "drrho", "selection.reference": "reference"})
     cached = price_of({"loss": "drrho", "selection.reference": "cache"})
     per_example = loss_flops(batch_size=b, embedding_dim=E) / b
-    compared = compared_loss_flops(batch_size=b, embedding_dim=E, reference_dim=32) / b
+    compared = loss_flops(batch_size=b, embedding_dim=E, reference_dim=32) / b
     assert plain.cost.loss == pytest.approx(160 * per_example)
     assert online.cost.loss == cached.cost.loss == pytest.approx(160 * compared)
     assert cached.cost.reference_scoring == 0.0

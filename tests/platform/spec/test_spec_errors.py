@@ -182,9 +182,9 @@ reports:
 - table: {notes: 'no'}
 => 2: figure.height: must be a length with its unit
 => 4: reports.0.figure.width: must be a length with its unit
-=> 5: reports.1.figure.legend: must be direct, inside
+=> 5: reports.1.figure.legend: 'left' is not valid
 => 6: reports.2.figure: unknown key
-=> 7: reports.3.smooth: expected a number of recorded
+=> 7: reports.3.smooth: must be a valid integer
 => 8: reports.4: scale applies to a metric
 => 9: reports.5.width:
 => 10: reports.6.digits

@@ -9,14 +9,13 @@ from __future__ import annotations
 import io
 import itertools
 import re
-from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ..errors import RequestError
-from ..sheet import Legend, Sheet
-from .labels import by_label, is_crowded, is_curve, labeled, look_of, place_names, write_name
+from ..sheet import Legend, Sheet, inches
+from .labels import alike, by_label, is_curve, place_names, write_name
 from .plot import Texts
 from .style import GRAY, SAVED, size_of
 
@@ -25,16 +24,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Where = Legend | Literal["above"]
-"""Where names are: next to lines and markers, or in a legend."""
-
-WIDTH = 5.5  # inches: the text width of a paper
 DPI = 200
-EDGE = 0.06  # inches around everything
+_EDGE = 0.06  # inches around everything
 _LOWEST = 0.6  # inches: height of a row of panels with its labels
 _LEGEND: dict[str, Any] = {
     "frameon": False, "handlelength": 1.8, "handletextpad": 0.5, "columnspacing": 1.2, "labelspacing": 0.35,
-    "borderpad": 0.1, "borderaxespad": 0.0,
+    "borderpad": 0.1, "borderaxespad": 0.0, "loc": "lower center",
 }  # fmt: skip
 
 
@@ -50,14 +45,14 @@ def panels(
     """Create a figure with axes in rows.
 
     Args:
-        sheet: Width of the figure; 5.5 inches by default.
+        sheet: Width of the figure.
         count: Number of panels.
         height: Of a row, or of each panel, with its labels, inches; None for one that suits the width.
         columns: Number of panels in a row; None for as many as are at least `least` inches wide.
         least: Width of a panel, inches.
         options: Of `Figure.subplots`, such as `sharey` and `width_ratios`.
     """
-    width = sheet.width or WIDTH
+    width = sheet.inches
     columns = columns or max(1, min(count, int(width / least)))
     rows = -(-count // columns)
     columns = -(-count // rows)
@@ -79,10 +74,10 @@ def finish(
     texts: Texts,
     sheet: Sheet,
     *,
-    named: Where = "direct",
+    named: Legend = "direct",
     x: str = "",
     y: str = "",
-    keys: Sequence[Artist] | None = None,
+    keys: Sequence[Artist] = (),
 ) -> Figure:
     """Name the labeled artists, add title and caption, and lay out the figure.
 
@@ -98,118 +93,87 @@ def finish(
     Raises:
         ValueError: The figure doesn't fit in its width or height.
     """
-    of_panels = {each: labeled(each) for each in figure.axes}
-    where: Where = sheet.legend or named
-    if where == "direct" and not all(is_curve(handle) for of in of_panels.values() for handle in of):
-        where = named
-    names: dict[Axes, list[Any]] = {}
-    free: dict[Axes, list[Any]] = {}  # names that a legend can replace
-    rest: list[Any] = []
-    for axes, handles in of_panels.items():
-        looks = Counter(map(look_of, handles))
-        for handle in handles:
-            # A legend can't identify artists that look the same: their names stay next to them.
-            is_fixed = looks[look_of(handle)] > 1
-            if is_fixed or where == "direct":
-                names.setdefault(axes, []).append(name := write_name(axes, handle))
-                if not is_fixed and not sheet.legend:
-                    free.setdefault(axes, []).append(name)
-            if not (is_fixed or (where == "direct" and sheet.legend)):
-                rest.append(handle)
-    page = _Page(figure, texts, sheet, x, y)
-    fits = page.arrange()
-    if not fits and not sheet.legend:
-        free, rest = names, [handle for handles in of_panels.values() for handle in handles]
-    if free and not (
-        fits and all(not is_crowded(each, of) and place_names(each, of) for each, of in names.items())
+    of_panels = {axes: by_label(axes.get_legend_handles_labels()[0]) for axes in figure.axes}
+    where = sheet.legend or named
+    if where == "direct" and not all(
+        is_curve(handle) for handles in of_panels.values() for handle in handles
     ):
-        for name in (name for of in free.values() for name in of):
-            name.remove()
-        names = {axes: [name for name in of if name not in free.get(axes, ())] for axes, of in names.items()}
         where = "below"
-    shown = list(by_label(rest if keys is None else keys).values())
-    if shown and where == "inside":
-        figure.axes[0].legend(handles=shown, loc="best", **_LEGEND | {"frameon": True, "framealpha": 0.7})
-    if shown and where not in ("direct", "none"):
-        fits = page.arrange(_legend(figure, shown, where) if where != "inside" else None, where)
-    if not fits:
-        raise RequestError(
-            f"a width of {figure.get_figwidth():.3g}in is too narrow for these names in letters of "
-            f"{size_of('name'):.3g} points: take smaller letters, or legend: below"
-        )
-    for each, of_panel in names.items():
-        place_names(each, of_panel)
-    return figure
+    twins = {axes: alike(handles) for axes, handles in of_panels.items()}  # a legend can't tell them apart
+    attempts: dict[str, list[dict[Axes, list[Any]]]]
+    attempts = {"direct": [of_panels, twins, {}], "below": [twins, {}], "none": [{}]}
+    page = _Page(figure, texts, sheet, x, y)
+    for direct in attempts[where]:
+        names = {axes: [write_name(axes, each) for each in handles] for axes, handles in direct.items()}
+        rest = [each for axes, of in of_panels.items() for each in of if each not in direct.get(axes, ())]
+        fits = page.arrange([] if where == "none" or not rest else list(keys) or by_label(rest))
+        is_clear = [place_names(axes, of_panel) for axes, of_panel in names.items()]
+        if fits and (all(is_clear) or direct is not of_panels):
+            return figure
+        for name in itertools.chain(*names.values()):
+            name.remove()
+    raise RequestError(
+        f"a width of {figure.get_figwidth():.3g}in is too narrow for letters of {size_of('name'):.3g} points"
+    )
 
 
 class _Page:
-    """Strips of words around the panels; Matplotlib's constrained layout places the panels between them."""
+    """Words above and below the panels; Matplotlib's constrained layout places the panels between them."""
 
     def __init__(self, figure: Figure, texts: Texts, sheet: Sheet, x: str, y: str) -> None:
-        self.figure, self.sheet, self.content = figure, sheet, figure.get_figheight()
-        width = figure.get_figwidth()
-        inside = width - 2 * EDGE
-        self.title = figure.text(
-            EDGE / width, 1, "\n".join(wrapped(texts.title, inside, size_of("title"))), va="top",
-            size=size_of("title"),
-        )  # fmt: skip
-        self.caption = figure.text(
-            EDGE / width, 0, "\n".join(wrapped(texts.caption, inside, size_of("caption"))), va="bottom",
-            size=size_of("caption"), color=GRAY, linespacing=1.15,
-        )  # fmt: skip
-        sides = {"xaxis.label": "width", "yaxis.label": "height", "_left_title": "width"}
-        self.labels = [
-            (each, label := attrgetter(name)(each), label.get_text(), side)
-            for each in figure.axes
-            for name, side in sides.items()
-        ]
+        self.figure, self.width, self.content = figure, figure.get_figwidth(), figure.get_figheight()
+        self.height = inches(sheet.height) if sheet.height else None
+        left, room = _EDGE / self.width, self.width - 2 * _EDGE
+        style: dict[str, Any] = {"size": size_of("title"), "va": "top"}
+        self.title = figure.text(left, 1, wrapped(texts.title, room, style["size"]), **style)
+        style = {"size": size_of("caption"), "va": "bottom", "color": GRAY, "linespacing": 1.15}
+        self.caption = figure.text(left, 0, wrapped(texts.caption, room, style["size"]), **style)
         self.x = figure.text(0.5, 0, x, ha="center", va="bottom")
-        self.y = figure.text(EDGE / width, 0.5, y, ha="left", va="center", rotation=90)
+        self.y = figure.text(left, 0.5, y, ha="left", va="center", rotation=90)
+        sides = {"xaxis.label": "width", "yaxis.label": "height", "_left_title": "width"}
+        labels = [
+            (axes, attrgetter(name)(axes), side) for axes in figure.axes for name, side in sides.items()
+        ]
+        self.labels = [(axes, label, label.get_text(), side) for axes, label, side in labels]
 
-    def arrange(self, legend: Any = None, where: Where = "none") -> bool:
-        """Set the height, move the strips, and lay out the panels in the rest; return whether they fit."""
-        figure, width = self.figure, self.figure.get_figwidth()
-        title, caption, x = (_size(text)[1] for text in (self.title, self.caption, self.x))
-        wide, high = _size(legend) if legend is not None else (0.0, 0.0)
-        above, below = EDGE + title, EDGE + caption
-        beside = wide if where == "right" else 0.0
-        above += high if where == "above" else 0.0
-        legend_at = below
-        below += (high if where == "below" else 0.0) + x
-        content = max(self.content, high) if where == "right" else self.content
-        total = self.sheet.height or above + content + below
-        rows = max(spec.rowspan.stop for each in figure.axes if (spec := each.get_subplotspec()))
-        if total - above - below < _LOWEST * rows:
+    def arrange(self, entries: Sequence[Any]) -> bool:
+        """Add a legend of the entries, set the height, and lay out the panels; return whether they fit."""
+        figure = self.figure
+        for legend in [*figure.legends]:
+            legend.remove()
+        legends = [self._legend(entries)] if entries else []
+        above, below = _EDGE + _size(self.title)[1], _EDGE / 2
+        levels = []
+        for strip in (self.caption, *legends, self.x):
+            levels.append(below)
+            below += _size(strip)[1]
+        grid: Any = figure.axes[0].get_gridspec()
+        total = self.height or above + self.content + below
+        least = above + below + _LOWEST * grid.nrows
+        if total < least:
             raise RequestError(
-                f"a height of {total:.3g}in leaves no room for the figure: it takes at least "
-                f"{above + below + _LOWEST * rows:.2f}in, less without title, caption, or legend"
+                f"a height of {total:.3g}in leaves no room for the figure: it takes at least {least:.2f}in, "
+                "less without title, caption, or legend"
             )
         figure.set_figheight(total)
-        left = _size(self.y)[0] or EDGE / 2
-        self.title.set_y(1 - EDGE / total)
-        self.caption.set_y(0.5 * EDGE / total)
-        self.x.set_y((below - x) / total)
-        rect = (left / width, below / total, 1 - (left + beside + EDGE) / width, 1 - (above + below) / total)
-        self.x.set_x(rect[0] + rect[2] / 2)
-        self.y.set_y(rect[1] + rect[3] / 2)
-        if legend is not None:
-            place = {
-                "right": ("upper right", (1 - EDGE / width, rect[1] + rect[3])),
-                "below": ("lower center", (0.5, legend_at / total)),
-                "above": ("upper left", (EDGE / width, 1 - (above - high) / total)),
-            }[where]
-            legend.set_loc(place[0])
-            legend.set_bbox_to_anchor(place[1], figure.transFigure)
-        return self._lay_out(rect)
+        self.title.set_y(1 - _EDGE / total)
+        self.caption.set_y(levels[0] / total)
+        self.x.set_y(levels[-1] / total)
+        for legend in legends:
+            legend.set_bbox_to_anchor((0.5, levels[1] / total), figure.transFigure)
+        left = _size(self.y)[0] or _EDGE / 2
+        self.y.set_y((1 + (below - above) / total) / 2)
+        size = 1 - (left + _EDGE) / self.width, 1 - (above + below) / total
+        return self._lay_out((left / self.width, below / total, *size))
 
     def _lay_out(self, rect: tuple[float, ...]) -> bool:
-        """Place the panels twice: labels are wrapped to the width that the first layout gives them."""
+        """Place the panels, again if labels must be wrapped to the width that the first layout gives them."""
         import warnings
 
         figure = self.figure
         self._wrap_labels()
         for attempt in range(3):
-            figure.set_layout_engine("constrained", rect=rect, w_pad=EDGE / 2, h_pad=EDGE / 2)
+            figure.set_layout_engine("constrained", rect=rect, w_pad=_EDGE / 2, h_pad=_EDGE / 2)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 figure.draw_without_rendering()
@@ -230,8 +194,7 @@ class _Page:
             touch = any(a.x1 + 0.05 * self.figure.dpi > b.x0 for a, b in itertools.pairwise(boxes))
             if touch and not isinstance(axes.xaxis.get_major_locator(), FixedLocator):
                 is_log = axes.get_xscale() == "log"
-                fewer = LogLocator(subs=((1, 3), (1,))[attempt > 0]) if is_log else MaxNLocator(3 - attempt)
-                axes.xaxis.set_major_locator(fewer)
+                axes.xaxis.set_major_locator(LogLocator() if is_log else MaxNLocator(3 - attempt))
                 changed = True
         return changed
 
@@ -241,13 +204,24 @@ class _Page:
         for axes, label, text, side in self.labels:
             room = getattr(axes.get_window_extent(), side) / self.figure.dpi
             room *= 1.1 if side == "height" or label is axes.xaxis.label else 1.0  # labels may stick out
-            broken = "\n".join(wrapped(text, room, label.get_fontsize()))
+            broken = wrapped(text, room, label.get_fontsize())
             changed |= broken != label.get_text()
             label.set_text(broken)
         return changed
 
+    def _legend(self, entries: Sequence[Any]) -> Any:
+        """Create a legend with as many columns as fit."""
+        size, room = size_of("name"), self.width - 2 * _EDGE
+        handle = size / 72 * sum(_LEGEND[each] for each in ("handlelength", "handletextpad", "columnspacing"))
+        names = [wrapped(each.get_label(), room - handle, size) for each in entries]
+        widest = max(_width(line, size) for name in names for line in name.split("\n"))
+        columns = max(1, min(len(names), int(room / (widest + handle))))
+        legend = self.figure.legend(handles=entries, labels=names, ncols=columns, **_LEGEND)
+        legend.set_in_layout(False)
+        return legend
 
-def wrapped(text: str, width: float, size: float) -> list[str]:
+
+def wrapped(text: str, width: float, size: float) -> str:
     """Break a text into lines.
 
     Args:
@@ -257,37 +231,35 @@ def wrapped(text: str, width: float, size: float) -> list[str]:
     """
     lines: list[str] = []
     for word in text.split():
-        if lines and _width(f"{lines[-1]} {word}", size) <= width:
-            lines[-1] += f" {word}"
-            continue
-        lines.append("")
-        for piece in (
-            [word] if _width(word, size) <= width else re.findall(r"[^_=,/-]+[_=,/-]*|[_=,/-]+", word)
-        ):
-            if lines[-1] and _width(lines[-1] + piece, size) > width:
-                lines.append("")
-            for letter in [piece] if _width(piece, size) <= width else piece:
-                if lines[-1] and _width(lines[-1] + letter, size) > width:
-                    lines.append("")
-                lines[-1] += letter
-    return lines
+        pieces = [word] if _width(word, size) <= width else re.findall(r"[^_=,/-]+[_=,/-]*|[_=,/-]+", word)
+        letters = [p for piece in pieces for p in ([piece] if _width(piece, size) <= width else piece)]
+        for place, piece in enumerate(letters):
+            longer = f"{lines[-1]}{'' if place else ' '}{piece}" if lines else piece
+            if lines and _width(longer, size) <= width:
+                lines[-1] = longer
+            else:
+                lines.append(piece)
+    return "\n".join(lines)
 
 
 def titled(axes: Sequence[Axes], titles: Sequence[str]) -> None:
-    """Write titles above panels, without the beginning that all share if one takes more than two lines.
+    """Write titles above panels, without the words that all begin with if one takes more than two lines.
 
     Args:
         axes: The panels.
         titles: One for each.
     """
-    size, first = size_of("name"), titles[0]
-    width = axes[0].get_window_extent().width / axes[0].figure.dpi
-    starts = (first[:end] for end in range(len(first), 0, -1) if first[end - 1] == " ")
-    start = next((each for each in starts if all(title.startswith(each) for title in titles)), "")
-    is_long = any(len(wrapped(title, width, size)) > 2 for title in titles)
-    for each, title in zip(axes, titles, strict=True):
-        text = f"…{title[len(start) :]}" if start and is_long else title
-        each.set_title("\n".join(wrapped(text, width, size)), size=size, pad=3, loc="left", linespacing=1.0)
+    size = size_of("name")
+    words = [title.split(" ") for title in titles]
+    same = itertools.takewhile(
+        lambda each: len(set(each)) == 1, zip(*(of[:-1] for of in words), strict=False)
+    )
+    common = len(list(same))
+    room = 2 * axes[0].get_window_extent().width / axes[0].figure.dpi
+    is_long = any(_width(title, size) > room for title in titles)
+    for each, of, title in zip(axes, words, titles, strict=True):
+        text = f"…{' '.join(of[common:])}" if common and is_long else title
+        each.set_title(text, size=size, pad=3, loc="left", linespacing=1.0)
 
 
 def _blank(width: float, height: float) -> Figure:
@@ -316,28 +288,12 @@ def _blank(width: float, height: float) -> Figure:
     return figure
 
 
-def _legend(figure: Figure, handles: Sequence[Any], where: Where) -> Any:
-    """Create a legend with as many columns as fit."""
-    room = figure.get_figwidth() - 0.5
-    names = ["\n".join(wrapped(handle.get_label(), room, size_of("name"))) for handle in handles]
-    legend = figure.legend(handles=handles, labels=names, ncols=1, **_LEGEND)
-    legend.set_in_layout(False)
-    if where == "right":
-        return legend
-    each = _size(legend)[0] + _LEGEND["columnspacing"] * size_of("name") / 72
-    columns = max(1, min(len(handles), int((figure.get_figwidth() - EDGE) / each)))
-    legend.remove()
-    legend = figure.legend(handles=handles, labels=names, ncols=columns, **_LEGEND)
-    legend.set_in_layout(False)
-    return legend
-
-
 def _size(artist: Any) -> tuple[float, float]:
     """Width and height of a text or a legend with the gap around it, inches; none if it is empty."""
     if hasattr(artist, "get_text") and not artist.get_text():
         return 0.0, 0.0
     box, dpi = artist.get_window_extent(artist.figure.canvas.get_renderer()), artist.figure.dpi
-    return box.width / dpi + EDGE, box.height / dpi + EDGE
+    return box.width / dpi + _EDGE, box.height / dpi + _EDGE
 
 
 def _width(text: str, size: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ..efforts import WORDS, unit
 from ..errors import NotYet
 from ..files import write_whole
-from ..frames import Frames
+from ..frames import DIVERGED, UNEVALUATED, Frames
 from ..intervals import HUGE, half_widths, of_groups
-from ..lost import DIVERGED, UNEVALUATED
 from ..metrics import UNKNOWN, Metric
-from ..sheet import PLAIN, Sheet
+from ..sheet import NONE, PLAIN, Sheet
 from .style import SURVIVORS, UNCERTAINTY, Look, applied, looks
 
 if TYPE_CHECKING:
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SUFFIXES = (".png", ".svg", ".pdf")
-
-WORDS_BESIDE = ".txt"
-"""Suffix of the file with the title and caption that a user leaves out of a figure."""
 
 _MOST_REFERENCES = 6  # that are named
 _NEAR = 0.35  # a reference farther from the scores than this share of their range would squeeze them
@@ -83,74 +79,56 @@ class Plot:
         Returns:
             A figure that pyplot has no record of, so it needs no closing. It has a canvas, so
             `figure.savefig("score.pdf")` works; fonts are embedded whatever the user's settings are.
-        """
-        with applied(self.sheet):
-            return self.draw(self._drawable, self.sheet.worded(self.texts), self.sheet)
-
-    def save(self, folder: str | Path, made: Sequence[str | Path] = ()) -> list[Path]:
-        """Write the figure as PNG, SVG, and PDF, each atomically, unless the files are up to date.
-
-        The metadata of each file has a digest of the data, texts, options, and code. The same data gives the
-        same bytes. A caption that isn't on the figure is written to a text file.
-
-        Args:
-            folder: Where to write; created if missing.
-            made: Other folders that may have up-to-date files to copy.
-
-        Returns:
-            The paths of the three files, and of the text file with the caption, if there is one.
 
         Raises:
-            OSError: A file can't be written.
             ValueError: The font isn't installed, or the figure doesn't fit in its height or width.
         """
-        paths = [Path(folder) / f"{self.name}{suffix}" for suffix in SUFFIXES]
-        if self._current_files(folder) is None:
-            copies = (self._current_files(other) for other in made)
-            contents = next(filter(None, copies), None) or self._drawn(SUFFIXES)
-            for path, drawn in zip(paths, contents, strict=True):
-                write_whole(path, drawn)
-        if not self.words_beside:
-            return paths
-        beside = Path(folder) / f"{self.name}{WORDS_BESIDE}"
-        if not beside.is_file() or beside.read_text(encoding="utf-8") != self.words_beside:
-            write_whole(beside, self.words_beside)
-        return [*paths, beside]
-
-    @property
-    def words_beside(self) -> str:
-        """Title and caption, as the content of a text file; empty if both are on the figure."""
-        shown = self.sheet.worded(self.texts)
-        is_complete = shown.title and shown.caption == self.texts.caption
-        return "" if is_complete else f"{self.texts.title}\n\n{self.texts.caption}\n"
-
-    def png(self, folders: Sequence[str | Path] = ()) -> bytes:
-        """Render the figure as PNG, or read it from the first of `folders` with an up-to-date file."""
-        known = (self._current(Path(folder) / f"{self.name}.png") for folder in folders)
-        return next(filter(None, known), None) or self._drawn([".png"])[0]
-
-    def _current_files(self, folder: str | Path) -> list[bytes] | None:
-        """Contents of a folder's files of this figure; None unless all are up to date."""
-        contents = [self._current(Path(folder) / f"{self.name}{suffix}") for suffix in SUFFIXES]
-        return [content for content in contents if content] if all(contents) else None
-
-    def _current(self, path: Path) -> bytes | None:
-        """Content of a file that shows this figure; None if it is missing or shows another."""
-        content = path.read_bytes() if path.is_file() else b""
-        return content if self._mark.encode() in content else None
-
-    @property
-    def _drawable(self) -> pd.DataFrame:
-        """The data with gaps in place of numbers that no axis can show."""
         numbers = self.data.select_dtypes("float").drop(columns="factor", errors="ignore")  # has no axis
-        is_huge = numbers.abs() > HUGE
-        return self.data.assign(**numbers.mask(is_huge)) if is_huge.any(axis=None) else self.data
+        shown = self.data.assign(**numbers.mask(numbers.abs() > HUGE))  # which no axis can show
+        given = self.sheet.model_dump(include={"title", "caption"}, exclude_none=True)
+        words: dict[str, Any] = {name: "" if text == NONE else text for name, text in given.items()}
+        with applied(self.sheet):
+            return self.draw(shown, replace(self.texts, **words), self.sheet)
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write the `files` of the figure, each atomically, and return their paths."""
+        return [write_whole(Path(folder) / name, content) for name, content in self.files([folder]).items()]
+
+    def files(
+        self, folders: Iterable[str | Path] = (), suffixes: Sequence[str] = SUFFIXES
+    ) -> dict[str, bytes]:
+        """Draw the figure as PNG, SVG, and PDF, unless a folder has files that are up to date.
+
+        The metadata of each file has a digest of the data, texts, options, and code. The same data gives the
+        same bytes.
+
+        Args:
+            folders: May have the files; the first that has them all is used.
+            suffixes: Formats of the files.
+
+        Returns:
+            Name → content.
+
+        Raises:
+            ValueError: As for `figure`.
+        """
+        names = [f"{self.name}{suffix}" for suffix in suffixes]
+        for folder in folders:
+            paths = [Path(folder) / name for name in names]
+            known = [path.read_bytes() for path in paths if path.is_file()]
+            if len(known) == len(names) and all(self._mark.encode() in content for content in known):
+                return dict(zip(names, known, strict=True))
+        return dict(zip(names, self._drawn(suffixes), strict=True))
+
+    def png(self, folders: Iterable[str | Path] = ()) -> bytes:
+        """Return the figure as PNG; `folders` as for `files`."""
+        return self.files(folders, [".png"])[f"{self.name}.png"]
 
     def _drawn(self, suffixes: Sequence[str]) -> list[bytes]:
         """The figure, drawn once, in each of the formats."""
         contents = []
         with applied(self.sheet):
-            figure = self.draw(self._drawable, self.sheet.worded(self.texts), self.sheet)
+            figure = self.figure()
             for suffix in suffixes:
                 content = io.BytesIO()
                 figure.savefig(content, format=suffix[1:], metadata=_metadata(suffix, self._mark))
@@ -228,10 +206,11 @@ def mean_intervals(values: pd.Series[float], groups: pd.Series[Any]) -> pd.DataF
     Returns:
         A row for each group: mean, std, count, low, high; of a single value, both ends are the mean.
     """
+    import pandas as pd
+
     found = of_groups(values, groups)
-    half = half_widths(found["std"], found["count"])
-    low, high = found["mean"] - half, found["mean"] + half
-    return found.assign(low=low.fillna(found["mean"]), high=high.fillna(found["mean"]))
+    half = pd.Series(half_widths(found["std"], found["count"]), found.index).fillna(0.0)
+    return found.assign(low=found["mean"] - half, high=found["mean"] + half)
 
 
 def texts(frames: Frames) -> dict[str, str]:
@@ -257,7 +236,7 @@ def require_competitors(frames: Frames, data: pd.DataFrame) -> None:
         )
 
 
-def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[float, str]]:
+def near_references(data: pd.DataFrame, scores: pd.Series[float]) -> list[tuple[float, str]]:
     """Return final scores and names of the references that get a line: those near the other scores.
 
     None gets one if there are many, as in a union of studies.
@@ -266,17 +245,16 @@ def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[f
         data: Rows of a figure: role, label, text, and the score as `mean`.
         scores: The other scores.
     """
-    known = list(scores)
-    low, high = min(known), max(known)
+    low, high = min(scores), max(scores)
     room = _NEAR * (high - low)
-    ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
-    if len(ends) > _MOST_REFERENCES:
-        return []
-    return [
-        (float(score), str(text))
-        for score, text in zip(ends["mean"], ends["text"], strict=True)
-        if low - room <= score <= high + room
-    ]
+    ends = _references(data)
+    near = ends[ends["mean"].between(low - room, high + room)]
+    return [] if len(ends) > _MOST_REFERENCES else [*zip(near["mean"].tolist(), near["text"], strict=True)]
+
+
+def _references(data: pd.DataFrame) -> pd.DataFrame:
+    """The last row of each reference."""
+    return data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
 
 
 # ---- words: captions and labels of axes
@@ -285,7 +263,7 @@ def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[f
 def about_seeds(
     count: float, means: str = "Lines", intervals: str = "bars", *, dots: bool = True
 ) -> list[str]:
-    """Describe means and intervals, if a label has several seeds.
+    """Describe means and intervals, or say that each label has one seed.
 
     Args:
         count: Largest number of seeds.
@@ -293,14 +271,13 @@ def about_seeds(
         intervals: Shape of the confidence intervals; empty for none.
         dots: Whether there is a circle for each seed.
     """
-    if count <= 1:
-        return []
-    parts = [f"{means}: mean over seeds", f"{intervals}: {UNCERTAINTY}" if intervals else ""]
-    return ["; ".join(filter(None, [*parts, "circles: seeds" if dots else ""])) + "."]
+    parts = [f"{means}: mean over seeds", *([f"{intervals}: {UNCERTAINTY}"] if intervals else [])]
+    parts += ["circles: seeds"] if dots else []
+    return [f"{'; '.join(parts)}."] if count > 1 else ["One seed each."]
 
 
 def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None = None) -> list[str]:
-    """Describe references in sentences; they have no point, since they train on other data and budget.
+    """Describe references in a sentence; they have no point, since they train on other data and budget.
 
     Args:
         frames: Results of the experiment.
@@ -308,24 +285,17 @@ def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None =
             last row of a label is its end.
         metric: Metric of the numbers; None for the score.
     """
-    ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
-    sentences, metric = [], metric or frames.score
-    for what, completed in (("Final score", True), ("Score so far", False)):
-        of = ends[ends["final"].astype(bool) == completed]
-        if len(of) > _MOST_REFERENCES:
-            least, most = (
-                metric.text(score / metric.factor) for score in (of["mean"].min(), of["mean"].max())
-            )
-            sentences.append(f"{what} of {len(of)} references: {least} to {most}.")
-            continue
-        shown = ", ".join(
-            f"{frames.shown[label]} {metric.text(score / metric.factor)}"
-            for label, score in zip(of["label"], of["mean"], strict=True)
-        )
-        if shown:
-            # A reference far from the others' scores is not drawn: it would squeeze them.
-            sentences.append(f"{what} of the reference (gray dashes if in range): {shown}.")
-    return sentences
+    metric = metric or frames.score
+    ends = _references(data).sort_values("mean")
+    scores = [metric.text(score / metric.factor) for score in ends["mean"]]
+    if len(ends) > _MOST_REFERENCES:
+        return [f"{len(ends)} references: {scores[0]} to {scores[-1]}."]
+    named = [
+        f"{frames.shown[label]} {score}{'' if final else ' so far'}"
+        for label, score, final in zip(ends["label"], scores, ends["final"], strict=True)
+    ]
+    # A reference far from the others' scores is not drawn: it would squeeze them.
+    return [f"References (gray dashes if in range): {', '.join(named)}."] if named else []
 
 
 def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:
@@ -352,8 +322,11 @@ def axis_unit(x_label: str, values: pd.Series[float]) -> tuple[float, str]:
 
 def score_axis(frames: Frames) -> str:
     """Return the label of an axis of scores: "mean score (%)", "PPL, less is better"."""
-    metric = frames.score
-    name = metric.name if metric.name and len(frames.averaged) == 1 else "mean score"
+    return value_label(frames.score, (frames.score.name if len(frames.averaged) == 1 else "") or "mean score")
+
+
+def value_label(metric: Metric, name: str) -> str:
+    """Return the label of an axis of a metric: "PPL (nats), less is better"."""
     unit = f" ({metric.suffix})" if metric.suffix else ""
     return f"{name}{unit}{', less is better' if metric.goal == 'min' else ''}"
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import RequestError
 from ..frames import Frames
 from ..sheet import Sheet
-from .panels import WIDTH, finish, panels, wrapped
+from .panels import finish, panels, wrapped
 from .plot import Plot, Texts, title
 from .style import GRAY, size_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from PIL.Image import Image
 
 PICTURES = 24
 """Images of a step, of each run."""
@@ -49,11 +49,8 @@ class ShownExample(NamedTuple):
     picture: bytes
 
 
-class Pictures(Protocol):
-    """Reads the examples that runs selected."""
-
-    def __call__(self, experiment: str, labels: tuple[str, ...], size: int) -> list[ShownExample]:
-        """Read `size` examples at a few steps of each label; raise ValueError if no run recorded any."""
+Pictures = Callable[[str, tuple[str, ...], int], list[ShownExample]]
+"""Reads so many examples at a few steps of some labels of an experiment; ValueError if there are none."""
 
 
 def selected(frames: Frames, pictures: Pictures | None) -> Plot:
@@ -64,16 +61,17 @@ def selected(frames: Frames, pictures: Pictures | None) -> Plot:
         pictures: Reads the selected examples; None without a lab.
 
     Returns:
-        The plot. Its data has one row per image, with the fields of `ShownExample`, `picture` in base64, and
-        text.
+        The plot. Its data has one row per image, with the fields of `ShownExample` and text.
 
     Raises:
         ValueError: No run recorded its selection, or `pictures` is None.
     """
+    import pandas as pd
+
     if pictures is None:
         raise RequestError("images are read from a lab, which isn't known here: use jestlab plot")
     labels = frames.competitors
-    data = _frame(pictures(frames.experiment, tuple(labels[:_MOST]), PICTURES))
+    data = pd.DataFrame(pictures(frames.experiment, tuple(labels[:_MOST]), PICTURES))
     data["text"] = data["label"].map(frames.shown)
     more = f" Shown: the first {_MOST} of {len(labels)} labels." if len(labels) > _MOST else ""
     caption = f"Of each run's first seed, {PICTURES} of the examples that it trained on in a step.{more}"
@@ -82,35 +80,26 @@ def selected(frames: Frames, pictures: Pictures | None) -> Plot:
 
 def super_batch(name: str, shown: Sequence[ShownExample], heading: str, caption: str) -> Plot:
     """Show examples of one super-batch, first the selected ones, with their captions and scores."""
-    return Plot(name, _frame(shown), Texts(heading, caption, "", ""), _draw_super_batch)
-
-
-def _frame(shown: Sequence[ShownExample]) -> pd.DataFrame:
     import pandas as pd
 
-    data = pd.DataFrame(list(shown), columns=list(ShownExample._fields))
-    return data.assign(picture=[base64.b64encode(content).decode() for content in data["picture"]])
+    return Plot(name, pd.DataFrame(shown), Texts(heading, caption, "", ""), _draw_super_batch)
 
 
-def _pixels(picture: str) -> Any:
-    """Return the pixels of an image, uint8 [h, w, 3]."""
-    import numpy as np
+def _image(picture: bytes) -> Image:
     from PIL import Image
 
-    with Image.open(io.BytesIO(base64.b64decode(picture))) as image:
-        return np.asarray(image.convert("RGB"))
+    return Image.open(io.BytesIO(picture)).convert("RGB")
 
 
-def _mosaic(pictures: Sequence[str]) -> Any:
+def _mosaic(pictures: Sequence[bytes]) -> Image:
     """Return images side by side, row by row, with a white line between them."""
-    import numpy as np
+    from PIL import Image
 
-    tiles = [_pixels(picture) for picture in pictures]
-    side = tiles[0].shape[0] + 2
-    whole = np.full((math.ceil(len(tiles) / _COLUMNS) * side, _COLUMNS * side, 3), 255, np.uint8)
+    tiles = list(map(_image, pictures))
+    side = tiles[0].height + 2
+    whole = Image.new("RGB", (_COLUMNS * side, math.ceil(len(tiles) / _COLUMNS) * side), "white")
     for place, tile in enumerate(tiles):
-        top, left = (part * side for part in divmod(place, _COLUMNS))
-        whole[top : top + tile.shape[0], left : left + tile.shape[1]] = tile
+        whole.paste(tile, (place % _COLUMNS * side, place // _COLUMNS * side))
     return whole
 
 
@@ -118,7 +107,7 @@ def _draw_over_training(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
     """Draw a row for each label with a mosaic for each step."""
     rows = [list(of_label.groupby("step")) for _, of_label in data.groupby("label", sort=False)]
     columns = max(map(len, rows))
-    wide = ((sheet.width or WIDTH) - _NAME) / columns
+    wide = (sheet.inches - _NAME) / columns
     lines = math.ceil(data.groupby(["label", "step"]).size().max() / _COLUMNS)
     height = 0.2 + wide * lines / _COLUMNS
     figure, all_axes = panels(sheet, len(rows) * columns, columns=columns, height=height)
@@ -129,7 +118,7 @@ def _draw_over_training(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
             axes.imshow(_mosaic(list(of_step["picture"])), interpolation="none")
             axes.set_title(f"step {step:,}", size=size_of("caption"), color=GRAY, pad=2)
         first, size = all_axes[place * columns], size_of("name")
-        name = "\n".join(wrapped(str(mosaics[0][1]["text"].iloc[0]), _NAME, size))
+        name = wrapped(str(mosaics[0][1]["text"].iloc[0]), _NAME, size)
         first.text(-0.03, 0.5, name, transform=first.transAxes, ha="right", va="center", size=size)
     return finish(figure, texts, sheet)
 
@@ -137,7 +126,7 @@ def _draw_over_training(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
 def _draw_super_batch(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw the selected images, then the rejected ones, each with its caption and score below it."""
     parts = [part.to_dict("records") for _, part in data.groupby(~data["selected"])]
-    width = sheet.width or WIDTH
+    width = sheet.inches
     across = max(1, min(max(map(len, parts)), int(width / _WIDE)))
     padded = [[*part, *[None] * (-len(part) % across)] for part in parts]
     figure, all_axes = panels(sheet, sum(map(len, padded)), columns=across, height=width / across + 0.3)
@@ -145,7 +134,7 @@ def _draw_super_batch(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         if row is None:
             axes.set_axis_off()
             continue
-        axes.imshow(_pixels(row["picture"]), interpolation="none")
+        axes.imshow(_image(row["picture"]), interpolation="none")
         axes.set(xticks=[], yticks=[], anchor="N")
         axes.spines[:].set_visible(False)
         caption = str(row["caption"])

@@ -19,9 +19,8 @@ def jestlab_version() -> tuple[str | None, str | None]:
     # An installed copy may be in the repository of another project, whose commit isn't jestlab's.
     if git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
         return version, None
-    commit = git(here.parent, "rev-parse", "HEAD")
-    changed = git(here.parents[4], "status", "--porcelain", "--untracked-files=no")
-    return version, f"{commit.strip()}{' with changes' if changed else ''}" if commit else None
+    commit = git(here.parent, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty= with changes")
+    return version, commit and commit.strip()
 
 
 def git(folder: Path, *arguments: str) -> str | None:

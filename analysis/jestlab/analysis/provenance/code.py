@@ -13,7 +13,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..units import listed
+from ..units import listed, some
 
 DECISIVE = ("jax", "jaxlib", "numpy")
 """Packages whose versions are compared for every program; `record` in a spec adds others."""
@@ -28,7 +28,6 @@ OWN_PROGRAMS = frozenset({"train", "embed", "score", "diagnose", "weights"})
 """jestlab's own programs: their results depend on jestlab's code."""
 
 _KINDS = {"package": "package versions", JESTLAB: "commits of jestlab"}
-_MAX_FILES = 4  # longer lists are cut
 
 Made = Mapping[str, frozenset[str]]
 """Code, data, and packages of a run: item → values."""
@@ -61,26 +60,26 @@ def made_by(program: str, attempts: Iterable[Mapping[str, Any]], packages: Colle
             sources, inputs, versions, git_commit; and changes: the length of the patch of jestlab's code.
         packages: Packages to compare in addition to `DECISIVE`.
     """
-    columns = ("sources", "inputs", "versions", "git_commit", "changes")
-    recorded = tuple(tuple(attempt[name] for name in columns) for attempt in contributing(attempts))
-    return _made_by(program, recorded, tuple(packages))
-
-
-@functools.lru_cache(maxsize=256)  # thousands of runs may have recorded the same, and share one mapping
-def _made_by(program: str, attempts: Sequence[Sequence[Any]], packages: Sequence[str]) -> Made:
     values: dict[str, set[str]] = {}
-    for sources, inputs, versions, commit, changes in attempts:
-        items = {f"code {name}": digest for name, digest in json.loads(sources or "{}").items()}
-        items |= {f"data {name}": digest or ABSENT for name, digest in json.loads(inputs or "{}").items()}
-        installed = json.loads(versions or "{}")
+    for attempt in contributing(attempts):
+        recorded = (attempt[name] for name in ("sources", "inputs", "versions"))
+        sources, inputs, installed = (parsed(each) or {} for each in recorded)
+        items = {f"code {name}": digest for name, digest in sources.items()}
+        items |= {f"data {name}": digest or ABSENT for name, digest in inputs.items()}
         items |= package_items(installed, packages)
-        jestlab = commit or installed.get("jestlab")
-        if program in OWN_PROGRAMS and jestlab:
-            patch = f" with {changes} characters of changes" if commit and changes else ""
-            items[JESTLAB] = jestlab + patch
+        commit = attempt["git_commit"]
+        if program in OWN_PROGRAMS and (jestlab := commit or installed.get("jestlab")):
+            changes = commit and attempt["changes"]
+            items[JESTLAB] = jestlab + (f" with {changes} characters of changes" if changes else "")
         for item, value in items.items():
             values.setdefault(item, set()).add(value)
     return {item: frozenset(found) for item, found in values.items()}
+
+
+@functools.lru_cache(maxsize=256)  # thousands of attempts recorded the same
+def parsed(content: str | None) -> Any:
+    """Parse JSON that an attempt recorded; None if it recorded nothing."""
+    return json.loads(content) if content else None
 
 
 def package_items(versions: Mapping[str, str], packages: Iterable[str]) -> dict[str, str]:
@@ -89,14 +88,9 @@ def package_items(versions: Mapping[str, str], packages: Iterable[str]) -> dict[
 
 
 def differing(runs: Iterable[Made], accepted: Accepted = ()) -> dict[str, list[str]]:
-    """Return the items in which runs differ, and all values of each in order of appearance.
-
-    Args:
-        runs: Code, data, and packages of each run.
-        accepted: Differences that do not count.
-    """
+    """Return the items in which runs differ beyond accepted differences, and their values in order."""
     values: dict[str, dict[str, None]] = {}
-    for run in {id(run): run for run in runs}.values():
+    for run in runs:
         for item, found in run.items():
             values.setdefault(item, {}).update(dict.fromkeys(sorted(found)))
     return {item: [*found] for item, found in values.items() if len(_groups(item, found, accepted)) > 1}
@@ -151,28 +145,22 @@ def names_of(items: Iterable[str]) -> str:
     return ", ".join(item.partition(" ")[2] or item for item in items)
 
 
-def files_text(files: Mapping[str, str | None]) -> str:
-    """List the first files with the beginning of their digests: "ridge.py 3fa2c81b"."""
-    digests = [f"{name} {digest[:8] if digest else ABSENT}" for name, digest in files.items()]
-    more = f" and {len(digests) - _MAX_FILES} more" if len(digests) > _MAX_FILES else ""
-    return ", ".join(digests[:_MAX_FILES]) + more
+def _files_text(files: Mapping[str, str | None]) -> str:
+    """List files with the beginning of their digests: "ridge.py 3fa2c81b"."""
+    return some([f"{name} {digest[:8] if digest else ABSENT}" for name, digest in files.items()])
 
 
 def code_of(attempt: Mapping[str, Any]) -> str:
-    """Describe the custom code and the data of an attempt; empty without any.
-
-    Args:
-        attempt: One of `History.attempts`.
-    """
+    """Describe the custom code and the data of one of `History.attempts`; empty without any."""
     parts = []
     if attempt["sources"]:
-        parts.append(f"code {files_text(attempt['sources'])}")
+        parts.append(f"code {_files_text(attempt['sources'])}")
         if attempt["code_commit"]:
             parts[0] += f" of {commit_text(attempt['code_commit'], attempt['code_patched'])}"
     elif attempt["program"] not in OWN_PROGRAMS:
         parts.append("code not recorded")
     if attempt["inputs"]:
-        parts.append(f"data {files_text(attempt['inputs'])}")
+        parts.append(f"data {_files_text(attempt['inputs'])}")
     return ", ".join(parts)
 
 
@@ -187,13 +175,7 @@ def differing_files(first: Mapping[str, str], second: Mapping[str, str]) -> list
 
 
 def unified_diff(first: Mapping[str, str], second: Mapping[str, str], texts: Mapping[str, str]) -> str:
-    """Return the difference between two states of code as a unified diff; empty without a difference.
-
-    Args:
-        first: File → digest of one state.
-        second: The same for the other state.
-        texts: Digest → text of the files whose text is known.
-    """
+    """Return the unified diff of two states of code, each given as file → digest; `texts` are by digest."""
     parts: list[str] = []
     for name in differing_files(first, second):
         digests = [state.get(name) for state in (first, second)]

@@ -7,13 +7,13 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..goodput import QUERY, AttemptTime
 from ..names import Shown, names_in
 from ..results import Snapshot, opens_store
-from .code import JESTLAB, code_of, commit_text, made_with_different, names_of
+from .code import code_of, commit_text, names_of, parsed
 from .soundness import retractions
 
 if TYPE_CHECKING:
@@ -46,14 +46,12 @@ class History:
         paper: Figure or table of the paper that it reproduces; empty without one.
         spec: The resolved spec.
         imported_from: Name of the archive that it was imported from; None if it was launched in this lab.
-        runs: One row per run, in the order of the study: run, label, seed, position, fingerprint, program,
-            state, reason, step, total_steps, attempts, point and config (JSON), directory (relative to the
-            lab's root).
-        attempts: The attempts in the order of the runs, with None for missing values: label, seed,
-            fingerprint, number, state, reason, started_at, heartbeat_at, ended_at (UTC, to the second),
-            exit_code, host, device, log, versions, program; for jestlab's code git_commit and patched
-            (whether it had uncommitted changes); for custom code code_commit, code_patched, and sources and
-            inputs (file → SHA-256).
+        runs: One row per run, in the order of the study, with the columns of `_RUNS`: point and config are
+            JSON, and directory is relative to the lab's root.
+        attempts: The attempts in the order of the runs, with the columns of `_ATTEMPTS` and program, and None
+            for missing values. Times are UTC, to the second. For jestlab's code there are git_commit and
+            patched (whether it had uncommitted changes); for custom code code_commit, code_patched, and
+            sources and inputs (file → SHA-256).
         costs: One row per run, in their order: all columns of `v_costs`.
         retracted: Fingerprint → why the run's results are wrong.
         accepted: One line for each acceptance of differences between runs.
@@ -93,22 +91,20 @@ def load(store: Snapshot, experiment: str) -> History | None:
     """Read the history of an experiment; None if the store doesn't have it."""
     if not (studies := store.rows(_STUDY, experiment=experiment)):
         return None
-    study = studies[0]
+    [study] = studies
     runs = store.select(_RUNS, experiment=experiment)
     runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
     costs = runs[["label", "seed"]].merge(store.select(_COSTS, experiment=experiment), on=["label", "seed"])
-    amounts = [name for name in costs if str(name).endswith(("_flops", "_hours", "_dollars"))]
     places = {run: place for place, run in enumerate(runs["fingerprint"])}
-    programs = dict(zip(runs["fingerprint"], runs["program"], strict=True))
+    programs = runs["program"].tolist()
     attempts = store.rows(_ATTEMPTS, experiment=experiment)
     attempts.sort(key=lambda each: (places[each["fingerprint"]], each["label"], each["number"]))
     for attempt in attempts:
-        attempt["program"] = programs[attempt["fingerprint"]]
-        for name in ("versions", "sources", "inputs"):
-            attempt[name] = _parsed(attempt[name]) if attempt[name] else None
+        attempt["program"] = programs[places[attempt["fingerprint"]]]
+        attempt |= {name: parsed(attempt[name]) for name in ("versions", "sources", "inputs")}
+        attempt |= {name: bool(attempt[name]) for name in ("patched", "code_patched")}
         for name in ("started_at", "heartbeat_at", "ended_at"):  # text on SQLite, times on PostgreSQL
             attempt[name] = str(attempt[name])[:19] if attempt[name] else None
-        attempt |= {name: bool(attempt[name]) for name in ("patched", "code_patched")}
     return History(
         experiment=experiment,
         question=str(study["question"] or ""),
@@ -117,7 +113,7 @@ def load(store: Snapshot, experiment: str) -> History | None:
         imported_from=store.imported_from(experiment),
         runs=runs,
         attempts=attempts,
-        costs=costs.astype(dict.fromkeys(amounts, float)),
+        costs=costs,
         retracted=retractions(store, experiment),
         accepted=tuple(
             f"{row['author']} accepted on {str(row['created_at'])[:10]} that "
@@ -126,11 +122,6 @@ def load(store: Snapshot, experiment: str) -> History | None:
         ),
         times=tuple(AttemptTime(**row) for row in store.rows(QUERY, experiment=experiment)),
     )
-
-
-@lru_cache(maxsize=256)  # thousands of attempts recorded the same
-def _parsed(content: str) -> Any:
-    return json.loads(content)
 
 
 @dataclass(frozen=True)
@@ -142,7 +133,7 @@ class Recipe:
         commands: Commands in order.
         code: One line for each version of custom code, and of jestlab's code on each device.
         versions: Package → versions in all attempts.
-        caveats: Differences between attempts, and other obstacles.
+        caveats: Obstacles.
     """
 
     spec: str
@@ -153,13 +144,7 @@ class Recipe:
 
 
 def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
-    """Describe how to reproduce an experiment.
-
-    Args:
-        history: Of the experiment.
-        baseline: Baseline that the report was requested with.
-        scope: Cost scope that the report was requested with.
-    """
+    """Describe how to reproduce an experiment, and the report with this baseline and cost scope."""
     import yaml
 
     attempts = [attempt for attempt in history.attempts if attempt["started_at"]]
@@ -172,11 +157,6 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
         for attempt in attempts
     )
     caveats = []
-    if len({str(attempt["sources"]) for attempt in attempts if attempt["sources"]}) > 1:
-        different = made_with_different(["code"])
-        caveats.append(f"Runs were {different}: jestlab diff RUN RUN shows the difference.")
-    if len({attempt["git_commit"] for attempt in attempts} - {None}) > 1:
-        caveats.append(f"Runs were {made_with_different([JESTLAB])}.")
     if history.imported_from is not None:
         caveats.append(f"The experiment was imported from {history.imported_from}: others have run it.")
     if any(attempt["patched"] for attempt in attempts):
@@ -197,8 +177,7 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
         ),
         code=tuple(
             f"{line}: {count} {'attempt' if count == 1 else 'attempts'}"
-            for counts in (custom, jestlab)
-            for line, count in counts.most_common()
+            for line, count in (*custom.most_common(), *jestlab.most_common())
         ),
         versions={package: ", ".join(found) for package, found in sorted(versions.items())},
         caveats=tuple(caveats),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -23,7 +24,6 @@ _ATTEMPTS = """
     SELECT fingerprint, number, state, started_at, first_step, sources, inputs, versions, git_commit,
         LENGTH(git_patch) AS changes
     FROM v_attempts WHERE experiment = :experiment"""
-_SPEC = "SELECT spec FROM v_experiments WHERE experiment = :experiment"
 _ACCEPTED = "SELECT accepted FROM v_acceptances WHERE experiment = :experiment"
 _RETRACTED = "SELECT fingerprint, reason FROM v_retractions WHERE experiment = :experiment"
 
@@ -66,17 +66,12 @@ class Soundness:
         scripts: dict[str, str] = {}
         accepted: list[Mapping[str, list[str]]] = []
         for name in experiments:
-            specs = [json.loads(spec or "{}") for spec in store.select(_SPEC, experiment=name)["spec"]]
-            packages = [each for spec in specs for each in spec.get("record", {}).get("packages", ())]
-            attempts: dict[str, list[Mapping[str, Any]]] = {}
+            packages = store.study(name)[1].get("record", {}).get("packages", ())
+            attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
             for row in store.rows(_ATTEMPTS, experiment=name):
-                attempts.setdefault(row["fingerprint"], []).append(row)
-            for row in store.rows(_RUNS, experiment=name):
-                run, program, config = row.values()
-                is_command = program == "command"
-                scripts[run] = (
-                    json.dumps(json.loads(config or "{}").get("command")) if is_command else program
-                )
+                attempts[row["fingerprint"]].append(row)
+            for run, program, config in (row.values() for row in store.rows(_RUNS, experiment=name)):
+                scripts[run] = json.dumps(json.loads(config).get("command")) if config else program
                 if run in attempts:
                     made[run] = made_by(program, attempts[run], packages)
             accepted += map(json.loads, store.select(_ACCEPTED, experiment=name)["accepted"])
@@ -84,11 +79,7 @@ class Soundness:
         return cls(retracted, made, scripts, accepted)
 
     def marks(self, runs_of_rows: Mapping[str, Iterable[str]]) -> Marks:
-        """Find the problems of the rows of a table.
-
-        Args:
-            runs_of_rows: Row → fingerprints of its runs.
-        """
+        """Find the problems of the rows of a table, given as row → fingerprints of its runs."""
         rows = {row: dict.fromkeys(runs) for row, runs in runs_of_rows.items()}
         struck: dict[str, str] = {}
         notes: dict[str, None] = {}
@@ -101,13 +92,12 @@ class Soundness:
                 if run in self.made:
                     by_script.setdefault(self.scripts[run], {}).setdefault(row, []).append(self.made[run])
         mixed: set[str] = set()
+        odd: set[str] = set()
         for made in by_script.values():
             for row, of_runs in made.items():
                 if items := differing(of_runs, self.accepted):
                     mixed.add(row)
                     notes[f"{MIXED} {row}: seeds were {made_with_different(items)}"] = None
-        odd: set[str] = set()
-        for made in by_script.values():
             uniform = {row: of_runs[0] for row, of_runs in made.items() if row not in mixed}
             for item, odd_rows in odd_ones(uniform, self.accepted).items():
                 if item != JESTLAB:

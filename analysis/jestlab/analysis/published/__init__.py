@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from ..errors import RequestError
+from ..errors import RequestError, shown
+from ..files import csv_cell, from_csv_cell
 from ..results import Snapshot, opens_store
-from ..spreadsheets import csv_cell, from_csv_cell
 from ..units import nearest
-from ..words import shown
 from .cell import CellKey, PublishedCell, order
 
 if TYPE_CHECKING:

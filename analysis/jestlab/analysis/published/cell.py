@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from ..errors import RequestError
+from ..errors import RequestError, printable, shown
 from ..units import near
-from ..words import printable, shown
 
 _NUMBER = re.compile(r"([+\-−–]?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.([0-9]+))?([KMBT]?)")
 _EXPONENTS = {"": 0, "K": 3, "M": 6, "B": 9, "T": 12}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Sequence
 from glob import escape
 from pathlib import Path
@@ -64,7 +63,7 @@ def build(
     """
     folder = Path(folder)
     page = gather(store, experiment, baseline, scope, own, pictures)
-    made = _files(page, folder / FOLDER, [folder])
+    made = _files(page, [folder / FOLDER, folder])
 
     def image(part: FigurePart) -> bytes:
         """Return the PNG of a figure; a figure of a union's study may be in the folder of the study."""
@@ -84,16 +83,13 @@ def one_file(page: ReportPage, name: str) -> bytes | None:
     """Make one file of a report, such as `summary.csv`; None if the report has no such file."""
     if name == PROVENANCE:
         return provenance(page)
-    with tempfile.TemporaryDirectory() as folder:
-        return _files(page, Path(folder), [], name.split(".", 1)[0]).get(name)
+    return _files(page, [], name.split(".", 1)[0]).get(name)
 
 
-def _files(
-    page: ReportPage, folder: Path, known: Sequence[Path], only: str | None = None
-) -> dict[str, bytes]:
+def _files(page: ReportPage, folders: Sequence[Path], only: str | None = None) -> dict[str, bytes]:
     """Make the files of a report, or those with the stem `only`: name → content.
 
-    Figures are drawn in `folder`, unless the folders `known` have equal ones from an earlier report.
+    Figures are drawn unless one of the folders has equal ones from an earlier report.
     """
     made: dict[str, bytes] = {}
 
@@ -114,7 +110,7 @@ def _files(
     for plot in [] if page.is_union else [plot for part in page.figures for plot in part.plots]:
         if only in (None, plot.name):
             data = plot.data.to_csv(index=False, lineterminator="\n")
-            add(plot.name, data, {path.name: path.read_bytes() for path in plot.save(folder, known)})
+            add(plot.name, data, plot.files(folders))
     recipe = page.sections[-1].recipe  # a union has none
     return made | ({_SPEC: recipe.spec.encode()} if recipe else {})
 

@@ -170,7 +170,7 @@ def _factor(row: Record, effort: Effort) -> str:
     """Write a factor in words: "1.3× fewer", "1.2× more", "as many"; and whether it is only a bound."""
     words = WORDS[effort]
     factor, is_bound = float(row[f"fewer_{words.name}"]), row[f"fewer_{words.name}_at_least"] is True
-    fewer, as_many = ("less", "as much") if words.less else ("fewer", "as many")
+    fewer, as_many = ("less", "as much") if words.fewer.startswith("less") else ("fewer", "as many")
     if math.isinf(factor):
         return f"∞ {fewer}"
     if round(factor, 1) > 1:

@@ -266,7 +266,7 @@ def _sheet_of(history: History, kind: str) -> Sheet:
 
 
 def _sheet(history: History, report: Mapping[str, Any]) -> Sheet:
-    return Sheet.parse(report.get("figure") or {}).over(Sheet.parse(history.spec.get("figure") or {}))
+    return Sheet(**report.get("figure") or {}).over(Sheet(**history.spec.get("figure") or {}))
 
 
 # ---- a union

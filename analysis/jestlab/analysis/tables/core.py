@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..errors import RequestError
+from ..files import to_csv
 from ..provenance.soundness import MIXED, Soundness
-from ..spreadsheets import to_csv
 from ..units import MISSING as MISSING
-from ..units import nearest
+from ..units import nearest, some
 from . import formats, latex
-from .latex import ESSENTIAL as ESSENTIAL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +27,12 @@ Record = Mapping[str, Any]
 
 ONE_SEED = "†"
 """Mark of numbers from one seed."""
+
+ESSENTIAL = 100
+"""Importance of columns that are always shown."""
+
+Width = Literal["auto", "column", "text"]
+"""Width in LaTeX: a column of the paper, the whole text, or (auto) a column if the table fits."""
 
 Format = Literal["md", "latex", "csv", "html", "json"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -40,14 +45,12 @@ class Column:
     Attributes:
         key: The name in options and in `Table.parts`.
         header: The heading.
-        show: Returns the text of a row's cell. Of scores and differences, the second argument is the number
-            of decimals, or None for as many as is usual.
-        rank: Returns a number, rounded as `show` rounds it, with the same arguments. The cells with the
-            greatest one of a section are bold; a row with NaN has no rank. None: no cell is the best.
+        show: Returns the text of a row's cell.
+        rank: Returns a number, rounded as `show` rounds it. The cells with the greatest one of a section are
+            bold; a row with NaN has no rank. None: no cell is the best.
         bold: Returns whether a row's cell is bold for another reason.
         align: Alignment of the cells.
         group: Heading over neighboring columns of the same group; empty for none.
-        shade: Returns a color from −1 to 1: how far a cell is below or above the value to compare with.
         mark: Returns signs that refer to a note.
         seeds: Column of the frame with the number of seeds behind a cell; one seed is marked.
         formula: How its numbers are computed, in a sentence.
@@ -55,20 +58,17 @@ class Column:
         compares: Whether the same inputs of the baseline are used too.
         importance: If a table is too wide, the least important column is dropped first, of several the last;
             `ESSENTIAL` ones stay.
-        family: Name for all columns of its kind: "scores", "differences", "costs", or "factors".
-        data: Columns of the frame that the cells are made from, first the one to sort by.
-        digits: The number of decimals, if it was chosen.
+        family: Name for all columns of its kind: "scores", "costs", or "factors".
         notes: Notes of the table that are about this column.
     """
 
     key: str
     header: str
-    show: Callable[..., str]
-    rank: Callable[..., float] | None = None
+    show: Callable[[Record], str]
+    rank: Callable[[Record], float] | None = None
     bold: Callable[[Record], bool] | None = None
-    align: Literal["left", "right", "center"] = "right"
+    align: Literal["left", "right"] = "right"
     group: str = ""
-    shade: Callable[[Record], float] | None = None
     mark: Callable[[Record], str] | None = None
     seeds: str = ""
     formula: str = ""
@@ -76,54 +76,36 @@ class Column:
     compares: bool = False
     importance: int = 50
     family: str = ""
-    data: tuple[str, ...] = ()
-    digits: int | None = None
     notes: tuple[str, ...] = ()
 
     @property
-    def _has_digits(self) -> bool:
-        return self.family in ("scores", "differences")
+    def is_optional(self) -> bool:
+        """Whether the column is dropped if the table is too wide."""
+        return self.importance < ESSENTIAL
 
-    def text(self, row: Record) -> str:
-        """Return the text of a row's cell."""
-        return self.show(row, self.digits) if self._has_digits else self.show(row)
+    @property
+    def title(self) -> str:
+        """The heading with that of its group."""
+        return f"{self.group} {self.header}".strip()
 
-    def ranked(self, row: Record) -> float:
-        """Return the rank of a row; NaN if it has none."""
-        if self.rank is None:
-            return math.nan
-        return self.rank(row, self.digits) if self._has_digits else self.rank(row)
+    def has(self, name: str) -> bool:
+        """Return whether a column of the frame has its numbers: that of its key, or `<key>_<part>`."""
+        return name == self.key or name.startswith(f"{self.key}_")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table.
-
-    Attributes:
-        text: As people read it.
-        bold: Whether it stands out, for example as the best of its column.
-        shade: Color from −1 to 1; 0 for none.
-        mark: Signs behind the text that a note explains.
-        struck: Whether it is struck through, since it is based on wrong results.
-    """
+    """The text of a cell, struck through if it is wrong, and the signs behind it, which notes explain."""
 
     text: str
     bold: bool = False
-    shade: float = 0.0
     mark: str = ""
     struck: bool = False
 
 
 @dataclass(frozen=True)
 class Line:
-    """The cells of one row.
-
-    Attributes:
-        key: The row's name.
-        cells: One for each column.
-        apart: Whether the row is set apart and does not compete.
-        ours: Whether the row is shaded, as the method that the table is about.
-    """
+    """The cells of the row with the name `key`, which may be set apart from competing rows, or shaded."""
 
     key: str
     cells: tuple[Cell, ...]
@@ -147,8 +129,8 @@ class Table:
         name: Short name, for file names and labels.
         caption: Description of the numbers.
         frame: Raw numbers, one line for each row. Column `row` has its unique name. The bool column `apart`
-            marks rows that do not compete. Optional: text column `section`, the heading of the row's section;
-            bool column `ours`, rows to shade.
+            marks rows that do not compete. Optional: text column `section`, the heading of the row's section
+            if there are several; bool column `ours`, rows to shade.
         columns: The columns that are shown.
         notes: What else a reader must know: conventions, and runs that are missing and why.
         parts: The runs behind the numbers, one line for each row and run: `row`, experiment, label, seed,
@@ -160,7 +142,7 @@ class Table:
         shown: Row → the name that is shown for it, if it is another one.
         label: Label in LaTeX; by default made from the name.
         width: Width in LaTeX.
-        chosen: Whether the user chose the columns, so that LaTeX drops none.
+        hidden: Columns that are not shown; CSV and JSON are without their numbers.
     """
 
     name: str
@@ -175,8 +157,8 @@ class Table:
     mixed: frozenset[str] = frozenset()
     shown: Mapping[str, str] = field(default_factory=dict)
     label: str = ""
-    width: latex.Width = "auto"
-    chosen: bool = False
+    width: Width = "auto"
+    hidden: tuple[Column, ...] = ()
 
     @property
     def opens(self) -> bool:
@@ -194,50 +176,43 @@ class Table:
         return [str(row) for row in self.frame["row"]]
 
     def marked(self, sound: Soundness) -> Table:
-        """Mark rows of mixed code or data, strike through retracted ones, and add notes with reasons."""
+        """Mark rows of mixed code or data, strike through retracted ones, and explain all marks in notes."""
         if self.parts is None:
             return self
-        runs: dict[str, list[str]] = {}
-        for row, run in zip(self.parts["row"], self.parts["fingerprint"], strict=True):
-            runs.setdefault(row, []).append(run)
-        struck, mixed, notes = sound.marks(runs)
+        runs = self.parts.groupby("row", sort=False)["fingerprint"].agg(list)
+        struck, mixed, notes = sound.marks(dict(zip(map(str, runs.index), runs, strict=True)))
+        counts = sorted({column.seeds for column in self.columns}.intersection(self.frame.columns))
+        if self.frame[counts].eq(1).any(axis=None):
+            notes = (f"{ONE_SEED} one seed only: its spread is unknown", *notes)
         return replace(self, struck=struck, mixed=mixed, notes=(*self.notes, *notes))
 
-    def row_named(self, name: str, runs: Sequence[str] = ()) -> str:
+    def row_named(self, name: str) -> str:
         """Find a row by its name or the one that is shown for it, in any case, or by a unique beginning.
-
-        Args:
-            name: As the user gave it.
-            runs: Other names that the user may have intended.
 
         Raises:
             ValueError: No row, or several, have such a name.
         """
         known = {self.shown[row]: row for row in self.rows if row in self.shown}
-        return self._named(name, known | {row: row for row in self.rows}, "row", runs)
+        return self._named(name, known | {row: row for row in self.rows}, "row")
 
     def column_named(self, name: str) -> Column:
         """Find a column by its key or heading, as `row_named` does."""
-        known: dict[str, str] = {}
-        for column in self.columns:
-            for alias in (column.key, column.header, f"{column.group} {column.header}".strip()):
-                known.setdefault(alias, column.key)
-        key = self._named(name, known, "column")
-        return next(column for column in self.columns if column.key == key)
+        by_key = {column.key: column for column in self.columns}
+        known = {column.title: key for key, column in by_key.items()}
+        known |= {column.header: key for key, column in reversed(by_key.items())}  # the first of several
+        return by_key[self._named(name, known | {key: key for key in by_key}, "column")]
 
-    def _named(self, name: str, known: Mapping[str, str], kind: str, others: Sequence[str] = ()) -> str:
-        if name in known:
-            return known[name]
+    def _named(self, name: str, known: Mapping[str, str], kind: str) -> str:
         folded = {key.casefold(): value for key, value in known.items()}
+        if exact := known.get(name) or folded.get(name.casefold()):
+            return exact
         matches = {value for key, value in folded.items() if key.startswith(name.casefold())}
-        if len(matches) == 1 or name.casefold() in folded:
-            return folded.get(name.casefold()) or matches.pop()
+        if len(matches) == 1:
+            return matches.pop()
+        problem = f"no {kind} {name!r}: {nearest(name, known)}"
         if matches:
-            shown = ", ".join(map(repr, sorted(matches)[:8]))
-            raise RequestError(
-                f"table {self.name!r} has several {kind}s named {name!r}: choose one of {shown}"
-            )
-        raise RequestError(f"table {self.name!r} has no {kind} {name!r}: {nearest(name, [*known, *others])}")
+            problem = f"several {kind}s named {name!r}: choose one of {some(sorted(matches))}"
+        raise RequestError(f"table {self.name!r} has {problem}")
 
     def cell(self, row: str, column: Column) -> Cell:
         """Return the cell of a row, given by name, and a column."""
@@ -257,7 +232,8 @@ class Table:
         by_title: dict[str, list[Record]] = {}
         for row in records(self.frame):
             by_title.setdefault(str(row.get("section", "")), []).append(row)
-        return tuple(Section(title, self._lines(rows)) for title, rows in by_title.items())
+        several = len(by_title) > 1
+        return tuple(Section(title * several, self._lines(rows)) for title, rows in by_title.items())
 
     def _lines(self, rows: list[Record]) -> tuple[Line, ...]:
         competing = [row for row in rows if not row["apart"] and row["row"] not in self.struck]
@@ -270,21 +246,22 @@ class Table:
 
     def _cells(self, column: Column, rows: list[Record], competing: list[Record]) -> list[Cell]:
         """Return the cells of a column; the best is bold if several rows compete."""
-        ranks = [rank for row in competing if not math.isnan(rank := column.ranked(row))]
-        best = max(ranks) if len(ranks) > 1 else -math.inf
+        ranks = {str(row["row"]): column.rank(row) for row in competing} if column.rank else {}
+        known = [rank for rank in ranks.values() if not math.isnan(rank)]
+        best = max(known) if len(known) > 1 else -math.inf
         cells = []
         for row in rows:
-            name, text = str(row["row"]), column.text(row)
+            name, text = str(row["row"]), column.show(row)
             behind = {name, self.baselines.get(name, name)} if column.compares else {name}
             # The number of seeds has a formula, but isn't computed from results.
             is_result = bool(column.formula) and column.key != "seeds" and text not in ("", MISSING)
             struck = is_result and not behind.isdisjoint(self.struck)
-            is_best = best > -math.inf and not row["apart"] and column.ranked(row) == best
+            is_best = best > -math.inf and ranks.get(name) == best
             mark = column.mark(row) if column.mark else ""
             mark += ONE_SEED if text != MISSING and row.get(column.seeds) == 1 else ""
             mark += MIXED if is_result and not behind.isdisjoint(self.mixed) else ""
             bold = not struck and (is_best or bool(column.bold and column.bold(row)))
-            cells.append(Cell(text, bold, column.shade(row) if column.shade else 0.0, mark, struck))
+            cells.append(Cell(text, bold, mark, struck))
         return cells
 
     # ---- formats
@@ -294,18 +271,14 @@ class Table:
         write: Callable[[], str] = getattr(self, {"md": "markdown"}.get(format, format))
         return write()
 
-    def __str__(self) -> str:
-        """Write the table as Markdown, which is readable on a terminal."""
-        return self.markdown()
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f'<div style="overflow-x:auto" tabindex="0">{self.html()}</div>'
-
     def markdown(self) -> str:
         """Write a GitHub table with aligned columns; rows that are set apart are in italics."""
         return formats.markdown(self)
+
+    __str__ = __repr__ = markdown
+
+    def _repr_html_(self) -> str:
+        return f'<div style="overflow-x:auto" tabindex="0">{self.html()}</div>'
 
     def latex(self) -> str:
         """Write a float for a paper, which fits a column or the page, with booktabs rules."""
@@ -334,10 +307,14 @@ class Table:
         return json.dumps(content | {"rows": rows}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     def _raw(self) -> pd.DataFrame:
-        """Return the frame with the columns to write, and with the names that are shown."""
-        raw = self.frame.drop(columns="row")
-        if any(row in self.shown for row in self.frame["row"]):
-            raw.insert(1, "shown", [self.shown.get(row, row) for row in self.frame["row"]])
+        """Return the frame without the numbers of hidden columns, and with the names that are shown."""
+        hidden, shown = (
+            {name for name in self.frame.columns for column in columns if column.has(name)}
+            for columns in (self.hidden, self.columns)
+        )
+        raw = self.frame.drop(columns=["row", *(hidden - shown)])
+        if not self.shown.keys().isdisjoint(self.rows):
+            raw.insert(1, "shown", [self.shown.get(row, row) for row in self.rows])
         return raw
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,10 @@ from ..costs import Scope
 from ..curves import Crossing, score_curves, speedups
 from ..efforts import WORDS, Effort, known
 from ..errors import NotYet
-from ..frames import Frames
+from ..frames import DIVERGED, Frames
 from ..intervals import censored_median, half_widths, of_groups, to_match
-from ..lost import DIVERGED
 from ..metrics import Metric
-from .show import first_line
+from .core import ESSENTIAL, Column, Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,19 +62,9 @@ class Finals:
         return self.frames.shown[self.baseline]
 
     @property
-    def renamed(self) -> dict[str, str]:
-        """Label → the name that is shown for it, if it is another one."""
-        return {label: name for label in self.frames.labels if (name := self.frames.shown[label]) != label}
-
-    @property
     def has_rivals(self) -> bool:
         """Whether there is another competitor than the baseline."""
         return any(label != self.baseline for label in self.frames.competitors)
-
-    @property
-    def baselines(self) -> dict[str, str]:
-        """Each label that is compared → the baseline."""
-        return {label: self.baseline for label in self.frames.labels if label != self.baseline}
 
     @cached_property
     def by_label(self) -> pd.DataFrame:
@@ -140,12 +130,45 @@ class Finals:
         ]
         for label, lost in frames.lost.items():
             notes.append(f"{shown[label]}: {lost}{'; not ranked' * (DIVERGED in frames.fates[label])}")
-        notes += _unfinished(frames)
+        unfinished = frames.runs[frames.runs["state"] != "COMPLETED"]
+        for name, runs in unfinished.groupby("label", sort=False):
+            states = [f"seed {seed} {state}" for seed, state in zip(runs["seed"], runs["state"], strict=True)]
+            notes.append(f"{shown[str(name)]}: {'; '.join(states)}")
         missing = self.runs[frames.averaged].isna().groupby(self.runs["label"], sort=False).any()
         for row, of_metric in missing[missing.any(axis=1)].iterrows():
             lacking = [name for name in frames.averaged if of_metric[name]]
             notes.append(f"{shown[str(row)]}: no score where {', '.join(lacking)} is missing")
         return notes
+
+    def table(
+        self,
+        kind: str,
+        caption: str,
+        rows: pd.DataFrame,
+        columns: Sequence[Column],
+        notes: Sequence[str] = (),
+        parts: pd.DataFrame | None = None,
+    ) -> Table:
+        """Make a table of a kind. A column with the names of runs, notes of columns, and `gaps` are added.
+
+        Args:
+            rows: Raw numbers, with labels as index.
+            parts: `runs` with more columns; None for `runs`.
+        """
+        frames, shown = self.frames, self.frames.shown
+        parts = self.runs if parts is None else parts
+        notes = [*notes, *(note for column in columns for note in column.notes)]
+        run = Column("run", "run", lambda row: shown[row["label"]], align="left", importance=ESSENTIAL)
+        return Table(
+            name=f"{frames.experiment} {kind}",
+            caption=caption,
+            frame=rows.reset_index().assign(row=rows.index),
+            columns=(run, *columns),
+            notes=(*filter(None, dict.fromkeys(notes)), *self.gaps),
+            parts=parts.assign(row=parts["label"], experiment=frames.experiment),
+            baselines={label: self.baseline for label in frames.labels if label != self.baseline},
+            shown={label: shown[label] for label in frames.labels if shown[label] != label},
+        )
 
 
 def finals(
@@ -202,21 +225,3 @@ def _over_seeds(
         f"{effort}_low_at_most": bool((took[early] == reach.low).any()),
         f"fewer_{effort}_at_least": bool((fewer[early] <= factor).any()),
     }
-
-
-def _unfinished(frames: Frames) -> list[str]:
-    """Describe the runs of each label that haven't completed."""
-    runs = frames.runs[frames.runs["state"] != "COMPLETED"]
-    return [
-        f"{frames.shown[str(label)]}: {'; '.join(_state(run) for _, run in of_label.iterrows())}"
-        for label, of_label in runs.groupby("label", sort=False)
-    ]
-
-
-def _state(run: pd.Series[Any]) -> str:
-    text = f"seed {run['seed']} {run['state']}"
-    if run["step"] > 0:
-        text += f" at step {run['step']:.0f}"
-        text += f" of {run['total_steps']:.0f}" if run["total_steps"] > 0 else ""  # NaN if unknown
-    reason = first_line(run["reason"]) if isinstance(run["reason"], str) else ""
-    return f"{text} ({reason})" if reason else text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from functools import cache
 from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -11,32 +12,33 @@ from typing import TYPE_CHECKING
 from ..units import MISSING
 
 if TYPE_CHECKING:
-    from .core import Cell, Column, Line, Table
+    from jinja2 import Template
+
+    from .core import Cell, Table
 
 # ---- GitHub's Markdown, aligned so that it is readable on a terminal
 
 _WIDTH = 100  # characters in a line of captions and notes
 _UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")  # within a word, it doesn't start emphasis
-_RULE = {"left": ":{}-", "right": "-{}:", "center": ":{}:"}
-_PAD = {"left": str.ljust, "right": str.rjust, "center": str.center}
 
 
 def markdown(table: Table) -> str:
     """Write a table in GitHub's Markdown; titles and the names of rows that are set apart are in italics."""
-    sides = [column.align for column in table.columns]
-    rows = [[_md(f"{column.group} {column.header}".strip()) for column in table.columns]]
+    rows = [[_md(column.title) for column in table.columns]]
     for section in table.sections:
-        rows += [[f"*{_md(section.title)}*", *[""] * (len(sides) - 1)]] if section.title else []
+        rows += [[f"*{_md(section.title)}*", *[""] * (len(rows[0]) - 1)]] if section.title else []
         for line in section.lines:
             first, *others = map(_md_cell, line.cells)
             rows.append([f"*{first}*" if line.apart else first, *others])
+    is_left = [column.align == "left" for column in table.columns]
     widths = [max(3, *map(len, texts)) for texts in zip(*rows, strict=True)]
     lines = []
     for row in rows:
-        padded = (_PAD[side](text, width) for side, text, width in zip(sides, row, widths, strict=True))
+        cells = zip(row, widths, is_left, strict=True)
+        padded = (text.ljust(width) if left else text.rjust(width) for text, width, left in cells)
         lines.append(f"| {' | '.join(padded)} |")
-    rule = [_RULE[side].format("-" * width) for side, width in zip(sides, widths, strict=True)]
-    lines[1:1] = [f"|{'|'.join(rule)}|"]
+    rules = (f":{'-' * n}-" if left else f"-{'-' * n}:" for n, left in zip(widths, is_left, strict=True))
+    lines[1:1] = [f"|{'|'.join(rules)}|"]
     lines += ["", textwrap.fill(_md(table.caption), _WIDTH)]
     lines += [""] if table.notes else []
     lines += [textwrap.fill(f"- {_md(note)}", _WIDTH, subsequent_indent="  ") for note in table.notes]
@@ -56,37 +58,12 @@ def _md(text: str) -> str:
 
 # ---- HTML
 
-_LONG = 40  # characters; longer texts may break into lines
-
 
 def html(table: Table, opens: bool = False, most: int | None = None) -> str:
     """Write a table in HTML, in ASCII so that the charset doesn't matter; see `Table.html`."""
-    words = "<br>".join(map(prose, [table.caption, *table.notes]))
-    parts = [] if opens else [f"<style>{_CSS}</style>"]
-    parts += ['<table class="jestlab">', *([] if opens else [f"<caption>{words}</caption>"]), "<thead>"]
-    if any(column.group for column in table.columns):
-        cells = ""
-        for group, columns in groupby(table.columns, key=lambda column: column.group):
-            span = len(list(columns))
-            about = {"scope": "colgroup", "class_": "group"} if group else {}
-            cells += _element(
-                "th" if group else "td", escape(group), **about, colspan=span if span > 1 else 0
-            )
-        parts.append(_element("tr", cells, class_="groups"))
-    parts += [_element("tr", "".join(map(_heading, table.columns))), "</thead>"]
-    left = len(table.lines) if most is None else most
-    for section in table.sections:
-        lines = section.lines[:left]
-        left -= len(lines)
-        if not lines:
-            continue
-        parts.append("<tbody>")
-        if section.title:
-            title = _element("th", escape(section.title), scope="rowgroup", colspan=len(table.columns))
-            parts.append(_element("tr", title, class_="section"))
-        parts += [_row(table, line, opens and table.opens) for line in lines]
-        parts.append("</tbody>")
-    return "\n".join([*parts, "</table>", ""]).encode("ascii", "xmlcharrefreplace").decode()
+    groups = [(name, len(list(same))) for name, same in groupby(column.group for column in table.columns)]
+    text = _template().render(table=table, opens=opens, most=most, groups=groups)
+    return text.encode("ascii", "xmlcharrefreplace").decode() + "\n"
 
 
 def prose(text: str) -> str:
@@ -94,43 +71,62 @@ def prose(text: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
-def _element(name: str, content: str, **attributes: object) -> str:
-    """Write an element; an attribute that is empty is left out, and `class_` and `data_row` are renamed."""
-    written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
-        for key, value in attributes.items()
-        if value
-    )
-    return f"<{name}{written}>{content}</{name}>"
+@cache
+def _template() -> Template:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["prose"] = lambda text: Markup(prose(text))
+    environment.globals |= {"css": Markup(_CSS), "missing": MISSING, "zip": zip}
+    return environment.from_string(_HTML)
 
 
-def _heading(column: Column) -> str:
-    side = "left" if column.align == "left" else ""
-    return _element("th", escape(column.header), scope="col", class_=side, title=column.formula)
-
-
-def _row(table: Table, line: Line, opens: bool) -> str:
-    name = _element("span", _text(line.cells[0]), class_="name")
-    cells = [_element("th", name, scope="row")]
-    for column, cell in zip(table.columns[1:], line.cells[1:], strict=True):
-        text = _text(cell)
-        if opens and column.formula and cell.text not in ("", MISSING):
-            origin = {"aria_haspopup": "dialog", "data_row": line.key, "data_column": column.key}
-            text = _element("button", text, type="button", **origin)
-        is_left = column.align == "left"
-        shade = "above" if cell.shade > 0 else "below" if cell.shade < 0 else ""
-        classes = ("left" * is_left, "long" * (is_left and len(cell.text) > _LONG), shade)
-        style = f"--shade:{abs(cell.shade):.2f}" if cell.shade else ""
-        cells.append(_element("td", text, class_=" ".join(filter(None, classes)), style=style))
-    return _element("tr", "".join(cells), class_=" ".join(["apart"] * line.apart + ["ours"] * line.ours))
-
-
-def _text(cell: Cell) -> str:
-    """Write the text of a cell with its emphasis and marks."""
-    text = f"<b>{escape(cell.text)}</b>" if cell.bold else escape(cell.text)
-    text = f"<s>{text}</s>" if cell.struck else text
-    return f"{text}<sup>{escape(cell.mark)}</sup>" if cell.mark else text
-
+_HTML = """\
+{% macro content(cell) %}
+{% if cell.bold %}<b>{{ cell.text }}</b>{% elif cell.struck %}<s>{{ cell.text }}</s>{% else %}
+{{- cell.text }}{% endif %}{% if cell.mark %}<sup>{{ cell.mark }}</sup>{% endif %}
+{% endmacro %}
+{% if not opens %}<style>{{ css }}</style>{% endif %}
+<table class="jestlab">
+{% if not opens %}
+<caption>{{ table.caption|prose }}{% for note in table.notes %}<br>{{ note|prose }}{% endfor %}</caption>
+{% endif %}
+<thead>
+{% if groups|length > 1 %}
+<tr class="groups">
+{% for name, span in groups %}
+<th{% if name %} scope="colgroup" class="group"{% endif %} colspan="{{ span }}">{{ name }}</th>
+{% endfor %}
+</tr>
+{% endif %}
+<tr>
+{% for column in table.columns %}
+<th scope="col" class="{{ column.align }}" title="{{ column.formula }}">{{ column.header }}</th>
+{% endfor %}
+</tr>
+</thead>
+{% for section in table.sections %}
+<tbody>
+{% if section.title %}
+<tr class="section"><th scope="rowgroup" colspan="{{ table.columns|length }}">{{ section.title }}</th></tr>
+{% endif %}
+{% for line in section.lines[:most] %}
+<tr class="{{ 'apart' if line.apart else 'ours' if line.ours }}">
+<th scope="row"><span class="name">{{ content(line.cells[0]) }}</span></th>
+{% for column, cell in zip(table.columns[1:], line.cells[1:]) %}
+<td class="{{ column.align }}{{ ' long' if cell.text|length > 40 }}">
+{%- if opens and table.opens and column.formula and cell.text not in ('', missing) -%}
+<button type="button" aria-haspopup="dialog" data-row="{{ line.key }}" data-column="{{ column.key }}">
+{{- content(cell) }}</button>
+{%- else %}{{ content(cell) }}{% endif %}</td>
+{% endfor %}
+</tr>
+{% endfor %}
+</tbody>
+{% endfor %}
+</table>
+"""
 
 _CSS = (
     "table.jestlab{border-collapse:collapse;font:14px/1.5 system-ui,sans-serif;"
@@ -145,6 +141,4 @@ _CSS = (
     "table.jestlab tbody+tbody>tr:first-child>*{border-top:1px solid}"
     "table.jestlab tr.apart,table.jestlab tr.section{font-style:italic}"
     "table.jestlab tr.ours>*{background:color-mix(in srgb,#7070ff 14%,transparent)}"
-    "table.jestlab td.above{background:color-mix(in srgb,#0072b2 calc(var(--shade)*65%),transparent)}"
-    "table.jestlab td.below{background:color-mix(in srgb,#d55e00 calc(var(--shade)*65%),transparent)}"
 )

@@ -10,20 +10,14 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..units import listed
+from ..units import listed, sentence
 
 if TYPE_CHECKING:
-    from .core import Cell, Table
-
-Width = Literal["auto", "column", "text"]
-"""Width of a table: a column of the paper, the whole text, or (auto) a column if the table fits."""
-
-ESSENTIAL = 100
-"""Importance of columns that are always shown, such as the names of the rows."""
+    from .core import Cell, Column, Table
 
 _READABLE = {"table": 62, "table*": 142}
 """Environment → characters in a line of a two-column article, in letters that are up to a third smaller."""
@@ -32,164 +26,125 @@ _GAP = 2  # characters between columns
 _LONG = 30  # characters; longer texts break into lines
 _HEADING = 10  # characters; longer headings break into lines if they are wider than the cells below
 
+_FIT = (
+    "\\providecommand{\\jestlabfit}[1]{\\sbox0{#1}%\n"
+    "  \\ifdim\\wd0>\\linewidth\\resizebox{\\linewidth}{!}{\\usebox0}\\else\\usebox0\\fi}"
+)
+_OURS = "% \\usepackage[table]{xcolor}\n\\providecolor{jestlabours}{rgb}{0.9, 0.9, 1.0}"
+_BELOW = "\n  \\vspace{3pt}\n  \\parbox{\\linewidth}{\\footnotesize\\raggedright\n    "
 
-class _Layout(NamedTuple):
-    """The layout of a table.
 
-    Attributes:
-        environment: `table`, or `table*`, which spans the columns of the paper.
-        headings: Index of each column that is shown → lines of its heading.
-        long: Indices of columns whose texts break into lines.
-        left_out: Indices of the columns that do not fit.
-    """
+class _Printed(NamedTuple):
+    """A column that is printed: its place in the table, lines of its heading, and width in characters."""
 
-    environment: str
-    headings: dict[int, list[str]]
-    long: set[int]
-    left_out: list[int]
+    place: int
+    column: Column
+    heading: list[str]
+    width: int
+    is_long: bool
+
+    @property
+    def alignment(self) -> str:
+        """The column in the argument of `tabular`."""
+        long = f">{{\\raggedright\\arraybackslash}}p{{{_LONG // 2}em}}"
+        return long if self.is_long else self.column.align[0]
 
 
 def latex(table: Table) -> str:
-    """Write a float; comments above it name the packages that it needs."""
-    layout = _layout(table)
+    """Write a float; comments above it name the packages that it needs, and columns that do not fit."""
+    environment, columns, left_out = _layout(table)
     label = table.label or "tab:" + re.sub(r"[\W_]", "-", table.name)
-    shaded = any(line.ours or any(cell.shade for cell in line.cells) for line in table.lines)
-    alignment = "".join(
-        _LONG_TEXT if i in layout.long else table.columns[i].align[0] for i in layout.headings
-    )
+    notes = " ".join(sentence(escape(note, breaks=True)) for note in table.notes)
+    below = f"{_BELOW}{notes}}}\n" if notes else ""
     lines = [
         r"% \usepackage{array, booktabs, graphicx}",
-        *([r"% \usepackage[table]{xcolor}", _COLORS] if shaded else []),
+        *([_OURS] if any(line.ours for line in table.lines) else []),
         *([r"% \usepackage[normalem]{ulem}"] if table.struck else []),
         _FIT,
-        *(f"% {line}" for line in remarks(table)),
-        f"\\begin{{{layout.environment}}}[t]",
+        *([f"% Left out, since not all columns fit: {listed(left_out)}"] if left_out else []),
+        f"\\begin{{{environment}}}[t]",
         r"  \centering",
         f"  \\caption{{{escape(table.caption, breaks=True)}}}",
         f"  \\label{{{label}}}",
         r"  \vspace{3pt}",
         r"  \setlength{\tabcolsep}{4pt}",
-        f"  \\jestlabfit{{\\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
+        f"  \\jestlabfit{{\\begin{{tabular}}{{@{{}}{''.join(each.alignment for each in columns)}@{{}}}}",
         r"    \toprule",
-        *(f"    {line}" for line in [*_headings(table, layout), *_body(table, layout)]),
+        *(f"    {line}" for line in [*_headings(columns), *_body(table, columns)]),
         r"    \bottomrule",
         r"  \end{tabular}}",
+        f"{below}\\end{{{environment}}}",
     ]
-    if table.notes:
-        notes = (escape(note, breaks=True) for note in table.notes)
-        text = " ".join(note if note.endswith((".", "!", "?")) else f"{note}." for note in notes)
-        lines += ["", r"  \vspace{3pt}", r"  \parbox{\linewidth}{\footnotesize\raggedright", f"    {text}}}"]
-    return "\n".join([*lines, f"\\end{{{layout.environment}}}", ""])
+    return "\n".join(lines) + "\n"
 
 
-def remarks(table: Table) -> list[str]:
-    """Name the columns that are left out."""
-    layout = _layout(table)
-    if not layout.left_out:
-        return []
-    left_out = (table.columns[i] for i in layout.left_out)
-    names = listed([f"{column.group} {column.header}".strip() for column in left_out])
-    keys = ", ".join(table.columns[i].key for i in list(layout.headings)[1:])
-    return [
-        f"Left out, since not all columns fit: {names}",
-        f"Choose the columns with options of a report: {{columns: [{keys}], width: text}}",
-    ]
-
-
-def _layout(table: Table) -> _Layout:
-    """Choose the environment and the columns: those that the user chose, or the most important ones."""
-    headings, widths, importance, long = {}, {}, {}, set()
-    for i, column in enumerate(table.columns):
-        texts = [line.cells[i].text for line in table.lines]
-        if i > 0 and not any(texts):
-            continue
-        width = max(map(len, texts), default=0)
-        if column.align == "left" and width > _LONG:
-            width = _LONG
-            long.add(i)
-        headings[i] = textwrap.wrap(column.header, max(_HEADING, width), break_long_words=False) or [""]
-        widths[i] = max(width, *map(len, headings[i])) + _GAP
-        if i > 0 and column.importance < ESSENTIAL and not table.chosen:
-            importance[i] = column.importance
-    environment = "table*" if table.width == "text" else "table"
-    if table.width == "auto" and sum(widths.values()) > _READABLE["table"]:
-        environment = "table*"
+def _layout(table: Table) -> tuple[str, list[_Printed], list[str]]:
+    """Choose the environment and the columns, and name those that do not fit; empty ones are not printed."""
+    columns = []
+    for place, column in enumerate(table.columns):
+        width = max((len(line.cells[place].text) for line in table.lines), default=0)
+        is_long = column.align == "left" and width > _LONG
+        width = _LONG if is_long else width
+        heading = textwrap.wrap(column.header, max(_HEADING, width), break_long_words=False) or [""]
+        if width or not place:
+            width = max(width, *map(len, heading)) + _GAP
+            columns.append(_Printed(place, column, heading, width, is_long))
+    is_wide = table.width == "auto" and sum(each.width for each in columns) > _READABLE["table"]
+    environment = "table*" if is_wide or table.width == "text" else "table"
+    optional = [each for each in columns[1:] if each.column.is_optional]
+    optional.sort(key=lambda each: -each.column.importance)
     left_out = []
-    for i in sorted(importance, key=lambda i: (importance[i], -i)):
-        if sum(widths.values()) > _READABLE[environment]:
-            left_out.append(i)
-            del widths[i], headings[i]
-    return _Layout(environment, headings, long, sorted(left_out))
+    while optional and sum(each.width for each in columns) > _READABLE[environment]:
+        left_out.append(optional.pop())
+        columns.remove(left_out[-1])
+    return environment, columns, [each.column.title for each in sorted(left_out)]
 
 
 # ---- rows
 
 
-def _headings(table: Table, layout: _Layout) -> Iterator[str]:
+def _headings(columns: Sequence[_Printed]) -> Iterator[str]:
     """Yield the headings of groups with a rule under each, and those of columns."""
     cells, rules, first = [], [], 1
-    for group, columns in groupby(table.columns[i].group for i in layout.headings):
-        count = len(list(columns))
-        cells.append(f"\\multicolumn{{{count}}}{{c}}{{{escape(group)}}}")
-        rules += [f"\\cmidrule(lr){{{first}-{first + count - 1}}}"] if group else []
-        first += count
+    for group, of_group in groupby(each.column.group for each in columns):
+        last = first + len(list(of_group)) - 1
+        cells.append(f"\\multicolumn{{{last - first + 1}}}{{c}}{{{escape(group)}}}")
+        rules += [f"\\cmidrule(lr){{{first}-{last}}}"] if group else []
+        first = last + 1
     if rules:
         yield f"{' & '.join(cells)} \\\\"
         yield " ".join(rules)
-    texts = {i: r" \\ ".join(map(escape, lines)) for i, lines in layout.headings.items()}
-    for i, lines in layout.headings.items():
-        if len(lines) > 1:
-            texts[i] = f"\\shortstack[{table.columns[i].align[0]}]{{{texts[i]}}}"
-    yield f"{' & '.join(texts.values())} \\\\"
+    texts = []
+    for each in columns:
+        text = r" \\ ".join(map(escape, each.heading))
+        texts.append(f"\\shortstack[{each.column.align[0]}]{{{text}}}" if len(each.heading) > 1 else text)
+    yield f"{' & '.join(texts)} \\\\"
 
 
-def _body(table: Table, layout: _Layout) -> Iterator[str]:
+def _body(table: Table, columns: Sequence[_Printed]) -> Iterator[str]:
     """Yield the rows, with a rule above each section and between rows that are set apart and others."""
     for section in table.sections:
         yield r"\midrule"
         if section.title:
             title = escape(section.title)
-            yield f"\\multicolumn{{{len(layout.headings)}}}{{@{{}}l}}{{\\textit{{{title}}}}} \\\\"
+            yield f"\\multicolumn{{{len(columns)}}}{{@{{}}l}}{{\\textit{{{title}}}}} \\\\"
         previous = section.lines[0]
         for line in section.lines:
             if line.apart != previous.apart:
                 yield r"\midrule"
-            cells = " & ".join(_cell(line.cells[i], i in layout.long) for i in layout.headings)
+            cells = " & ".join(_cell(line.cells[each.place], each.is_long) for each in columns)
             shade = r"\rowcolor{jestlabours} " if line.ours else ""
             # LaTeX would read a bracket or a star here as an option of the line break before it.
             yield f"{shade}{'{}' if cells.startswith(('[', '*')) else ''}{cells} \\\\"
             previous = line
 
 
-_SMALL = re.compile(r" (± [0-9.,]+|\[[^A-Za-z]+\])")
-"""Matches the deviation or the interval of a number, which is written in small letters."""
-
-
 def _cell(cell: Cell, breaks: bool) -> str:
-    parts = re.split(_SMALL, cell.text, maxsplit=1)
-    text, *rest = (escape(part, breaks) for part in parts)
+    text = escape(cell.text, breaks)
     text = f"\\textbf{{{text}}}" if cell.bold else text
-    if rest:
-        text += f"\\,{{\\scriptsize {rest[0]}}}{rest[1]}"
     text = f"\\sout{{{text}}}" if cell.struck else text
-    text += f"\\textsuperscript{{{escape(cell.mark)}}}" if cell.mark else ""
-    if not cell.shade:
-        return text
-    color = "jestlababove" if cell.shade > 0 else "jestlabbelow"
-    # LaTeX would print a space here, and read a bracket as an option.
-    return f"\\cellcolor{{{color}!{round(65 * abs(cell.shade))}!white}}{{}}{text}"
+    return text + (f"\\textsuperscript{{{escape(cell.mark)}}}" if cell.mark else "")
 
-
-_LONG_TEXT = f">{{\\raggedright\\arraybackslash}}p{{{_LONG // 2}em}}"
-_FIT = (
-    "\\providecommand{\\jestlabfit}[1]{\\sbox0{#1}%\n"
-    "  \\ifdim\\wd0>\\linewidth\\resizebox{\\linewidth}{!}{\\usebox0}\\else\\usebox0\\fi}"
-)
-_COLORS = (
-    "\\providecolor{jestlabours}{rgb}{0.9, 0.9, 1.0}\n"
-    "\\providecolor{jestlababove}{HTML}{0072B2}\n"
-    "\\providecolor{jestlabbelow}{HTML}{D55E00}"
-)
 
 # ---- characters
 

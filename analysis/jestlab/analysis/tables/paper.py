@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from .. import units
@@ -27,19 +26,27 @@ from ..published.cell import (
 )
 from ..published.lint import Finding, checks
 from . import show
-from .core import ESSENTIAL, Column, Record, Table, records
+from .core import ESSENTIAL, MISSING, Column, Record, Table
 from .final_results import Finals
-from .paper_rows import COUNTED, PAPER_FLOPS, table_rows
+from .paper_rows import COUNTED, PAPER_FLOPS, SUFFIXES, table_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LINTED = "‡"
+"""Mark of published cells that contradict others."""
 
 _COUNTED = (f"{PER_ITERATION}{COUNTED}", f"{TOTAL}{COUNTED}")
-_EFFORTS = (EXAMPLES, PER_ITERATION, TOTAL, *_COUNTED, DELTA)
 _FLOPS = (PER_ITERATION, TOTAL, *_COUNTED)
-_PUBLISHED = Metric("max", PERCENT)  # of published scores
+_EFFORTS = (EXAMPLES, *_FLOPS, DELTA)
+_OF_PUBLISHED = Metric("max", PERCENT)
+
+_WRITERS: dict[str, Callable[[float], str]] = {
+    FILTERED: lambda value: "✓" if value else "✗",
+    EXAMPLES: units.count,
+    **dict.fromkeys(_FLOPS, lambda value: f"{100 * value:.0f}"),
+}
+"""Quantity → how its values are written; the others are scores, or means or differences of them."""
 
 _HEADERS: dict[str, tuple[str, str, int, tuple[str, ...]]] = {
     EXAMPLES: ("# Train", "", 40, ()),
@@ -54,30 +61,10 @@ _HEADERS: dict[str, tuple[str, str, int, tuple[str, ...]]] = {
 """Quantity → header, group, and importance of its column, and the values of a run and its baseline from which
 it is computed."""
 
-_IMPORTANCE_OF_SCORES = 60
-
 _BY_PAPER = (
     "by the paper's formula, in which training reuses the scoring pass, and loss, selection, and the "
     "reference's scoring are free; published Flexi rows take A = 0.28, own rows the cost of their towers"
 )
-
-_TONED_DOWN = 0.8  # the paper multiplies differences by this factor before it clips them at the full color
-
-_DATASETS = {
-    "imagenet": "ImageNet-1K",
-    "coco": "COCO",
-    "birds": "Birds",
-    "caltech": "Caltech",
-    "cars": "Cars",
-    "pets": "Pets",
-}
-_METRICS = {
-    "10_shot": "10-S",
-    "zero_shot": "ZS",
-    "i2t_r1": "I2T",
-    "t2i_r1": "T2I",
-    "mean_r1": "mean of I2T, T2I",
-}
 
 
 @dataclass(frozen=True)
@@ -86,36 +73,23 @@ class Layout:
 
     Attributes:
         caption: Beginning of the caption.
-        leading: Quantities before the scores.
-        trailing: Quantities after the scores.
-        variants: Whether the table has a column for the variant.
+        quantities: Quantities before the scores.
+        mean: Whether the mean of the scores follows them.
         pair: Whether zero-shot accuracy and the mean of both retrieval directions replace all scores of runs.
-        color_range: Difference to the baseline with the full color, before it is toned down; None without
-            colors.
     """
 
     caption: str
-    leading: tuple[str, ...]
-    trailing: tuple[str, ...] = ()
-    variants: bool = True
+    quantities: tuple[str, ...]
+    mean: bool = False
     pair: bool = False
-    color_range: float | None = None
 
 
 LAYOUTS: dict[str, Layout] = {
     "comparison": Layout("Comparison to prior art.", _EFFORTS),
     "longer_training": Layout("Longer training runs.", _EFFORTS),
-    "specialists": Layout(
-        "All benchmarks, against the baseline.",
-        (EXAMPLES,),
-        trailing=(MEAN,),
-        variants=False,
-        color_range=0.05,
-    ),
-    "laion": Layout("Pretraining on LAION.", (EXAMPLES,), variants=False, pair=True),
-    "raw_vs_filtered": Layout(
-        "Training on raw and on filtered data.", (FILTERED,), variants=False, pair=True, color_range=0.1
-    ),
+    "specialists": Layout("All benchmarks.", (EXAMPLES,), mean=True),
+    "laion": Layout("Pretraining on LAION.", (EXAMPLES,), pair=True),
+    "raw_vs_filtered": Layout("Training on raw and on filtered data.", (FILTERED,), pair=True),
 }
 """Name → layout."""
 
@@ -141,36 +115,38 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     layout = LAYOUTS.get(name, LAYOUTS["comparison"])
     cells = published[published["table"] == name]
     if cells.empty and not own:
-        if published.empty:
-            raise NotYet(
-                "the store holds no published results: run jestlab published import, or name an experiment"
-            )
-        known = ", ".join(dict.fromkeys(published["table"]))
-        raise NotYet(f"no published table {name!r}: expected one of {known}; or name an experiment")
+        raise NotYet(f"no published results for {name}: run jestlab published import, or name an experiment")
     rows, parts = table_rows(cells, own, layout.pair)
-    findings = [
-        found for found in checks(cells_of(published)) if any(key.table == name for key in found.keys)
-    ]
-    wrong = [found for found in findings if not found.confirmed]
-    flops = {"counted": own[0].frames.counted(own[0].scope)} if own else {}
-    if len(cells):
-        flops = {"paper": _BY_PAPER, **flops}
-    columns = _Columns(name, layout, rows, own, flops, {key for found in wrong for key in found.keys})
-    of_runs = rows[~rows["published"]]
-    labels = zip(of_runs["row"], of_runs["label"], of_runs["method"], strict=True)
-    frame = rows.drop(columns="label")
-    table = Table(
+    findings = [each for each in checks(cells_of(published)) if any(key.table == name for key in each.keys)]
+    wrong = [finding for finding in findings if not finding.confirmed]
+    keys = {key for finding in wrong for key in finding.keys if key.table == name}
+    flops = {"paper": _BY_PAPER} if len(cells) else {}
+    if own:
+        flops["counted"] = own[0].frames.counted(own[0].scope)
+    columns = [Column("method", "Method", lambda row: row["method"], align="left", importance=ESSENTIAL)]
+    if rows["variant"].nunique() > 1:
+        columns.append(
+            Column("variant", "Variant", lambda row: row["variant"] or MISSING, align="left", importance=95)
+        )
+    scores = [name for name in map(str, rows) if is_score(name) and not name.endswith(SUFFIXES)]
+    scores.sort(key=order)
+    for quantity in (*layout.quantities, *scores, *[MEAN] * layout.mean):
+        if quantity in rows:
+            columns.append(_column(quantity, scores, own, flops, keys))
+    first = rows[rows["baseline"]].drop_duplicates("section").set_index("section")["row"]
+    against = rows["section"].map(first).fillna(rows["row"])
+    names = rows[["row", "label", "method"]].itertuples(index=False, name=None)
+    return Table(
         name=name,
         caption=_caption(layout, cells, own),
-        frame=frame if rows["section"].nunique() > 1 else frame.assign(section=""),
-        columns=columns.all(),
+        frame=rows.drop(columns="label"),
+        columns=tuple(columns),
         notes=tuple(_notes(layout, cells, own, flops, wrong)),
         parts=parts,
         published=None if cells.empty else _placed(cells, rows, findings),
-        baselines={row: best["row"] for row, best in columns.baselines.items() if best["row"] != row},
-        shown={row: method for row, label, method in labels if method != label},
+        baselines={row: other for row, other in zip(rows["row"], against, strict=True) if row != other},
+        shown={row: method for row, label, method in names if label not in ("", method)},
     )
-    return show.with_marks_explained(table)
 
 
 def _placed(cells: pd.DataFrame, rows: pd.DataFrame, findings: Sequence[Finding]) -> pd.DataFrame:
@@ -191,182 +167,98 @@ def _placed(cells: pd.DataFrame, rows: pd.DataFrame, findings: Sequence[Finding]
 # ---- columns
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """Makes the columns of a table.
+def _column(
+    quantity: str,
+    scores: Sequence[str],
+    own: Sequence[Finals],
+    flops: Mapping[str, str],
+    wrong: Collection[CellKey],
+) -> Column:
+    """Make the column of a quantity.
 
-    Attributes:
-        table: Name of the table.
-        layout: Its layout.
-        rows: Its rows.
+    Args:
+        quantity: The quantity.
+        scores: The scores of the table.
         own: Results of experiments.
         flops: How FLOPs of runs are counted (paper, counted) → what is included; the default first.
-        wrong: Published cells that contradict others.
+        wrong: Published cells of the table that contradict others.
     """
+    results = {each.frames.experiment: each for each in own}
+    header, group, importance, inputs = _HEADERS.get(quantity) or (*_heading(quantity, scores, own), 60, ())
+    if len(flops) > 1 and quantity in (PER_ITERATION, TOTAL):
+        group = "FLOPs %, paper"
+        inputs = tuple(PAPER_FLOPS if name == "flops" else name for name in inputs)
+    family = "scores" if is_score(quantity) or quantity == MEAN else ""
 
-    table: str
-    layout: Layout
-    rows: pd.DataFrame
-    own: Sequence[Finals]
-    flops: Mapping[str, str]
-    wrong: Collection[CellKey]
-
-    def all(self) -> tuple[Column, ...]:
-        """Make all columns."""
-        columns = [
-            Column("method", "Method", lambda row: str(row["method"]), align="left", importance=ESSENTIAL)
-        ]
-        if self.layout.variants and (self.rows["variant"] != "").any():
-            columns.append(
-                Column(
-                    "variant",
-                    "Variant",
-                    lambda row: str(row["variant"]) or show.MISSING,
-                    align="left",
-                    importance=95,
-                )
-            )
-        quantities = [*self.layout.leading, *self.scores, *self.layout.trailing]
-        return (*columns, *(self.column(each) for each in quantities if each in self.rows.columns))
-
-    def column(self, quantity: str) -> Column:
-        """Make the column of a quantity."""
-        header, group, importance, inputs = _HEADERS.get(quantity) or self.heading(quantity)
-        if PAPER_FLOPS in self.rows and quantity in (PER_ITERATION, TOTAL):
-            group = "FLOPs %, paper"
-            inputs = tuple(PAPER_FLOPS if name == "flops" else name for name in inputs)
-        family = _family(quantity)
-        is_shaded = self.layout.color_range is not None and family == "scores"
-        return Column(
-            quantity,
-            header,
-            partial(self.text, quantity),
-            partial(self.rank, quantity) if family or quantity in (TOTAL, _COUNTED[1]) else None,
-            align="center" if quantity == FILTERED else "right",
-            group=group,
-            shade=partial(self.shade, quantity) if is_shaded else None,
-            mark=partial(self.mark, quantity),
-            seeds=f"{quantity}_seeds" if family else "",
-            formula=self.formula(quantity),
-            inputs=inputs,
-            compares=bool(inputs),
-            importance=importance,
-            family=family,
-            data=(
-                quantity,
-                *(f"{quantity}_{end}" for end in ("printed", "std", "seeds", "low", "high")),
-                f"{EXAMPLES}_seeds",
-            ),
-        )
-
-    @cached_property
-    def scores(self) -> list[str]:
-        """The scores of any row, those of a dataset next to each other."""
-        columns = [str(name) for name in self.rows.columns]
-        names = [name for name in columns if not name.endswith(("_std", "_seeds", "_printed"))]
-        names = sorted(filter(is_score, names), key=order)
-        datasets = list(dict.fromkeys(map(_dataset, names)))
-        return sorted(names, key=lambda name: datasets.index(_dataset(name)))
-
-    def heading(self, score: str) -> tuple[str, str, int, tuple[str, ...]]:
-        """Return the header, the group, the importance, and no inputs of a score's column."""
-        names = {each.frames.declared.called(self.scores)[score] for each in self.own} - {score}
-        dataset, metric = score.split("/", 1)
-        title, short = _DATASETS.get(dataset, dataset), _METRICS.get(metric, metric)
-        if len(names) == 1:  # the experiments declare one name
-            header, group = names.pop(), ""
-        elif sum(_dataset(each) == dataset for each in self.scores) > 1:
-            header, group = short, title
-        else:
-            is_usual = dataset in _DATASETS and metric == "10_shot"
-            header, group = title if is_usual else f"{title} {short}", ""
-        return header, group, _IMPORTANCE_OF_SCORES, ()
-
-    @cached_property
-    def results(self) -> dict[str, Finals]:
-        """Row → the results of its experiment, for rows of runs."""
-        experiments = {each.frames.experiment: each for each in self.own}
-        runs = self.rows[~self.rows["published"]]
-        return {row: experiments[name] for row, name in zip(runs["row"], runs["section"], strict=True)}
-
-    def metric(self, quantity: str, row: Record, digits: int | None = None) -> Metric:
-        """Return the meaning of a score, or of a mean or difference of scores."""
-        if row["row"] not in self.results:
-            return _PUBLISHED
-        found = self.results[row["row"]]
-        metric = found.metric
+    def metric(row: Record) -> Metric:
+        if row["published"]:
+            return _OF_PUBLISHED
+        found = results[row["section"]]
         if is_score(quantity):
-            metric = found.frames.declared.of(quantity.replace("/mean_r1", "/i2t_r1"))
-        return show.to_digits(metric, digits)
+            return found.frames.declared.of(quantity.replace("/mean_r1", "/i2t_r1"))
+        return found.metric
 
-    def text(self, quantity: str, row: Record, digits: int | None = None) -> str:
-        """Write a row's value, as printed if it was published."""
-        printed, value = row.get(f"{quantity}_printed"), row.get(quantity)
-        if isinstance(printed, str):
-            return printed
-        if value is None or math.isnan(value):
-            return show.MISSING
-        if quantity == FILTERED:
-            return "✓" if value else "✗"
-        if quantity == EXAMPLES:
-            return units.count(value)
-        if quantity in _FLOPS:
-            return f"{100 * value:.0f}"
-        metric = self.metric(quantity, row, digits)
-        if quantity == DELTA:
-            return show.difference(value, row[f"{DELTA}_low"], row[f"{DELTA}_high"], metric)
-        std, seeds = row[f"{quantity}_std"], row[f"{quantity}_seeds"]
-        return show.mean(value, std, seeds, row[f"{EXAMPLES}_seeds"], metric)
-
-    def rank(self, quantity: str, row: Record, digits: int | None = None) -> float:
-        """Rank rows by the goal of the score, or by the lowest cost."""
+    def text(row: Record) -> str:
         value = float(row[quantity])
-        return -round(value, 2) if quantity in _FLOPS else self.metric(quantity, row, digits).rank(value)
+        if isinstance(printed := row.get(f"{quantity}_printed"), str):
+            return printed
+        if math.isnan(value):
+            return MISSING
+        if quantity in _WRITERS:
+            return _WRITERS[quantity](value)
+        if quantity == DELTA:
+            return show.difference(value, row[f"{DELTA}_low"], row[f"{DELTA}_high"], metric(row))
+        std, seeds = row[f"{quantity}_std"], row[f"{quantity}_seeds"]
+        return show.mean(value, std, seeds, row[f"{EXAMPLES}_seeds"], metric(row))
 
-    def mark(self, quantity: str, row: Record) -> str:
-        """Mark published cells that contradict others."""
-        if not row["published"]:
-            return ""
-        key = CellKey(str(row["source"]), self.table, int(row["position"]), quantity)
-        return LINTED if key in self.wrong else ""
+    def rank(row: Record) -> float:
+        value = float(row[quantity])
+        return -round(value, 2) if quantity in _FLOPS else metric(row).rank(value)
 
-    @cached_property
-    def baselines(self) -> dict[str, Record]:
-        """Row → the baseline of its section."""
-        of_section = {row["section"]: row for row in records(self.rows[self.rows["baseline"]][::-1])}
-        sections = zip(self.rows["row"], self.rows["section"], strict=True)
-        return {row: of_section[section] for row, section in sections if section in of_section}
+    def mark(row: Record) -> str:
+        place = (row.get("source"), row.get("position"), quantity)
+        return LINTED if any(place == (key.source, key.position, key.quantity) for key in wrong) else ""
 
-    def shade(self, quantity: str, row: Record) -> float:
-        """Return how far a score is above (to 1) or below (to −1) that of the baseline."""
-        metric, baseline = self.metric(quantity, row), self.baselines.get(row["row"])
-        if row["apart"] or not metric.in_percent or baseline is None or not self.layout.color_range:
-            return 0.0
-        gap = metric.sign * (float(row[quantity]) - baseline[quantity])
-        return 0.0 if math.isnan(gap) else max(-1.0, min(1.0, _TONED_DOWN * gap / self.layout.color_range))
-
-    def formula(self, quantity: str) -> str:
-        """Explain a quantity, and how it is computed for runs."""
-        meaning = QUANTITIES.get(quantity.removesuffix(COUNTED), "final score")
-        if not self.own or not (_family(quantity) or quantity in _FLOPS):
-            return meaning
-        if quantity in _FLOPS:
-            how = self.flops["counted"] if quantity in _COUNTED else next(iter(self.flops.values()))
-            return f"{meaning}; own runs: FLOPs: {how}"
-        how = f"paired by seed, mean over seeds [{INTERVAL}]" if quantity == DELTA else "mean over seeds"
-        if not is_score(quantity):
-            for each in self.own:
-                how += f"; in {each.frames.experiment} the mean of {', '.join(each.frames.averaged)}"
-        return f"{meaning}; own runs: {how}"
+    return Column(
+        quantity,
+        header,
+        text,
+        rank if family or quantity in (DELTA, TOTAL, _COUNTED[1]) else None,
+        group=group,
+        mark=mark,
+        seeds=f"{quantity}_seeds" if family or quantity == DELTA else "",
+        formula=_formula(quantity, own, flops),
+        inputs=inputs,
+        compares=bool(inputs),
+        importance=importance,
+        family=family,
+    )
 
 
-def _family(quantity: str) -> str:
-    """Return the family of a quantity's column; empty if the quantity does not vary with the seed."""
-    return "differences" if quantity == DELTA else "scores" if is_score(quantity) or quantity == MEAN else ""
+def _formula(quantity: str, own: Sequence[Finals], flops: Mapping[str, str]) -> str:
+    """Explain a quantity, and how it is computed for runs."""
+    meaning = QUANTITIES.get(quantity.removesuffix(COUNTED), "final score")
+    if not own or quantity in (EXAMPLES, FILTERED):
+        return meaning
+    if quantity in _FLOPS:
+        how = flops["counted"] if quantity in _COUNTED else next(iter(flops.values()))
+        return f"{meaning}; own runs: FLOPs: {how}"
+    how = f"paired by seed, mean over seeds [{INTERVAL}]" if quantity == DELTA else "mean over seeds"
+    if not is_score(quantity):
+        for each in own:
+            how += f"; in {each.frames.experiment} the mean of {', '.join(each.frames.averaged)}"
+    return f"{meaning}; own runs: {how}"
 
 
-def _dataset(score: str) -> str:
-    return score.split("/", 1)[0]
+def _heading(score: str, scores: Sequence[str], own: Sequence[Finals]) -> tuple[str, str]:
+    """Return heading and group of a score: its name in the experiments, or its metric and dataset."""
+    names = {each.frames.declared.called(scores)[score] for each in own} - {score}
+    if len(names) == 1:
+        return names.pop(), ""
+    dataset, metric = score.split("/", 1)
+    title, header = QUANTITIES.get(score, dataset).split(",")[0], show.METRICS.get(metric, metric)
+    is_group = sum(each.startswith(f"{dataset}/") for each in scores) > 1
+    return (header, title) if is_group else (f"{title} {header}", "")
 
 
 # ---- words
@@ -375,15 +267,11 @@ def _dataset(score: str) -> str:
 def _caption(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals]) -> str:
     sources = ", ".join(dict.fromkeys(cells["source"]))
     names = ", ".join(each.frames.experiment for each in own)
+    raw = [*dict.fromkeys(cells.loc[cells["unit"] == "share", "source"])]
+    raw += [each.frames.experiment for each in own if not each.metric.in_percent]
+    but = f", except those of {units.listed(raw)}" if raw else ""
     parts = [layout.caption, f"Published: {sources}." * bool(sources), f"Own runs: {names}." * bool(names)]
-    parts.append("Scores in % unless a note says otherwise." if _raw(cells, own) else "Scores in %.")
-    return " ".join(filter(None, parts))
-
-
-def _raw(cells: pd.DataFrame, own: Sequence[Finals]) -> list[str]:
-    """List sources and experiments whose scores are not in percent."""
-    sources = dict.fromkeys(cells.loc[cells["unit"] == "share", "source"])
-    return [*sources, *(each.frames.experiment for each in own if not each.metric.in_percent)]
+    return " ".join(filter(None, [*parts, f"Scores in %{but}."]))
 
 
 def _notes(
@@ -397,16 +285,14 @@ def _notes(
     cited = cells.loc[cells["citation"] != "", ["method", "citation"]].drop_duplicates()
     if len(cited):
         yield ", ".join(f"{method}: {citation}" for method, citation in cited.itertuples(index=False))
-    yield from (f"{name}: raw scores, not in %" for name in _raw(cells, own))
-    if PER_ITERATION in layout.leading and own:
+    if not own:
+        return
+    if PER_ITERATION in layout.quantities:
         against = ", ".join(f"{each.against} in {each.frames.experiment}" for each in own)
         yield f"FLOPs % and Mean Δ of own runs: against {against}"
         for way, included in flops.items():
             yield f"FLOPs %{f', {way}' * (len(flops) > 1)}: {included}"
-    if len(cells) and own:
+    if len(cells):
         yield "published and own rows compare only where data, resolution and evaluation are the same"
-    if layout.color_range is not None:
-        yield "color: score above or below the baseline of the section"
-    if own:
-        yield "own runs: mean ± standard deviation over seeds"
+    yield "own runs: mean ± standard deviation over seeds"
     yield from dict.fromkeys(note for each in own for note in each.gaps)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..configs import Configs
 from ..intervals import of_groups
@@ -37,6 +37,9 @@ PAPER_FLOPS = "paper_flops"
 
 COUNTED = "_counted"
 """Suffix of the columns that compare the FLOPs which runs execute, in tables with published rows."""
+
+SUFFIXES = ("_std", "_seeds", "_printed")
+"""Ends of the columns that have no value."""
 
 _DIRECTIONS = ("i2t_r1", "t2i_r1")
 
@@ -165,28 +168,19 @@ def _canonical(name: str) -> str:
 
 def _published_rows(cells: pd.DataFrame) -> pd.DataFrame:
     """Build the rows of published cells, in sections by source and group."""
-    import pandas as pd
-
-    rows = []
-    for (source, position), of_row in cells.groupby(["source", "position"], sort=False):
-        first = of_row.iloc[0]
-        row: dict[str, Any] = {
-            "row": f"{first['method']} {first['variant']}".strip(),
-            "section": f"{source}: {first['group']}" if first["group"] else source,
-            "label": "",
-            "method": first["method"],
-            "variant": first["variant"],
-            "apart": False,
-            "ours": bool(first["ours"]),
-            "published": True,
-            "baseline": bool(first["baseline"]),
-            "source": source,
-            "position": position,
-        }
-        for cell in of_row.to_dict("records"):
-            row |= {cell["quantity"]: cell["value"], f"{cell['quantity']}_printed": cell["printed"]}
-        rows.append(row)
-    return pd.DataFrame(rows)
+    key = ["source", "position"]
+    rows = cells.groupby(key, sort=False)[["method", "variant", "group", "ours", "baseline"]].first()
+    for values, suffix in (("value", ""), ("printed", "_printed")):
+        rows = rows.join(cells.pivot(index=key, columns="quantity", values=values).add_suffix(suffix))
+    rows = rows.astype({"ours": bool, "baseline": bool}).reset_index()
+    group = rows.pop("group")
+    return rows.assign(
+        row=(rows["method"] + " " + rows["variant"]).str.strip(),
+        section=rows["source"].where(group == "", rows["source"] + ": " + group),
+        label="",
+        apart=False,
+        published=True,
+    )
 
 
 def _unique_names(rows: pd.DataFrame) -> pd.Series[str]:

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RequestError
-from .core import ESSENTIAL, Column, Table, records
-from .latex import Width
+from .core import ESSENTIAL, Column, Table, Width, records
 
 if TYPE_CHECKING:
     from ..frames import Frames
-
-FAMILIES = {
-    "scores": "metrics and score",
-    "costs": "examples, FLOPs, time",
-    "factors": "by how much less a run needs of them",
-}
-"""Name of several columns → description of them."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +17,8 @@ class Shape:
     """What to show of a table, and how.
 
     Attributes:
-        columns: Columns to show after the names of the rows, in order: keys, headings, `FAMILIES`, or
-            groups; empty for all.
+        columns: Columns to show after the names of the rows, in order: keys, headings, or those of
+            a group or family; empty for all.
         rows: Rows to show, in order: their names, or runs, for all their points; empty for all.
             Comparisons with the baseline remain even if it isn't shown.
         digits: Decimals of scores and differences; None for the usual ones.
@@ -39,8 +29,8 @@ class Shape:
         width: Width in LaTeX.
     """
 
-    columns: tuple[str, ...] = ()
-    rows: tuple[str, ...] = ()
+    columns: Sequence[str] = ()
+    rows: Sequence[str] = ()
     digits: int | None = None
     sort: str = ""
     caption: str | None = None
@@ -51,21 +41,22 @@ class Shape:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Shape:
         """Take the shape from options of a table, which may contain others."""
-        given = {key.name: options[key.name] for key in fields(cls) if options.get(key.name) is not None}
-        return cls(**given | {key: tuple(given[key]) for key in ("columns", "rows") if key in given})
+        names = {field.name for field in fields(cls)}
+        return cls(**{key: each for key, each in options.items() if key in names and each is not None})
 
-    def narrowed(self, frames: Frames, baseline: str | None) -> Frames:
-        """Keep the runs that are shown, and the baseline, so that notes are about these only.
+    def of_results(self, frames: Frames, baseline: str | None) -> Frames:
+        """Keep the runs that are shown, and the baseline, so that notes are about these only; set the digits.
 
         Args:
             frames: Results of an experiment.
             baseline: Label or run to compare with; None for the study's.
         """
+        frames = frames if self.digits is None else replace(frames, digits=self.digits)
         names = [name for name in _split(self.rows, frames.names.known) if frames.names.meant(name)]
         return frames.only([*names, frames.baseline(baseline)]) if names else frames
 
     def applied(self, table: Table, own: Sequence[Frames] = ()) -> Table:
-        """Return a table with this shape.
+        """Return a table with this shape, but the digits of its results.
 
         Args:
             table: A table with all rows and columns.
@@ -74,9 +65,6 @@ class Shape:
         Raises:
             ValueError: A row or column is unknown.
         """
-        if self.digits is not None:
-            columns = (replace(column, digits=self.digits) for column in table.columns)
-            table = replace(table, columns=tuple(columns))
         table = _sorted(table, self.sort) if self.sort else table
         table = _with_rows(table, self.rows, own) if self.rows else table
         table = _with_columns(table, self.columns) if self.columns else table
@@ -86,7 +74,6 @@ class Shape:
             label=self.label,
             notes=table.notes if self.notes else (),
             width=self.width,
-            chosen=bool(self.columns),
         )
 
 
@@ -97,65 +84,50 @@ def _split(names: Iterable[str], known: Iterable[str]) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+def _sorted(table: Table, by: str) -> Table:
+    """Sort the rows by the numbers of a column, or by its texts if it has none; missing ones last."""
+    column = table.column_named(by.removeprefix("-"))
+    frame = table.frame
+    values = next((frame[name] for name in (column.key, f"{column.key}_mean") if name in frame), frame["row"])
+    if values.dtype.kind not in "fiub":
+        values = frame["row"].map(dict(zip(table.rows, map(column.show, records(frame)), strict=True)))
+    order = values.sort_values(ascending=not by.startswith("-"), kind="stable", na_position="last").index
+    return replace(table, frame=frame.loc[order].reset_index(drop=True))
+
+
+def _with_rows(table: Table, names: Iterable[str], own: Sequence[Frames]) -> Table:
+    runs = [name for frames in own for name in frames.names.known]
+    chosen: list[str] = []
+    for name in _split(names, [*table.rows, *table.shown.values(), *runs]):
+        labels = {label for frames in own for label in frames.names.meant(name)}
+        of_run = set(table.rows) & labels
+        if table.parts is not None:
+            of_run |= set(table.parts.loc[table.parts["label"].isin(labels), "row"])
+        rows = {name} if name in table.rows else of_run or {table.row_named(name)}
+        chosen += [row for row in table.rows if row in rows and row not in chosen]
+    return replace(table, frame=table.frame.set_index("row", drop=False).loc[chosen].reset_index(drop=True))
+
+
+def _with_columns(table: Table, names: Iterable[str]) -> Table:
+    first, *others = table.columns
+    columns = [first, *(column for column in others if column.importance >= ESSENTIAL)]
+    aliases = [alias for column in others for alias in (column.key, column.header, column.group)]
+    for name in _split(names, aliases):
+        columns += [column for column in _columns(table, name) if column not in columns]
+    hidden = tuple(column for column in others if column not in columns)
+    about = {note for column in hidden for note in column.notes}
+    about -= {note for column in columns for note in column.notes}
+    return replace(
+        table,
+        columns=tuple(replace(column, importance=ESSENTIAL) for column in columns),
+        hidden=hidden,
+        notes=tuple(note for note in table.notes if note not in about),
+    )
+
+
 def _columns(table: Table, name: str) -> list[Column]:
     """Find the columns with a key, family, group, or heading."""
     for attribute in ("key", "family", "group"):
         if columns := [c for c in table.columns if getattr(c, attribute).casefold() == name.casefold()]:
             return columns
-    if name in FAMILIES:
-        raise RequestError(f"table {table.name!r} has no {name} ({FAMILIES[name]})")
     return [table.column_named(name)]
-
-
-def _sorted(table: Table, by: str) -> Table:
-    """Sort the rows by the numbers of a column, or by its texts if it has none; missing ones last."""
-    column = table.column_named(by.removeprefix("-"))
-    values = next((table.frame[name] for name in column.data if name in table.frame), table.frame["row"])
-    if values.dtype.kind not in "fiub":
-        texts = dict(zip(table.rows, map(column.text, records(table.frame)), strict=True))
-        values = table.frame["row"].map(texts)
-    order = values.sort_values(ascending=not by.startswith("-"), kind="stable", na_position="last").index
-    return replace(table, frame=table.frame.loc[order].reset_index(drop=True))
-
-
-def _with_rows(table: Table, names: Iterable[str], own: Sequence[Frames]) -> Table:
-    runs = [name for frames in own for name in frames.names.known]
-    chosen: dict[str, None] = {}
-    for name in _split(names, [*table.rows, *table.shown.values(), *runs]):
-        rows = {name} if name in table.rows else _rows_of_run(table, name, own)
-        rows = rows or {table.row_named(name, runs)}
-        chosen |= dict.fromkeys(row for row in table.rows if row in rows)
-    frame = table.frame.set_index("row", drop=False).loc[list(chosen)]
-    return replace(table, frame=frame.reset_index(drop=True))
-
-
-def _rows_of_run(table: Table, name: str, own: Sequence[Frames]) -> set[str]:
-    """Find the rows of a run, given its name or display name."""
-    rows: set[str] = set()
-    for frames in own:
-        labels = set(frames.names.meant(name))
-        rows |= labels.intersection(table.rows) if len(own) == 1 else set()
-        if table.parts is not None:
-            is_its = table.parts["label"].isin(labels) & (table.parts["experiment"] == frames.experiment)
-            rows |= set(map(str, table.parts.loc[is_its, "row"]))
-    return rows
-
-
-def _with_columns(table: Table, names: Iterable[str]) -> Table:
-    first, *others = table.columns
-    chosen = {column.key: column for column in (first, *others) if column.importance >= ESSENTIAL}
-    chosen = {first.key: first} | chosen
-    aliases = [alias for column in others for alias in (column.key, column.header, column.group)]
-    for name in _split(names, aliases):
-        chosen |= {column.key: column for column in _columns(table, name) if column.key not in chosen}
-    columns = tuple(chosen.values())
-    data, notes = (
-        {name for column in table.columns for name in of(column)}.difference(*map(of, columns))
-        for of in (attrgetter("data"), attrgetter("notes"))
-    )
-    return replace(
-        table,
-        columns=columns,
-        frame=table.frame.drop(columns=data.intersection(table.frame.columns)),
-        notes=tuple(note for note in table.notes if note not in notes),
-    )

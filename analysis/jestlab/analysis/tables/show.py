@@ -9,14 +9,16 @@ from dataclasses import replace
 
 from ..metrics import Metric, Metrics
 from .core import MISSING as MISSING
-from .core import ONE_SEED, Record, Table
+from .core import Record
 
-_METRICS = {"zero_shot": "zero-shot", "10_shot": "10-shot", "i2t_r1": "I2T R@1", "t2i_r1": "T2I R@1"}
-
-
-def to_digits(metric: Metric, digits: int | None) -> Metric:
-    """Return a metric that is shown with a number of decimals; None for its usual ones."""
-    return metric if digits is None else replace(metric, digits=digits)
+METRICS = {
+    "zero_shot": "zero-shot",
+    "10_shot": "10-shot",
+    "i2t_r1": "I2T R@1",
+    "t2i_r1": "T2I R@1",
+    "mean_r1": "mean R@1",
+}
+"""Metric of a dataset → heading."""
 
 
 def spread(value: float, std: float, metric: Metric) -> str:
@@ -78,7 +80,7 @@ def metric_headers(names: Sequence[str], declared: Metrics) -> dict[str, str]:
     Unless all metrics have one unit and more of each is better, each heading has its unit and an arrow for
     its goal.
     """
-    short = {name: _METRICS.get(metric, metric) for name in names for _, metric in [name.split("/", 1)]}
+    short = {name: METRICS.get(metric, metric) for name in names for _, metric in [name.split("/", 1)]}
     count = Counter(short.values())
     headers = {
         name: text if count[text] == 1 else f"{name.split('/', 1)[0]} {text}" for name, text in short.items()
@@ -98,11 +100,3 @@ def all_alike(names: Sequence[str], declared: Metrics) -> bool:
 def heading(name: str, metric: Metric) -> str:
     """Write a name with its unit and the arrow of its goal: "PPL ↓", "top-1 (%) ↑"."""
     return " ".join(filter(None, (name, f"({metric.suffix})" if metric.suffix else "", metric.arrow)))
-
-
-def with_marks_explained(table: Table) -> Table:
-    """Add a note on the mark of cells from one seed, if there are any."""
-    counts = {column.seeds for column in table.columns}.intersection(table.frame.columns)
-    if not (table.frame[sorted(counts)] == 1).any(axis=None):
-        return table
-    return replace(table, notes=(*table.notes, f"{ONE_SEED} one seed only: its spread is unknown"))

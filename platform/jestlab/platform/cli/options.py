@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shlex
 import types
@@ -265,9 +266,11 @@ def _add_flag(name: str, info: FieldInfo) -> Callable[[Any], Any]:
 
 
 def _number(value: Any, info: FieldInfo) -> Any:
-    """Convert digits to an int if the field accepts ints; return other values unchanged."""
-    is_number = isinstance(value, str) and value.isdecimal()
-    return int(value) if is_number and int in get_args(info.annotation) else value
+    """Convert a text to a number if the field accepts one; return other values unchanged."""
+    for type_ in {int, float}.intersection(get_args(info.annotation)) if isinstance(value, str) else ():
+        with contextlib.suppress(ValueError):
+            return type_(value)
+    return value
 
 
 def _base_type(annotation: Any) -> Any:

@@ -144,7 +144,7 @@ def _markdown(headers: Sequence[str], rows: Rows) -> str:
 
 
 def _csv(headers: Sequence[str], rows: Rows) -> str:
-    from jestlab.analysis.spreadsheets import csv_cell
+    from jestlab.analysis.files import csv_cell
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -21,7 +21,6 @@ from jestlab.analysis.results import experiments as known
 from jestlab.analysis.tables import NAMES, default_name
 from jestlab.analysis.tables.core import FORMATS, Format
 from jestlab.analysis.tables.explain import Origins
-from jestlab.analysis.tables.latex import remarks
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, TABLE
 from jestlab.platform.cli.options import (
     RUN_HELP,
@@ -38,7 +37,6 @@ from jestlab.platform.cli.output import (
     default_format,
     print_or_write,
     print_or_write_blocks,
-    say,
     show,
     writing,
 )
@@ -114,8 +112,6 @@ def table_command(
         print_or_write_blocks(output, result_blocks(made))
     else:
         print_or_write(output, made.render(form))
-        for remark in remarks(made) if form == "latex" else ():
-            say(remark, err=True)
 
 
 # ---- plot

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from jestlab.analysis.address import hidden
+from jestlab.analysis.connection import hidden
 from jestlab.models.data.files import own_temporary_folder
 from jestlab.platform.errors import StoreUnreachable, UserError, sentence
 from jestlab.platform.lab.secret import store_url_of

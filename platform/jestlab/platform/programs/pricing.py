@@ -78,8 +78,8 @@ def _custom_loss_flops(config: TrainConfig, reference_dim: int) -> float | None:
     sizes = {"batch_size": config.batch_size, "embedding_dim": config.model.embedding_dim}
     if config.compares_with_reference:
         sizes["reference_dim"] = reference_dim
-    if config.loss in formulas.LOSSES:
-        return formulas.LOSSES[config.loss](**sizes)
+    if config.loss in formulas.REFERENCE_LOSSES:
+        return formulas.loss_flops(**sizes)
     return _custom_flops("loss", "loss", config.loss, **sizes | config.loss_options)
 
 

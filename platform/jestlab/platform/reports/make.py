@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jestlab.analysis.sheet import PLAIN
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform import plugins
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from jestlab.analysis.custom import CustomCode, Kind
     from jestlab.analysis.figures import Plot
     from jestlab.analysis.results import Snapshot
-    from jestlab.analysis.sheet import Sheet
     from jestlab.analysis.tables import Table
 
 BUILT_IN: dict[Kind, tuple[str, ...]] = {"table": TABLES, "figure": (*FIGURES, "all")}
@@ -123,18 +123,12 @@ def table_of(
     return tables.table(store, name or options.name, experiments, with_published=with_published, **given)
 
 
-def figure_options(lab: Lab, options: Options, sheet: Sheet | None = None) -> dict[str, Any]:
-    """Return arguments of `jestlab.analysis.figures.draw` from validated options.
-
-    Args:
-        sheet: The study's settings for printed figures.
-    """
-    from jestlab.analysis.sheet import PLAIN
+def figure_options(lab: Lab, options: Options) -> dict[str, Any]:
+    """Return arguments of `jestlab.analysis.figures.draw` from validated options."""
     from jestlab.platform.reports.selected import selected_images
 
-    sheet, printed = sheet or PLAIN, getattr(options, "figure", None)
-    sheet = printed.sheet.over(sheet) if printed else sheet
     given = options.model_dump(exclude={"kind", "figure"})
+    sheet = getattr(options, "figure", None) or PLAIN
     return {"pictures": partial(selected_images, lab), "sheet": sheet} | given
 
 

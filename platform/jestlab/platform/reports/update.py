@@ -139,7 +139,6 @@ def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
 
     images = cache(partial(selected_images, lab))
     loader = TrustedLoader(lab.store_url)
-    sheet = study.figure.sheet if study.figure else None
     folder = lab.reports / study.name
     written = Written()
 
@@ -157,7 +156,7 @@ def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
                     for form in FORMATS
                 ]
                 return
-            arguments = figure_options(lab, report, sheet) | {"own": code, "pictures": images}
+            arguments = figure_options(lab, report) | {"own": code, "pictures": images}
             plot = figures.draw(report.kind, store, study.name, **arguments)
             written.files += replace(plot, name=name).save(folder)
         except NotYet as error:

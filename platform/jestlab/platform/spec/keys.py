@@ -15,10 +15,11 @@ from typing import Any
 
 from jestlab.analysis.claims import COMPARISONS, Claim, Side
 from jestlab.analysis.metrics import Metric
+from jestlab.analysis.sheet import Sheet
 from jestlab.platform.errors import UserError, dotted, nearest
 from jestlab.platform.spec.axes import AxisSpec
 from jestlab.platform.spec.fields import IS_PATH, NAMES_A_RUN, NAMES_CODE, Field, fields_of
-from jestlab.platform.spec.options import REPORTS, FigureOptions
+from jestlab.platform.spec.options import REPORTS
 from jestlab.platform.spec.program import builtin_programs
 from jestlab.platform.spec.resources import Resources, SlurmOptions
 from jestlab.platform.spec.runs import RUN_KEYS, Match, RunSpec
@@ -40,7 +41,7 @@ SECTIONS: dict[str, type] = {
     "metrics.<name>": Metric,
     "claims.<n>": Claim,
     "claims.<n>.of": Side,
-    "figure": FigureOptions,
+    "figure": Sheet,
     "record": Record,
     "resources": Resources,
     "resources.slurm": SlurmOptions,

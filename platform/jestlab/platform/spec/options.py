@@ -16,22 +16,19 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationInfo,
-    field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
 
 from jestlab.analysis.costs import Scope
-from jestlab.analysis.curves import Crossing, Smoothing
+from jestlab.analysis.curves import Crossing
 from jestlab.analysis.efforts import Effort, Over
 from jestlab.analysis.metrics import Scale
-from jestlab.analysis.sheet import NONE, Legend, Sheet
-from jestlab.analysis.sheet import option as parse_figure_option
+from jestlab.analysis.sheet import Sheet
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import SpecError, nearest, shown
-from jestlab.platform.spec.fields import checked, validated
+from jestlab.platform.spec.fields import validated
 from jestlab.platform.spec.tree import KIND, listed
 
 if TYPE_CHECKING:
@@ -70,30 +67,6 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class FigureOptions(Options):
-    """How figures are printed. A report overrides its study, and a study overrides the defaults."""
-
-    width: str | None = option("Width with its unit: 3.25in, 8.3cm, 83mm, or 234pt.")
-    height: str | None = option("Height with its unit.")
-    title: str | None = option("Text above the figure, or none; default: the study's question.")
-    caption: str | None = option("Text below the figure, or none; default: a description of the figure.")
-    font: str | None = option("An installed font, or serif, sans-serif, or monospace.")
-    font_size: float | str | None = option("Font size in points; default: 8.")
-    legend: Legend | None = option("Where curves and points are labeled; default: direct, if they fit.")
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _valid(cls, given: Any, info: ValidationInfo) -> Any:
-        if given is not None:
-            parse_figure_option(str(info.field_name), given)
-        return NONE if given in (False, "") else given
-
-    @property
-    def sheet(self) -> Sheet:
-        """The options, parsed."""
-        return Sheet.parse(self.model_dump(exclude_none=True))
-
-
 class _Comparison(Options):
     """Options of reports that compare runs."""
 
@@ -111,7 +84,7 @@ class _CostComparison(_Comparison):
 class _Printed(Options):
     """Options of every figure."""
 
-    figure: FigureOptions | None = option("How the figure is printed; overrides the study's `figure`.")
+    figure: Sheet | None = option("How the figure is printed; overrides the study's `figure`.")
 
 
 class TableOptions(Options):
@@ -176,9 +149,7 @@ class CurvesOptions(_CostComparison, _Printed):
     kind: Literal["curves"]
     over: Over | None = option("Horizontal axis; default: examples_seen, else seconds, else steps.")
     metric: Names = option("Recorded metric to show instead of the score; one panel each.", ())
-    smooth: Annotated[int | str, checked(Smoothing.parse)] | None = option(
-        "Window of a running mean: recorded points (5) or a share (10%)."
-    )
+    smooth: Annotated[int, Field(ge=2)] | None = option("Recorded points in the window of a running mean.")
     scale: Scale | None = option("Scale of the metric's axis; default: as declared in `metrics`.")
     highlight: Names = option("Runs or labels to show in color; the others are gray.", ())
 
@@ -195,7 +166,6 @@ class ParetoOptions(_CostComparison, _Printed):
     kind: Literal["pareto"]
     over: Effort | None = option("Cost of training; default: flops, else seconds.")
     trajectories: bool = option("Show how runs move during training.", False)
-    surfaces: bool = option("Show attainment surfaces of the best, median, and worst seed.", False)
 
 
 class SpeedupOptions(_CostComparison, _Printed):
@@ -301,14 +271,14 @@ FIGURES: dict[str, type[Options]] = {kind: model for kind, model in REPORTS.item
 
 
 def flat_fields(*models: type[Options]) -> dict[str, FieldInfo]:
-    """Return the fields of several models but `kind`, with those of `FigureOptions` in place of `figure`."""
+    """Return the fields of several models but `kind`, with those of `Sheet` in place of `figure`."""
     fields: dict[str, FieldInfo] = {}
     for model in models:
         for name, info in model.model_fields.items():
             if name not in ("kind", "figure"):
                 fields.setdefault(name, info)
     if any("figure" in model.model_fields for model in models):
-        fields |= FigureOptions.model_fields
+        fields |= Sheet.model_fields
     return fields
 
 
@@ -317,7 +287,7 @@ def parse_options(kind: str, given: Mapping[str, Any]) -> Any:
 
     Args:
         kind: One of `REPORTS`, "all", or a custom figure.
-        given: Option → value; those of `FigureOptions` may be given flat or under `figure`.
+        given: Option → value; those of `Sheet` may be given flat or under `figure`.
 
     Raises:
         SpecError: The kind or an option is unknown or invalid; the path names it.
@@ -331,7 +301,7 @@ def parse_options(kind: str, given: Mapping[str, Any]) -> Any:
             raise SpecError((KIND,), problem)
         model = CustomFigureOptions
     given = dict(given)
-    flat = [key for key in FigureOptions.model_fields if key in given]
+    flat = [key for key in Sheet.model_fields if key in given]
     if "figure" in model.model_fields and flat:
         given["figure"] = {key: given.pop(key) for key in flat} | (given.get("figure") or {})
     return validated(model, {**given, KIND: kind})

@@ -19,10 +19,11 @@ from pydantic import (
 
 from jestlab.analysis.claims import Claim, Family, Until
 from jestlab.analysis.metrics import Metric
+from jestlab.analysis.sheet import Sheet
 from jestlab.platform.errors import Mistakes, SpecError, UserError, nearest, shown
 from jestlab.platform.spec.axes import AxisSpec, listed_axes
 from jestlab.platform.spec.fields import validated
-from jestlab.platform.spec.options import REPORTS, FigureOptions, Report, parse_options
+from jestlab.platform.spec.options import REPORTS, Report, parse_options
 from jestlab.platform.spec.program import ProgramConfig, program_config
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.runs import LABEL, Name, RunSpec
@@ -172,7 +173,7 @@ class StudySpec(BaseModel):
     resources: Resources = Resources()
     record: Record = Record()
     reports: Annotated[tuple[Annotated[Report, BeforeValidator(_report)], ...], BeforeValidator(listed)] = ()
-    figure: FigureOptions | None = None
+    figure: Sheet | None = None
     claims: Annotated[tuple[Claim, ...], AfterValidator(_distinct)] = ()
     family: Annotated[Family, WithJsonSchema({"type": ["object", "string"]})] = Family()
     metrics: dict[str, Metric] = {}

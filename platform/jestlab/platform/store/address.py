@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jestlab.analysis.address import EXAMPLES, parse, shown
+from jestlab.analysis.connection import EXAMPLES, parse, shown
 from jestlab.platform.errors import StoreMissing, UserError
 
 if TYPE_CHECKING:  # slow to import

@@ -34,7 +34,7 @@ def spending(store: Store, experiment: str) -> dict[str, Spending]:
 def attempt_times(store: Store, experiment: str) -> list[AttemptTime]:
     """Return how the time of every attempt at the runs of an experiment was spent."""
     rows = store.rows(text(QUERY).bindparams(experiment=experiment))
-    return [AttemptTime.of(row._mapping) for row in rows]
+    return [AttemptTime(*row) for row in rows]
 
 
 def speeds(
