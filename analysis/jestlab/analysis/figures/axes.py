@@ -35,7 +35,7 @@ def scale_axis(
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     axis = axes.xaxis if which == "x" else axes.yaxis
-    known = [value for value in values if math.isfinite(value)]
+    known = [*filter(math.isfinite, values)]
     if log and known and min(known) > 0:
         (axes.set_xscale if which == "x" else axes.set_yscale)("log")
         ratio = max(known) / min(known)
@@ -63,9 +63,9 @@ def limit_percent(axes: Axes, values: Iterable[float]) -> None:
         axes: The panel, drawn.
         values: Means on the axis; those that are below 0 or above 100 are shown.
     """
-    known = [value for value in values if math.isfinite(value)]
+    known = [0.0, 100.0, *filter(math.isfinite, values)]
     bottom, top = axes.get_ylim()
-    axes.set_ylim(max(bottom, min([0.0, *known])), min(top, max([100.0, *known])))
+    axes.set_ylim(max(bottom, min(known)), min(top, max(known)))
 
 
 def draw_interval(
@@ -73,24 +73,15 @@ def draw_interval(
 ) -> None:
     """Draw the confidence intervals of points as vertical bars, or as horizontal ones if `across`.
 
-    Args:
-        axes: The panel.
-        x: Of the points, [n].
-        y: Of the points, [n].
-        low: Lower ends of the intervals, [n]; equal to `high` for a single seed.
-        high: Upper ends, [n].
-        color: Of the bars.
-        across: Whether the intervals are horizontal.
+    The ends of an interval, `low` and `high`, are equal for a single seed. All numbers are [n].
     """
-    if across:
-        axes.hlines(y, low, high, colors=color, linewidth=0.9, zorder=3)
-    else:
-        axes.vlines(x, low, high, colors=color, linewidth=0.9, zorder=3)
+    lines = axes.hlines if across else axes.vlines
+    lines(y if across else x, low, high, colors=color, linewidth=0.9, zorder=3)
 
 
-def draw_band(axes: Axes, x: Any, low: Any, high: Any, color: str, alpha: float = 0.16) -> None:
+def draw_band(axes: Axes, x: Any, low: Any, high: Any, color: str) -> None:
     """Shade the confidence interval around a line; arguments are those of `draw_interval`."""
-    axes.fill_between(x, low, high, color=color, alpha=alpha, linewidth=0)
+    axes.fill_between(x, low, high, color=color, alpha=0.16, linewidth=0)
 
 
 def draw_seeds(axes: Axes, x: Any, y: Any, colors: Any) -> None:
@@ -109,13 +100,12 @@ def draw_steps(axes: Axes, x: Any, y: Any, *, down: bool, **style: Any) -> None:
 
     Args:
         axes: The panel.
-        x: Costs, [m].
+        x: Costs, [m], in any order.
         y: Best value from each cost on, [m].
         down: Whether less of y is better, so that steps go down.
         style: Of the line.
     """
     order = np.argsort(x)
     xs, ys = np.asarray(x, float)[order], np.asarray(y, float)[order]
-    xs = np.append(np.repeat(xs, 2), axes.get_xlim()[1])
-    ys = np.append(axes.get_ylim()[1 if down else 0], np.repeat(ys, 2))
-    axes.plot(xs, ys, **style)
+    start, end = axes.get_ylim()[down], axes.get_xlim()[1]
+    axes.step([xs[0], *xs, end], [start, *ys, ys[-1]], where="post", **style)

@@ -15,6 +15,7 @@ from ..frames import Frames
 from ..metrics import Metric, Scale
 from ..results import Snapshot, opens_store
 from ..units import nearest
+from .plot import value_label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,9 +43,7 @@ class Recorded:
     @property
     def axis(self) -> str:
         """The label of its axis: "PPL, less is better"."""
-        name = self.metric.name or NAMES.get(self.name, self.name)
-        unit = f" ({self.metric.suffix})" if self.metric.suffix else ""
-        return f"{name}{unit}{', less is better' if self.metric.goal == 'min' else ''}"
+        return value_label(self.metric, self.metric.name or NAMES.get(self.name, self.name))
 
 
 @opens_store
