@@ -104,7 +104,8 @@ def pareto(
     data = styled(frames, points, compared, ["score", "spread", "low", "high"])
     require_competitors(frames, data[data["kind"] == "mean"])
     sentences = _sentences(frames, data, scope, cost)
-    if unpriced := [label for label in ended["label"].unique() if label not in set(runs["label"])]:
+    shown = set(runs["label"])
+    if unpriced := [label for label in ended["label"].unique() if label not in shown]:
         names = ", ".join(map(frames.shown.__getitem__, unpriced))
         sentences.append(f"Not shown ({WORDS[cost].amount} unknown): {names}.")
     words = Texts(title(frames), " ".join(sentences), WORDS[cost].axis, score_axis(frames), metric)
