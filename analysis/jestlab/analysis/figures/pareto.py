@@ -64,7 +64,6 @@ def pareto(
     dominated for any; half-filled ones may be either.
 
     Args:
-        frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run in black; by default the study's baseline.
         scope: What counts as FLOPs.
         trajectories: Whether to show the path of each mean over training, faintly. These points belong to one
