@@ -83,7 +83,6 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     """Plot the final score against a config key.
 
     Args:
-        frames: Results of an experiment.
         axis: The keys.
         baseline: Label or run; by default the first that is not a reference. A baseline without a value of
             the key is a dotted line.
@@ -154,7 +153,6 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     """Return the position of each label on an axis.
 
     Args:
-        frames: Results of an experiment.
         axis: The keys that are compared.
         baseline: Label of the baseline. Other references are left out.
 

@@ -60,7 +60,6 @@ def learning_curves(
     than seven curves have a panel each, unless some are highlighted.
 
     Args:
-        frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run; by default the study's baseline.
         over: Unit of the horizontal axis; None for examples seen, or else for seconds or steps.
         scope: What counts as FLOPs.
@@ -81,7 +80,9 @@ def learning_curves(
     import pandas as pd
 
     compared = frames.baseline(baseline)
-    measured = list(shown) or [Recorded("", frames.score, score_curves(frames, scope))]
+    measured = list(shown) or [
+        Recorded("score", frames.score, score_curves(frames, scope), score_axis(frames))
+    ]
     usual = (each for each in ("examples_seen", "seconds") if each in known(measured[0].curves))
     over = over or cast(Over, next(usual, "steps"))
     parts, lost = [], []
@@ -91,12 +92,11 @@ def learning_curves(
         column = "step" if over == "steps" else over
         curves = mean_curves(smoothed(each.curves, smooth) if smooth else each.curves, column)
         if curves.empty:
-            what = each.name or "score"
-            missing = f"no {what} to draw over {over} yet"
+            missing = f"no {each.name} to draw over {over} yet"
             raise NotYet(f"experiment {frames.experiment!r} has {missing}: {frames.progress()}")
         part = _thinned(styled(judged, curves.rename(columns={column: "effort"}), compared, []))
         part[["mean", "low", "high"]] *= each.metric.factor
-        part["panel"], part["y_label"] = each.name, each.axis if shown else score_axis(frames)
+        part["panel"], part["y_label"] = each.name, each.axis
         part["log"], part["in_percent"] = each.metric.scale == "log", each.metric.suffix == "%"
         parts.append(part)
     data = pd.concat(parts, ignore_index=True).assign(alone=False)

@@ -63,7 +63,6 @@ def pareto(
     dominated for any; half-filled ones may be either.
 
     Args:
-        frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run in black; by default the study's baseline.
         scope: What counts as FLOPs.
         trajectories: Whether to show the path of each mean over training, faintly. These points belong to one
@@ -103,7 +102,8 @@ def pareto(
     data = styled(frames, points, compared, ["score", "spread", "low", "high"])
     require_competitors(frames, data[data["kind"] == "mean"])
     sentences = _sentences(frames, data, scope, cost)
-    if unpriced := [label for label in ended["label"].unique() if label not in set(runs["label"])]:
+    shown = set(runs["label"])
+    if unpriced := [label for label in ended["label"].unique() if label not in shown]:
         names = ", ".join(map(frames.shown.__getitem__, unpriced))
         sentences.append(f"Not shown ({WORDS[cost].amount} unknown): {names}.")
     words = Texts(title(frames), " ".join(sentences), WORDS[cost].axis, score_axis(frames), metric)

@@ -21,7 +21,6 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
     Gray lines connect references that were trained on the same data, in the order of examples seen.
 
     Args:
-        frames: Results of an experiment.
         baseline: Label or run that is 0 on both axes; by default the first that is not a reference.
 
     Returns:
