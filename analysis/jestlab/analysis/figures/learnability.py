@@ -82,7 +82,7 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
         ),
         *(about[panel] for panel in data["panel"].unique()),
         f"Means over {over}.",
-        *about_seeds(seeds, intervals="bands and bars", dots=False),
+        *about_seeds(seeds, "bands and bars"),
     ]
     words = Texts(question or experiment, " ".join(sentences), "iterations", what)
     return Plot("learnability", data, words, _draw)
