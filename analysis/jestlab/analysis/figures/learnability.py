@@ -72,7 +72,7 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
         "Learnability: loss of the learner minus that of the reference." * (what == "learnability"),
         *(about[panel] for panel in data["panel"].unique()),
         f"Means over {over}.",
-        *about_seeds(seeds, intervals="bands", dots=False),
+        *about_seeds(seeds, "bands"),
     ]
     words = Texts(question or experiment, " ".join(filter(None, sentences)), "iterations", what)
     return Plot("learnability", data, words, _draw)

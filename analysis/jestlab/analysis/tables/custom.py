@@ -43,8 +43,6 @@ def custom_table(code: CustomCode, results: Results, options: Mapping[str, Any])
             column its goal ("max" or "min": the best is bold), unit, digits, and name, like a spec's
             `metrics`; a column of an evaluation has those of the evaluation. A row with the name of a label
             is based on the label's runs; a reference does not compete.
-        results: The first argument of the function.
-        options: Its other arguments.
 
     Raises:
         NotYet: The experiment lacks results that the function requests.
