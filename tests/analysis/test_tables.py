@@ -131,7 +131,7 @@ def test_the_baseline_is_the_one_that_the_study_names(read_runs, stored_run):
                              ([{"kind": "table", "baseline": "missing"}], "Δ uniform")):  # fmt: skip
         results = read_runs(*runs, spec={"reports": reports})
         assert heading in shown(summary(results))["uniform"]
-        assert f"Dotted: final score of {heading[2:]}." in figures.learning_curves(results).texts.caption
+        assert f"Dotted: final value of {heading[2:]}." in figures.learning_curves(results).texts.caption
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def result_blocks(made: Table) -> Iterator[Block]:
             cells = [
                 styled(cell.text, style) + cell.mark for cell, style in zip(line.cells, styles, strict=True)
             ]
-            cells[0].stylize("italic" if line.apart else "bold" if line.ours else "")
+            cells[0].stylize("italic" if line.apart else "")
             rows.append(cells)
     right = [number for number, column in enumerate(made.columns) if column.align != "left"]
     importance = dict(zip(headers, (column.importance for column in made.columns), strict=True))

@@ -134,13 +134,7 @@ def table(
 
 @opens_store
 def default_name(store: Snapshot, experiment: str) -> str:
-    """Choose the table to show of an experiment: its summary, or the claims of a union of studies, which may
-    have hundreds of labels.
-
-    Args:
-        store: SQLAlchemy URL of the store, or a snapshot of it.
-        experiment: Name of the experiment.
-    """
+    """Choose the table to show of an experiment: the claims of a union of studies, otherwise the summary."""
     has_claims = any(part.get("claims") for part in parts_of(store, experiment).values())
     return "claims" if has_claims else "summary"
 

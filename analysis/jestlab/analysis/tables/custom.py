@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ATTRS = ("caption", "notes", "columns")
-_RESERVED = ("row", "apart", "ours", "section")
+_RESERVED = ("row", "apart", "section")
 """Columns of `Table.frame` with a meaning."""
 
 

@@ -112,7 +112,7 @@ _HTML = """\
 <tr class="section"><th scope="rowgroup" colspan="{{ table.columns|length }}">{{ section.title }}</th></tr>
 {% endif %}
 {% for line in section.lines[:most] %}
-<tr class="{{ 'apart' if line.apart else 'ours' if line.ours }}">
+<tr class="{{ 'apart' if line.apart }}">
 <th scope="row"><span class="name">{{ content(line.cells[0]) }}</span></th>
 {% for column, cell in zip(table.columns[1:], line.cells[1:]) %}
 <td class="{{ column.align }}{{ ' long' if cell.text|length > 40 }}">
@@ -140,5 +140,4 @@ _CSS = (
     "table.jestlab thead tr:last-child>*,table.jestlab tr.apart>*{border-bottom:1px solid}"
     "table.jestlab tbody+tbody>tr:first-child>*{border-top:1px solid}"
     "table.jestlab tr.apart,table.jestlab tr.section{font-style:italic}"
-    "table.jestlab tr.ours>*{background:color-mix(in srgb,#7070ff 14%,transparent)}"
 )
