@@ -111,14 +111,6 @@ class Line:
     apart: bool = False
 
 
-@dataclass(frozen=True)
-class Section:
-    """Rows that are compared with each other, those set apart first, under a title, which may be empty."""
-
-    title: str
-    lines: tuple[Line, ...]
-
-
 @dataclass(frozen=True, repr=False)
 class Table:
     """Rows of results.
@@ -220,25 +212,25 @@ class Table:
     @property
     def lines(self) -> list[Line]:
         """The rows of all sections."""
-        return [line for section in self.sections for line in section.lines]
+        return [line for _, lines in self.sections for line in lines]
 
     @cached_property
-    def sections(self) -> tuple[Section, ...]:
-        """The rows as people see them."""
+    def sections(self) -> list[tuple[str, list[Line]]]:
+        """Titles, empty if there is only one section, and rows that are compared, those set apart first."""
         by_title: dict[str, list[Record]] = {}
         for row in records(self.frame):
             by_title.setdefault(str(row.get("section", "")), []).append(row)
         several = len(by_title) > 1
-        return tuple(Section(title * several, self._lines(rows)) for title, rows in by_title.items())
+        return [(title * several, self._lines(rows)) for title, rows in by_title.items()]
 
-    def _lines(self, rows: list[Record]) -> tuple[Line, ...]:
+    def _lines(self, rows: list[Record]) -> list[Line]:
         competing = [row for row in rows if not row["apart"] and row["row"] not in self.struck]
         cells = [self._cells(column, rows, competing) for column in self.columns]
         lines = [
             Line(str(row["row"]), tuple(of_row), bool(row["apart"]))
             for row, *of_row in zip(rows, *cells, strict=True)
         ]
-        return tuple(sorted(lines, key=lambda line: not line.apart))
+        return sorted(lines, key=lambda line: not line.apart)
 
     def _cells(self, column: Column, rows: list[Record], competing: list[Record]) -> list[Cell]:
         """Return the cells of a column; the best is bold if several rows compete."""

@@ -121,13 +121,12 @@ def _headings(columns: Sequence[_Printed]) -> Iterator[str]:
 
 def _body(table: Table, columns: Sequence[_Printed]) -> Iterator[str]:
     """Yield the rows, with a rule above each section and between rows that are set apart and others."""
-    for section in table.sections:
+    for title, lines in table.sections:
         yield r"\midrule"
-        if section.title:
-            title = escape(section.title)
-            yield f"\\multicolumn{{{len(columns)}}}{{@{{}}l}}{{\\textit{{{title}}}}} \\\\"
-        previous = section.lines[0]
-        for line in section.lines:
+        if title:
+            yield f"\\multicolumn{{{len(columns)}}}{{@{{}}l}}{{\\textit{{{escape(title)}}}}} \\\\"
+        previous = lines[0]
+        for line in lines:
             if line.apart != previous.apart:
                 yield r"\midrule"
             cells = " & ".join(_cell(line.cells[each.place], each.is_long) for each in columns)
