@@ -63,8 +63,7 @@ def test_figures_and_pages_use_the_known_effort(timed):
     last = curves.data[curves.data["label"] == "slow"].iloc[-1]
     assert [last["effort"], last["mean"]] == pytest.approx([6.3, 40.5])  # means of both ends
     bars = figures.speedup(found, "slow")
-    assert bars.texts.x == "training time"
-    assert set(bars.data.loc[bars.data["kind"] == "bar", "cost"]) == {"seconds"}
+    assert set(bars.data["effort"]) == {"seconds"}
     for plot in (front, curves, bars):
         plot.figure()
     with pytest.raises(ValueError, match="has completed with a score and known FLOPs"):

@@ -22,8 +22,7 @@ from .custom import custom_table
 from .final_results import Finals, finals
 from .paper import LAYOUTS, paper_table
 from .shape import Shape
-from .speedups import speedup_table
-from .summary import summary
+from .summary import speedup_table, summary
 
 __all__ = [
     "LAYOUTS",
