@@ -95,7 +95,7 @@ def table(
     needs_one = is_custom or name in _OF_FINALS
     if (needs_one and len(studies) != 1) or (name == "claims" and not studies):
         known = some(store.experiments) or "none yet: jestlab launch STUDY"
-        raise RequestError(f"table {name!r} shows one experiment: name one of {known}")
+        raise RequestError(f"table {name!r} shows an experiment: name one of {known}")
     if is_custom:
         code = load(own, studies[0], "table", name)
         access = Results(store, studies[0], lambda: results(studies[0]), baseline, scope)
