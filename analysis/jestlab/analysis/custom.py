@@ -11,10 +11,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
-from .claims.verdicts import read as read_verdicts
 from .configs import Configs
 from .costs import Scope
 from .curves import score_curves
@@ -106,9 +104,6 @@ class Results:
 
     Frames are copies, so changing one affects nothing else. Missing results raise `NotYet`, which is reported
     as "not yet" instead of a failure. Functions need not catch it.
-
-    Attributes:
-        experiment: Name of the experiment.
     """
 
     _store: Snapshot
@@ -191,15 +186,6 @@ class Results:
     def score(self) -> Metric:
         """The meaning of the score, as from `metric`."""
         return self.frames.score
-
-    @property
-    def claims(self) -> pd.DataFrame:
-        """One row per claim of the study: statement, source, verdict, difference, low, high, seeds."""
-        import pandas as pd
-
-        names = ("claim.statement", "claim.source", "verdict", "difference", "low", "high", "seeds")
-        rows = map(attrgetter(*names), read_verdicts(self._store, [self.experiment]))
-        return pd.DataFrame([*rows], columns=[name.removeprefix("claim.") for name in names])
 
     def shown(self, label: str) -> str:
         """Return the display name of a label."""

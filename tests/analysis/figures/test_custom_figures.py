@@ -89,7 +89,6 @@ def check_results(given):
     assert (given.evaluations["score"] > 0).all()  # frames are copies
     assert set(given.metrics("loss")) == {"label", "seed", "name", "step", "value"}
     assert list(given.runs.query("label == 'joint'")["state"]) == ["COMPLETED"] * 2
-    assert list(given.claims.columns[:3]) == ["statement", "source", "verdict"]
     colors = [given.look(label).color for label in given.labels]
     assert colors[1] == "#000000" and len(set(colors)) == 4
     assert list(given.config("selection.rule").index) == given.labels

@@ -30,7 +30,7 @@ from .learnability import learnability
 from .learning_curves import learning_curves
 from .optimizer_spikes import optimizer_spikes
 from .pareto import pareto
-from .plot import Plot, Texts
+from .plot import Plot
 from .published import published_scores
 from .recorded import recorded
 from .references import against_reference
@@ -43,11 +43,9 @@ __all__ = [
     "Axis",
     "Plot",
     "Sheet",
-    "Texts",
     "against",
     "against_reference",
     "all_possible",
-    "composition",
     "draw",
     "learnability",
     "learning_curves",

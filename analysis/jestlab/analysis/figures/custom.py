@@ -22,8 +22,6 @@ def custom_plot(code: CustomCode, results: Results, options: Mapping[str, Any]) 
 
     Args:
         code: `f(results, **options)`, which returns a Matplotlib figure, or a figure and its caption.
-        results: Results of the experiment.
-        options: Further arguments.
 
     Returns:
         A plot with the function's name. The data of a Matplotlib figure is a digest of the picture.

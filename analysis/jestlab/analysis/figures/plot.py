@@ -260,20 +260,18 @@ def _references(data: pd.DataFrame) -> pd.DataFrame:
 # ---- words: captions and labels of axes
 
 
-def about_seeds(
-    count: float, means: str = "Lines", intervals: str = "bars", *, dots: bool = True
-) -> list[str]:
+def about_seeds(count: float, bands: str | None = None) -> list[str]:
     """Describe means and intervals, or say that each label has one seed.
 
     Args:
         count: Largest number of seeds.
-        means: Shape of the means.
-        intervals: Shape of the confidence intervals; empty for none.
-        dots: Whether there is a circle for each seed.
+        bands: Shape of the intervals of lines, empty for none; None for markers with bars.
     """
-    parts = [f"{means}: mean over seeds", *([f"{intervals}: {UNCERTAINTY}"] if intervals else [])]
-    parts += ["circles: seeds"] if dots else []
-    return [f"{'; '.join(parts)}."] if count > 1 else ["One seed each."]
+    if count <= 1:
+        return ["One seed each."]
+    if bands is None:
+        return [f"Markers: mean over seeds; bars: {UNCERTAINTY}; circles: seeds."]
+    return [f"Lines: mean over seeds{f'; {bands}: {UNCERTAINTY}' if bands else ''}."]
 
 
 def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None = None) -> list[str]:

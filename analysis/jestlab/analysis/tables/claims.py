@@ -55,7 +55,6 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
     """Build the table of claims, with one row for each claim.
 
     Args:
-        judged: The claims with their verdicts, in the order of the studies.
         name: Name of the experiment, or of several.
         by_study: Whether to add a column with the study.
 

@@ -21,7 +21,7 @@ from .core import Column, Record, Table
 if TYPE_CHECKING:
     import pandas as pd
 
-_RESERVED = ("row", "apart", "ours", "section")
+_RESERVED = ("row", "apart", "section")
 """Columns of `Table.frame` with a meaning: a custom column of that name gets a `_` behind it."""
 
 
@@ -43,8 +43,6 @@ def custom_table(code: CustomCode, results: Results, options: Mapping[str, Any])
             column its goal ("max" or "min": the best is bold), unit, digits, and name, like a spec's
             `metrics`; a column of an evaluation has those of the evaluation. A row with the name of a label
             is based on the label's runs; a reference does not compete.
-        results: The first argument of the function.
-        options: Its other arguments.
 
     Raises:
         NotYet: The experiment lacks results that the function requests.

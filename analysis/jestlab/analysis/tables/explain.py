@@ -33,9 +33,6 @@ class Explanation:
 
     Attributes:
         row: Displayed name of the row.
-        header: Heading of the column.
-        text: Text of the cell.
-        formula: Formula of the number.
         runs: For each run: experiment, label, seed, fingerprint, state, step, directory, retracted (the
             reason, or None), attempts (of `History.attempts`), value (its number in this column),
             inputs of the value by name, and against: the inputs of the baseline's run with the same seed.
@@ -115,7 +112,6 @@ class Origins:
         """Explain the number in a cell.
 
         Args:
-            table: The table.
             row: Name of the row, or a unique prefix of it.
             column: Key or heading of the column, or a unique prefix of it.
 

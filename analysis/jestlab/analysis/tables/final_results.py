@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..costs import Scope
 from ..curves import Crossing, score_curves, speedups
@@ -18,11 +18,7 @@ from ..metrics import Metric
 from .core import ESSENTIAL, Column, Table
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -30,9 +26,7 @@ class Finals:
     """Final results of an experiment, compared with a baseline.
 
     Attributes:
-        frames: Results of the experiment.
         baseline: Label of the baseline.
-        scope: What counts as FLOPs.
         crossing: Which crossing of the baseline's final score counts.
         runs: One row for each completed run that was evaluated, in the order of the study: fingerprint,
             label, seed, the metrics, score, delta (score minus that of the baseline with the same seed; NaN
@@ -61,11 +55,6 @@ class Finals:
         """The name that is shown for the baseline."""
         return self.frames.shown[self.baseline]
 
-    @property
-    def has_rivals(self) -> bool:
-        """Whether there is another competitor than the baseline."""
-        return any(label != self.baseline for label in self.frames.competitors)
-
     @cached_property
     def by_label(self) -> pd.DataFrame:
         """One row for each label, in the order of the study: index label; run, apart (bool), seeds,
@@ -74,21 +63,20 @@ class Finals:
         and the mean of each known effort."""
         import pandas as pd
 
-        of_label = self.frames.runs.groupby("label", sort=False)
-        rows = pd.DataFrame({"run": of_label["run"].first(), "apart": False})
-        rows.loc[self.frames.apart_from(self.baseline), "apart"] = True
-        rows["seeds"] = self.runs.groupby("label").size()
-        rows["seeds_planned"] = of_label.size()
-        rows["lost"] = [self.frames.lost.get(str(label), "") for label in rows.index]
-        rows["diverged"] = [DIVERGED in self.frames.fates[str(label)] for label in rows.index]
-        for name in [*self.frames.metrics, "score", "delta"]:
+        frames, of_label = self.frames, self.frames.runs.groupby("label", sort=False)
+        rows = pd.DataFrame({"run": of_label["run"].first()})
+        rows["apart"] = rows.index.isin(frames.apart_from(self.baseline))
+        rows["seeds"], rows["seeds_planned"] = self.runs.groupby("label").size(), of_label.size()
+        rows["lost"] = [frames.lost.get(str(label), "") for label in rows.index]
+        rows["diverged"] = [DIVERGED in frames.fates[str(label)] for label in rows.index]
+        for name in [*frames.metrics, "score", "delta"]:
             of_seeds = of_groups(self.runs[name], self.runs["label"])
             rows[[f"{name}_mean", f"{name}_std", f"{name}_seeds"]] = of_seeds
         counts = [name for name in rows.columns if name == "seeds" or str(name).endswith("_seeds")]
         rows[counts] = rows[counts].fillna(0).astype(int)
         half = half_widths(rows["delta_std"], rows["delta_seeds"])
         # If a seed diverged, the others are a biased selection.
-        half[rows["diverged"] | (DIVERGED in self.frames.fates[self.baseline])] = math.nan
+        half[rows["diverged"] | (DIVERGED in frames.fates[self.baseline])] = math.nan
         rows["delta_low"], rows["delta_high"] = rows["delta_mean"] - half, rows["delta_mean"] + half
         for effort in self.efforts:
             rows[effort] = of_groups(self.runs[effort], self.runs["label"])["mean"]
@@ -105,6 +93,7 @@ class Finals:
         that reached the score at its first evaluation), `fewer_<effort>` (censored median), and
         `fewer_<effort>_at_least` (bool).
         """
+        import numpy as np
         import pandas as pd
 
         compared = self.runs.dropna(subset="reached")
@@ -116,7 +105,19 @@ class Finals:
             for effort in (WORDS[each].name for each in self.efforts):
                 names = (f"{effort}_to_match", f"{effort}_spent", f"fewer_{effort}")
                 took, spent, fewer = (columns[name][at].astype(float) for name in names)
-                line |= _over_seeds(effort, took, spent, fewer, early)
+                reach, factor = to_match(took, spent), censored_median(fewer)
+                line |= {
+                    f"{effort}_to_match": reach.value,
+                    f"{effort}_most": reach.most,
+                    f"{effort}_low": reach.low,
+                    f"{effort}_high": reach.high,
+                    f"{effort}_spent": min(spent[np.isnan(took)].tolist(), default=math.nan),
+                    f"fewer_{effort}": factor,
+                    # A bound beyond the median, on its other side, can't move it.
+                    f"{effort}_at_most": bool((took[early] >= reach.value).any()),
+                    f"{effort}_low_at_most": bool((took[early] == reach.low).any()),
+                    f"fewer_{effort}_at_least": bool((fewer[early] <= factor).any()),
+                }
             lines.append(line)
         return pd.DataFrame(lines).set_index("label") if lines else pd.DataFrame()
 
@@ -180,9 +181,7 @@ def finals(
     """Compute the final results of an experiment.
 
     Args:
-        frames: Results of the experiment.
         baseline: Label or run to compare with; by default that of the study (`Frames.baseline`).
-        scope: What counts as FLOPs.
         crossing: Which crossing of the baseline's final score counts.
 
     Raises:
@@ -203,25 +202,3 @@ def finals(
     sooner = sooner[~sooner["label"].isin(apart)]
     runs = runs.merge(sooner, on=["fingerprint", "label", "seed"], how="left")
     return Finals(frames, compared, scope, crossing, runs)
-
-
-def _over_seeds(
-    effort: str, took: Floats, spent: Floats, fewer: Floats, early: NDArray[np.bool_]
-) -> dict[str, Any]:
-    """Summarize an effort over the seeds of a label; `early` marks bounds, from the first evaluation."""
-    import numpy as np
-
-    reach, factor = to_match(took, spent), censored_median(fewer)
-    without = spent[np.isnan(took)]
-    return {
-        f"{effort}_to_match": reach.value,
-        f"{effort}_most": reach.most,
-        f"{effort}_low": reach.low,
-        f"{effort}_high": reach.high,
-        f"fewer_{effort}": factor,
-        f"{effort}_spent": min(without.tolist(), default=math.nan),
-        # A bound beyond the median, on its other side, can't move it.
-        f"{effort}_at_most": bool((took[early] >= reach.value).any()),
-        f"{effort}_low_at_most": bool((took[early] == reach.low).any()),
-        f"fewer_{effort}_at_least": bool((fewer[early] <= factor).any()),
-    }

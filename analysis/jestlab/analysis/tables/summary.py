@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from statistics import median_high
+from typing import Any
 
 from ..curves import break_even, crossing_words
 from ..efforts import WORDS, Effort, unit, writer
@@ -20,15 +20,6 @@ _BREAK_EVEN = ("break_even", "break_even_low", "break_even_high")
 _IMPORTANCE: dict[Effort, int] = {"flops": 75, "examples_seen": 70, "seconds": 40, "chip_hours": 35}
 """Importance of the factors."""
 
-_SPENT: dict[Effort, str] = {
-    "examples_seen": "examples that the learner trained on, mean over seeds",
-    "flops": "mean over seeds of the FLOPs of {counted}",
-    "seconds": "mean over seeds of the seconds of training: without waiting, and for jestlab's own programs "
-    "without compilation, evaluation and checkpoints",
-    "chip_hours": "mean over seeds of chips × hours of training",
-}
-"""Formula of a total effort."""
-
 _MATCHING = ("to_match", "most", "low", "high", "spent", "at_most", "low_at_most")
 _RANGE = (
     "> : not reached by then; ≤, ≥ : reached by the first evaluation, perhaps sooner",
@@ -42,9 +33,6 @@ def summary(found: Finals) -> Table:
     It has one row for each label, in the order of the study; references come first, set apart. All numbers
     are over completed seeds.
 
-    Args:
-        found: Final results of the experiment.
-
     Returns:
         A table whose frame has the columns of `Finals.by_label` and `Finals.matching`. Comparisons are NaN or
         0 for references.
@@ -55,23 +43,22 @@ def summary(found: Finals) -> Table:
     for name in (*counts, *(f"fewer_{WORDS[effort].name}" for effort in found.efforts)):
         rows[name] = rows.get(name, math.nan)  # without comparisons, these columns are missing
     rows[counts] = rows[counts].fillna(0).astype(int)
+    has_rivals = any(label != found.baseline for label in frames.competitors)
     unranked = [name for name in frames.metrics if declared.of(name).goal is None and not frames.no_score]
     columns = [
         Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned", importance=30)
     ]
     for name, header in show.metric_headers(frames.metrics, declared).items():
-        column = _score(name, header, declared.of(name), f"final {name}")
         notes = (f"not ranked: {lacks_goal(unranked)}",) if name in unranked else ()
-        columns.append(replace(column, notes=notes))
+        columns.append(_score(name, header, declared.of(name), f"final {name}", notes=notes))
     if frames.averaged:
         alike = show.all_alike(frames.metrics, declared)
         header = "score" if alike else show.heading("score", found.metric)
-        mean = f"mean of {', '.join(frames.averaged)}"
-        column = _score("score", header, found.metric, mean)
-        columns.append(replace(column, inputs=tuple(frames.averaged), importance=90))
-        columns += [_delta(found)] if found.has_rivals else []
+        formula, inputs = f"mean of {', '.join(frames.averaged)}", tuple(frames.averaged)
+        columns.append(_score("score", header, found.metric, formula, inputs=inputs, importance=90))
+        columns += [_delta(found)] if has_rivals else []
     columns += [_spent(effort, found) for effort in found.efforts]
-    if found.has_rivals and found.metric.goal is not None:
+    if has_rivals and found.metric.goal is not None:
         columns += [_factor(effort, found) for effort in found.efforts]
     return found.table(
         "summary",
@@ -101,9 +88,6 @@ def speedup_table(found: Finals) -> Table:
     It has one row for each label that is compared, in the order of the study. A run that doesn't reach the
     score is right-censored: it would take more than it spent. A run that has reached it at its first
     evaluation is left-censored.
-
-    Args:
-        found: Final results of the experiment.
 
     Returns:
         A table whose frame has label, apart, the columns of `Finals.matching`, and, if a run needs something
@@ -145,7 +129,7 @@ def speedup_table(found: Finals) -> Table:
 # ---- columns
 
 
-def _score(key: str, header: str, metric: Metric, formula: str) -> Column:
+def _score(key: str, header: str, metric: Metric, formula: str, **options: Any) -> Column:
     """Make the column of a metric or of the score."""
     mean, std, seeds = (f"{key}_{part}" for part in ("mean", "std", "seeds"))
 
@@ -158,8 +142,8 @@ def _score(key: str, header: str, metric: Metric, formula: str) -> Column:
         return -math.inf if diverged or math.isinf(rank) else rank
 
     return Column(
-        key, header, text, rank, seeds=seeds, formula=f"mean over seeds of the {formula}", importance=60,
-        family="scores",
+        key, header, text, rank, seeds=seeds, formula=f"mean over seeds of the {formula}", family="scores",
+        **{"importance": 60, **options},
     )  # fmt: skip
 
 
@@ -191,7 +175,7 @@ def _spent(effort: Effort, found: Finals) -> Column:
         effort,
         WORDS[effort].header.format(unit=unit_name),
         lambda row: show.known(row[effort], write),
-        formula=_SPENT[effort].format(counted=found.frames.counted(found.scope)),
+        formula=f"{WORDS[effort].amount} until the end of training, mean over seeds",
         importance=_IMPORTANCE[effort] - 25,
         family="costs",
         notes=_notes(effort, found),
