@@ -69,20 +69,18 @@ _BY_PAPER = (
 class Layout(NamedTuple):
     """Layout of one of the paper's tables: beginning of its caption, and quantities before the scores.
 
-    `mean` adds the mean of the scores after them. With `pair`, zero-shot accuracy and the mean of both
-    retrieval directions replace all scores of runs.
+    With `pair`, zero-shot accuracy and the mean of both retrieval directions replace all scores of runs.
     """
 
     caption: str
     quantities: tuple[str, ...]
-    mean: bool = False
     pair: bool = False
 
 
 LAYOUTS: dict[str, Layout] = {
     "comparison": Layout("Comparison to prior art.", _EFFORTS),
     "longer_training": Layout("Longer training runs.", _EFFORTS),
-    "specialists": Layout("All benchmarks.", (EXAMPLES,), mean=True),
+    "specialists": Layout("All benchmarks.", (EXAMPLES,)),
     "laion": Layout("Pretraining on LAION.", (EXAMPLES,), pair=True),
     "raw_vs_filtered": Layout("Training on raw and on filtered data.", (FILTERED,), pair=True),
 }
@@ -125,7 +123,7 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
         )
     scores = [name for name in map(str, rows) if is_score(name) and not name.endswith(SUFFIXES)]
     scores.sort(key=order)
-    for quantity in (*layout.quantities, *scores, *[MEAN] * layout.mean):
+    for quantity in (*layout.quantities, *scores, MEAN):
         if quantity in rows:
             columns.append(_column(quantity, scores, own, flops, keys))
     first = rows[rows["baseline"]].drop_duplicates("section").set_index("section")["row"]
