@@ -33,7 +33,6 @@ from .plot import (
     axis_unit,
     mean_intervals,
     near_references,
-    require_competitors,
     score_axis,
     styled,
     title,
@@ -100,7 +99,6 @@ def pareto(
         parts.append(way.assign(kind="trajectory"))
     points = pd.concat(parts, ignore_index=True)
     data = styled(frames, points, compared, ["score", "spread", "low", "high"])
-    require_competitors(frames, data[data["kind"] == "mean"])
     sentences = _sentences(frames, data, scope, cost)
     shown = set(runs["label"])
     if unpriced := [label for label in ended["label"].unique() if label not in shown]:
