@@ -182,8 +182,7 @@ class Step:
     def methods(self) -> dict[str, Step]:
         """The step of each method of the paper, for its figure of costs.
 
-        The reference has the learner's size if the step has none. Without an approximate pass there is no
-        Flexi-JEST.
+        The reference has the learner's size if the step has none. Flexi-JEST requires an approximate pass.
         """
         jest = replace(self, scoring="full", approximate_share=0.0, reference=self.reference or self.full)
         steps = {"IID": self.iid, "JEST": jest, "JEST, cached reference": replace(jest, reference=None)}
