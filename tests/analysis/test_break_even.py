@@ -2,7 +2,7 @@
 
 import math
 
-from jestlab.analysis import figures, tables
+from jestlab.analysis import tables
 from jestlab.analysis.results import read as read_frames
 from jestlab.analysis.tables.explain import Origins
 
@@ -30,9 +30,6 @@ def test_break_even(new_store, stored_run):
     results = read_frames(store.url, "study")
     assert break_even(results) == {"joint": 5, "lost": math.inf}  # 24 / 7.5 < 4; of 24 / 6 four are as much
     assert break_even(results, "lone") == {"joint": math.inf, "lost": math.inf}
-    assert (
-        "paid for itself, its scoring included, median [range] over seeds: joint 5 [4, 5]; never: lost."
-    ) in figures.speedup(results).texts.caption
 
     table = tables.speedup_table(tables.finals(results))
     column = table.column_named("break-even")

@@ -73,7 +73,7 @@ def test_references_are_found_at_their_point_and_through_caches(configs):
     assert found.reference("joint strong") == "reference strong"
     assert found.reference("flexi") == "base"
     assert found.reference("base") is None
-    assert found.run("joint weak") == "joint"
+    assert found.runs["joint weak"] == "joint"
 
 
 def test_a_shared_run_is_read_by_the_names_of_this_study(new_store, stored_run):

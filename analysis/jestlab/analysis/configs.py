@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from .errors import NotYet
 from .names import study_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from .frames import Frames
 
 BATCH_SIZE = "batch_size"
@@ -25,11 +27,20 @@ _RULES = {"chunks": "joint", "sweeps": "gibbs"}
 
 
 class Configs:
-    """The configs of an experiment's labels. Seeds of a label differ only in the seed."""
+    """The configs of an experiment's labels. Seeds of a label differ only in the seed.
+
+    Attributes:
+        by_label: Label → its config.
+        points: Label → its values on the axes of the study.
+        runs: Label → the name of its run.
+    """
 
     def __init__(self, frames: Frames) -> None:
+        rows = frames.configs.drop_duplicates("label").set_index("label")
         self._frames = frames
-        self._rows = frames.configs.drop_duplicates("label").set_index("label", drop=False)
+        self.by_label: dict[str, dict[str, Any]] = _parsed(rows["config"])
+        self.points: dict[str, dict[str, Any]] = _parsed(rows["point"])
+        self.runs: dict[str, str] = dict(zip(rows.index.astype(str), rows["run"].astype(str), strict=True))
 
     def get(self, label: str, key: str) -> Any:
         """Return the value of a dotted key for a label; None if it is missing or has no effect."""
@@ -37,14 +48,6 @@ class Configs:
         if key == BATCH_SIZE:
             return _batch_size(config)
         return None if _is_idle(config, key) else lookup(config, key)
-
-    def point(self, label: str) -> dict[str, Any]:
-        """Return a label's values on the axes of the study."""
-        return self._points[label]
-
-    def run(self, label: str) -> str:
-        """Return the name of a label's run."""
-        return self._runs[label]
 
     def reference(self, label: str) -> str | None:
         """Return the label of the reference that a label selects with; None if it needs none.
@@ -55,21 +58,20 @@ class Configs:
         Raises:
             NotYet: No label or several labels match.
         """
-        needed = self._name_here(label, "selection.reference")
-        found = None
+        needed, found = self._name_here(label, "selection.reference"), None
         while needed is not None:
-            point = self.point(found or label)
+            point = self.points[found or label]
             matches = [
                 other
-                for other, run in self._runs.items()
-                if run == needed and all(self.point(other).get(k, v) == v for k, v in point.items())
+                for other, run in self.runs.items()
+                if run == needed and all(self.points[other].get(k, v) == v for k, v in point.items())
             ]
             if len(matches) != 1:
                 raise NotYet(
                     f"{label!r} of {self._frames.experiment!r} needs {needed!r}, which is "
                     f"{'no label' if not matches else 'several labels'} of the experiment"
                 )
-            found = matches[0]
+            [found] = matches
             needed = self._name_here(found, "reference")  # of a run that caches embeddings
         return found
 
@@ -81,23 +83,14 @@ class Configs:
         resolved = self.get(label, key)
         if not isinstance(resolved, str):
             return None
-        study, prefix, name = study_of(self._frames.spec, self.run(label))
+        study, prefix, name = study_of(self._frames.spec, self.runs[label])
         run, base = (study.get("runs") or {}).get(name), study.get("base")
-        written = (self.point(label).get(key), lookup(run, key), lookup(base, key), resolved)
+        written = (self.points[label].get(key), lookup(run, key), lookup(base, key), resolved)
         return prefix + next(name for name in written if isinstance(name, str))
 
-    @cached_property
-    def by_label(self) -> dict[str, dict[str, Any]]:
-        """Configs of all labels, by label."""
-        return {str(label): json.loads(text) if text else {} for label, text in self._rows["config"].items()}
 
-    @cached_property
-    def _points(self) -> dict[str, dict[str, Any]]:
-        return {str(label): json.loads(text) if text else {} for label, text in self._rows["point"].items()}
-
-    @cached_property
-    def _runs(self) -> dict[str, str]:
-        return {str(label): str(run) for label, run in self._rows["run"].items()}
+def _parsed(texts: pd.Series[Any]) -> dict[str, dict[str, Any]]:
+    return {str(label): json.loads(text) if text else {} for label, text in texts.items()}
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -111,23 +104,11 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return values
 
 
-class Parsed(NamedTuple):
-    """A parsed config. Callers share it and must not change it.
-
-    Attributes:
-        tree: The config.
-        keys: Its dotted keys, in their order.
-    """
-
-    tree: dict[str, Any]
-    keys: tuple[str, ...]
-
-
 @lru_cache(maxsize=16_384)
-def parsed(text: str) -> Parsed:
-    """Parse the JSON text of a config, or return a cached result."""
+def parsed(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Parse the JSON text of a config: its tree, which callers share and must not change, and its keys."""
     tree = json.loads(text)
-    return Parsed(tree, tuple(flat(tree)))
+    return tree, tuple(flat(tree))
 
 
 def lookup(config: Any, key: str) -> Any:

@@ -23,7 +23,7 @@ SPEC: dict[str, Any] = {
     "score": ["toy/score"],
     "metrics": {"toy/score": {"goal": "max"}},
 }
-RUNS = {("study", "joint"): "a" * 64, ("study", "uniform"): "b" * 64, ("study", "other"): "c" * 64}
+RUNS = {"study/joint": "a" * 64, "study/uniform": "b" * 64, "study/other": "c" * 64}
 
 
 def content(spec=None, runs=None):
@@ -48,9 +48,9 @@ def changes(before, now, statement, labels=("joint",), study="study"):
 @pytest.mark.parametrize(
     ("path", "value", "of_a", "of_b"),
     [
-        (("seeds", "at_most"), 40, "seeds: ", "seeds: "),
-        (("family",), {"error": 0.1}, 'family: nothing → {"error": 0.1}', "family: "),
-        (("score",), [], 'score: ["toy/score"] → nothing', "score: "),
+        (("seeds", "at_most"), 40, "seeds ", "seeds "),
+        (("family",), {"error": 0.1}, 'family nothing → {"error": 0.1}', "family "),
+        (("score",), [], 'score ["toy/score"] → nothing', "score "),
         (("claims", 1, "within"), 0.1, "", "within 0.05 → 0.1"),
         (("claims", 0, "of"), "other", 'of "joint" → "other"', ""),
         (("claims", 0, "statement"), "C", "", ""),
@@ -58,7 +58,7 @@ def changes(before, now, statement, labels=("joint",), study="study"):
         (("claims", 0, "unless"), "it rains", "", ""),
         (("question",), "Why?", "", ""),
         (("metrics", "toy/score", "name"), "Score", "", ""),
-        (("metrics", "toy/score", "goal"), "min", "metrics: ", "metrics: "),
+        (("metrics", "toy/score", "goal"), "min", "metrics ", "metrics "),
     ],
 )
 def test_reports_a_change_for_the_claims_that_it_affects(path, value, of_a, of_b):
@@ -73,17 +73,17 @@ def test_unregistered_claims_and_those_of_runs_with_another_config_are_explorato
     renamed = content(changed(("claims", 0, "statement"), "C"))
     assert changes(content(), renamed, "C") == "not registered"
     assert list(map(str, compare(content(), renamed))) == ["study: C: not registered"]
-    retuned = content(runs=RUNS | {("study", "other"): "d" * 64})
+    retuned = content(runs=RUNS | {"study/other": "d" * 64})
     assert changes(content(), retuned, "A", ["joint", "uniform"]) == ""
     assert changes(content(), retuned, "B", ["joint", "other"]) == "other config: other"
-    assert compare(content(), content(runs=RUNS | {("study", "new"): "d" * 64})) == []
+    assert compare(content(), content(runs=RUNS | {"study/new": "d" * 64})) == []
 
 
 def test_a_union_registers_its_parts():
     parts = {"one": SPEC, "two": changed(("claims", 0, "of"), "other")}
-    runs = {("one", "joint"): "a" * 64, ("two", "joint"): "a" * 64}
+    runs = {"one/joint": "a" * 64, "two/joint": "a" * 64}
     before = content_of("all", {"studies": parts}, runs)
-    now = content_of("all", {"studies": parts | {"two": SPEC}}, runs | {("two", "joint"): "e" * 64})
+    now = content_of("all", {"studies": parts | {"two": SPEC}}, runs | {"two/joint": "e" * 64})
     assert changes(before, now, "A", study="one") == ""
     assert changes(before, now, "A", study="two") == 'of "other" → "joint"; other config: joint'
 
@@ -114,7 +114,7 @@ def test_the_code_that_judges_is_registered_without_its_prose(monkeypatch):
 
     for old, new in ((b'"""Return ', b'"""Give '), (b"# ", b"# NOTE ")):
         assert edited(old, new) == code
-    assert edited(b"holds <= error", b"holds < error") != code
+    assert edited(b"p_values <= error", b"p_values < error") != code
 
 
 @pytest.mark.parametrize(("code", "changed"), [({}, False), ({"code": "0" * 64}, True)])

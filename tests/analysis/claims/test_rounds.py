@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.analysis.claims import Claim, Family, Side, Until
-from jestlab.analysis.claims.evidence import any_look
+from jestlab.analysis.claims.evidence import Relation
 from jestlab.analysis.claims.judged import Judged, Judging
-from jestlab.analysis.claims.rounds import Hours, ahead, next_round
+from jestlab.analysis.claims.rounds import Hours, next_round
 from jestlab.analysis.metrics import Metric
 from jestlab.analysis.results import opened
 
@@ -27,22 +27,21 @@ def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False,
     until = until or until_hours(None)
     claim = Claim(statement=f"{of} > {above}", of=Side(of=of), above=Side(of=above))
     judging = Judging(Family(), claims, until)
-    found = any_look(
-        differences, "above" if near is None else "near", near or 0.0, judging.error, until.at_most
-    )
+    relation: Relation = "above" if near is None else "near"
+    found = judging.test(differences, relation, near or 0.0)
     return Judged(
-        experiment="study", scale="", claim=claim, judging=judging, evidence=found, verdict=found.verdict,
-        difference=0.0, low=math.nan, high=math.nan, seeds=found.seeds, planned=found.seeds, spent=spent,
-        metric=Metric("max"), parts=pd.DataFrame(), labels=(of, above),
+        experiment="study", scale="", claim=claim, judging=judging, relation=relation, evidence=found,
+        difference=0.0, low=math.nan, high=math.nan, planned=found.seeds, spent=spent, metric=Metric("max"),
+        parts=pd.DataFrame(), labels=(of, above),
     )  # fmt: skip
 
 
 def test_a_round_goes_halfway_to_the_earliest_decision():
     """Of 55 claims, which 11 seeds decide at the earliest; a study begins with `at_least` seeds."""
-    assert next_round([judged([])]).seeds == {("study", "a"): 3, ("study", "b"): 3}
+    assert next_round([judged([])], Hours()).seeds == {("study", "a"): 3, ("study", "b"): 3}
     rounds, n = [], 3
     while (each := judged([1.0] * n, claims=55)).verdict != "holds":
-        n = next_round([each]).seeds["study", "a"]
+        n = next_round([each], Hours()).seeds["study", "a"]
         rounds.append(n)
     assert rounds == [7, 9, 10, 11]
 
@@ -55,9 +54,9 @@ def test_a_round_goes_halfway_to_the_earliest_decision():
 def test_no_claim_is_decided_before_the_end_of_its_round(differences, claims, near):
     """So no run is wasted on a claim that was decided within its round."""
     each = judged(differences, claims=claims, near=near)
-    round_ = next_round([each])
+    round_ = next_round([each], Hours())
     if not each.is_open:
-        assert round_.is_last
+        assert round_.seeds == {}
         return
     end = round_.seeds["study", "a"]
     assert each.seeds < end <= 24
@@ -83,6 +82,9 @@ HOURS = {"a": 0.1, "b": 0.1, "c": 1.0, "d": 0.1}
         ({"c": CLEAR, "a": CLEAR, "d": MIXED}, 0.5, 10.0, {"a": 5, "b": 5, "c": 5, "d": 5}, "acd", ""),
         ({"c": CLEAR, "a": CLEAR, "d": MIXED}, 0.5, 1.3, {"a": 5, "b": 5, "d": 5}, "ad", "c"),
         ({"c": CLEAR, "a": CLEAR, "d": MIXED}, 0.5, 0.5, {}, "", "acd"),
+        # Each of two claims fits into the 0.25 hours left, but both together don't.
+        ({"a": CLEAR, "d": CLEAR}, 0.5, 0.75, {"a": 5, "b": 5}, "a", "d"),
+        ({"a": CLEAR, "d": CLEAR}, 0.5, 0.81, {"a": 5, "b": 5, "d": 5}, "ad", ""),
         # Cheaper claims continue if the budget is too small for the clear one.
         ({"c": CLEAR, "d": UNCLEAR}, 0.5, 1.0, {"d": 7, "b": 7}, "d", "c"),
     ],
@@ -93,7 +95,6 @@ def test_the_claims_of_a_round(claims, spent, limit, seeds, chosen, left_out):
         [judged(values, of=name, until=until) for name, values in claims.items()], Hours(spent, HOURS)
     )
     assert found.seeds == {("study", name): count for name, count in seeds.items()}
-    assert found.is_last == (not seeds)
     named = ["".join(each.claim.of.of[0] for each in which) for which in (found.claims, found.left_out)]
     assert (sorted(named[0]) if limit is None else [*named[0]], sorted(named[1])) == ([*chosen], [*left_out])
 
@@ -139,14 +140,3 @@ def test_a_claim_reports_why_no_more_seeds_are_run():
     fixed = replace(each, judging=replace(each.judging, until=None))
     assert (fixed.is_open, fixed.stopped) == (False, "4 seeds planned")
     assert replace(fixed, planned=1).stopped == "one seed planned"
-
-
-def test_the_expected_cost_counts_each_run_once():
-    claims = [judged([1.0] * 4), judged([1.0] * 4, of="c")]
-    found = ahead(claims, Hours(1.0, {"a": 0.1, "b": 0.2, "c": 0.1}))
-    more = claims[0].evidence.forecast.expected - 4
-    assert found.claims == 2
-    assert found.runs == pytest.approx(3 * more)
-    assert found.hours == pytest.approx(0.4 * more)
-    assert found.decided == pytest.approx(2 * claims[0].evidence.forecast.decided)
-    assert math.isnan(ahead(claims, Hours()).hours)

@@ -12,7 +12,6 @@ from tests.simulation import DRAWS, simulated, until_decided
 from jestlab.analysis.claims.sign_test import (
     Forecast,
     all_looks,
-    expected,
     forecast,
     median_interval,
     most_against,
@@ -122,19 +121,19 @@ class TestForecast:
             now = ~decided & ((k <= allowed[n]) | (n - k <= allowed[n])) & (allowed[n] >= 0)
             ends[now] = n
             decided |= now
-        found = forecast(seeds, against, level, at_most)
+        found = forecast(level, at_most, seeds, against)
         assert found.decided == pytest.approx(decided.mean(), abs=0.015)
         assert found.expected == pytest.approx(ends.mean(), abs=0.15)
 
     def test_either_side_may_be_decided_or_none(self):
-        assert forecast(8, 4, 0.05 / 55, 24) == Forecast(0.0, 24.0, 24)
-        assert forecast(24, 4, 0.05 / 55, 24).decided == 0.0
-        assert forecast(7, 2, 0.05, 24) == pytest.approx(forecast(7, 5, 0.05, 24))
-        assert forecast(5, 0, 0.05 / 8, 24).earliest == forecast(5, 5, 0.05 / 8, 24).earliest == 8
+        assert forecast(0.05 / 55, 24, 8, 4) == Forecast(0.0, 24.0, 24)
+        assert forecast(0.05 / 55, 24, 24, 4).decided == 0.0
+        assert forecast(0.05, 24, 7, 2) == pytest.approx(forecast(0.05, 24, 7, 5))
+        assert forecast(0.05 / 8, 24, 5, 0).earliest == forecast(0.05 / 8, 24, 5, 5).earliest == 8
 
     def test_expects_decisions_for_known_effects(self):
-        assert 1.2 * 0.05 < expected(0.0, 0.05, 24).decided <= 2 * 0.05  # wrong on either side
-        found = expected(1.5, 0.05, 24)
+        assert 1.2 * 0.05 < forecast(0.05, 24, effect=0.0).decided <= 2 * 0.05  # wrong on either side
+        found = forecast(0.05, 24, effect=1.5)
         simulation = simulated(DRAWS["normal"], until_decided, studies=4_000, claims=1, effect=1.5)
         assert found.decided == pytest.approx(simulation.decided, abs=0.01)
         assert found.expected == pytest.approx(simulation.seeds, abs=0.15)

@@ -9,7 +9,7 @@ from jestlab.analysis.figures.style import PARTS
 READ = {"emoji": (0.3, 0.3), "logo": (0.7, 0.7)}
 CHOSEN = {
     "joint": {"emoji": (0.5, 0.7), "logo": (0.5, 0.3)},
-    "independent": {"emoji": (0.9, 0.9), "flag": (0.1, 0.1)},
+    "independent": {"emoji": (1.0, 0.8), "flag": {2: 0.2}},  # no flags in the first batch: not logged
 }
 
 

@@ -87,7 +87,7 @@ def test_points_possibly_on_the_front_are_ambiguous(read_runs, stored_run, store
     half = 4.30265 * 10 / 3**0.5  # Student's t with two degrees of freedom
     assert (means.loc["near", "low"], means.loc["near", "high"]) == pytest.approx((60 - half, 60 + half))
     assert "half filled: on it or dominated (intervals overlap)" in plot.texts.caption
-    assert "Without bars: one seed" in plot.texts.caption
+    assert "A single seed is treated as exact." in plot.texts.caption
     # From 9.9 GFLOP (a tenth beyond the costliest) to 3 at .25, and to 8 at .7: 6.9 × .25 + 1.9 × .45
     assert "Hypervolume of the means: 2.58 GFLOP × score" in plot.texts.caption
     drawn = {(line.get_marker(), line.get_fillstyle()) for line in plot.figure().axes[0].get_lines()}
@@ -107,7 +107,7 @@ def test_curves_compare_with_the_baseline_of_the_study(read_runs, stored_run):
     runs = [stored_run(name, [0.1, 0.2]) for name in ("uniform", "joint")]
     spec = {"reports": [{"kind": "curves"}, {"kind": "table", "baseline": "joint"}]}
     plot = figures.learning_curves(read_runs(*runs, spec=spec))
-    assert "Dotted: final score of joint." in plot.texts.caption
+    assert "Dotted: final value of joint." in plot.texts.caption
 
 
 def test_the_axis_shows_whole_intervals_up_to_100_percent(read_runs, stored_runs):

@@ -30,7 +30,7 @@ def test_the_loss_over_steps(plotted):
     assert list(joint["effort"]) == list(range(1, 9))
     assert list(joint["mean"]) == pytest.approx([4.0 / (1 + 2 * step) + 0.05 for step in range(1, 9)])
     assert list(joint["high"] - joint["low"]) == pytest.approx([12.7062 * 0.1] * 8, rel=1e-4)  # t · s · √2
-    assert plot.texts.caption.startswith("Shown: loss, less is better. Lines: mean over seeds")
+    assert plot.texts.caption.startswith("Lines: mean over seeds")
     assert "Dotted: final value of uniform" in plot.texts.caption
     assert not plot.data["log"].any()
     assert plotted(metric=("loss",), scale="log").figure().axes[0].get_yscale() == "log"

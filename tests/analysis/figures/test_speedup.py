@@ -170,4 +170,4 @@ def test_only_some_of_very_many_runs_are_shown(read_runs, stored_run):
     assert "Shown: the 12 soonest of 45." in plot.texts.caption
     bars = figures.step_costs(results)
     assert bars.data["label"].nunique() == 20
-    assert "Shown: the first 20 of 46." in bars.texts.caption
+    assert "Shown: 20 of 46 runs." in bars.texts.caption

@@ -94,7 +94,7 @@ def test_spikes_are_counted(new_store, stored_run):
     figure = plot.figure()
     titles = [axes.get_title(loc="left").replace("\n", " ") for axes in figure.axes]
     assert titles == [
-        f"{rule}; spikes: {low} at β₂ = 0.95, {high} at 0.999"
+        f"{rule}; spikes: {low} at 0.95, {high} at 0.999"
         for rule, low, high in (("uniform", 0, 0), ("joint", 1, 3))
     ]
 
@@ -113,7 +113,7 @@ def test_spikes_need_two_values_of_the_key_and_more_points(study, new_store, sto
     with pytest.raises(ValueError, match=r"no run of experiment 'study' varies optimizer\.beta2"):
         figures.optimizer_spikes(study.url, "study")
     store = new_store().add(*(run(stored_run, "joint", beta2, noisy(20, 10)) for beta2 in (0.95, 0.999)))
-    with pytest.raises(ValueError, match="has logged none of grad_norm"):
+    with pytest.raises(ValueError, match="has logged 'grad_norm'"):
         figures.optimizer_spikes(store.url, "study", metric="grad_norm")
     figure = figures.optimizer_spikes(store.url, "study").figure()
     assert figure.axes[0].get_title(loc="left") == "joint"  # without counts

@@ -65,7 +65,7 @@ def test_reports_changes_before_the_launch_and_marks_them_in_the_table(write, je
     assert f"{line}\n" in jestlab("plan", spec)
     text, changes = launched(spec)
     assert line in text and changes == {"Joint is better": "within nothing → 0.01", "Other is better": ""}
-    assert set(launched(write(seeds=3))[1].values()) == {"seeds: [0, 1] → [0, 1, 2]"}  # of every claim
+    assert set(launched(write(seeds=3))[1].values()) == {"seeds [0, 1] → [0, 1, 2]"}  # of every claim
 
 
 def test_a_study_can_be_registered_again_until_its_first_run(write, jestlab, launched):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ..intervals import half_widths, moments, tail
 from . import sign_test
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Floats = npt.NDArray[np.float64]
-    Test = Callable[[Floats, float, bool], Any]  # differences, threshold, whether it counts → p-values
+    Test = Callable[[Floats, float, bool], Floats]
+    """Differences, a threshold, and whether it counts as above → p-value of each look."""
 
 Verdict = Literal["holds", "does not hold", "undecided", "not run"]
 
@@ -44,23 +45,23 @@ class Evidence:
     Attributes:
         verdict: The decision at the given error.
         seeds: Number of seeds used: the first ones, up to the decision.
+        chance: The p-value of the more likely verdict; at most the error if the claim is decided.
+        agree: Number of seeds whose difference agrees with the claim.
         low: Lower bound of the mean (t-test) or of the median (sign test) at the given error. It is infinite
             or NaN without enough seeds.
         high: Upper bound.
-        chance: The p-value of the more likely verdict; at most the error if the claim is decided.
-        agree: Number of seeds whose difference agrees with the claim.
-        forecast: The expected course of an undecided sequence.
+        forecast: The expected course of an undecided sequence, else `NO_FORECAST`.
         needed: Number of seeds that would have a 50% chance to decide what one look left undecided; more than
             `MOST_SEEDS` if so many are not enough; None if a difference isn't finite.
     """
 
     verdict: Verdict
     seeds: int
-    low: float
-    high: float
     chance: float
     agree: int
-    forecast: sign_test.Forecast | None = None
+    low: float = math.nan
+    high: float = math.nan
+    forecast: sign_test.Forecast = sign_test.NO_FORECAST
     needed: int | None = None
 
 
@@ -76,18 +77,15 @@ def one_look(differences: Sequence[float], relation: Relation, within: float, er
     import numpy as np
 
     n, values = len(differences), np.array(differences, float)
-    agree = _agreeing(values, relation, within)
-    if n < 2:
-        return Evidence("undecided", n, math.nan, math.nan, 1.0, agree)
-    mean, std = moments(differences)
-    if not math.isfinite(std):
+    mean, std = moments(differences) if n else (math.nan, math.nan)
+    if n > 1 and not math.isfinite(std):
         p_values = sign_test.one_look(n)
         p_values[:n] = 1.0  # no earlier look
         return _by_signs(values, relation, within, error, p_values)
     half = float(half_widths([std], [n], 1 - 2 * error)[0])
-    verdict, chance = _decide(*_chances(_student, values, relation, within), error)
-    found = Evidence(verdict, n, mean - half, mean + half, chance, agree)
-    if verdict != "undecided":
+    found = _evidence(_student, values, relation, within, error)
+    found = replace(found, low=mean - half, high=mean + half)
+    if n < 2 or found.verdict != "undecided":
         return found
     shift = mean if relation == "above" else -mean if relation == "below" else -abs(mean)
     is_far = relation == "near" and shift < -within
@@ -112,7 +110,15 @@ def any_look(
     found = _by_signs(values, relation, within, error, sign_test.all_looks(at_most))
     if found.verdict != "undecided":
         return found
-    return replace(found, forecast=_forecast(values, relation, within, error, at_most))
+    n = len(values)
+    if relation != "near":
+        return replace(found, forecast=sign_test.forecast(error, at_most, n, n - found.agree))
+    # The more likely verdict; a difference that isn't near may be on either side.
+    beyond = max(int((values > within).sum()), int((values < -within).sum()))
+    near = sign_test.forecast(error, at_most, n, beyond + int(np.isnan(values).sum()))
+    far = sign_test.forecast(error / 2, at_most, n, n - beyond)
+    likely = max(near, far, key=lambda each: each.decided)
+    return replace(found, forecast=likely._replace(earliest=min(near.earliest, far.earliest)))
 
 
 def _by_signs(values: Floats, relation: Relation, within: float, error: float, p_values: Floats) -> Evidence:
@@ -123,17 +129,26 @@ def _by_signs(values: Floats, relation: Relation, within: float, error: float, p
         against = np.cumsum(~(values >= threshold if inclusive else values > threshold))
         return np.minimum.accumulate(p_values[np.arange(1, len(values) + 1), against])
 
-    holds, fails = _chances(test, values, relation, within)
-    decided = np.flatnonzero(np.minimum(holds, fails) <= error)
-    values = values[: int(decided[0]) + 1] if len(decided) else values
-    n = len(values)
-    verdict, chance = _decide(holds[n - 1], fails[n - 1], error) if n else ("undecided", 1.0)
-    bounds = sign_test.median_interval(values.tolist(), sign_test.most_against(p_values, error))
-    return Evidence(verdict, n, *bounds, chance, _agreeing(values, relation, within))
+    found = _evidence(test, values, relation, within, error)
+    against = sign_test.most_against(p_values, error)
+    low, high = sign_test.median_interval(values[: found.seeds].tolist(), against)
+    return replace(found, low=low, high=high)
 
 
-def _chances(test: Test, values: Floats, relation: Relation, within: float) -> tuple[Any, Any]:
-    """Return the p-values of "holds" and of "does not hold".
+def _student(values: Floats, threshold: float, inclusive: bool) -> Floats:
+    """Return the p-value of a mean above a threshold after all seeds, by Student's t, and 1 before."""
+    import numpy as np
+
+    p_values = np.ones(len(values))
+    if len(values) > 1:
+        mean, std = moments(values.tolist())
+        is_equal = inclusive and std == 0 and mean == threshold
+        p_values[-1] = 0.0 if is_equal else tail(mean - threshold, std, len(values))
+    return p_values
+
+
+def _evidence(test: Test, values: Floats, relation: Relation, within: float, error: float) -> Evidence:
+    """Decide a claim at the first look whose p-value is at most the error, without bounds.
 
     A difference that isn't near may be on either side, so the p-value of "not near" is doubled.
     """
@@ -141,42 +156,25 @@ def _chances(test: Test, values: Floats, relation: Relation, within: float) -> t
 
     if relation == "near":
         holds = np.maximum(test(values, -within, True), test(-values, -within, True))
-        return holds, 2 * np.minimum(test(values, within, False), test(-values, within, False))
-    sign = 1 if relation == "above" else -1
-    return test(sign * values, -within, False), test(-sign * values, within, False)
+        fails = 2 * np.minimum(test(values, within, False), test(-values, within, False))
+    else:
+        above = -values if relation == "below" else values
+        holds, fails = test(above, -within, False), test(-above, within, False)
+    p_values = np.minimum(holds, fails)
+    decided = np.flatnonzero(p_values <= error)
+    n = int(decided[0]) + 1 if len(decided) else len(values)
+    verdict: Verdict = "undecided"
+    if len(decided):
+        verdict = "holds" if holds[n - 1] <= error else "does not hold"
+    chance = float(p_values[n - 1]) if n else 1.0
+    return Evidence(verdict, n, chance, agreeing(values[:n], relation, within))
 
 
-def _decide(holds: float, fails: float, error: float) -> tuple[Verdict, float]:
-    """Return the verdict and the smaller p-value."""
-    verdict: Verdict = "holds" if holds <= error else "does not hold" if fails <= error else "undecided"
-    return verdict, min(float(holds), float(fails))
+def agreeing(differences: Sequence[float] | Floats, relation: Relation, within: float) -> int:
+    """Count the differences that agree with a claim."""
+    import numpy as np
 
-
-def _student(values: Floats, threshold: float, inclusive: bool) -> float:
-    """Return the p-value of a mean above a threshold, by Student's t."""
-    mean, std = moments(values.tolist())
-    if inclusive and std == 0 and mean == threshold:
-        return 0.0
-    return tail(mean - threshold, std, len(values))
-
-
-def _agreeing(values: Floats, relation: Relation, within: float) -> int:
-    """Count the differences that agree with the claim."""
+    values = np.asarray(differences, float)
     if relation == "near":
         return int((abs(values) <= within).sum())
     return int((values > -within if relation == "above" else values < within).sum())
-
-
-def _forecast(
-    values: Floats, relation: Relation, within: float, error: float, at_most: int
-) -> sign_test.Forecast:
-    """Predict how the test of an undecided claim continues; of "near", by the more likely verdict."""
-    n = len(values)
-    if relation != "near":
-        return sign_test.forecast(n, n - _agreeing(values, relation, within), error, at_most)
-    beyond = max(int((values > within).sum()), int((values < -within).sum()))
-    lost = int((values != values).sum())
-    near = sign_test.forecast(n, beyond + lost, error, at_most)
-    far = sign_test.forecast(n, n - beyond, error / 2, at_most)
-    likely = max(near, far, key=lambda each: each.decided)
-    return likely._replace(earliest=min(near.earliest, far.earliest))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..metrics import Metric
 from .claim import MOST_SEEDS, Claim, Family, Until
-from .evidence import VERDICTS, Evidence, Relation, Verdict, any_look, one_look
+from .evidence import VERDICTS, Evidence, Relation, Verdict, agreeing, any_look, one_look
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,13 +58,12 @@ class Judged:
         scale: The scale of these runs; empty without scales.
         claim: The claim.
         judging: How it was judged.
-        evidence: The result of the test, with the error of the family.
-        verdict: The verdict; "not run" if no seed has completed.
+        relation: The stated range of the difference.
+        evidence: The result of the test, with the error of the family; "not run" if no seed has completed.
         difference: Mean over seeds of one side minus the other; NaN if unknown.
         low: Lower end of its 95% confidence interval by Student's t, for this claim alone and one look; NaN
             with fewer than two seeds.
         high: Upper end.
-        seeds: Number of seeds used.
         planned: Number of seeds that both sides have in the study.
         metric: Goal and unit of the difference.
         parts: One row for each run and measure: experiment, label, seed, fingerprint, value (of the
@@ -82,12 +81,11 @@ class Judged:
     scale: str
     claim: Claim
     judging: Judging
+    relation: Relation
     evidence: Evidence
-    verdict: Verdict
     difference: float
     low: float
     high: float
-    seeds: int
     planned: int
     metric: Metric
     parts: pd.DataFrame
@@ -100,9 +98,14 @@ class Judged:
     exploratory: str = ""
 
     @property
-    def relation(self) -> Relation:
-        """The stated range of the difference."""
-        return relation(self.claim, self.metric)
+    def verdict(self) -> Verdict:
+        """The verdict."""
+        return self.evidence.verdict
+
+    @property
+    def seeds(self) -> int:
+        """Number of seeds used."""
+        return self.evidence.seeds
 
     @property
     def verdict_text(self) -> str:
@@ -123,10 +126,7 @@ class Judged:
         """Whether the mean so far agrees with the claim; without a mean, whether most seeds do."""
         if math.isnan(self.difference):
             return 2 * self.evidence.agree > self.seeds
-        within = self.claim.within or 0.0
-        if self.relation == "near":
-            return abs(self.difference) <= within
-        return (self.difference if self.relation == "above" else -self.difference) > -within
+        return agreeing([self.difference], self.relation, self.claim.within or 0.0) == 1
 
     @property
     def reason(self) -> str:
@@ -145,15 +145,18 @@ class Judged:
 
     @property
     def _outlook(self) -> str:
-        """The number of seeds that would decide an undecided claim."""
-        seeds, ahead, until = self.evidence.needed, self.evidence.forecast, self.judging.until
-        if seeds is not None and seeds > MOST_SEEDS:
-            return f"even {MOST_SEEDS} seeds have less than a 50% chance to decide it"
+        """The chance that more seeds decide an undecided claim."""
+        seeds, until = self.evidence.needed, self.judging.until
         if seeds is not None:
-            return f"about {seeds} seeds have a 50% chance to decide it"
-        if ahead is None or until is None or not self.is_open:
+            few = f"about {seeds} seeds have a 50% chance to decide it"
+            return (
+                few
+                if seeds <= MOST_SEEDS
+                else f"even {MOST_SEEDS} seeds have less than a 50% chance to decide it"
+            )
+        if until is None or not self.is_open:
             return ""
-        return f"the chance of a decision by {until.at_most} seeds is {ahead.decided:.0%}"
+        return f"the chance of a decision by {until.at_most} seeds is {self.evidence.forecast.decided:.0%}"
 
     @property
     def is_decided(self) -> bool:
@@ -163,16 +166,16 @@ class Judged:
     @property
     def is_futile(self) -> bool:
         """Whether more seeds are unlikely to decide it, up to the most that the study may have."""
-        ahead = self.evidence.forecast
-        return self.verdict == "undecided" and ahead is not None and ahead.decided < FUTILE
+        until = self.judging.until
+        if until is None or self.verdict != "undecided" or self.seeds < until.at_least:
+            return False
+        return self.evidence.forecast.decided < FUTILE
 
     @property
     def is_open(self) -> bool:
         """Whether the study adds seeds for this claim, within its budget."""
         until = self.judging.until
-        if until is None or self.is_decided:
-            return False
-        return self.seeds < until.at_least or (self.seeds < until.at_most and not self.is_futile)
+        return until is not None and self.seeds < until.at_most and not (self.is_decided or self.is_futile)
 
     @property
     def stopped(self) -> str:
@@ -182,18 +185,11 @@ class Judged:
             return f"{self.planned} seeds planned" if self.planned != 1 else "one seed planned"
         if self.is_decided:
             return "decided"
-        if self.is_open:
-            return "budget spent" if self.spent else "continues"
         if self.seeds >= until.at_most:
             return f"{until.at_most} seeds, the maximum"
-        return f"out of reach (under {FUTILE:.0%} chance of a decision by {until.at_most} seeds)"
-
-
-def relation(claim: Claim, metric: Metric) -> Relation:
-    """Return the stated range of the difference: "better_than" depends on the metric's goal."""
-    if claim.comparison == "better_than":
-        return "below" if metric.goal == "min" else "above"
-    return claim.comparison
+        if self.is_futile:
+            return f"out of reach (under {FUTILE:.0%} chance of a decision by {until.at_most} seeds)"
+        return "budget spent" if self.spent else "continues"
 
 
 def count_verdicts(judged: Sequence[Judged]) -> str:

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..curves import score_curves
-from ..efforts import WORDS, Effort
+from ..efforts import Effort
 from ..metrics import UNKNOWN, Metric, Metrics
 from ..results import Snapshot
-from ..units import near
 from .claim import AFTER, AT_FLOPS, AT_SECONDS, SCORE, SPIKES, is_score
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ FEWEST = 50
 _AT: dict[str, Effort] = {AT_FLOPS: "flops", AT_SECONDS: "seconds"}
 _LOSS = "loss"
 _WINDOW_SHARE, _MIN_WINDOW = 25, 5  # the running median spans 1/25 of a run, so that no spike moves it
-_NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment"
 
 
 @dataclass(frozen=True)
@@ -43,14 +41,12 @@ class Measures:
         frames: The results; None if nothing has been evaluated.
         curves: Scores over training, from `curves.score_curves`; None if nothing has been evaluated.
         logged: The requested training metrics: label, seed, name, step, value.
-        names: Names of all training metrics; read only if a requested one is missing.
         declared: The declarations of the metrics.
     """
 
     frames: Frames | None
     curves: pd.DataFrame | None
     logged: pd.DataFrame
-    names: tuple[str, ...] = ()
     declared: Metrics = field(default_factory=Metrics)
 
     @classmethod
@@ -76,11 +72,8 @@ class Measures:
         evaluated = [] if frames is None else frames.evaluated
         wanted = {_LOSS if name == SPIKES else name for name in measures if not is_score(name)} - {*evaluated}
         logged = store.metrics(experiment, sorted(wanted))
-        names: list[str] = []
-        if wanted - {*logged["name"]}:
-            names = sorted(map(str, store.select(_NAMES, experiment=experiment)["name"]))
         curves = None if frames is None else score_curves(frames, scope)
-        return cls(frames, curves, logged, tuple(names), declared if frames is None else frames.declared)
+        return cls(frames, curves, logged, declared if frames is None else frames.declared)
 
     def metric(self, measure: str) -> Metric:
         """Return the goal and unit of a measure."""
@@ -120,30 +113,17 @@ class Measures:
         known |= dict.fromkeys(diverged, math.nan)
         return {place: known[place] for place in places if place in known}
 
-    def missing(self, measure: str, label: str) -> str:
-        """Explain in one clause why completed runs of a label have no value."""
-        frames = self.frames
-        if is_score(measure):
-            if frames is None:
-                return "nothing has been evaluated"
-            if frames.no_score:
-                return frames.no_score
-            if label not in {*frames.scores["label"]}:
-                return f"{frames.shown[label]} has no evaluation"
-            if measure in _AT:
-                return f"the learning curves have no {WORDS[_AT[measure]].amount} in common"
-            start = "" if measure == SCORE else f"a learning curve starts after {measure}, or "
-            return f"{start}an evaluation is missing"
-        logged = {*self.logged["name"]}
-        wanted = _LOSS if measure == SPIKES else measure
-        if measure == SPIKES and wanted in logged:
-            return f"too few points of the loss are logged to count spikes: {FEWEST} are needed"
-        if wanted in logged or (frames is not None and measure in frames.evaluated):
-            return f"{measure} is missing on one side"
-        known = [*self.names, *(frames.evaluated if frames else [])]
-        if measure != SPIKES:  # spikes are missing because the loss is
-            known += [SCORE, AT_FLOPS, AT_SECONDS, "score_after_0.5", *([SPIKES] if _LOSS in known else [])]
-        return ": ".join(filter(None, (f"no run has {wanted!r}", near(wanted, known))))
+    def missing(self, measure: str, name: str) -> str:
+        """Explain in one clause why completed runs of a label with this display name have no value."""
+        if is_score(measure) and self.frames is None:
+            return "nothing has been evaluated"
+        if is_score(measure) and self.frames is not None and self.frames.no_score:
+            return self.frames.no_score
+        if measure in _AT or AFTER.fullmatch(measure):
+            return f"{name} has no evaluation early enough for {measure}"
+        if measure == SPIKES:
+            return f"{name} has fewer than {FEWEST} points of the loss"
+        return f"{name} has no value of {measure}"
 
     def _ends(self, measure: str) -> tuple[dict[Place, float], set[Place]]:
         """Return the final values of a measure, and the runs that diverged: their last value isn't finite."""

@@ -1,10 +1,9 @@
-"""The number of seeds that Student's t-test needs: for an effect size, and given some seeds."""
+"""The power of Student's t-test: for an effect size, and given some seeds."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from functools import cache
 from typing import TYPE_CHECKING
 
 from .claim import MOST_SEEDS
@@ -16,19 +15,21 @@ if TYPE_CHECKING:
 _GRID = 15  # quantiles of each posterior
 
 
-def power(effect: float, n: int, error: float = 0.05) -> float:
-    """Return the probability that n seeds show an effect in its direction.
+def power(effect: npt.ArrayLike, n: int, error: float = 0.05) -> npt.NDArray[np.float64]:
+    """Return the probability that n seeds show that the mean of paired differences is positive.
 
     Args:
-        effect: Mean of the paired differences over their standard deviation, at least 0.
-        n: Number of seeds.
+        effect: Mean of the differences over their standard deviation.
+        n: Number of seeds, at least 2.
         error: Level of the one-sided test.
     """
-    if n < 2:
-        return 0.0
-    from scipy.special import nctdtr
+    import numpy as np
+    from scipy.special import nctdtr, stdtrit
 
-    return 1.0 - float(nctdtr(n - 1, effect * math.sqrt(n), _critical(error)[n]))
+    found: npt.NDArray[np.float64] = nctdtr(
+        n - 1, np.multiply(effect, math.sqrt(n)), stdtrit(n - 1, 1 - error)
+    )
+    return 1.0 - found
 
 
 def needed(margin: float, std: float, n: int, error: float) -> int:
@@ -41,35 +42,24 @@ def needed(margin: float, std: float, n: int, error: float) -> int:
     Args:
         margin: Distance of the mean from the threshold of the claim, at least 0.
         std: Standard deviation of the differences (n − 1).
-        n: Number of seeds so far.
+        n: Number of seeds so far, at least 2.
         error: Level of each one-sided test.
 
     Returns:
         The total number of seeds; more than `MOST_SEEDS` if so many are not enough.
     """
     import numpy as np
-    from scipy.special import chdtri, nctdtr, ndtri
+    from scipy.special import chdtri, nctdtr, ndtri, stdtrit
 
-    if n < 2 or std <= 0:
+    if std == 0:
         return MOST_SEEDS + 1
     quantiles = (np.arange(_GRID) + 0.5) / _GRID
     sigma = std * np.sqrt((n - 1) / chdtri(n - 1, quantiles))[:, None]
-    mu = margin + ndtri(quantiles)[None, :] * sigma / math.sqrt(n)
-    effect = (mu / sigma).ravel()
+    effect = (margin + ndtri(quantiles) * sigma / math.sqrt(n)) / sigma
 
     def chance(size: int) -> float:
-        shift, edge = effect * math.sqrt(size), _critical(error)[size]
-        decided = 1 - nctdtr(size - 1, shift, edge) + nctdtr(size - 1, shift, -edge)
+        wrong_side = nctdtr(size - 1, effect * math.sqrt(size), -stdtrit(size - 1, 1 - error))
+        decided = power(effect, size, error) + wrong_side
         return float(np.nan_to_num(decided, nan=1.0).mean())
 
     return n + 1 + bisect_left(range(n + 1, MOST_SEEDS + 1), 0.5, key=chance)
-
-
-@cache
-def _critical(error: float) -> npt.NDArray[np.float64]:
-    """Return the one-sided quantile of Student's t for each number of seeds up to `MOST_SEEDS`."""
-    import numpy as np
-    from scipy.special import stdtrit
-
-    sizes = np.arange(MOST_SEEDS + 1.0)
-    return np.where(sizes > 1, stdtrit(np.maximum(sizes - 1, 1), 1 - error), np.nan)

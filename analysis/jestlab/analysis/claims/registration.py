@@ -108,13 +108,13 @@ class Deviation(NamedTuple):
         return ": ".join(filter(None, (self.study, self.statement, self.text)))
 
 
-def content_of(name: str, spec: Mapping[str, Any], runs: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+def content_of(name: str, spec: Mapping[str, Any], runs: Mapping[str, str]) -> dict[str, Any]:
     """Return the content to register for a study.
 
     Args:
         name: Name of the study.
         spec: The resolved spec.
-        runs: Study and label → fingerprint of the run with the first seed.
+        runs: "study/label" → fingerprint of the run with the first seed.
     """
     parts = {name: spec} | dict(spec.get("studies") or {})
     return {
@@ -123,18 +123,17 @@ def content_of(name: str, spec: Mapping[str, Any], runs: Mapping[tuple[str, str]
             study: {"claims": part.get("claims") or [], **{key: part.get(key) for key in _RULES}}
             for study, part in parts.items()
         },
-        "runs": {f"{study}/{label}": run for (study, label), run in sorted(runs.items())},
+        "runs": dict(sorted(runs.items())),
         "code": code_digest(),
     }
 
 
 def content_now(store: Snapshot, experiment: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of a launched study."""
-    rows = store.select(_RUNS, experiment=experiment).sort_values("seed").drop_duplicates("label")
-    runs = {}
-    for label, run in zip(rows["label"].map(str), rows["fingerprint"].map(str), strict=True):
-        study, _, short = label.partition("/")
-        runs[(study, short) if spec.get("studies") else (experiment, label)] = run
+    prefix = "" if spec.get("studies") else f"{experiment}/"  # labels in a union name their study
+    runs: dict[str, str] = {}
+    for run in sorted(store.rows(_RUNS, experiment=experiment), key=lambda run: run["seed"]):
+        runs.setdefault(prefix + run["label"], run["fingerprint"])
     return content_of(experiment, spec, runs)
 
 
@@ -151,17 +150,14 @@ def compare(registered: Mapping[str, Any], now: Mapping[str, Any]) -> list[Devia
     """
     changes = []
     for study, part in now["studies"].items():
-        before = registered["studies"].get(study, {})
-        rules = [(key, _rule(key, before), _rule(key, part)) for key in _RULES if before]
-        rules.append(("family", registered["family"], now["family"]))
-        changes += [
-            Deviation(study, f"{key}: {_short(old)} → {_short(new)}") for key, old, new in rules if old != new
-        ]
-        known = {claim["statement"]: claim for claim in before.get("claims", ())}
+        before = registered["studies"].get(study, {**part, "claims": []})
+        rules = _changes(_rules(registered, before), _rules(now, part))
+        changes += [Deviation(study, text) for text in rules]
+        known = {claim["statement"]: claim for claim in before["claims"]}
         for claim in part["claims"]:
             old = known.get(claim["statement"])
-            if text := "not registered" if old is None else _claim_changes(old, claim):
-                changes.append(Deviation(study, text, claim["statement"]))
+            if texts := ["not registered"] if old is None else _changes(old, claim):
+                changes.append(Deviation(study, ", ".join(texts), claim["statement"]))
     for key, run in now["runs"].items():
         if registered["runs"].get(key, run) != run:
             study, _, label = key.partition("/")
@@ -169,20 +165,19 @@ def compare(registered: Mapping[str, Any], now: Mapping[str, Any]) -> list[Devia
     return changes
 
 
-def _rule(rule: str, study: Mapping[str, Any]) -> Any:
-    """Return a rule of a study; its metrics without their display options."""
-    if rule != "metrics":
-        return study.get(rule)
-    return {
+def _rules(content: Mapping[str, Any], study: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rules of a study that affect all its verdicts."""
+    metrics = {
         name: {key: value for key, value in metric.items() if key not in _DISPLAY}
-        for name, metric in (study.get(rule) or {}).items()
+        for name, metric in (study["metrics"] or {}).items()
     }
+    return {key: study[key] for key in _RULES} | {"metrics": metrics, "family": content["family"]}
 
 
-def _claim_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """List the changes that affect the verdict of a claim."""
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """List the entries that differ, except the texts of a claim."""
     keys = [key for key in {**old, **new} if key not in _TEXTS and old.get(key) != new.get(key)]
-    return ", ".join(f"{key} {_short(old.get(key))} → {_short(new.get(key))}" for key in keys)
+    return [f"{key} {_short(old.get(key))} → {_short(new.get(key))}" for key in keys]
 
 
 def _short(value: Any) -> str:

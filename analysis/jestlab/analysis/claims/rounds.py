@@ -13,10 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .judged import Judged
-from .sign_test import Forecast
 
 if TYPE_CHECKING:
     from ..results import Snapshot
@@ -73,13 +72,8 @@ class Round:
     """
 
     seeds: Mapping[Label, int]
-    claims: tuple[Judged, ...] = ()
-    left_out: tuple[Judged, ...] = ()
-
-    @property
-    def is_last(self) -> bool:
-        """Whether no runs are left."""
-        return not self.seeds
+    claims: tuple[Judged, ...]
+    left_out: tuple[Judged, ...]
 
 
 def budget(judged: Sequence[Judged]) -> float:
@@ -87,14 +81,13 @@ def budget(judged: Sequence[Judged]) -> float:
     return min((each.judging.until.hours for each in judged if each.judging.until), default=math.inf)
 
 
-def next_round(judged: Sequence[Judged], hours: Hours | None = None) -> Round:
+def next_round(judged: Sequence[Judged], hours: Hours) -> Round:
     """Choose the next round of a study, or of a union.
 
     Args:
         judged: The claims with their verdicts so far.
         hours: The duration of the runs.
     """
-    hours = hours or Hours()
     left = budget(judged) - hours.spent
     candidates = [each for each in judged if each.is_open and each.labels and each.seeds < _earliest(each)]
     left_out: list[Judged] = []
@@ -125,7 +118,7 @@ def _fit(candidates: Sequence[Judged], most: int, hours: Hours, left: float) -> 
 
     def promise(each: Judged) -> float:
         """Return the probability of a decision per seed that it takes, and per hour of the next seeds."""
-        ahead = _forecast(each)
+        ahead = each.evidence.forecast
         per_seed = ahead.decided / max(1.0, ahead.expected - each.seeds) if each.seeds else 1.0
         return per_seed / (cost(each, target(each)) + _SECOND)
 
@@ -141,45 +134,8 @@ def _fit(candidates: Sequence[Judged], most: int, hours: Hours, left: float) -> 
     return Round(seeds, tuple(chosen), tuple(left_out))
 
 
-class Ahead(NamedTuple):
-    """The expected rest of a study.
-
-    Attributes:
-        claims: Number of open claims.
-        decided: Expected number of these that will be decided.
-        runs: Expected number of further runs.
-        hours: Expected hours of these runs. Two concurrent hours count twice; NaN before the first run.
-    """
-
-    claims: int
-    decided: float
-    runs: float
-    hours: float
-
-
-def ahead(judged: Sequence[Judged], hours: Hours) -> Ahead:
-    """Predict the rest of a study from the seeds so far, without its budget."""
-    claims = [each for each in judged if each.is_open]
-    more: dict[Label, float] = {}
-    for each in claims:
-        for label in _labels(each):
-            more[label] = max(more.get(label, 0.0), _forecast(each).expected - each.seeds)
-    total = sum(hours.of(label) * count for label, count in more.items())
-    return Ahead(
-        len(claims),
-        sum(_forecast(each).decided for each in claims),
-        sum(more.values()),
-        total if hours.by_label else math.nan,
-    )
-
-
 def _labels(each: Judged) -> list[Label]:
     return [(each.experiment, label) for label in each.labels]
-
-
-def _forecast(each: Judged) -> Forecast:
-    """Return the expected course of an open claim; no decision if it compares incomparable metrics."""
-    return each.evidence.forecast or Forecast(0.0, each.seeds, 0)
 
 
 def _at_least(each: Judged) -> int:
@@ -188,4 +144,4 @@ def _at_least(each: Judged) -> int:
 
 def _earliest(each: Judged) -> int:
     """Return the minimum number of seeds for a decision."""
-    return max(_at_least(each), _forecast(each).earliest)
+    return max(_at_least(each), each.evidence.forecast.earliest)

@@ -20,9 +20,9 @@ wrong 9 to 24 times as often as it should be with exponential differences of 3 t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +60,8 @@ def all_looks(last: int) -> Floats:
 
     n, k = np.ogrid[: last + 1, : last + 1]
     evidence = np.where(2 * k < n, n**_SPENDING * one_look(last), np.inf)
-    limits = np.unique(evidence[np.isfinite(evidence)])[:, None]
+    is_look = np.isfinite(evidence)
+    limits, places = np.unique(evidence[is_look], return_inverse=True)
     # For each limit, the probability of each k that hasn't reached it.
     walk = np.zeros((len(limits), last + 1))
     walk[:, 0] = 1.0
@@ -68,11 +69,11 @@ def all_looks(last: int) -> Floats:
     for row in evidence[1:]:
         walk[:, 1:] = (walk[:, 1:] + walk[:, :-1]) / 2
         walk[:, 0] /= 2
-        there = row <= limits * _TINY
+        there = row <= limits[:, None] * _TINY
         reached += np.where(there, walk, 0.0).sum(axis=1)
         walk[there] = 0.0
     found = np.ones_like(evidence)
-    found[np.isfinite(evidence)] = reached[np.searchsorted(limits[:, 0], evidence[np.isfinite(evidence)])]
+    found[is_look] = reached[places]
     return found
 
 
@@ -119,37 +120,24 @@ class Forecast(NamedTuple):
     earliest: int
 
 
-def forecast(seeds: int, against: int, level: float, last: int) -> Forecast:
-    """Predict the end of a test, given the seeds so far.
+NO_FORECAST = Forecast(0.0, 0.0, 0)
+"""The forecast without a sequential test, or after its decision."""
 
-    The share of seeds that disagree has Jeffreys' prior, Beta(½, ½): the next one disagrees with probability
-    (k + ½) / (n + 1).
+
+def forecast(
+    level: float, last: int, seeds: int = 0, against: int = 0, effect: float | None = None
+) -> Forecast:
+    """Predict the end of a sequential test, summed over all paths.
 
     Args:
+        level: Error of each side.
+        last: Maximum number of seeds.
         seeds: Number n of seeds so far.
         against: Number k of these that disagree.
-        level: Error of each side.
-        last: Maximum number of seeds.
+        effect: Mean of normal differences over their standard deviation. If it is unknown, the share of seeds
+            that disagree has Jeffreys' prior, Beta(½, ½): the next one disagrees with probability
+            (k + ½) / (n + 1).
     """
-    return _walk(seeds, against, level, last, lambda k, n: (k + 0.5) / (n + 1))
-
-
-def expected(effect: float, level: float, last: int) -> Forecast:
-    """Predict the end of a test of normal differences.
-
-    Args:
-        effect: Mean of the differences over their standard deviation.
-        level: Error of each side.
-        last: Maximum number of seeds.
-    """
-    disagrees = math.erfc(effect / math.sqrt(2)) / 2
-    return _walk(0, 0, level, last, lambda k, n: disagrees)
-
-
-def _walk(
-    seeds: int, against: int, level: float, last: int, disagrees: Callable[[Floats, int], Any]
-) -> Forecast:
-    """Sum over all paths; `disagrees` returns the probability that the next seed disagrees, given k and n."""
     import numpy as np
 
     allowed = most_against(all_looks(last), level)
@@ -157,7 +145,7 @@ def _walk(
     walk = np.where(k == against, 1.0, 0.0)  # probability of each k, undecided so far
     total, mean = 0.0, 0.0
     for n in range(seeds + 1, last + 1):
-        step = walk * disagrees(k, n - 1)
+        step = walk * ((k + 0.5) / n if effect is None else math.erfc(effect / math.sqrt(2)) / 2)
         walk -= step
         walk[1:] += step[:-1]
         decided = (k <= allowed[n]) | (allowed[n] >= 0) & (n - k <= allowed[n]) & (k <= n)

@@ -21,7 +21,7 @@ class Study:
     """The spec of a study in a store.
 
     Attributes:
-        spec: The resolved spec; empty if the store doesn't have it.
+        spec: The resolved spec.
         scale: The scale of the last launch; empty without scales.
     """
 
@@ -69,13 +69,8 @@ class Study:
 @opens_store
 def studies(store: Snapshot) -> dict[str, Study]:
     """Read all studies of a store, by name in alphabetical order."""
-    rows = store.select(_STUDIES)
-    scales = rows["scale"].where(rows["scale"].notna(), "")
-    found = {
-        str(name): Study(json.loads(spec), str(scale))
-        for name, spec, scale in zip(rows["experiment"], rows["spec"], scales, strict=True)
-    }
-    return dict(sorted(found.items()))
+    rows = sorted(store.rows(_STUDIES), key=lambda row: row["experiment"])
+    return {row["experiment"]: Study(json.loads(row["spec"]), row["scale"] or "") for row in rows}
 
 
 @opens_store

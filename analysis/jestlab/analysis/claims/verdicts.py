@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 from ..errors import NotYet
 from ..frames import DIVERGED, LOST, in_words
 from ..intervals import half_widths, moments
-from ..metrics import Metric, Metrics, lacks_goal
+from ..metrics import Metric, Metrics
 from ..names import Names, names_in
 from ..provenance.soundness import retractions
 from ..results import Snapshot, opens_store
 from .claim import Claim, Side
-from .judged import Judged, Judging, relation
+from .evidence import Relation, Verdict
+from .judged import Judged, Judging
 from .measures import Measures, Place
 from .registration import Registration, compare, content_now
 from .rounds import Hours, budget
+from .sign_test import NO_FORECAST
 from .study import Study, studies
 
 if TYPE_CHECKING:
@@ -30,6 +32,11 @@ _MAX_NAMED = 4  # labels in a message
 _RUNS = """
     SELECT run, label, seed, position, fingerprint, state, program, point
     FROM v_runs WHERE experiment = :experiment"""
+
+_PARTS = ["experiment", "label", "seed", "fingerprint", "value", "weight", "difference"]
+
+Term = tuple[str, str]
+"""A measure and a label."""
 
 
 @opens_store
@@ -64,25 +71,24 @@ def load(store: Snapshot, experiment: str) -> list[Judged]:
         for name, part in (*parts.items(), (experiment, study))
         for each in _judge_study(store, name, part, judging)
     ]
-    if (registered := Registration.load(store.connection, experiment)) is not None:
-        changes = compare(registered.content, content_now(store, experiment, study.spec))
-        judged = [
-            replace(
-                each,
-                registered=registered,
-                exploratory="; ".join(
-                    change.text
-                    for change in changes
-                    if change.affects(each.experiment, each.claim.statement, each.labels)
-                ),
-            )
-            for each in judged
-        ]
-    if math.isfinite(budget(judged)):
-        hours = Hours.load(store, experiment)
-        left = budget(judged) - hours.spent
-        judged = [replace(each, spent=left < hours.of_seed(each)) for each in judged]
-    return judged
+    registered = Registration.load(store.connection, experiment)
+    changes = compare(registered.content, content_now(store, experiment, study.spec)) if registered else []
+    limit = budget(judged)
+    hours = Hours.load(store, experiment) if math.isfinite(limit) else Hours()
+
+    def exploratory(each: Judged) -> str:
+        own = (each.experiment, each.claim.statement, each.labels)
+        return "; ".join(change.text for change in changes if change.affects(*own))
+
+    return [
+        replace(
+            each,
+            spent=limit - hours.spent < hours.of_seed(each),
+            registered=registered,
+            exploratory=exploratory(each),
+        )
+        for each in judged
+    ]
 
 
 def _judge_study(store: Snapshot, experiment: str, study: Study, judging: Judging) -> list[Judged]:
@@ -91,71 +97,66 @@ def _judge_study(store: Snapshot, experiment: str, study: Study, judging: Judgin
         return []
     runs = store.select(_RUNS, experiment=experiment)
     runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
-    runs["retracted"] = runs["fingerprint"].map(retractions(store, experiment))
+    retracted = retractions(store, experiment)
+    runs["retracted"] = [retracted.get(run, "") for run in runs["fingerprint"]]
     frames = None
     if len(runs):
         with suppress(NotYet):  # training metrics may exist before the first evaluation
             frames = store.frames(experiment)
-    names = list(dict.fromkeys(measure for claim in claims for measure in claim.measures))
+    names = [measure for claim in claims for measure in claim.measures]
     declared = Metrics.of_spec(study.spec, runs["program"].unique())
     measures = Measures.load(store, experiment, names, study.scope, frames, declared)
     judging = replace(judging, until=study.until)
-    return [judge(claim, experiment, study.scale, runs, measures, study.spec, judging) for claim in claims]
+    return [judge(claim, experiment, study, runs, measures, judging) for claim in claims]
 
 
 def judge(
     claim: Claim,
     experiment: str,
-    scale: str,
+    study: Study,
     runs: pd.DataFrame,
     measures: Measures,
-    spec: Mapping[str, Any] | None = None,
-    judging: Judging | None = None,
+    judging: Judging,
 ) -> Judged:
     """Judge one claim by an experiment's runs.
 
     Args:
         claim: The claim.
         experiment: Name of the experiment.
-        scale: Scale of the runs.
+        study: The study, which defines display names and the scale.
         runs: One row for each label and seed: run, label, seed, fingerprint, state, and retracted, the reason
-            why the results are wrong, or None.
+            why the results are wrong; empty if they aren't.
         measures: The measurements.
-        spec: The study's spec, which defines display names.
-        judging: How to judge; by default, alone and with one look.
+        judging: How to judge.
     """
     import pandas as pd
 
-    judging = judging or Judging()
-    names = names_in(spec or {}, runs)
+    names = names_in(study.spec, runs)
     weights = _weights(claim, names)
     labels = list(dict.fromkeys(label for _, label in weights))
     unknown = [name for side in (claim.of, claim.other) for _, name in side.named() if not names.meant(name)]
-    own = runs[runs["label"].isin(labels)]
-    states, fingerprints = (
-        own.pivot(index="seed", columns="label", values=column) for column in ("state", "fingerprint")
-    )
-    planned = states.iloc[:0] if unknown else states[labels].dropna()
-    reasons = own.loc[own["seed"].isin(planned.index), "retracted"].dropna().unique().tolist()
+    rows: Iterable[Any] = runs[runs["label"].isin(labels)].itertuples()
+    own = {(run.label, run.seed): run for run in rows}
+    states = {place: run.state for place, run in own.items()}
+    every = {seed for _, seed in own if not unknown}
+    planned = sorted(seed for seed in every if all((label, seed) in own for label in labels))
+    reasons = dict.fromkeys(run.retracted for run in own.values() if run.retracted and run.seed in planned)
     # A stopped run resumes with the next launch, so the looks of a sequence wait for it.
     final = {"COMPLETED", *LOST} - ({"CANCELLED"} if judging.until is not None else set())
     completed, ended = (
-        [] if reasons else planned.index[planned.isin(each).all(axis=1)].tolist()
+        [seed for seed in planned if not reasons and all(states[label, seed] in each for label in labels)]
         for each in ({"COMPLETED"}, final)
     )
-    values = {
-        measure: measures.values(
-            measure, {(label, seed) for by, label in weights if by == measure for seed in completed}
-        )
-        for measure in dict.fromkeys(measure for measure, _ in weights)
-    }
-    found = {(measure, label) for measure, by_place in values.items() for label, _ in by_place}
-    seeds: list[int] = ended if weights.keys() <= found else []
+    values: dict[tuple[str, str, int], float] = {}
+    for measure in dict.fromkeys(claim.measures):
+        places = {(label, seed) for by, label in weights if by == measure for seed in completed}
+        values |= {(measure, *place): value for place, value in measures.values(measure, places).items()}
+    seeds = ended if weights.keys() <= {(measure, label) for measure, label, _ in values} else []
     if judging.until is not None:  # looks are in the order of the seeds, without gaps
         seeds = [seed for place, seed in enumerate(seeds) if seed == place]
 
     outcomes = {
-        (measure, label, seed): _outcome(values[measure].get((label, seed)), measures.metric(measure))
+        (measure, label, seed): _outcome(values.get((measure, label, seed)), measures.metric(measure))
         for measure, label in weights
         for seed in seeds
     }
@@ -165,17 +166,22 @@ def judge(
     )
     differences = [value - compared for value, compared in zip(of, other, strict=True)]
     metric, unclear = _metric(claim, measures)
-    evidence = judging.test(differences, relation(claim, metric), claim.within or 0.0)
-    if unclear:
-        evidence = replace(evidence, verdict="undecided", forecast=None, needed=None)
+    relation: Relation = "below" if metric.goal == "min" else "above"
+    if claim.comparison != "better_than":
+        relation = claim.comparison
+    evidence = judging.test(differences, relation, claim.within or 0.0)
+    if unclear or not completed:
+        verdict: Verdict = "undecided" if completed else "not run"
+        forecast = NO_FORECAST if unclear else evidence.forecast
+        evidence = replace(evidence, verdict=verdict, forecast=forecast, needed=None)
     seeds, differences = seeds[: evidence.seeds], differences[: evidence.seeds]
     mean, std = moments(differences) if differences else (math.nan, math.nan)
     half = float(half_widths([std], [len(differences)])[0])
     parts = [
         {
             "experiment": experiment, "label": label, "seed": seed,
-            "fingerprint": fingerprints.loc[seed, label],
-            "value": values[measure].get((label, seed), math.nan),
+            "fingerprint": own[label, seed].fingerprint,
+            "value": values.get((measure, label, seed), math.nan),
             "weight": weight, "difference": weight * outcomes[measure, label, seed],
         }
         for (measure, label), weight in weights.items()
@@ -184,25 +190,25 @@ def judge(
     gaps = [
         "retracted: " + "; ".join(" ".join(reason.split()) for reason in reasons) if reasons else "",
         unclear,
-        _gap(names, unknown, planned),
+        f"unknown run: {', '.join(unknown)}" if unknown else "",
+        _gap(names, labels, planned, states),
         *(
-            measures.missing(measure, label)
+            measures.missing(measure, names.shown[label])
             for measure, label in weights
-            if any((label, seed) not in values[measure] for seed in completed)
+            if any((measure, label, seed) not in values for seed in completed)
         ),
         "one seed has no interval" if len(seeds) == 1 else "",
     ]
     return Judged(
         experiment=experiment,
-        scale=scale,
+        scale=study.scale,
         claim=claim,
         judging=judging,
+        relation=relation,
         evidence=evidence,
-        verdict=evidence.verdict if completed else "not run",
         difference=mean,
         low=mean - half,
         high=mean + half,
-        seeds=len(seeds),
         planned=len(planned),
         metric=metric,
         parts=pd.DataFrame(parts, columns=_PARTS),
@@ -211,12 +217,6 @@ def judge(
         gap=next(filter(None, gaps), ""),
         lost=_lost(names, weights, seeds, states, values, len(seeds if judging.until else planned)),
     )
-
-
-_PARTS = ["experiment", "label", "seed", "fingerprint", "value", "weight", "difference"]
-
-Term = tuple[str, str]
-"""A measure and a label."""
 
 
 def _labels(names: Names, runs: Sequence[str]) -> list[str]:
@@ -257,48 +257,47 @@ def _side_value(
 def _metric(claim: Claim, measures: Measures) -> tuple[Metric, str]:
     """Return goal and unit of the difference, and why they are unclear; empty if they are clear."""
     of, other = (measures.metric(measure) for measure in claim.measures)
-    is_same = (of.goal, of.unit) == (other.goal, other.unit)
-    metric = of if is_same else Metric()
+    metric = of if (of.goal, of.unit) == (other.goal, other.unit) else Metric()
     if claim.comparison != "better_than" or metric.goal is not None:
         return metric, ""
-    names = list(dict.fromkeys(claim.measures))
-    return metric, lacks_goal(names) if is_same else f"{' and '.join(names)} have different goals or units"
+    return metric, f"{' and '.join(dict.fromkeys(claim.measures))}: no common goal and unit"
 
 
-def _gap(names: Names, unknown: Sequence[str], planned: pd.DataFrame) -> str:
+def _gap(names: Names, labels: Sequence[str], planned: Sequence[int], states: Mapping[Place, str]) -> str:
     """List the missing runs in one clause."""
-    if unknown:
-        return f"unknown run: {', '.join(unknown)}"
-    if planned.empty:
+    if not planned:
         return "the runs have no seed in common"
     missing = [
-        f"{names.shown[str(label)]} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})"
-        for label in planned
-        if (seeds := planned.index[planned[label] != "COMPLETED"].tolist())
+        f"{names.shown[label]} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})"
+        for label in labels
+        if (seeds := [seed for seed in planned if states[label, seed] != "COMPLETED"])
     ]
-    more = " …" if len(missing) > _MAX_NAMED else ""
-    return f"not completed: {'; '.join(missing[:_MAX_NAMED])}{more}" if missing else ""
+    return f"not completed: {_few(missing)}" if missing else ""
 
 
 def _lost(
     names: Names,
     terms: Collection[Term],
     seeds: Sequence[int],
-    states: pd.DataFrame,
-    values: Mapping[str, Mapping[Place, float]],
+    states: Mapping[Place, str],
+    values: Mapping[tuple[str, str, int], float],
     of: int,
 ) -> str:
     """Report in how many of so many seeds which runs diverged, failed, or have no value."""
 
     def fate(label: str, seed: int) -> str:
-        found = [values[measure].get((label, seed)) for measure, name in terms if name == label]
+        found = [values.get((measure, label, seed)) for measure, name in terms if name == label]
         if any(value is not None and not math.isfinite(value) for value in found):
             return DIVERGED
         # Values are read only if both sides have completed.
-        lacks = None in found and all(states.loc[seed, name] == "COMPLETED" for _, name in terms)
-        return LOST.get(str(states.loc[seed, label]), "has no value" * lacks)
+        lacks = None in found and all(states[name, seed] == "COMPLETED" for _, name in terms)
+        return LOST.get(states[label, seed], "has no value" * lacks)
 
     labels = dict.fromkeys(label for _, label in terms)
     found = {label: in_words([fate(label, seed) for seed in seeds], of) for label in labels}
-    lost = [f"{names.shown[label]} {text}" for label, text in found.items() if text]
-    return "; ".join(lost[:_MAX_NAMED]) + " …" * (len(lost) > _MAX_NAMED)
+    return _few([f"{names.shown[label]} {text}" for label, text in found.items() if text])
+
+
+def _few(items: Sequence[str]) -> str:
+    """Join the first items."""
+    return "; ".join(items[:_MAX_NAMED]) + " …" * (len(items) > _MAX_NAMED)

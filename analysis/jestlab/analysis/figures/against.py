@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ..configs import BATCH_SIZE, Configs
 from ..curves import score_curves
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 _MOST_TICKS = 8  # values that each get a tick
 _MOST_LINES = 24  # if there are more, as in a union, only those that vary the key are shown
-_EQUAL = 1.02  # ratio up to which costs count as equal
 
 
 @dataclass(frozen=True)
@@ -55,15 +54,14 @@ class Axis:
             each run.
         split: Key whose values are panels; None for one panel. A run without a value is in all panels.
         label: Label of the horizontal axis; empty for the key's display name.
-        gain: Second panel with the gain over the baseline's line at the same x and seed: the difference of
-            scores, or relative to the baseline's score in percent. None for no such panel.
+        gain: Whether a second panel shows the difference from the baseline's line at the same x and seed.
     """
 
     key: str
     by: tuple[str, ...] = ("selection.rule",)
     split: str | None = None
     label: str = ""
-    gain: Literal["difference", "relative"] | None = None
+    gain: bool = False
 
 
 PRESETS = {
@@ -75,8 +73,8 @@ PRESETS = {
         split="approximation.method",
         label="λ, share of the batch trained on approximately",
     ),
-    "batch_size": Axis(BATCH_SIZE, label="batch size b", gain="difference"),
-    "loss_comparison": Axis("loss", ("selection.rule", "selection.filtering_ratio"), gain="relative"),
+    "batch_size": Axis(BATCH_SIZE, label="batch size b", gain=True),
+    "loss_comparison": Axis("loss", ("selection.rule", "selection.filtering_ratio"), gain=True),
 }
 """Name of a figure of the paper (Figure 3; Figure 4, right; appendix) → its axis."""
 
@@ -102,42 +100,33 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
 
     compared = frames.baseline(baseline)
     places, finals = placed(frames, axis, compared), final_scores(frames).rename(columns={"score": "y"})
-    points = places.merge(finals, on="label")
+    points = places.merge(finals, on="label").assign(y_label=score_axis(frames))
     if points.empty:
         raise NotYet(
             f"no run of experiment {frames.experiment!r} that varies {axis.key} has completed with a score: "
             f"{frames.progress()}"
         )
+    first = dict(zip(places["line"][::-1], places["label"][::-1], strict=True))  # label of each line
     base = places.set_index("label")["line"].to_dict().get(compared, frames.shown[compared])
     more = []
     varies = points.groupby("line")["x"].transform("nunique") > 1
-    if (count := points["line"].nunique()) > _MOST_LINES:
-        if not varies.any():
-            raise NotYet(f"no line of {count} varies {axis.key}: choose some with runs, or keys with by")
+    if points["line"].nunique() > _MOST_LINES and varies.any():
         is_shown = varies | points["line"].eq(base)
         more.append(f"Not shown: {points.loc[~is_shown, 'line'].nunique()} lines with a single position.")
-        points = points[is_shown].copy()
-    first = dict(zip(places["line"][::-1], places["label"][::-1], strict=True))  # label of each line
-    points["y_label"] = score_axis(frames)
+        points = points[is_shown]
     if axis.gain:
-        gains = _gains(frames, points, base, axis.gain)
-        if len(gains):
+        if len(gains := _gains(frames, points, base)):
             points = pd.concat([points.assign(panel="score"), gains])
-            percent = ", in percent of its score" if axis.gain == "relative" else ""
-            same = "at the same position and with the same seed"
-            more.append(f"Second panel: gain over {base} {same}{percent}.")
+            more.append(f"Second panel: minus {base} at the same position and with the same seed.")
     elif base not in first:
         level = finals[finals["label"] == compared].assign(line=base, kind="level")
         points = pd.concat([points, level.merge(points[["panel", "y_label"]].drop_duplicates(), how="cross")])
-    costs = frames.costs.loc[frames.costs["label"].isin(points["label"]), "learner_flops"]
-    ratio = costs.max() / costs[costs > 0].min()
-    if axis.key == "approximation.share" and ratio > _EQUAL:
-        more.append(f"The FLOPs of training differ by up to {ratio:.2f}×: costs are not equal.")
-    if others := _others(frames, places, axis.key):
+        more.append(f"Dotted: {base}.")
+    if others := _others(Configs(frames), places, axis.key):
         more.append(f"Also different along a line: {', '.join(others)}.")
     data = summarized(points)
     data["title"] = [frames.names.value(axis.split, panel) if axis.split else "" for panel in data["panel"]]
-    data["x_label"] = axis.label or frames.names.key(axis.key) or axis.key
+    data["x_label"] = x_label = axis.label or frames.names.key(axis.key) or axis.key
     data["text"], look = data["line"], looks_of(frames, compared)
     data = with_looks(data, [look[compared if line == base else first[line]] for line in data["line"]])
     labels, means = dict.fromkeys(places["label"]), data[data["kind"] == "mean"]
@@ -145,12 +134,8 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     words += about_seeds(means["seeds"].max(), "Markers")
     if (means["seeds"] < means["planned"]).any():
         words.append("Open: not all seeds have completed.")
-    elif means["seeds"].max() == 1:
-        words.append("One seed each.")
-    if base in data.loc[data["kind"] == "level", "line"].array:
-        words.append(f"Dotted: {base}.")
     words += [*about_lost(frames, [*labels, compared]), *about_unfinished(frames, labels), *more]
-    texts = Texts(title(frames), " ".join(words), data["x_label"].iloc[0], score_axis(frames), frames.score)
+    texts = Texts(title(frames), " ".join(words), x_label, score_axis(frames), frames.score)
     return Plot(name or f"against_{axis.key.replace('.', '_')}", data, texts, draw_points)
 
 
@@ -182,22 +167,17 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     """
     import pandas as pd
 
-    configs, apart = Configs(frames), frames.apart_from(baseline)
+    configs, apart, planned = Configs(frames), frames.apart_from(baseline), seeds(frames)
     values = {label: configs.get(label, axis.key) for label in frames.labels if label not in apart}
     values = {label: value for label, value in values.items() if value is not None}
     if len(set(map(_json, values.values()))) < 2:
         raise NotYet(f"no run of experiment {frames.experiment!r} varies {axis.key}")
-    panel = {label: configs.get(label, axis.split) if axis.split else "" for label in values}
-    everywhere = list(dict.fromkeys(each for each in panel.values() if each is not None)) or [""]
-    pairs = [
-        (str(each), label)
-        for label, own in panel.items()
-        for each in ([own] if own is not None else everywhere)
-    ]
-    places = pd.DataFrame(pairs, columns=["panel", "label"])
     x = _positions(frames, axis.key, list(values.values()))
+    own = {label: configs.get(label, axis.split) if axis.split else "" for label in values}
+    everywhere = list(dict.fromkeys(str(panel) for panel in own.values() if panel is not None)) or [""]
+    panel = [everywhere if panel is None else str(panel) for panel in own.values()]
+    places = pd.DataFrame({"panel": panel, "label": list(values)}).explode("panel", ignore_index=True)
     places["x"], places["tick"] = zip(*(x[_json(values[label])] for label in places["label"]), strict=True)
-    planned = seeds(frames)
     places["planned"] = [planned[label][1] for label in places["label"]]
     return places.assign(line=_lines(frames, places, configs, axis))
 
@@ -290,7 +270,7 @@ def _tick(axes: Axes, means: pd.DataFrame) -> None:
     axes.margins(x=0.08)
 
 
-def _gains(frames: Frames, points: pd.DataFrame, base: str, kind: str) -> pd.DataFrame:
+def _gains(frames: Frames, points: pd.DataFrame, base: str) -> pd.DataFrame:
     """Return the panel of gains over the baseline's line at the same x and seed; its level is 0.
 
     Points without a counterpart are left out.
@@ -300,11 +280,9 @@ def _gains(frames: Frames, points: pd.DataFrame, base: str, kind: str) -> pd.Dat
     is_base = points["line"] == base
     bases = points[is_base].groupby(["x", "seed"])["y"].mean().rename("base").reset_index()
     pairs = points[~is_base].merge(bases, on=["x", "seed"])
-    gain, label = pairs["y"] - pairs["base"], difference_axis(frames, base)
-    if kind == "relative":
-        gain, label = 100 * gain / pairs["base"], f"gain over {base} (%)"
+    pairs["y"] -= pairs.pop("base")
     zero = points[is_base].head(len(pairs[:1])).assign(y=0.0, x=math.nan, kind="level")
-    return pd.concat([pairs.drop(columns="base").assign(y=gain), zero]).assign(panel="gain", y_label=label)
+    return pd.concat([pairs, zero]).assign(panel="gain", y_label=difference_axis(frames, base))
 
 
 def _positions(frames: Frames, key: str, values: Sequence[Any]) -> dict[str, tuple[float, str]]:
@@ -312,38 +290,32 @@ def _positions(frames: Frames, key: str, values: Sequence[Any]) -> dict[str, tup
 
     Words are placed at equal distances, as are numbers that include 0 and span a wide range.
     """
-    distinct = {_json(value): value for value in values}
-    is_spaced = any(isinstance(value, bool) or not isinstance(value, int | float) for value in values)
-    if not is_spaced:
-        distinct = dict(sorted(distinct.items(), key=lambda item: item[1]))
-        positive = [value for value in values if value > 0]
-        is_spaced = len(positive) < len(values) and max(positive, default=0) >= LOG_FROM * min(
-            positive, default=1
-        )
+    are_words = any(isinstance(value, bool) or not isinstance(value, int | float) for value in values)
+    distinct = {_json(value): value for value in (values if are_words else sorted(values))}
+    least = min((value for value in values if value > 0), default=math.inf) if not are_words else 0
+    is_spaced = are_words or (min(values) <= 0 and max(values) >= LOG_FROM * least)
     x = range(len(distinct)) if is_spaced else distinct.values()
-    return {
-        each: (float(at), frames.names.value(key, distinct[each]))
-        for each, at in zip(distinct, x, strict=True)
-    }
+    ticks = [frames.names.value(key, value) for value in distinct.values()]
+    return dict(zip(distinct, zip(map(float, x), ticks, strict=True), strict=True))
 
 
 def _lines(frames: Frames, places: pd.DataFrame, configs: Configs, axis: Axis) -> list[str]:
     """Name the line of each row by the axis's keys or by its run, and by more where two points coincide."""
     names = frames.names
 
-    def by_keys(label: str) -> str:
-        values = ((key, value) for key in axis.by if (value := configs.get(label, key)) is not None)
-        parts = [names.value(*each) if isinstance(each[1], str) else pair(*each) for each in values]
-        return " ".join(parts) or names.shown[configs.run(label)]
-
-    def by_other_axes(label: str) -> str:
-        others = [each for each in configs.point(label).items() if each[0] not in (axis.key, axis.split)]
-        return " ".join([names.shown[configs.run(label)], *starmap(pair, others)])
-
     def pair(key: str, value: Any) -> str:
         return f"{names.key(key) or key.rpartition('.')[2]}={names.value(key, value)}"
 
-    rows = places.assign(line=places["label"].map(by_keys), run=places["label"].map(configs.run))
+    def by_keys(label: str) -> str:
+        values = ((key, value) for key in axis.by if (value := configs.get(label, key)) is not None)
+        parts = [names.value(*each) if isinstance(each[1], str) else pair(*each) for each in values]
+        return " ".join(parts) or names.shown[configs.runs[label]]
+
+    def by_other_axes(label: str) -> str:
+        others = [each for each in configs.points[label].items() if each[0] not in (axis.key, axis.split)]
+        return " ".join([names.shown[configs.runs[label]], *starmap(pair, others)])
+
+    rows = places.assign(line=places["label"].map(by_keys), run=places["label"].map(configs.runs))
     is_one = [rows.groupby(a)[b].transform("nunique") == 1 for a, b in (("line", "run"), ("run", "line"))]
     rows["line"] = rows["line"].where(~(is_one[0] & is_one[1]), rows["run"].map(names.shown))
     for longer in (by_other_axes, names.shown.__getitem__):
@@ -352,14 +324,15 @@ def _lines(frames: Frames, places: pd.DataFrame, configs: Configs, axis: Axis) -
     return list(rows["line"])
 
 
-def _others(frames: Frames, places: pd.DataFrame, key: str) -> list[str]:
+def _others(configs: Configs, places: pd.DataFrame, key: str) -> list[str]:
     """Return the study's other axes on which labels of one line differ."""
-    configs, differing = Configs(frames), set()
-    for _, labels in places.groupby(["panel", "line"])["label"]:
-        points = [configs.point(label) for label in labels]
-        keys = {each for point in points for each in point if not each.endswith(key)}
-        differing |= {each for each in keys if len({_json(point.get(each)) for point in points}) > 1}
-    return sorted(differing)
+    import pandas as pd
+
+    points = pd.DataFrame(list(map(configs.points.get, places["label"])), dtype=object).map(_json)
+    counts = points.groupby([places["panel"], places["line"]]).nunique()
+    return sorted(
+        other for other in map(str, points) if counts[other].gt(1).any() and not other.endswith(key)
+    )
 
 
 def _json(value: Any) -> str:

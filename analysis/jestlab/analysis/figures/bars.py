@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..sheet import Sheet
@@ -17,44 +16,52 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet, *, totals: bool = True) -> Figure:
-    """Draw a horizontal bar for each label, the first at the top.
+def stacked(
+    lengths: pd.DataFrame, looks: Mapping[str, tuple[str, str, str]], shown: Callable[[str], str] = str
+) -> pd.DataFrame:
+    """Return the data of stacked bars.
 
     Args:
-        data: A row for each label and component, with the columns label, text, component, name (of the
-            component), relative, total (of the label), color, and hatch (of the component). Components are in
-            the order in which they first occur.
+        lengths: Lengths of the parts, [label, component], in the order of the bars and of their parts.
+        looks: Component → its name, color, and hatch.
+        shown: Returns the name of a label.
+
+    Returns:
+        A row for each label and component: label, text (name of the label), component, name, relative (its
+        length), total (of the label), color, and hatch.
+    """
+    data = lengths.rename_axis("label").melt(var_name="component", value_name="relative", ignore_index=False)
+    data = data.reset_index()
+    data[["name", "color", "hatch"]] = [looks[component] for component in data["component"]]
+    totals = data.groupby("label")["relative"].transform("sum")
+    return data.assign(text=data["label"].map(shown), total=totals)
+
+
+def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
+    """Draw a horizontal bar for each label, the first at the top, with their sums unless all are equal.
+
+    Args:
+        data: From `stacked`.
         texts: The words; `y` is the label of the axis.
         sheet: Size, font, and legend.
-        totals: Whether sums are written at the ends, and a dotted line is at 1.
     """
     bars = data.drop_duplicates("label")
-    width = sheet.inches
-    names = wrapped_names(bars["text"], 0.38 * width)
+    names = wrapped_names(bars["text"], 0.38 * sheet.inches)
     figure, [axes] = panels(sheet, height=height_of(names))
-    places = {label: place for place, label in enumerate(bars["label"])}
-    starts = dict.fromkeys(places, 0.0)
-    for _, part in data.groupby("component", sort=False):
-        look = part.iloc[0]
-        if not part["relative"].gt(0).any():
-            continue
+    starts = data.groupby("label")["relative"].cumsum() - data["relative"]
+    data = data.assign(place=data["label"].factorize()[0], start=starts)
+    for name, part in data[data["relative"] > 0].groupby("name", sort=False):
         axes.barh(
-            part["label"].map(places), part["relative"], 0.72, left=part["label"].map(starts),
-            color=look["color"], hatch=look["hatch"], edgecolor="white", linewidth=0.5, label=look["name"],
+            part["place"], part["relative"], 0.72, left=part["start"], color=part["color"].iloc[0],
+            hatch=part["hatch"].iloc[0], edgecolor="white", linewidth=0.5, label=str(name),
         )  # fmt: skip
-        for label, value in zip(part["label"], part["relative"], strict=True):
-            starts[label] += float(value)
-    if totals:
+    if bars["total"].max() > 1.001 * bars["total"].min():
         axes.axvline(1, color="black", **DOTTED)
-        for label, total in zip(bars["label"], bars["total"], strict=True):
-            write_at_end(axes, f"{total:.2f}", total, places[label])
+        for place, total in enumerate(bars["total"]):
+            write_at_end(axes, f"{total:.2f}", total, place)
     name_bars(axes, names)
     axes.set_xlabel(texts.y)
     return finish(figure, texts, sheet)
-
-
-draw_shares = functools.partial(draw_stacked_bars, totals=False)
-"""Draw bars that all sum to 1."""
 
 
 def wrapped_names(names: Iterable[str], width: float) -> list[str]:

@@ -8,7 +8,7 @@ from ..errors import NotYet
 from ..frames import Frames
 from ..results import Snapshot, opens_store
 from ..units import nearest
-from .bars import draw_shares
+from .bars import draw_stacked_bars, stacked
 from .plot import Plot, Texts, title
 from .style import GRAY, PARTS
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _CANDIDATES, _OTHERS = "candidates", "others"
 _NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment AND name LIKE 'selected/%'"
+_PARTS = "selected/(?P<of>[^/]*)/(?P<column>[^/]*)/(?P<component>.*)"
 
 
 @opens_store
@@ -30,17 +31,14 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
             in alphabetical order.
 
     Returns:
-        The plot. Its data has one row per label and value: label, text, component and name (the value),
-        relative (its share, the mean over recorded steps, then over seeds), total, color, hatch.
+        The plot. Its data is from `bars.stacked`: the share of each value, the mean over recorded steps, then
+        over seeds. The first bar is of the candidates, and the most frequent value is first.
 
     Raises:
         ValueError: No run has counted its selection, or none by this column.
     """
-    import pandas as pd
-
-    names = store.select(_NAMES, experiment=frames.experiment)["name"]
-    parts = [(name, *name.split("/", 3)[1:]) for name in names if name.count("/") >= 3]
-    counted = pd.DataFrame(parts, columns=["name", "label", "column", "component"])
+    names = store.select(_NAMES, experiment=frames.experiment)["name"].astype(str)
+    counted = names.str.extract(_PARTS).assign(name=names).dropna()
     columns = sorted(set(counted["column"]))
     if not columns:
         raise NotYet(
@@ -51,41 +49,25 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
     if column not in columns:
         raise NotYet(f"no run of {frames.experiment!r} has counted by {column!r}: {nearest(column, columns)}")
     counted = counted[counted["column"] == column]
-    logged = store.metrics(frames.experiment, list(counted["name"]))
-    logged = logged[logged["label"].isin(frames.competitors)].rename(columns={"label": "of"})
-    logged = logged.merge(counted, on="name")
-    # The selection is logged under the name of the rule; here it counts for the label.
-    logged["label"] = logged["of"].where(logged["label"] != _CANDIDATES, "")
-    of_seeds = logged.groupby(["of", "label", "component", "seed"], sort=False)["value"].mean()
-    of_labels = of_seeds.groupby(["of", "label", "component"], sort=False).mean()
-    shares = of_labels.groupby(["label", "component"], sort=False).mean().unstack(fill_value=0)
+    logged = store.metrics(frames.experiment, list(counted["name"])).merge(counted, on="name")
+    shares = _shares(logged[logged["label"].isin(frames.competitors)])
+    shares = shares.reindex([bar for bar in (_CANDIDATES, *frames.labels) if bar in shares.index])
+    values = shares.drop(columns=_OTHERS, errors="ignore").sum().sort_values(ascending=False).index
+    shown = values[: len(PARTS) - (len(values) > len(PARTS))]
+    shares = shares[shown].assign(**{_OTHERS: shares.drop(columns=shown).sum(axis=1)})
+    looks = {value: (value, *look) for value, look in zip(shown, PARTS, strict=False)}
+    data = stacked(shares, looks | {_OTHERS: (_OTHERS, GRAY, "")}, frames.shown.__getitem__)
     caption = (
         f"Shares of the examples by {column}: of batches, mean over the recorded steps and over seeds, "
         f"and of all candidates that they were selected from."
     )
-    words = Texts(title(frames), caption, "", f"share of a batch, by {column}")
-    return Plot("composition", _bars(frames, shares), words, draw_shares)
+    words = Texts(title(frames), caption, "", f"share of the examples, by {column}")
+    return Plot("composition", data, words, draw_stacked_bars)
 
 
-def _bars(frames: Frames, shares: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per bar and value, the most frequent value first; the first bar is of the candidates.
-
-    Args:
-        frames: Results of the experiment.
-        shares: Shares, [label, value]; the candidates' label is empty.
-    """
-    shares = shares.reindex([label for label in ("", *frames.labels) if label in shares.index])
-    values = [value for value in shares.sum().sort_values(ascending=False).index if value != _OTHERS]
-    shown = values if len(values) <= len(PARTS) else values[: len(PARTS) - 1]
-    others = shares.drop(columns=shown).sum(axis=1)
-    shares = shares[shown].assign(**{_OTHERS: others} if others.any() else {})
-    data = shares.melt(var_name="component", value_name="relative", ignore_index=False)
-    data = data.rename_axis("label").reset_index()
-    looks = data["component"].map(dict(zip(shown, PARTS, strict=False)) | {_OTHERS: (GRAY, "")})
-    return data.assign(
-        text=data["label"].map({label: frames.shown[label] for label in frames.labels} | {"": _CANDIDATES}),
-        name=data["component"],
-        total=data.groupby("label")["relative"].transform("sum"),
-        color=looks.str[0],
-        hatch=looks.str[1],
-    )
+def _shares(logged: pd.DataFrame) -> pd.DataFrame:
+    """Average shares, [bar, value]; a value that is missing in a batch has a share of 0 there."""
+    # The selection is logged under the name of the rule; here it counts for the label.
+    logged = logged.assign(bar=logged["label"].where(logged["of"] != _CANDIDATES, _CANDIDATES))
+    batches = logged.pivot_table("value", ["bar", "label", "seed", "step"], "component", fill_value=0.0)
+    return batches.groupby(["bar", "label", "seed"]).mean().groupby("bar").mean()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NotYet
@@ -30,10 +29,11 @@ _RULES = ("uniform", "joint", "gibbs", "independent", "greedy")
 _ITERATIVE = ("joint", "gibbs")  # rules that draw a sub-batch in several steps
 _BARS = ("candidates", "independent", "joint")
 _MOST_BARS = 8
+_MOST_MARKERS = 20  # on a line
 _CRITERIA = {
-    "learnability": ("learnability", "Learnability: loss of the learner minus that of the reference."),
-    "hard_learner": ("learner's loss", ""),
-    "easy_reference": ("negative reference loss", ""),
+    "learnability": "learnability",
+    "hard_learner": "learner's loss",
+    "easy_reference": "negative reference loss",
 }
 _CLIPPED = 0.02  # share of the pairs, outliers, that may exceed the color scale
 _HEIGHT = 1.65  # inches of a panel: four below each other leave room for the caption on a page
@@ -64,8 +64,8 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
     question, config, metrics = _measured(store, experiment, run)
     means, seeds = _means(metrics), int(metrics["seed"].nunique())
     column = next((name for name in config.get("columns", ()) if name in set(means[2])), "")
-    measured = [_matrix(metrics), _iterations(means), _ratios(means), _selected(means[means[2] == column])]
-    data = pd.concat([part for part in measured if not part.empty], ignore_index=True)
+    parts = [_matrix(metrics), *_panels(means, column)]
+    data = pd.concat([part for part in parts if not part.empty], ignore_index=True)
     b, f, draws = int(config["batch_size"]), float(config["filtering_ratio"]), int(config["draws"])
     about = {
         "matrix": "Pairs: matching ones are on the diagonal.",
@@ -75,10 +75,14 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
         "ratios": f"Filtering ratios: sub-batches of {b:,} from {b:,} / (1 − f), joint in N chunks.",
         "selected": f"Bars: selected at f = {f:g}, by {column}.",
     }
-    what, meaning = _CRITERIA[config["criterion"]]
+    what = _CRITERIA[config["criterion"]]
     over = f"{draws} super-batch{'es' * (draws > 1)}" + f" and {seeds} seeds" * (seeds > 1)
     sentences = [
-        *([meaning] if meaning else []),
+        *(
+            ["Learnability: loss of the learner minus that of the reference."]
+            if what == "learnability"
+            else []
+        ),
         *(about[panel] for panel in data["panel"].unique()),
         f"Means over {over}.",
         *about_seeds(seeds, intervals="bands and bars", dots=False),
@@ -110,62 +114,45 @@ def _measured(store: Snapshot, experiment: str, run: str | None) -> tuple[str, d
 
 def _means(metrics: pd.DataFrame) -> pd.DataFrame:
     """Compute the mean over seeds of each metric and step. Columns 0 to 3 are the parts of its name."""
-    import pandas as pd
-
-    groups = metrics.groupby(["name", "step"])["value"]
-    means = groups.agg(["mean", "std", "size"]).reset_index()
-    half = half_widths(means["std"], means["size"])
-    names = means["name"].str.split("/", n=3, expand=True).reindex(columns=pd.RangeIndex(4))
-    return names.assign(
-        step=means["step"], value=means["mean"], low=means["mean"] - half, high=means["mean"] + half
-    )
+    values = metrics.pivot_table("value", ["name", "step"], "seed")
+    is_share = values.index.get_level_values("name").str.startswith("selected/")
+    values[is_share] = values[is_share].fillna(0.0)  # a value that is missing in a batch isn't logged
+    mean, half = values.mean(axis=1), half_widths(values.std(axis=1), values.count(axis=1))
+    means = mean.to_frame("value").assign(low=mean - half, high=mean + half).reset_index()
+    return means.join(means["name"].str.split("/", n=3, expand=True).reindex(columns=range(4)))
 
 
 def _matrix(metrics: pd.DataFrame) -> pd.DataFrame:
+    """Return the scores of the first seed's pairs."""
     import pandas as pd
 
-    first = metrics[metrics["seed"] == metrics["seed"].min()]
-    scores = first[first["name"] == "learnability_matrix"]
-    size = first.loc[first["name"] == "learnability_matrix/size", "value"].max()
-    row, column = divmod(scores["step"], size)
+    of_names = metrics[metrics["seed"] == metrics["seed"].min()].set_index("name")
+    scores = of_names.loc[of_names.index == "learnability_matrix"].reset_index()
+    row, column = divmod(scores["step"], of_names["value"].get("learnability_matrix/size", 1))
     return pd.DataFrame({"panel": "matrix", "x": column, "y": row, "value": scores["value"]})
 
 
-def _iterations(means: pd.DataFrame) -> pd.DataFrame:
-    """Return the lines of iterative rules and the levels of the others, of which only the result matters."""
-    rows = means[(means[0] == "learnability") & means[1].isin(_RULES)].rename(columns={1: "line"})
-    rows["x"] = rows["step"].where(rows["line"].isin(_ITERATIVE))
-    return _styled("iterations", rows.assign(text=rows["line"].replace("gibbs", "Gibbs")), _RULES)
-
-
-def _ratios(means: pd.DataFrame) -> pd.DataFrame:
-    rows = means[(means[1] == "filtering_ratio") & means[3].isin(["independent", "joint"])]
-    is_joint = rows["step"].where(rows[3] == "joint", 0)  # number of chunks
-    names = {n: f"joint, N = {n}" if n else "independent" for n in sorted(set(is_joint))}
-    shade = shades(_colors()["joint"], sum(map(bool, names)))
-    colors = dict(zip(filter(None, names), shade, strict=True)) | {0: _colors()["independent"]}
-    rows = rows.assign(x=rows[2].astype(float), line=is_joint.map(names), color=is_joint.map(colors))
-    return _styled("ratios", rows.assign(text=rows["line"]).sort_values("x"), list(names.values()))
-
-
-def _selected(means: pd.DataFrame) -> pd.DataFrame:
-    """Return the shares by the values of a metadata column, the candidates' most frequent values first."""
-    rows = means[(means[0] == "selected") & means[1].isin(_BARS)].rename(columns={1: "line", 3: "text"})
-    candidates = rows[rows["line"].eq("candidates") & rows["text"].ne("others")]
-    frequent = list(candidates.sort_values("value", ascending=False, kind="stable")["text"][:_MOST_BARS])
-    rows = rows[rows["text"].isin(frequent)].assign(x=lambda bars: bars["text"].map(frequent.index))
-    return _styled("selected", rows, _BARS)
-
-
-def _colors() -> dict[str, str]:
-    return {rule: look.color for rule, look in looks(_RULES, "uniform").items()} | {"candidates": GRAY}
-
-
-def _styled(panel: str, rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of a panel, ordered by line, with colors by rule unless they have some."""
-    rows = rows.sort_values("line", key=lambda lines: lines.map(list(order).index), kind="stable")
-    columns = ["panel", "line", "text", "x", "value", "low", "high", "color"]
-    return rows.assign(panel=panel, color=rows.get("color", rows["line"].map(_colors())))[columns]
+def _panels(means: Any, column: str) -> list[pd.DataFrame]:
+    """Return lines over iterations, lines over filtering ratios, and bars by the values of a column."""
+    colors = {rule: look.color for rule, look in looks(_RULES, "uniform").items()}
+    colors |= {"Gibbs": colors["gibbs"], "candidates": GRAY}
+    rules = means[(means[0] == "learnability") & means[1].isin(_RULES)]
+    x = rules["step"].where(rules[1].isin(_ITERATIVE))  # of the others only the result matters
+    rules = rules.assign(panel="iterations", line=rules[1].replace("gibbs", "Gibbs"), x=x)
+    ratios = means[means[1] == "filtering_ratio"].sort_values([3, "step", 2])
+    lines = ratios[3] + ratios["step"].map(", N = {}".format).where(ratios[3] == "joint", "")
+    chunked = [line for line in lines.unique() if line not in colors]
+    colors |= dict(zip(chunked, shades(colors["joint"], len(chunked)), strict=True))
+    ratios = ratios.assign(panel="ratios", line=lines, x=ratios[2].astype(float))
+    bars = means[(means[0] == "selected") & (means[2] == column) & means[1].isin(_BARS)]
+    candidates = bars[(bars[1] == "candidates") & (bars[3] != "others")]
+    frequent = list(candidates.nlargest(_MOST_BARS, "value")[3])
+    bars = bars[bars[3].isin(frequent)].rename(columns={1: "line", 3: "text"})
+    bars = bars.assign(panel="selected", x=bars["text"].map(frequent.index))
+    columns = ["panel", "line", "text", "x", "value", "low", "high"]
+    return [
+        rows.reindex(columns=columns).assign(color=rows["line"].map(colors)) for rows in (rules, ratios, bars)
+    ]
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
@@ -200,23 +187,22 @@ def _draw_matrix(axes: Axes, matrix: pd.DataFrame) -> None:
 
 def _draw_lines(axes: Axes, data: pd.DataFrame) -> None:
     """Draw a line for each rule over iterations or filtering ratios; a level if only the result matters."""
-    lines = list(data.dropna(subset="x").groupby("line", sort=False))
     for name, line in data.groupby("line", sort=False):
-        style: dict[str, Any] = {"color": line["color"].iloc[0], "label": line["text"].iloc[0]}
+        style: dict[str, Any] = {"color": line["color"].iloc[0], "label": str(name)}
         if line["x"].isna().all():
             axes.axhline(line["value"].iloc[-1], linestyle=(0, (4, 1.5)), linewidth=0.9, **style)
             continue
-        if name in (lines[0][0], lines[-1][0]):  # more bands would hide each other
-            draw_band(axes, line["x"], line["low"], line["high"], style["color"])
-        marker = {"gibbs": "", "independent": "D"}.get(str(name), "o")
+        draw_band(axes, line["x"], line["low"], line["high"], style["color"])
+        marker = "o" if len(line) <= _MOST_MARKERS else ""
         axes.plot(line["x"], line["value"], marker=marker, markersize=3, **style)
-    axes.set(xlabel="iterations", ylabel="nats per example")
+    axes.set_ylabel("nats per example")
     if data["panel"].iloc[0] == "iterations":
+        axes.set_xlabel("iterations")
         count_axis(axes, data["x"], log=True)
-        return
-    axes.set_xlabel("filtering ratio f")
-    axes.set_xticks(sorted(set(data["x"])))
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    else:
+        axes.set_xlabel("filtering ratio f")
+        axes.set_xticks(sorted(set(data["x"])))
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
 
 
 def _draw_bars(axes: Axes, data: pd.DataFrame) -> None:
@@ -226,8 +212,7 @@ def _draw_bars(axes: Axes, data: pd.DataFrame) -> None:
         error = 100 * (rule["high"] - rule["value"])
         axes.bar(
             rule["x"] + (place - (len(rules) - 1) / 2) * width, 100 * rule["value"], 0.92 * width,
-            color=rule["color"].iloc[0], label=str(name), error_kw={"elinewidth": 0.6},
-            yerr=error if error.notna().all() else None,
+            color=rule["color"].iloc[0], label=str(name), yerr=error, error_kw={"elinewidth": 0.6},
         )  # fmt: skip
     ticks = data.drop_duplicates("x")
     texts = ticks["text"].str.replace("_", " ")

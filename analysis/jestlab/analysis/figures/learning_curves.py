@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import units
 from ..costs import Scope
-from ..curves import mean_curves, score_curves, smoothed
-from ..efforts import WORDS, Effort, Over, known
+from ..curves import mean_curves, score_curves, smoothed, thinned
+from ..efforts import WORDS, Over, known
 from ..errors import NotYet
 from ..frames import Frames
-from ..metrics import Metric
 from ..sheet import Sheet
 from .axes import count_axis, draw_band, draw_levels, limit_percent, value_axis
 from .panels import finish, panels, titled
@@ -39,12 +37,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_TOGETHER = 7
-"""Curves in one panel; the bands of more can't be distinguished."""
-
+_MOST_TOGETHER = 7  # curves in one panel; the bands of more can't be distinguished
 _MOST_ALONE = 30  # panels of a curve each
-_MOST_POINTS = 500  # of a curve
 _MOST_MARKERS = 40  # on a curve: more would cover the line
+_COLUMNS = 100  # of pixels: a curve has at most five points in each
 
 
 def learning_curves(
@@ -88,49 +84,45 @@ def learning_curves(
     measured = list(shown) or [Recorded("", frames.score, score_curves(frames, scope))]
     usual = (each for each in ("examples_seen", "seconds") if each in known(measured[0].curves))
     over = over or cast(Over, next(usual, "steps"))
-    column: Effort | Literal["step"] = "step" if over == "steps" else over
     parts, lost = [], []
     for each in measured:
         judged = frames.scored_by([each.name]) if each.name in frames.evaluated else frames
         lost += about_lost(judged, frames.labels)
-        curves = mean_curves(each.curves if smooth is None else smoothed(each.curves, smooth), column)
+        column = "step" if over == "steps" else over
+        curves = mean_curves(smoothed(each.curves, smooth) if smooth else each.curves, column)
         if curves.empty:
             what = each.name or "score"
             missing = f"no {what} to draw over {over} yet"
             raise NotYet(f"experiment {frames.experiment!r} has {missing}: {frames.progress()}")
-        part = styled(judged, curves, compared, []).rename(columns={column: "effort"})
+        part = _thinned(styled(judged, curves.rename(columns={column: "effort"}), compared, []))
         part[["mean", "low", "high"]] *= each.metric.factor
         part["panel"], part["y_label"] = each.name, each.axis if shown else score_axis(frames)
-        scale = {"log": each.metric.scale == "log", "in_percent": each.metric.suffix == "%"}
-        parts.append(_thinned(part).assign(**scale))
+        part["log"], part["in_percent"] = each.metric.scale == "log", each.metric.suffix == "%"
+        parts.append(part)
     data = pd.concat(parts, ignore_index=True).assign(alone=False)
     require_competitors(frames, data)
     metric = measured[0].metric
-    names = (f"{each.name}{', less is better' if each.metric.goal == 'min' else ''}" for each in measured)
-    sentences = [f"Shown: {'; '.join(names)}." if shown else what_score_is(frames)]
-    if smooth:
-        sentences.append(f"Smoothed: running mean over {smooth} points of each seed.")
-    if (data["final"] & (data["role"] == "baseline")).any():
-        sentences.append(f"Dotted: final {'value' if shown else 'score'} of {frames.shown[compared]}.")
-    sentences += dict.fromkeys(lost)
+    sentences = [] if shown else [what_score_is(frames)]
     rivals = data["role"] == "competitor"
     if highlight:
         rest = rivals & ~data["label"].isin(frames.only(highlight).labels)
         data.loc[rest, "role"] = "other"
-        if others := data.loc[rest, "label"].nunique():
-            sentences.append(f"Gray: {others} other run{'' if others == 1 else 's'}.")
+        sentences.append("Gray: the other runs.")
     colored = data.loc[data["role"].isin(["baseline", "competitor"]), "label"].nunique()
-    is_split = colored > MOST_TOGETHER and not (highlight or together or len(measured) > 1)
-    bands = "bands" if is_split or colored <= MOST_TOGETHER else ""
-    sentences[1:1] = about_seeds(data["seeds"].max(), intervals=bands, dots=False)
+    is_split = colored > _MOST_TOGETHER and not (highlight or together or len(measured) > 1)
+    bands = "bands" if is_split or colored <= _MOST_TOGETHER else ""
+    sentences += about_seeds(data["seeds"].max(), intervals=bands, dots=False)
+    if smooth:
+        sentences.append(f"Smoothed: running mean over {smooth} points of each seed.")
+    if (data["final"] & (data["role"] == "baseline")).any():
+        sentences.append(f"Dotted: final value of {frames.shown[compared]}.")
+    sentences += dict.fromkeys(lost)
     if is_split:
-        alone = _alone(data[rivals], metric)
-        data["alone"] = data["label"].isin(alone)
-        count = data.loc[rivals, "label"].nunique()
-        which = f" ({len(alone)} of {count})" if len(alone) < count else ""
-        sentences.append(
-            f"In color: one run per panel{which}; black: {frames.shown[compared]}; gray: the other runs."
-        )
+        ends = data[rivals].groupby("label", sort=False)["mean"].last()
+        best = ends.sort_values(ascending=metric.goal == "min", kind="stable").index[:_MOST_ALONE]
+        data["alone"] = data["label"].isin(best)
+        which = f" ({len(best)} of {len(ends)})" if len(best) < len(ends) else ""
+        sentences.append(f"In color: one run per panel{which}.")
     if len(measured) == 1:
         sentences += about_references(frames, data, metric)
     if over == "flops":
@@ -142,19 +134,11 @@ def learning_curves(
 
 
 def _thinned(data: pd.DataFrame) -> pd.DataFrame:
-    """Keep every n-th point of long curves, and their ends."""
-    place = data.groupby("label", sort=False).cumcount()
-    length = data.groupby("label", sort=False)["label"].transform("size")
-    kept = (place % (-(-length // _MOST_POINTS)) == 0) | (place == length - 1)
-    return data[kept].reset_index(drop=True)
-
-
-def _alone(rivals: pd.DataFrame, metric: Metric) -> list[str]:
-    """Labels that get a panel each: all competitors, or the best of very many, in the order of the study."""
-    ends = rivals.groupby("label", sort=False)["mean"].last()
-    ranked = ends.sort_values(ascending=metric.goal == "min", kind="stable")
-    best = set(ranked.index[:_MOST_ALONE])
-    return [label for label in ends.index if label in best]
+    """Keep the points of long curves that a plot needs."""
+    x, y = data["effort"].to_numpy(float), data["mean"].to_numpy(float)
+    of_labels: Any = data.groupby("label", sort=False).indices.values()
+    kept = [place for rows in of_labels for place in rows[thinned(x[rows], y[rows], _COLUMNS)]]
+    return data.iloc[kept].reset_index(drop=True)
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
@@ -178,31 +162,25 @@ def draw_curves(axes: Axes, data: pd.DataFrame) -> None:
         axes: The panel.
         data: Rows of `learning_curves` for one panel. A curve of the role "other" is thin and gray.
     """
-    import pandas as pd
-
     competing = data[data["role"] != "reference"]
-    colored = competing[competing["role"] != "other"]
-    banded = colored["label"].nunique() <= MOST_TOGETHER
-    is_dense = bool(competing.groupby("label").size().max() > _MOST_MARKERS)
+    is_banded = competing.loc[competing["role"] != "other", "label"].nunique() <= _MOST_TOGETHER
     count_axis(axes)
     value_axis(axes, competing["mean"], log=bool(data["log"].iloc[0]))
-    if len(others := competing[competing["role"] == "other"]):
-        # They are a single line with gaps, which takes far less time than many.
-        gaps = others.drop_duplicates("label", keep="last").assign(mean=math.nan)
-        line = pd.concat([others, gaps]).sort_index(kind="stable")
-        axes.plot(line["effort"], line["mean"], color=FAINT, linewidth=0.6, zorder=1)
-        single = others[others.groupby("label")["label"].transform("size") == 1]  # a line would be invisible
-        axes.plot(single["effort"], single["mean"], color=FAINT, linestyle="none", marker=".", zorder=1)
-    for _, curve in colored.groupby("label", sort=False):
+    for _, curve in competing.groupby("label", sort=False):
         last = curve.iloc[-1]
-        if last["seeds"] > 1 and banded:
-            draw_band(axes, curve["effort"], curve["low"], curve["high"], last["color"])
+        color, role = last["color"], last["role"]
+        if role == "other":
+            point = "." if len(curve) == 1 else ""  # a line would be invisible
+            axes.plot(curve["effort"], curve["mean"], color=FAINT, linewidth=0.6, marker=point, zorder=1)
+            continue
+        if last["seeds"] > 1 and is_banded:
+            draw_band(axes, curve["effort"], curve["low"], curve["high"], color)
         axes.plot(
-            curve["effort"], curve["mean"], color=last["color"], linestyle=last["line"], label=last["text"],
-            marker="" if is_dense and len(curve) > 1 else last["marker"], markeredgewidth=0, zorder=3,
+            curve["effort"], curve["mean"], color=color, linestyle=last["line"], label=last["text"],
+            marker=last["marker"] if len(curve) <= _MOST_MARKERS else "", markeredgewidth=0, zorder=3,
         )  # fmt: skip
-        if last["role"] == "baseline" and last["final"]:
-            axes.axhline(last["mean"], color=last["color"], **DOTTED)
+        if role == "baseline" and last["final"]:
+            axes.axhline(last["mean"], color=color, **DOTTED)
     draw_levels(axes, near_references(data, competing["mean"]))
     if data["in_percent"].all():
         limit_percent(axes, competing["mean"])
@@ -215,9 +193,7 @@ def _draw_each(data: pd.DataFrame, texts: Texts, sheet: Sheet, x_label: str) -> 
     alone = data[data["alone"]].drop_duplicates("label")
     is_baseline = data["role"] == "baseline"
     seeds = data["seeds"].mask(is_baseline, 1)  # its band would be in every panel
-    width = sheet.inches
-    columns = max(1, min(len(alone), round(width / (1.0 if width < 4 or len(alone) > 12 else 1.3))))
-    figure, all_axes = panels(sheet, len(alone), columns=columns, height=1.4, sharex=True, sharey=True)
+    figure, all_axes = panels(sheet, len(alone), least=1.05, height=1.4, sharex=True, sharey=True)
     for axes, label in zip(all_axes, alone["label"], strict=True):
         role = data["role"].where(is_baseline | (data["label"] == label), "other")
         draw_curves(axes, data.assign(role=role, seeds=seeds))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..claims.measures import FAR, running_median, spike_count
+from ..curves import thinned
 from ..errors import NotYet
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-_SHOWN = 1000  # stretches of a run whose lowest and highest points are drawn, so that spikes stay visible
-_TALLEST = 7.0  # inches of all rows of panels: a page of a paper, without title and caption
+_COLUMNS = 500  # of pixels, in which spikes stay visible
 
 
 @opens_store
@@ -60,63 +60,44 @@ def optimizer_spikes(
     places = placed(results, Axis(key, by=()), results.baseline(baseline))
     varies = places.groupby("line")["x"].transform("nunique") > 1
     places = places[varies] if varies.any() else places
-    logged = store.metrics(experiment, [metric])
-    if logged.empty:
-        raise NotYet(f"experiment {experiment!r} has logged none of {metric}")
+    logged = store.metrics(experiment, [metric]).dropna(subset="value")
     letter = "β₂" if key == "optimizer.beta2" else key.rpartition(".")[2]
     places["name"] = f"{letter} = " + places["tick"]
     names = list(places.sort_values("x")["name"].unique())
     chosen = looks(names[1:], names[0])
     parts = []
     for (panel, name), labels in places.groupby(["line", "name"], sort=False)["label"]:
-        rows = logged[logged["label"].isin(labels)].dropna(subset=["value"])
-        if not rows.empty:
-            rows = _rows([run for _, run in rows.groupby(["label", "seed"])])
-            rows = rows.assign(panel=str(panel), line=str(name))
+        if runs := [run for _, run in logged[logged["label"].isin(labels)].groupby(["label", "seed"])]:
+            rows = _rows(runs).assign(panel=str(panel), line=str(name))
             parts.append(with_looks(rows, [chosen[str(name)]] * len(rows)))
     if not parts:
         raise NotYet(f"no run of experiment {experiment!r} that varies {key} has logged {metric!r}")
-    data = pd.concat(parts, ignore_index=True)
-    seeds = int(data.loc[data["kind"] == "raw", "seed"].nunique())
-    caption = f"Faint: each seed as logged; bold: running median{', mean over seeds' if seeds > 1 else ''}."
-    if data["spikes"].notna().any():
-        caption += f" Spike: points more than {FAR:g} robust standard deviations above the run's median."
+    caption = "Faint: each seed as logged; bold: running median, mean over seeds. "
+    caption += f"Spike: points more than {FAR:g} robust standard deviations above the run's median."
     words = Texts(title(results), caption, "steps", NAMES.get(metric, metric))
-    return Plot("optimizer_spikes", data, words, _draw)
+    return Plot("optimizer_spikes", pd.concat(parts, ignore_index=True), words, _draw)
 
 
 def _rows(runs: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the rows of one line from its runs."""
     import pandas as pd
 
-    raw = [_extremes(run)[["label", "seed", "step", "value"]].assign(kind="raw") for run in runs]
-    medians = [running_median(run.set_index("step")["value"]) for run in runs]
-    mean = pd.concat(medians, axis=1).mean(axis=1).sort_index()
-    smooth = pd.DataFrame({"step": mean.index, "value": mean.to_numpy()})
-    end = smooth.tail(1).assign(kind="end", spikes=float(sum(spike_count(run["value"]) for run in runs)))
-    thinned = smooth.iloc[:: max(1, len(smooth) // _SHOWN)].assign(kind="smooth")
-    return pd.concat([*raw, thinned, end], ignore_index=True)
+    def drawn(rows: pd.DataFrame) -> pd.DataFrame:
+        return rows.iloc[thinned(rows["step"].to_numpy(), rows["value"].to_numpy(), _COLUMNS)]
 
-
-def _extremes(run: pd.DataFrame) -> pd.DataFrame:
-    """Return the lowest and the highest point of each stretch of a long run."""
-    import numpy as np
-
-    length = -(-len(run) // _SHOWN)
-    if length <= 2:
-        return run
-    stretches = run.groupby(np.arange(len(run)) // length)["value"]
-    found: pd.DataFrame = run.loc[sorted({*stretches.idxmin(), *stretches.idxmax()})]
-    return found
+    raw = pd.concat([drawn(run[["label", "seed", "step", "value"]]) for run in runs])
+    medians = pd.concat([running_median(run.set_index("step")["value"]) for run in runs], axis=1)
+    smooth = drawn(medians.mean(axis=1).sort_index().rename("value").rename_axis("step").reset_index())
+    end = smooth.tail(1).assign(spikes=float(sum(spike_count(run["value"]) for run in runs)))
+    of_kinds = {"raw": raw, "smooth": smooth, "end": end}
+    return pd.concat([rows.assign(kind=kind) for kind, rows in of_kinds.items()], ignore_index=True)
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw raw values faintly and their running medians in bold; titles count the spikes of each line."""
     titles = []
     shown = list(data.groupby("panel", sort=False))
-    columns = min(len(shown), max(2, int(sheet.inches / 2.2)))
-    height = max(0.9, min(2.2, _TALLEST / -(-len(shown) // columns)))
-    figure, all_axes = panels(sheet, len(shown), columns=columns, height=height, sharex=True, sharey=True)
+    figure, all_axes = panels(sheet, len(shown), least=1.6, height=1.5, sharex=True, sharey=True)
     for axes, (name, panel) in zip(all_axes, shown, strict=True):
         count_axis(axes)
         axes.margins(x=0)
@@ -127,8 +108,8 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
             smooth = rows[rows["kind"] == "smooth"]
             axes.plot(smooth["step"], smooth["value"], color=color, linestyle=dash, linewidth=1.6, label=line)
         counts = panel[panel["kind"] == "end"].dropna(subset="spikes")
-        values = [line.rpartition(" = ")[2] if i else line for i, line in enumerate(counts["line"])]
-        spikes = [f"{n:.0f} at {value}" for n, value in zip(counts["spikes"], values, strict=True)]
+        counted = zip(counts["spikes"], counts["line"], strict=True)
+        spikes = [f"{count:.0f} at {line.rpartition(' = ')[2]}" for count, line in counted]
         titles.append(f"{name}; spikes: {', '.join(spikes)}" if spikes else str(name))
     titled(all_axes, titles)
     return finish(figure, texts, sheet, named="below" if len(shown) > 1 else "direct", x=texts.x, y=texts.y)

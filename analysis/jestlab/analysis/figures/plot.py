@@ -262,7 +262,7 @@ def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[f
 def about_seeds(
     count: float, means: str = "Lines", intervals: str = "bars", *, dots: bool = True
 ) -> list[str]:
-    """Describe means and intervals, if a label has several seeds.
+    """Describe means and intervals, or say that each label has one seed.
 
     Args:
         count: Largest number of seeds.
@@ -272,7 +272,7 @@ def about_seeds(
     """
     parts = [f"{means}: mean over seeds", *([f"{intervals}: {UNCERTAINTY}"] if intervals else [])]
     parts += ["circles: seeds"] if dots else []
-    return [f"{'; '.join(parts)}."] if count > 1 else []
+    return [f"{'; '.join(parts)}."] if count > 1 else ["One seed each."]
 
 
 def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None = None) -> list[str]:

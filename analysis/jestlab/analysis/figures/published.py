@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING
 
 from ..curves import score_curves
 from ..errors import NotYet, RequestError
 from ..frames import Frames
-from ..published.cell import EXAMPLES, TOTAL, is_score
+from ..published.cell import TOTAL, is_score
 from ..sheet import Sheet
 from .axes import count_axis
 from .panels import finish, panels
-from .plot import Plot, Texts, texts
-from .style import OTHERS, OURS, looks
+from .plot import Plot, Texts, styled
+from .style import OTHERS, OURS
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _TABLE = "comparison"
@@ -43,7 +43,7 @@ def published_scores(
 
     Returns:
         The plot. Its data: rows of kind "published", "ours" (the source's own), and "run" (an experiment's):
-        text, x (FLOPs, in percent of the baseline's), y (score, %), examples_seen, color, marker.
+        text, x (FLOPs, in percent of the baseline's), y (score, %), color, marker.
 
     Raises:
         ValueError: The table or source is missing, or no row of it has FLOPs and the scores.
@@ -55,38 +55,33 @@ def published_scores(
         raise NotYet(f"no published table {_TABLE!r} in the store: run jestlab published import")
     rows, values, shared = _chosen(table, source)
     methods = rows.drop_duplicates("position").set_index("position").loc[values.index]
-    ours = methods["ours"].astype(bool)
+    look = [OURS if ours else OTHERS for ours in methods["ours"]]
     data = pd.DataFrame(
         {
-            "kind": ours.map({True: "ours", False: "published"}),
+            "kind": methods["ours"].astype(bool).map({True: "ours", False: "published"}),
             "text": methods["method"],
             "x": 100 * values[TOTAL],
             "y": 100 * values[shared].mean(axis=1),
-            "examples_seen": values.get(EXAMPLES),
-            "color": ours.map({True: OURS.color, False: OTHERS.color}),
-            "marker": ours.map({True: OURS.marker, False: OTHERS.marker}),
+            "color": [each.color for each in look],
+            "marker": [each.marker for each in look],
         }
     ).dropna(subset=["x", "y"])
-    shown, others = rows["source"].iloc[0], list(table["source"].unique())
-    others.remove(shown)
+    shown = rows["source"].iloc[0]
+    others = [name for name in table["source"].unique() if name != shown]
     sentences = [
         f"As published ({shown}), mean of {', '.join(shared)}; green: that paper's own methods; gray: others."
     ]
     if others:
         sentences.append(f"Not shown (FLOPs relative to other baselines): {', '.join(others)}.")
-    missing = [name for name in shared if frames is not None and name not in frames.evaluated]
-    if missing:
-        sentences.append(f"No run of this experiment has been evaluated on {', '.join(missing)}.")
-    elif frames is not None:
-        data = pd.concat([data, _runs(frames, frames.baseline(baseline), shared)])
-        sentences.append("Other colors: runs, with FLOPs relative to the experiment's baseline.")
-    words = Texts(
-        f"Published methods, group {rows['group'].iloc[0]}",
-        " ".join(sentences),
-        "training FLOPs relative to the baseline",
-        "mean score (%)",
-    )
-    return Plot("published", data.reset_index(drop=True), words, _draw)
+    if frames is not None:
+        if missing := [name for name in shared if name not in frames.evaluated]:
+            sentences.append(f"No run of this experiment has been evaluated on {', '.join(missing)}.")
+        else:
+            data = pd.concat([data, _runs(frames, frames.baseline(baseline), shared)])
+            sentences.append("Other colors: runs, with FLOPs relative to the experiment's baseline.")
+    heading = f"Published methods, group {rows['group'].iloc[0]}"
+    x, y = "training FLOPs relative to the baseline", "mean score (%)"
+    return Plot("published", data.reset_index(drop=True), Texts(heading, " ".join(sentences), x, y), _draw)
 
 
 def _chosen(table: pd.DataFrame, source: str | None) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
@@ -103,8 +98,7 @@ def _chosen(table: pd.DataFrame, source: str | None) -> tuple[pd.DataFrame, pd.D
         groups = cells.loc[cells["quantity"] == TOTAL, "group"]
         rows = cells[cells["group"].isin(groups[:1])]
         values = rows.pivot(index="position", columns="quantity", values="value")
-        shared = [name for name in values.columns if is_score(name) and values[name].notna().all()]
-        if shared:
+        if shared := [name for name in values.columns if is_score(name) and values[name].notna().all()]:
             candidates.append((rows, values, shared))
     if not candidates:
         raise NotYet(f"no group of the published table {_TABLE!r} has both FLOPs and a shared score")
@@ -112,46 +106,26 @@ def _chosen(table: pd.DataFrame, source: str | None) -> tuple[pd.DataFrame, pd.D
 
 
 def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:
-    """Return the means over seeds of each label that competes."""
-    import pandas as pd
-
+    """Return the means over seeds of each label that competes; none if the baseline has not completed."""
     curves = score_curves(frames, metrics=shared)
-    finals = curves[curves["final"] & ~curves["label"].isin(frames.apart_from(baseline))]
-    means = finals.groupby("label", sort=False)[["flops", "score", "examples_seen"]].mean()
-    if baseline not in means.index:
-        return pd.DataFrame()
-    chosen = looks(frames.competitors, baseline)
-    columns: dict[str, Any] = {
-        "kind": "run",
-        "text": means.index.map(texts(frames)),
-        "x": 100 * means["flops"] / means["flops"].to_dict()[baseline],
-        "y": 100 * means["score"],
-        "examples_seen": means["examples_seen"],
-        "color": [chosen[label].color for label in means.index],
-        "marker": [chosen[label].marker for label in means.index],
-    }
-    return pd.DataFrame(columns, index=means.index).dropna(subset=["x", "y"])
-
-
-def draw_methods(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw published methods, with those of the source and of the experiment larger than the others."""
-    from matplotlib.ticker import LogLocator
-
-    count_axis(axes, data["x"], log=data["x"].max() > _WIDE * data["x"].min())
-    if axes.get_xscale() == "log":
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}%")
-    axes.set(xlabel="training FLOPs relative to the baseline", ylabel="mean score (%)")
-    for point in data.to_dict("records"):
-        size = 4 if point["kind"] == "published" else 5.5
-        axes.plot(
-            point["x"], point["y"], color=point["color"], marker=point["marker"], markersize=size,
-            linestyle="none", label=point["text"],
-        )  # fmt: skip
-    axes.margins(x=0.16, y=0.12)
+    means = curves[curves["final"]].groupby("label")[["flops", "score"]].mean()
+    means = means.assign(
+        x=100 * means["flops"] / means["flops"].get(baseline, math.nan), y=100 * means["score"]
+    )
+    data = styled(frames, means.dropna().reset_index(), baseline, [])
+    return data.loc[data["role"] != "reference", ["text", "x", "y", "color", "marker"]].assign(kind="run")
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    figure, (axes,) = panels(sheet, height=3.2)
-    draw_methods(axes, data)
+    """Draw published methods, with those of the source and of the experiment larger than the others."""
+    figure, [axes] = panels(sheet, height=3.2)
+    count_axis(axes, data["x"], log=data["x"].max() > _WIDE * data["x"].min())
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}%")
+    axes.set(xlabel=texts.x, ylabel=texts.y)
+    for point in data.to_dict("records"):
+        axes.plot(
+            point["x"], point["y"], color=point["color"], marker=point["marker"], linestyle="none",
+            markersize=4 if point["kind"] == "published" else 5.5, label=point["text"],
+        )  # fmt: skip
+    axes.margins(x=0.16, y=0.12)
     return finish(figure, texts, sheet)

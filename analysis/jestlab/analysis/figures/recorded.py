@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 NAMES = {"loss": "training loss", "grad_norm": "gradient norm"}
 """Training metric → name in figures."""
 
-_LOGGED_EFFORTS = {"examples_seen": "examples_seen", "flops_total": "flops"}
 _RECORDED = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment"
 
 
@@ -69,7 +68,7 @@ def recorded(
         ValueError: One has not been recorded; the message names the nearest that has.
     """
     of_training = [name for name in names if name not in frames.evaluated]
-    logged = store.metrics(frames.experiment, [*of_training, *_LOGGED_EFFORTS] if of_training else [])
+    logged = store.metrics(frames.experiment, [*of_training, "examples_seen"] if of_training else [])
     missing = [name for name in of_training if name not in set(logged["name"])]
     if missing:
         there = sorted(map(str, store.select(_RECORDED, experiment=frames.experiment)["name"]))
@@ -80,48 +79,35 @@ def recorded(
     found = []
     for name in names:
         metric = frames.declared.of(name)
-        if scale is not None:
-            metric = replace(metric, scale=scale)
-        if name in of_training:
-            curves = _of_training(frames, logged, name, scope)
-        else:
-            curves = score_curves(frames, scope, [name])
-        found.append(Recorded(name, metric, curves))
+        curves = (
+            _of_training(frames, logged, name, scope)
+            if name in of_training
+            else score_curves(frames, scope, [name])
+        )
+        found.append(Recorded(name, replace(metric, scale=scale or metric.scale), curves))
     return found
 
 
 def _of_training(frames: Frames, logged: pd.DataFrame, name: str, scope: Scope) -> pd.DataFrame:
     """Curves of a training metric, with the efforts spent by each step.
 
-    Examples are as logged at the same step. Efforts that only evaluations state (FLOPs of a scope, seconds)
-    are interpolated linearly between evaluations, from 0 at the start.
+    Examples are as logged at the same step. Other efforts, which only evaluations state, are interpolated
+    linearly between evaluations, from 0 at the start.
     """
     import numpy as np
-    import pandas as pd
 
-    evaluated = dict(list(score_curves(frames, scope).groupby(["label", "seed"])))
-    values = logged.pivot_table(index=["label", "seed", "step"], columns="name", values="value", dropna=False)
-    values = values.dropna(subset=[name]).reset_index()
-    runs = frames.runs.drop_duplicates(["label", "seed"]).set_index(["label", "seed"])
-    parts = []
-    for place, points in values.groupby(["label", "seed"], sort=False):
-        if place not in runs.index:
-            continue
-        run = runs.loc[place]  # type: ignore[index]
-        rows = points[["label", "seed", "step"]].assign(score=points[name], fingerprint=run["fingerprint"])
-        known = evaluated.get(place)
+    run = ["label", "seed"]
+    values = logged.pivot_table("value", [*run, "step"], "name", dropna=False).dropna(subset=[name])
+    runs = frames.runs.drop_duplicates(run)[[*run, "state"]]
+    rows = runs.merge(values.reset_index(), on=run).rename(columns={name: "score"})
+    seen = rows.get("examples_seen", rows["step"] * math.nan)
+    rows[list(EFFORTS)] = math.nan
+    evaluated = dict(list(score_curves(frames, scope).groupby(run)))
+    for place, points in rows.groupby(run):
         for effort in EFFORTS:
-            rows[effort] = math.nan
-            there = None if known is None else known.dropna(subset=[effort])
-            if there is not None and len(there):
-                steps, spent = [0.0, *there["step"]], [0.0, *there[effort]]
-                rows[effort] = np.interp(points["step"], steps, spent, right=math.nan)
-        for column, logged_effort in _LOGGED_EFFORTS.items():
-            if column in points and (column == "examples_seen" or scope == "scoring"):
-                rows[logged_effort] = points[column].where(points[column] > 0).fillna(rows[logged_effort])
-        ended = run["state"] == "COMPLETED"
-        rows["final"] = ended & (rows["step"] == rows["step"].max())
-        parts.append(rows)
-    order = {label: place for place, label in enumerate(frames.labels)}
-    curves = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*values, "score"])
-    return curves.sort_values("label", key=lambda labels: labels.map(order), kind="stable", ignore_index=True)
+            if place in evaluated and len(known := evaluated[place].dropna(subset=[effort])):
+                steps, spent = [0.0, *known["step"]], [0.0, *known[effort]]
+                rows.loc[points.index, effort] = np.interp(points["step"], steps, spent, right=math.nan)
+    rows["examples_seen"] = seen.fillna(rows["examples_seen"])
+    last = rows["step"] == rows.groupby(run)["step"].transform("max")
+    return rows.assign(final=last & (rows["state"] == "COMPLETED"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..configs import Configs, lookup
 from ..errors import NotYet
@@ -13,9 +13,6 @@ from .plot import Plot, Texts, about_lost, about_seeds, difference_axis, looks_o
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_MOST = 40  # learners
-_EXAMPLES, _DATA = "schedule.examples_seen", "data.filter"
 
 
 def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
@@ -44,29 +41,27 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
             f"experiment {frames.experiment!r} has {count} references that completed with their learners; a "
             f"comparison needs two: {frames.progress()}"
         )
-    if (count := pairs["label"].nunique()) > _MOST:
-        raise NotYet(f"{count} learners are too many for one figure: choose at most {_MOST} with runs")
     chosen = looks_of(frames, compared)
     points = summarized(pairs.assign(panel="", line=pairs["label"], planned=1))
     points = with_looks(points, map(chosen.__getitem__, points["label"]))
     means = points[points["kind"] == "mean"]
-    trained = means["reference"].map(lambda label: json.dumps(lookup(configs.by_label[label], _DATA)))
-    seen = means["reference"].map(lambda label: lookup(configs.by_label[label], _EXAMPLES) or 0)
+    of_references = [configs.by_label[label] for label in means["reference"]]
+    trained = [json.dumps(lookup(config, "data.filter")) for config in of_references]
+    seen = [lookup(config, "schedule.examples_seen") or 0 for config in of_references]
     paths = means.assign(kind="path", line=trained, seen=seen).sort_values("seen")
-    zero: dict[str, Any] = {"kind": "level", "line": "", "label": compared, "color": chosen[compared].color}
-    zero |= dict.fromkeys(("x", "y", "low", "high"), 0.0)
-    data = pd.concat([points, paths, pd.DataFrame([zero])], ignore_index=True)
+    zero = means.head(1).assign(kind="level", line="", label=compared, color=chosen[compared].color)
+    zero[["x", "y", "low", "high"]] = 0.0
     x, y = (f"{whose}'s {difference_axis(frames, compared)}" for whose in ("reference", "learner"))
-    data = data.assign(panel="", title="", x_label=x, y_label=y, text=data["label"].map(frames.shown))
+    data = pd.concat([points, paths, zero], ignore_index=True)
+    data = data.assign(title="", x_label=x, y_label=y, text=data["label"].map(frames.shown))
     sentences = [
         what_score_is(frames),
         f"Each point: a learner, against the reference it selects with, both minus {frames.shown[compared]} "
         "with the same seed, each at the end of the run.",
-        *(about_seeds(data["seeds"].max(), "Markers") or ["One seed each."]),
+        *about_seeds(data["seeds"].max(), "Markers"),
         *about_lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]])),
+        "Gray: references trained on the same data, in the order of examples seen.",
     ]
-    if trained.duplicated().any():
-        sentences.append("Gray: references trained on the same data, in the order of examples seen.")
     return Plot("against_reference", data, Texts(title(frames), " ".join(sentences), x, y), draw_points)
 
 
@@ -78,9 +73,9 @@ def _pairs(frames: Frames, configs: Configs, baseline: str) -> pd.DataFrame:
             f"baseline {baseline!r} of {frames.experiment!r} has not completed with a score: "
             f"{frames.progress()}"
         )
-    gains = finals.sub(finals[baseline], axis=0).melt(value_name="y", ignore_index=False)
-    gains = gains.dropna().reset_index()
-    gains["reference"] = gains["label"].map({label: configs.reference(label) for label in frames.labels})
+    finals = finals[[label for label in frames.labels if label in finals]].sub(finals[baseline], axis=0)
+    gains = finals.melt(value_name="y", ignore_index=False).dropna().reset_index()
     references = gains[["label", "seed", "y"]].rename(columns={"label": "reference", "y": "x"})
+    gains["reference"] = [configs.reference(label) for label in gains["label"]]
     pairs: pd.DataFrame = gains.merge(references, on=["reference", "seed"])
-    return pairs.sort_values("label", key=lambda labels: labels.map(frames.labels.index), kind="stable")
+    return pairs

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import RequestError
 from ..frames import Frames
@@ -18,6 +17,7 @@ from .style import GRAY, size_of
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from PIL.Image import Image
 
 PICTURES = 24
 """Images of a step, of each run."""
@@ -49,11 +49,8 @@ class ShownExample(NamedTuple):
     picture: bytes
 
 
-class Pictures(Protocol):
-    """Reads the examples that runs selected."""
-
-    def __call__(self, experiment: str, labels: tuple[str, ...], size: int) -> list[ShownExample]:
-        """Read `size` examples at a few steps of each label; raise ValueError if no run recorded any."""
+Pictures = Callable[[str, tuple[str, ...], int], list[ShownExample]]
+"""Reads so many examples at a few steps of some labels of an experiment; ValueError if there are none."""
 
 
 def selected(frames: Frames, pictures: Pictures | None) -> Plot:
@@ -64,16 +61,17 @@ def selected(frames: Frames, pictures: Pictures | None) -> Plot:
         pictures: Reads the selected examples; None without a lab.
 
     Returns:
-        The plot. Its data has one row per image, with the fields of `ShownExample`, `picture` in base64, and
-        text.
+        The plot. Its data has one row per image, with the fields of `ShownExample` and text.
 
     Raises:
         ValueError: No run recorded its selection, or `pictures` is None.
     """
+    import pandas as pd
+
     if pictures is None:
         raise RequestError("images are read from a lab, which isn't known here: use jestlab plot")
     labels = frames.competitors
-    data = _frame(pictures(frames.experiment, tuple(labels[:_MOST]), PICTURES))
+    data = pd.DataFrame(pictures(frames.experiment, tuple(labels[:_MOST]), PICTURES))
     data["text"] = data["label"].map(frames.shown)
     more = f" Shown: the first {_MOST} of {len(labels)} labels." if len(labels) > _MOST else ""
     caption = f"Of each run's first seed, {PICTURES} of the examples that it trained on in a step.{more}"
@@ -82,35 +80,26 @@ def selected(frames: Frames, pictures: Pictures | None) -> Plot:
 
 def super_batch(name: str, shown: Sequence[ShownExample], heading: str, caption: str) -> Plot:
     """Show examples of one super-batch, first the selected ones, with their captions and scores."""
-    return Plot(name, _frame(shown), Texts(heading, caption, "", ""), _draw_super_batch)
-
-
-def _frame(shown: Sequence[ShownExample]) -> pd.DataFrame:
     import pandas as pd
 
-    data = pd.DataFrame(list(shown), columns=list(ShownExample._fields))
-    return data.assign(picture=[base64.b64encode(content).decode() for content in data["picture"]])
+    return Plot(name, pd.DataFrame(shown), Texts(heading, caption, "", ""), _draw_super_batch)
 
 
-def _pixels(picture: str) -> Any:
-    """Return the pixels of an image, uint8 [h, w, 3]."""
-    import numpy as np
+def _image(picture: bytes) -> Image:
     from PIL import Image
 
-    with Image.open(io.BytesIO(base64.b64decode(picture))) as image:
-        return np.asarray(image.convert("RGB"))
+    return Image.open(io.BytesIO(picture)).convert("RGB")
 
 
-def _mosaic(pictures: Sequence[str]) -> Any:
+def _mosaic(pictures: Sequence[bytes]) -> Image:
     """Return images side by side, row by row, with a white line between them."""
-    import numpy as np
+    from PIL import Image
 
-    tiles = [_pixels(picture) for picture in pictures]
-    side = tiles[0].shape[0] + 2
-    whole = np.full((math.ceil(len(tiles) / _COLUMNS) * side, _COLUMNS * side, 3), 255, np.uint8)
+    tiles = list(map(_image, pictures))
+    side = tiles[0].height + 2
+    whole = Image.new("RGB", (_COLUMNS * side, math.ceil(len(tiles) / _COLUMNS) * side), "white")
     for place, tile in enumerate(tiles):
-        top, left = (part * side for part in divmod(place, _COLUMNS))
-        whole[top : top + tile.shape[0], left : left + tile.shape[1]] = tile
+        whole.paste(tile, (place % _COLUMNS * side, place // _COLUMNS * side))
     return whole
 
 
@@ -145,7 +134,7 @@ def _draw_super_batch(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         if row is None:
             axes.set_axis_off()
             continue
-        axes.imshow(_pixels(row["picture"]), interpolation="none")
+        axes.imshow(_image(row["picture"]), interpolation="none")
         axes.set(xticks=[], yticks=[], anchor="N")
         axes.spines[:].set_visible(False)
         caption = str(row["caption"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
 from ..tables import finals, speedup_table
-from ..tables.speedups import BREAK_EVEN, with_range
+from ..tables.speedups import factor_column
 from .axes import count_axis
 from .bars import height_of, name_bars, wrapped_names, write_at_end
 from .learning_curves import draw_curves, learning_curves
@@ -44,7 +43,7 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
     Returns:
         The plot, named "speedup". Its data: rows of kind "curve" (those of `learning_curves`), "match" (where
         the label reaches the baseline's final score: effort, mean, factor), and "bar" (label, cost, x to
-        match, NaN where they are not enough, their ends low and high, spent, factor, reached, seeds).
+        match, NaN where they are not enough, their ends low and high, spent, factor as text, reached, seeds).
 
     Raises:
         ValueError: No run has completed with a score, the baseline is unknown, or scores have no order
@@ -58,71 +57,43 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
     if not found.efforts:
         raise NotYet(f"no effort of the runs of {frames.experiment!r} is known")
     over, cost = found.efforts[0], cost_of(found.runs)
-    others = len(table) - 1
-    table = _soonest(table, compared, over)
+    name, others = WORDS[over].name, table[table["label"] != compared]
+    soonest = others.sort_values(f"fewer_{name}", ascending=False, kind="stable")["label"][:_MOST]
+    table = table[table["label"].isin([compared, *soonest])]
     plot = learning_curves(frames, compared, over, scope, together=True)
     is_shown = plot.data["label"].isin(table["label"]) | (plot.data["role"] == "reference")
     curves = plot.data[is_shown].assign(kind="curve")
-    level = float(curves.loc[curves["role"] == "baseline", "mean"].iloc[-1])
-    matches = _matches(table[table["label"] != compared], level, over)
-    more = styled(frames, pd.concat([matches, _bars(table, cost)], ignore_index=True), compared, [])
+    met = table.assign(effort=table[f"{name}_to_match"], factor=table[f"fewer_{name}"])
+    met = met[np.isfinite(met[f"{name}_most"]) & np.isfinite(met["factor"]) & (met["label"] != compared)]
+    matches = met[["label", "effort", "factor"]]
+    level = curves.loc[curves["role"] == "baseline", "mean"].iloc[-1]
+    parts = [matches.assign(kind="match", mean=level), _bars(table, cost)]
+    more = styled(frames, pd.concat(parts, ignore_index=True), compared, [])
     sentences = [
         plot.texts.caption,
         f"Factors: the baseline's {WORDS[over].amount} divided by the {WORDS[over].amount} needed to match "
         "its final score, with the same seed, median over seeds. Bars: the same in "
         f"{WORDS[cost].amount}; lines on them: lowest to highest seed; open: spent without reaching it.",
     ]
-    if len(table) - 1 < others:
-        sentences.append(f"Shown: the {len(table) - 1} soonest of {others}.")
+    if len(soonest) < len(others):
+        sentences.append(f"Shown: the {len(soonest)} soonest of {len(others)}.")
     if cost == "flops" != over:
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
-    sentences += _about_break_even(frames, table)
     data = pd.concat([curves, more], ignore_index=True)
     return Plot("speedup", data, replace(plot.texts, caption=" ".join(sentences)), _draw)
 
 
-def _about_break_even(frames: Frames, rows: pd.DataFrame) -> list[str]:
-    """Say for runs that need a reference how many of them pay for it."""
-    if "break_even" not in rows:
-        return []
-    runs = rows.dropna(subset="break_even").assign(name=rows["label"].map(frames.shown))
-    counts_of = zip(runs["name"], *(runs[key] for key in BREAK_EVEN), strict=True)
-    told = [(name, median, with_range(median, low, high)) for name, median, low, high in counts_of]
-    paid = [f"{name} {text}" for name, median, text in told if math.isfinite(median)]
-    never = [str(name) for name, median, _ in told if math.isinf(median)]
-    counts = [", ".join(paid)] if paid else []
-    counts += [f"never: {', '.join(never)}"] if never else []
-    what = "Runs after which a reference has paid for itself, its scoring included, median [range] over seeds"
-    return [f"{what}: {'; '.join(counts)}."] if counts else []
-
-
-def _soonest(rows: pd.DataFrame, baseline: str, over: Effort) -> pd.DataFrame:
-    """Keep the baseline and as many others as fit: those that match it with the least effort."""
-    others = rows[rows["label"] != baseline]
-    kept = others.sort_values(f"fewer_{WORDS[over].name}", ascending=False, kind="stable").head(_MOST)[
-        "label"
-    ]
-    return rows[(rows["label"] == baseline) | rows["label"].isin(kept)]
-
-
-def _matches(rows: pd.DataFrame, level: float, over: Effort) -> pd.DataFrame:
-    """Where each label reaches the level."""
-    name = WORDS[over].name
-    rows = rows[np.isfinite(rows[f"{name}_most"]) & np.isfinite(rows[f"fewer_{name}"])]
-    factor = rows[f"fewer_{name}"]
-    return rows[["label"]].assign(kind="match", effort=rows[f"{name}_to_match"], mean=level, factor=factor)
-
-
 def _bars(rows: pd.DataFrame, cost: Effort) -> pd.DataFrame:
     """Cost to match, the baseline itself by the same rule."""
-    name = WORDS[cost].name
+    name, write = WORDS[cost].name, factor_column(cost, "").show
     reached = np.isfinite(rows[f"{name}_most"])
-    ends = np.isfinite(rows[f"{name}_low"]) & np.isfinite(rows[f"{name}_high"])
-    bars = rows[["label"]].assign(kind="bar", cost=cost, factor=rows[f"fewer_{name}"])
+    ends = rows[[f"{name}_low", f"{name}_high"]].replace(np.inf, np.nan)
+    factors = [write(dict(row)).partition(" (")[0] for _, row in rows.iterrows()]
+    bars = rows[["label"]].assign(kind="bar", cost=cost, factor=factors)
     bars[["reached", "seeds", "spent"]] = rows[["seeds_reached", "seeds_compared", f"{name}_spent"]]
     bars["x"] = rows[f"{name}_to_match"].where(reached)
-    bars[["low", "high"]] = rows[[f"{name}_low", f"{name}_high"]].where(ends)
-    shown: pd.DataFrame = bars[reached | rows[f"{name}_spent"].notna()]
+    bars[["low", "high"]] = ends.where(ends.notna().all(axis=1))
+    shown: pd.DataFrame = bars[reached | bars["spent"].notna()]
     return shown
 
 
@@ -148,29 +119,25 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
 
 def _draw_costs(axes: Axes, bars: pd.DataFrame, names: Sequence[str]) -> None:
     """Draw the cost to match the baseline, whose bar is at the top."""
-    most, cost = bars["x"].fillna(bars["spent"]), bars["cost"].iloc[0]
-    divisor, name = unit(cost, most.dropna().sort_values().tail(1))
-    ends = []
+    cost, reached = bars["cost"].iloc[0], bars["x"].notna()
+    most = bars["x"].fillna(bars["spent"])
+    divisor, unit_name = unit(cost, most.nlargest(1))
     slot = axes.get_window_extent().height / axes.figure.dpi / len(bars)
-    thickness = min(0.7, 0.25 / slot)  # at most a quarter of an inch: few bars next to curves have much room
-    for place, (length, (_, bar)) in enumerate(zip(most / divisor, bars.iterrows(), strict=True)):
-        reached = not math.isnan(bar["x"])
-        axes.barh(
-            place, length, thickness, facecolor=bar["color"] if reached else "white", edgecolor=bar["color"],
-            linewidth=0.8, alpha=0.9 if reached else 1.0, hatch=None if reached else "////",
-        )  # fmt: skip
-        if bar["high"] > bar["low"]:
-            axes.hlines(place, bar["low"] / divisor, bar["high"] / divisor, colors="black", linewidth=0.9)
-            length = max(length, bar["high"] / divisor)
-        ends.append(length)
-        factor = (
-            "" if math.isnan(bar["factor"]) else "∞" if math.isinf(bar["factor"]) else f"{bar['factor']:.1f}×"
-        )
-        write_at_end(axes, factor if reached else "not reached", length, place, color=ink(bar["color"]))
+    places, (low, high) = range(len(bars)), (bars[end] / divisor for end in ("low", "high"))
+    axes.barh(
+        places, most / divisor, min(0.7, 0.25 / slot),  # at most a quarter of an inch
+        color=bars["color"].where(reached, "white"), edgecolor=bars["color"], linewidth=0.8,
+        hatch=["" if is_reached else "////" for is_reached in reached],
+    )  # fmt: skip
+    axes.hlines(places, low, high, colors="black", linewidth=0.9)
+    ends, inks = (most / divisor).combine(high, np.fmax), [ink(color) for color in bars["color"]]
     name_bars(axes, names)
-    for tick, color in zip(axes.get_yticklabels(), bars["color"], strict=True):
-        tick.set_color(ink(color))
-    axes.set_xlim(0, max(ends))
+    for place, tick in enumerate(axes.get_yticklabels()):
+        write_at_end(axes, bars["factor"].iloc[place], ends.iloc[place], place, color=inks[place])
+        tick.set_color(inks[place])
+    axes.set_xlim(0, ends.max())
     count_axis(axes)
     what = WORDS[cost].amount
-    axes.set_xlabel(f"{what[0].upper()}{what[1:]} to match the baseline{f' ({name})' if name else ''}")
+    axes.set_xlabel(
+        f"{what[0].upper()}{what[1:]} to match the baseline{f' ({unit_name})' if unit_name else ''}"
+    )

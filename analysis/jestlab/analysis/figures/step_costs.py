@@ -9,23 +9,23 @@ from ..configs import Configs
 from ..costs import CONVENTIONS, EXECUTED, Convention, Step
 from ..errors import NotYet, RequestError
 from ..frames import Frames
-from .bars import draw_stacked_bars
+from .bars import draw_stacked_bars, stacked
 from .plot import Plot, Texts, title
-from .style import COMPONENT_LOOKS
+from .style import PARTS
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _COMPONENTS = {
-    "learner": "training the learner",
-    "image_tower": "image tower",
-    "text_tower": "text tower",
-    "loss": "loss",
-    "scoring": "learner scores",
-    "selection": "selection",
-    "reference_scoring": "reference scores",
+    "learner": ("training the learner", *PARTS[0]),
+    "image_tower": ("image tower", *PARTS[0]),
+    "text_tower": ("text tower", *PARTS[4]),
+    "loss": ("loss", *PARTS[6]),
+    "scoring": ("learner scores", *PARTS[1]),
+    "selection": ("selection", *PARTS[2]),
+    "reference_scoring": ("reference scores", *PARTS[3]),
 }
-"""Component → its name in the legend, in the order in which bars show them."""
+"""Component → name, color, and hatch, in the order in which bars show them."""
 
 _OF_RUNS = ("learner", "scoring", "selection", "reference_scoring")
 """Components of runs, in the columns of `Frames.costs`. The learner's FLOPs include its towers and loss."""
@@ -43,15 +43,13 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
         baseline: Label or run whose bar has length 1; by default the first that is not a reference.
 
     Returns:
-        The plot. Its data has one row per label and component: label, text, component, name, flops (of one
-        example), relative, total (of the label, relative), color, and hatch.
+        The plot, with the data of `bars.stacked`.
 
     Raises:
         ValueError: The baseline is unknown, or its program does not count FLOPs.
     """
     compared = frames.baseline(baseline)
-    shown = frames.shown[compared]
-    flops = _of_an_example(frames)
+    flops, shown = _of_an_example(frames), frames.shown[compared]
     if compared not in flops.index:
         raise NotYet(
             f"baseline {compared!r} of {frames.experiment!r} has no price, since its program counts no FLOPs"
@@ -59,18 +57,15 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
     apart = frames.apart_from(compared)
     labels = [label for label in frames.labels if label in flops.index and label not in apart]
     kept = [label for label in labels if label in labels[:_MOST] or label == compared]
-    data = flops.loc[kept].melt(var_name="component", value_name="flops", ignore_index=False)
-    data = data.rename_axis("label").reset_index()
-    data["relative"] = data["flops"] / flops.loc[compared].sum()
-    data["text"] = data["label"].map(frames.shown)
     caption = (
         f"Planned FLOPs per example that the learner sees, relative to {shown}. Cached references score at "
         "no cost; their training is not included."
     )
-    if len(labels) > _MOST:
-        caption += f" Shown: the first {_MOST} of {len(labels)}."
+    if len(kept) < len(labels):
+        caption += f" Shown: {len(kept)} of {len(labels)} runs."
     words = Texts(title(frames), caption, "", f"cost of an example, {shown} = 1")
-    return Plot("step_costs", _styled(data), words, draw_stacked_bars)
+    data = stacked(flops.loc[kept] / flops.loc[compared].sum(), _COMPONENTS, frames.shown.__getitem__)
+    return Plot("step_costs", data, words, draw_stacked_bars)
 
 
 def method_costs(step: Step, convention: Convention = "paper") -> Plot:
@@ -81,7 +76,7 @@ def method_costs(step: Step, convention: Convention = "paper") -> Plot:
         convention: How FLOPs are counted: "paper" or "counted".
 
     Returns:
-        The plot, named "method_costs_" and the convention, with the data of `step_costs`.
+        The plot, named "method_costs_" and the convention, with the data of `bars.stacked`.
 
     Raises:
         ValueError: The step selects nothing, or the convention is unknown.
@@ -92,11 +87,9 @@ def method_costs(step: Step, convention: Convention = "paper") -> Plot:
         raise RequestError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
     if step.super_batch_size == step.batch_size:
         raise RequestError("the step trains on its whole super-batch: expected one that selects from it")
-    whole = step.iid.cost(convention).total()
     costs = {method: each.cost(convention) for method, each in step.methods.items()}
-    bars = [(method, name, float(getattr(cost, name))) for method, cost in costs.items() for name in EXECUTED]
-    data = pd.DataFrame(bars, columns=["label", "component", "flops"])
-    data["relative"], data["flops"] = data["flops"] / whole, data["flops"] * step.batch_size
+    parts = {method: [getattr(cost, name) for name in EXECUTED] for method, cost in costs.items()}
+    lengths = pd.DataFrame.from_dict(parts, "index", columns=EXECUTED, dtype=float)
     caption = (
         f"FLOPs of a step relative to uniform sampling (IID), by the convention {convention!r}, when "
         f"{step.batch_size:,} of {step.super_batch_size:,} examples are chosen. A forward pass of one "
@@ -108,7 +101,7 @@ def method_costs(step: Step, convention: Convention = "paper") -> Plot:
             f"on {step.approximate_share:.0%} of a batch with it, and scores with it"
         )
     words = Texts("Cost of a step", f"{caption}.", "", "cost of a step, IID = 1")
-    data = _styled(data.assign(text=data["label"]))
+    data = stacked(lengths / step.iid.cost(convention).total(), _COMPONENTS)
     return Plot(f"method_costs_{convention}", data, words, draw_stacked_bars)
 
 
@@ -117,21 +110,10 @@ def _of_an_example(frames: Frames) -> pd.DataFrame:
     import pandas as pd
 
     configs = Configs(frames)
-    columns = {f"{name}_flops": name for name in _OF_RUNS if f"{name}_flops" in frames.costs}
+    columns = {f"{name}_flops": name for name in _OF_RUNS}
     planned = frames.costs.groupby("label", sort=False)[list(columns)].mean().rename(columns=columns)
     planned = planned.fillna(0.0)
     ends = frames.scores[frames.scores["final"]].groupby("label")["examples_seen"].mean()
     seen = {label: configs.get(label, "schedule.examples_seen") or ends.get(label) for label in planned.index}
     found: pd.DataFrame = planned[planned.sum(axis=1) > 0].div(pd.Series(seen, dtype=float), axis=0).dropna()
     return found
-
-
-def _styled(data: pd.DataFrame) -> pd.DataFrame:
-    """Add the sum of each label, and the name and look of each component."""
-    looks = data["component"].map(COMPONENT_LOOKS)
-    return data.assign(
-        total=data.groupby("label")["relative"].transform("sum"),
-        name=data["component"].map(_COMPONENTS),
-        color=looks.str[0],
-        hatch=looks.str[1],
-    )

@@ -48,17 +48,6 @@ DASHED: dict[str, Any] = {"color": GRAY, "linestyle": (0, (6, 2)), "linewidth": 
 UNCERTAINTY = f"{INTERVAL} of the mean"
 """What every bar and band of a figure shows."""
 
-COMPONENT_LOOKS = {
-    "learner": ("#0072B2", ""),
-    "image_tower": ("#0072B2", ""),
-    "text_tower": ("#56B4E9", ""),
-    "loss": ("#7A5195", ""),
-    "scoring": ("#E69F00", "////"),
-    "selection": ("#009E73", "...."),
-    "reference_scoring": ("#CC79A7", "xxxx"),
-}
-"""Component of the cost → color and hatch. Hatches distinguish components in gray print."""
-
 PARTS = (
     ("#0072B2", ""),
     ("#E69F00", "////"),
@@ -69,7 +58,7 @@ PARTS = (
     ("#7A5195", "...."),
     ("#999933", "xxxx"),
 )
-"""Color and hatch of the parts of a whole, largest part first."""
+"""Color and hatch of the parts of a bar. Hatches distinguish parts in gray print."""
 
 SAVED: Any = {
     "pdf.fonttype": 42,  # text that can be searched and edited; journals reject the other kind

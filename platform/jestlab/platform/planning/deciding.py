@@ -37,23 +37,21 @@ class ClaimsStatus:
 
     Attributes:
         judged: The claims with their verdicts.
-        hours: Duration of the runs so far.
         next: The next round.
     """
 
     judged: tuple[Judged, ...]
-    hours: Hours
     next: Round
 
     def __str__(self) -> str:
         decided = sum(each.is_decided for each in self.judged)
-        futile = sum(each.is_futile and not each.is_open for each in self.judged)
+        futile = sum(each.is_futile for each in self.judged)
         parts = [f"{decided} of {counted(len(self.judged), 'claim')} decided"]
         if futile:
             parts.append(f"{futile} out of reach")
         if self.next.left_out:
             parts.append(f"{len(self.next.left_out)} over budget")
-        if not self.next.is_last:
+        if self.next.claims:
             parts.append(f"{len(self.next.claims)} open")
         return ", ".join(parts)
 
@@ -67,7 +65,7 @@ def claims_status(store_url: str, experiment: str) -> ClaimsStatus:
     with opened(store_url) as store:
         judged = verdicts.load(store, experiment)
         hours = Hours.load(store, experiment)
-    return ClaimsStatus(tuple(judged), hours, next_round(judged, hours))
+    return ClaimsStatus(tuple(judged), next_round(judged, hours))
 
 
 def first_round(plan: Plan, store: Store | None) -> Plan:
@@ -144,12 +142,12 @@ def _first_seeds(study: StudySpec) -> int:
 
 def registered_content(plan: Plan) -> dict[str, Any]:
     """Return the content of a registration: claims, rules, and the first run of each label."""
-    name, is_union = plan.study.name, bool(plan.study.studies)
-    runs: dict[tuple[str, str], str] = {}
+    name = plan.study.name
+    prefix = "" if plan.study.studies else f"{name}/"  # labels in a union name their study
+    runs: dict[str, str] = {}
     for run in plan.runs:  # in the order of seeds
         for place in run.places:
-            study, _, short = place.label.partition("/")
-            runs.setdefault((study, short) if is_union else (name, place.label), run.fingerprint)
+            runs.setdefault(prefix + place.label, run.fingerprint)
     return content_of(name, plan.study.to_dict(), runs)
 
 

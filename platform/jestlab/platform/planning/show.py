@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -12,7 +11,6 @@ from typing import Any
 from jestlab.analysis import units
 from jestlab.analysis.claims import Until, sign_test
 from jestlab.analysis.claims.power import power
-from jestlab.analysis.claims.rounds import ahead
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import memory
@@ -167,7 +165,7 @@ def _power(survey: Survey) -> Iterator[str]:
     if single := sum(len(part.claims) for part in fixed if len(part.replicates) < 2):
         yield f"{counted(single, 'claim')} cannot be decided with one seed: add --set seeds=3."
     for seeds in sorted({len(part.replicates) for part in fixed} - {1}):
-        chances = [f"{_percent(power(effect, seeds, error))} at {effect}" for effect in _EFFECTS]
+        chances = [f"{_percent(float(power(effect, seeds, error)))} at {effect}" for effect in _EFFECTS]
         family = f" in a family of {claims}" if claims > 1 and error < 0.05 else ""
         yield (
             f"{seeds} seeds decide a claim{family} with a probability of {', '.join(chances)} standard "
@@ -180,27 +178,19 @@ def _power(survey: Survey) -> Iterator[str]:
 def _until_decided(survey: Survey, rules: list[Until], claims: int, error: float) -> Iterator[str]:
     """Yield the expected number of seeds of a study that runs until its claims are decided."""
     least, most = min(rule.at_least for rule in rules), max(rule.at_most for rule in rules)
-    status = survey.claims_status
-    if status is None:
-        looked = {effect: sign_test.expected(effect, error, most) for effect in _EFFECTS}
-        expected = [
-            f"{each.expected:.0f} at {effect} (decided in {_percent(each.decided)})"
-            for effect, each in looked.items()
-        ]
-        what = "1 claim is" if claims == 1 else f"{claims} claims are"
-        yield (
-            f"From {least} to {most} seeds, until {what} decided: on average {', '.join(expected)} standard "
-            "deviations between the sides."
-        )
+    if survey.claims_status is not None:
+        yield f"So far {survey.claims_status}."
         return
-    yield f"So far {status}."
-    left = ahead(status.judged, status.hours)
-    if left.claims:
-        hours = "" if math.isnan(left.hours) else f", {units.duration(left.hours)} in sequence"
-        yield (
-            f"At these effect sizes, {left.decided:.0f} of {counted(left.claims, 'open claim')} will be "
-            f"decided by about {left.runs:.0f} more runs{hours}."
-        )
+    looked = {effect: sign_test.forecast(error, most, effect=effect) for effect in _EFFECTS}
+    expected = [
+        f"{each.expected:.0f} at {effect} (decided in {_percent(each.decided)})"
+        for effect, each in looked.items()
+    ]
+    what = "1 claim is" if claims == 1 else f"{claims} claims are"
+    yield (
+        f"From {least} to {most} seeds, until {what} decided: on average {', '.join(expected)} standard "
+        "deviations between the sides."
+    )
 
 
 def _percent(chance: float) -> str:
