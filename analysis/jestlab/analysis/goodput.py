@@ -97,10 +97,6 @@ class Goodput:
         """Return the share of a cause in the held time, without unknown time."""
         return self.parts[cause] / max(self.parts.total(), 1)
 
-    def __add__(self, other: Goodput) -> Goodput:
-        pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
-        return Goodput(*(mine + theirs for mine, theirs in pairs))
-
     def as_data(self) -> dict[str, Any]:
         """Return plain data, in chip-seconds; a machine without chips counts as one chip."""
         return {
@@ -123,25 +119,30 @@ def by_run(attempts: Iterable[AttemptTime]) -> dict[str, Goodput]:
 
 def total(goodputs: Iterable[Goodput]) -> Goodput:
     """Add up several."""
-    return sum(goodputs, Goodput())
+    parts, counts = Counter[str](), Counter[str]()
+    for goodput in goodputs:
+        values = dict(vars(goodput))
+        parts.update(values.pop("parts"))
+        counts.update(values)
+    return Goodput(parts, **counts)
 
 
 def of_run(attempts: Sequence[AttemptTime]) -> Goodput:
     """Return how all attempts at one run, ordered by number, spent their time."""
-    whole, resumed = Goodput(), None  # the smallest step from which a later attempt resumed
+    parts, counts = Counter[str](), Counter[str]()
+    resumed = None  # the smallest step from which a later attempt resumed
     for attempt in reversed(attempts):
         chips, held = max(attempt.chips, 1), _micro(attempt.held_seconds)
-        whole += Goodput(waited=_micro(attempt.queue_seconds), attempts=int(attempt.held_seconds is not None))
+        counts.update(waited=_micro(attempt.queue_seconds), attempts=int(attempt.held_seconds is not None))
         if attempt.training_seconds is not None:
-            parts = divide(attempt, resumed)
-            whole += Goodput(Counter({cause: time * chips for cause, time in parts.items()}))
+            parts.update({cause: time * chips for cause, time in divide(attempt, resumed).items()})
         elif attempt.held_seconds is not None:
-            whole += Goodput(unknown=held * chips, unknown_attempts=1)
+            counts.update(unknown=held * chips, unknown_attempts=1)
         if attempt.state == "COMPLETED":  # later attempts were requested, and repeat no lost work
             resumed = attempt.resumed_step
         elif attempt.resumed_step is not None:
             resumed = attempt.resumed_step if resumed is None else min(resumed, attempt.resumed_step)
-    return whole
+    return Goodput(parts, **counts)
 
 
 def divide(attempt: AttemptTime, resumed: int | None) -> dict[str, int]:

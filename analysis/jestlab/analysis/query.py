@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import guards
-from .conditions import parse
 from .connection import connect
+from .results import opened
 from .rows import Row, StoreView, matching, rank, shown
 
 if TYPE_CHECKING:
@@ -61,35 +61,21 @@ def default_url() -> str:
     return os.environ.get("JESTLAB_STORE") or f"sqlite:///{root / 'results.db'}"
 
 
-def frame(
-    url: str | None = None,
-    *,
-    view: str = "runs",
-    where: str | None = None,
-    columns: Sequence[str] | None = None,
-    order_by: Sequence[str] = (),
-    limit: int | None = None,
-    experiment: str | None = None,
-    sql: str | None = None,
-) -> pd.DataFrame:
+def frame(url: str | None = None, *, sql: str | None = None, **selection: Any) -> pd.DataFrame:
     """Query results as a pandas frame.
 
     Args:
         url: SQLAlchemy URL of the store. None: JESTLAB_STORE, else results.db in JESTLAB_ROOT or ./lab.
-        view, where, columns, order_by, limit, experiment: As in `select`.
-        sql: One SELECT over the views, instead of a view with a condition.
+        sql: One SELECT over the views, instead of a selection.
+        selection: Arguments of `select`: view, where, columns, order_by, limit, and experiment.
 
     Raises:
         FileNotFoundError: The store doesn't exist.
         ValueError: The query is invalid; the message names the place.
     """
-    if sql is None:
-        found = select(url, view, where, columns, order_by, limit, experiment)
-    elif where or columns or order_by or limit is not None or experiment:
+    if sql is not None and selection:
         raise ValueError("give either SQL, or a view with its condition")
-    else:
-        found = ask(url, sql)
-    return found.frame()
+    return (select(url, **selection) if sql is None else ask(url, sql)).frame()
 
 
 @dataclass(frozen=True)
@@ -166,21 +152,15 @@ def _limited(columns: list[str], answer: Iterable[Sequence[Any]], limits: Limits
 
 
 _TOO_LONG = "query: took longer than {:g} s: ask for less"
-_SELECT = re.compile(r"\W*(SELECT|WITH|VALUES|TABLE)\b", re.IGNORECASE)
-_WOULD_WRITE = re.compile(
-    r"not authorized|readonly database|read-only transaction|data-modifying|multiple commands"
-    r"|INTO is not allowed",
-    re.IGNORECASE,
-)
-"""Messages of databases about SQL that is more than a SELECT."""
 
 
 def _refused(sql: str, error: BaseException) -> str:
     """Explain in one line why a database has refused some SQL."""
     primary = getattr(getattr(error, "diag", None), "message_primary", None)  # of PostgreSQL
     message = " ".join(str(primary or error).split())
-    is_select = _SELECT.match(sql) and not _WOULD_WRITE.search(message)
-    return message if is_select else f"queries are read-only: expected one SELECT ({message})"
+    if re.match(r"\W*(SELECT|WITH|VALUES|TABLE)\b", sql, re.IGNORECASE):
+        return message
+    return f"queries are read-only: expected one SELECT ({message})"
 
 
 def select(
@@ -202,8 +182,8 @@ def select(
             the config key is `config.seed`. `tag = 'keep'` holds if the run or its experiment has this tag.
         columns: Columns, config keys, or all config keys below one: `config.*`, `config.selection.*`; `tags`.
             None: the columns of the view.
-        order_by: Columns or config keys to sort by; `-value` or `value desc` sorts in descending order.
-            Missing values come last.
+        order_by: Columns or config keys to sort by; `-value` sorts in descending order. Missing values come
+            last.
         limit: Maximum number of rows.
         experiment: Only rows of this experiment.
 
@@ -213,37 +193,22 @@ def select(
     """
     if limit is not None and limit < 0:
         raise ValueError(f"limit {limit}: expected 0 or more")
-    with connect(url or default_url()) as connection:
-        source = StoreView(connection, view, experiment)
+    with opened(url or default_url()) as store:
+        source = StoreView(store, view, experiment)
         names = source.expand(columns) if columns is not None else source.columns
         getters = {name: source.getter(name) for name in names}
-        sorting = [(source.getter(name), down) for name, down in map(_direction, order_by)]
-        found: Iterable[Row]
-        if where is None:
-            found = source.rows()
-        else:
-            try:
-                condition = parse(where)
-            except ValueError as error:
-                raise ValueError(f"where: {error}") from None
-            found = matching(source, condition)
-        for get, down in reversed(sorting):
+        sorting = [(source.getter(name.removeprefix("-")), name.startswith("-")) for name in order_by]
+        found: Iterable[Row] = source.rows() if where is None else matching(source, where)
+        for get, is_descending in reversed(sorting):
             ranked = [(rank(get(row)), row) for row in found]
-            known = sorted((pair for pair in ranked if pair[0] is not None), key=itemgetter(0), reverse=down)
+            known = [pair for pair in ranked if pair[0] is not None]
+            known.sort(key=itemgetter(0), reverse=is_descending)
             found = [row for _, row in (*known, *(pair for pair in ranked if pair[0] is None))]
         rows = [
             tuple(shown(name, get(row)) for name, get in getters.items())
             for row in itertools.islice(found, limit)
         ]
     return Result(names, rows)
-
-
-def _direction(text: str) -> tuple[str, bool]:
-    """Parse a column to sort by, and whether downwards."""
-    name, _, direction = text.strip().partition(" ")
-    if direction.strip().lower() not in ("", "asc", "desc"):
-        raise ValueError(f"order {text!r}: write the column, -column, or column desc")
-    return name.removeprefix("-"), name.startswith("-") or direction.strip().lower() == "desc"
 
 
 def distinct(names: Iterable[str], separator: str = "_") -> list[str]:

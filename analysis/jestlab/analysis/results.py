@@ -198,10 +198,11 @@ def _frames(store: Snapshot, experiment: str) -> Frames:
         raise NotYet(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
     # Some labels will never have an evaluation: their runs completed for other runs, or their program
     # evaluates nothing while another one does.
-    is_evaluated = runs["label"].isin(scores["label"])
+    is_evaluated = runs["label"].isin(scores["label"].unique())
     is_needed = (runs["state"] == "COMPLETED") & (runs["needed"] > 0)
-    may = is_evaluated | (runs["program"].isin(runs.loc[is_evaluated, "program"]) & ~is_needed)
-    runs, costs = (rows[rows["label"].isin(runs.loc[may, "label"])] for rows in (runs, costs))
+    may = is_evaluated | (runs["program"].isin(runs.loc[is_evaluated, "program"].unique()) & ~is_needed)
+    labels = runs.loc[may, "label"].unique()
+    runs, costs = (rows[rows["label"].isin(labels)] for rows in (runs, costs))
     return replace(frames, runs=runs.reset_index(drop=True), costs=costs.reset_index(drop=True))
 
 

@@ -10,40 +10,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import cache, cached_property, lru_cache, partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from .conditions import COMPARISONS, LOGIC, is_key, operands, place
+from .conditions import COMPARISONS, LOGIC, is_key, operands, parse, place
 from .configs import lookup, parsed
 from .units import nearest
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
     from sqlglot import Expr
+
+    from .results import Snapshot
 
 Row = Sequence[Any]
 Getter = Callable[[Row], Any]
 Truth = Callable[[Row], bool | None]
 """Whether a row satisfies a condition; None if unknown."""
 
-_JSON = ("config", "point", "versions", "environment")
+_JSON = ("point", "versions", "environment")
 """JSON columns, whose keys can be named with dots."""
 
 _ORDER = (
-    "experiment",
-    "source",
-    "table_name",
-    "position",
-    "label",
-    "seed",
-    "name",
-    "number",
-    "step",
-    "created_at",
-)
+    "experiment", "source", "table_name", "position", "label", "seed", "name", "number", "step", "created_at",
+)  # fmt: skip
 """Columns by which rows are sorted by default, where a view has them."""
-
-_MEASURED = {"v_evaluations": ("name", "dataset", "metric"), "v_metrics": ("name",), "v_latest": ("name",)}
-"""View → columns with names of metrics: an unknown name is a spelling error."""
 
 _TAGS = ("tag", "tags")
 """Names of a key that views don't have as a column: the tags of the row's run and experiment."""
@@ -56,26 +46,22 @@ class Tags(tuple[str, ...]):
 class StoreView:
     """A view. Its SELECT fetches the columns that `getter` was asked for."""
 
-    def __init__(self, connection: Connection, name: str, experiment: str | None) -> None:
+    def __init__(self, store: Snapshot, name: str, experiment: str | None) -> None:
         from sqlalchemy import inspect
 
-        inspector = inspect(connection)
+        inspector = inspect(store.connection)
         names = (*inspector.get_view_names(), *inspector.get_table_names())
         known = sorted(found.removeprefix("v_") for found in names if found.startswith("v_"))
         if name.removeprefix("v_") not in known:
             raise ValueError(f"no view {name!r}: {nearest(name, known)}")
         self.name = f"v_{name.removeprefix('v_')}"
         self.columns = [str(column["name"]) for column in inspector.get_columns(self.name)]
-        self._connection, self._fetched = connection, dict[str, int]()
-        self._experiment: str | None = None
         if experiment is not None:
+            store.check_known(experiment)
             if "experiment" not in self.columns:
                 raise ValueError(f"{self.name} has no column 'experiment'")
-            experiments = sorted({str(found) for (found,) in self._select("v_runs", ["experiment"])})
-            if experiment not in experiments:
-                near = nearest(experiment, experiments)
-                raise ValueError(f"no experiment {experiment!r} in the results store: {near}")
-            self._experiment = experiment
+        self._connection, self._experiment = store.connection, experiment
+        self._fetched: dict[str, int] = {}  # column → its index in the fetched rows
 
     def getter(self, name: str) -> Getter:
         """Return a function that gets the value of a column, config key, or `tags` from a fetched row.
@@ -83,20 +69,25 @@ class StoreView:
         Raises:
             ValueError: The name is unknown.
         """
+        columns, decode = self._source(name)
+        pick = itemgetter(*(self._fetched.setdefault(each, len(self._fetched)) for each in columns))
+        return pick if decode is None else lambda row: decode(pick(row))
+
+    def _source(self, name: str) -> tuple[list[str], Callable[[Any], Any] | None]:
+        """Return the columns that a name needs, and the function that computes its value from theirs."""
         head, _, key = name.partition(".")
         if name in self.columns:
-            index = self._index(name)
-            return (lambda row: _time_text(row[index])) if name.endswith("_at") else lambda row: row[index]
-        if key and head in _JSON and head != "config" and head in self.columns:
-            return self._key_of(head, key)
-        if name in _TAGS and not {"fingerprint", "experiment"}.isdisjoint(self.columns):
-            return self._tags()
+            return [name], _time_text if name.endswith("_at") else None
+        if key and head in _JSON and head in self.columns:
+            return [head], cache(partial(_value_in, key))  # few texts differ
+        places: list[str] = [column for column in ("fingerprint", "experiment") if column in self.columns]
+        if name in _TAGS and places:
+            return places, self._tags_of
         key = name.removeprefix("config.")
-        if "fingerprint" in self.columns and any(f"{known}.".startswith(f"{key}.") for known in self.keys):
-            index = self._index("fingerprint")
-            by_run = {fingerprint: lookup(tree, key) for fingerprint, (tree, _) in self._configs.items()}
-            return lambda row: by_run.get(row[index])
         keys = self.keys if "fingerprint" in self.columns else []
+        if key in keys:
+            values = {run: lookup(tree, key) for run, (tree, _) in self._configs.items()}
+            return ["fingerprint"], values.get
         near = nearest(name, [*self.columns, *keys, *(f"config.{key}" for key in keys)], self.columns)
         raise ValueError(f"no column or config key {name!r} in {self.name}: {near}")
 
@@ -129,36 +120,19 @@ class StoreView:
         rows = self._select("v_runs", ["fingerprint", "config"])
         return {fingerprint: parsed(config) for fingerprint, config in rows if config}
 
-    def _key_of(self, column: str, key: str) -> Getter:
-        index = self._index(column)
-
-        @cache  # few texts differ
-        def get(text: str | None) -> Any:
-            tree = json.loads(text) if text else None
-            # The names of packages may contain dots.
-            return tree[key] if isinstance(tree, dict) and key in tree else lookup(tree, key)
-
-        return lambda row: get(row[index])
-
-    def _tags(self) -> Getter:
+    @cached_property
+    def _tags(self) -> Mapping[str, set[str]]:
+        """Fingerprint of a run, or name of an experiment → its tags."""
         tags: dict[str, set[str]] = {}
-        notes = self._select("v_notes", ["fingerprint", "experiment", "text", "kind"])
-        for fingerprint, experiment, text, kind in notes:
-            subject = f"experiment {experiment}" if fingerprint is None else fingerprint
+        columns = ["fingerprint", "experiment", "text", "kind"]
+        for fingerprint, experiment, text, kind in self._select("v_notes", columns):
             if kind == "tag":
-                tags.setdefault(subject, set()).add(text)
-        places = [
-            (prefix, self._index(name))
-            for prefix, name in (("", "fingerprint"), ("experiment ", "experiment"))
-            if name in self.columns
-        ]
-        return lambda row: Tags(
-            sorted(set().union(*(tags.get(f"{prefix}{row[index]}", ()) for prefix, index in places)))
-        )
+                tags.setdefault(fingerprint or experiment, set()).add(text)
+        return tags
 
-    def _index(self, column: str) -> int:
-        """Fetch a column, and return its index in the fetched rows."""
-        return self._fetched.setdefault(column, len(self._fetched))
+    def _tags_of(self, places: str | tuple[str, ...]) -> Tags:
+        places = (places,) if isinstance(places, str) else places
+        return Tags(sorted({tag for each in places for tag in self._tags.get(each, ())}))
 
     def _select(self, view: str, columns: Sequence[str], order: Sequence[str] = ()) -> Iterator[Row]:
         from sqlalchemy import column, select, table
@@ -169,42 +143,41 @@ class StoreView:
         return map(tuple, self._connection.execute(statement))
 
 
-def matching(view: StoreView, condition: Expr) -> list[Row]:
+def _value_in(key: str, text: str | None) -> Any:
+    """Return the value of a key in JSON text. The names of packages may contain dots."""
+    tree = json.loads(text) if text else None
+    return tree[key] if isinstance(tree, dict) and key in tree else lookup(tree, key)
+
+
+def matching(view: StoreView, where: str) -> list[Row]:
     """Return the rows that satisfy a condition.
 
     Raises:
-        ValueError: The condition names an unknown key, or compares a key with a value of a type that the key
-            has in no row, or with the name of a metric that no row has. The message names the place.
+        ValueError: The condition is invalid, names an unknown key, or compares a key with a value of a type
+            that the key has in no row. The message names the place.
     """
+    try:
+        condition = parse(where)
+    except ValueError as error:
+        raise ValueError(f"where: {error}") from None
     tests = [node for node in condition.walk() if _is_test(node)]
     getters: dict[str, Getter] = {}
-    for test in tests:
-        for key in _keys(test):
-            try:
-                getters[key.name] = view.getter(key.name)
-            except ValueError as error:
-                hint = " (text is written in quotes)" if test.key != "column" else ""
-                raise ValueError(f"{_place(key)}{error}{hint}") from None
-    measured = {name: get for name, get in getters.items() if name in _MEASURED.get(view.name, ())}
+    for key in (operand for test in tests for operand in operands(test) if is_key(operand)):
+        try:
+            getters[key.name] = view.getter(key.name)
+        except ValueError as error:
+            hint = "" if _is_test(key) else " (text is written in quotes)"
+            raise _error(key, f"{error}{hint}") from None
     types: dict[str, set[type]] = {name: set() for name in getters}
-    names: dict[str, set[Any]] = {name: set() for name in measured}
     holds, found = predicate(condition, getters.__getitem__), []
     for row in view.rows():
         for name, get in getters.items():
             types[name].add(type(get(row)))
-        for name, get in measured.items():
-            names[name].add(get(row))
         if holds(row):
             found.append(row)
     kinds = {name: {_kind(each) for each in types[name] - {type(None)}} for name in types}
     for test in tests:
         _check_types(test, kinds)
-        for key in _keys(test) if test.key in ("eq", "neq", "in") else ():
-            known = names.get(key.name, set())
-            for value in operands(test) if known else ():
-                if isinstance(value, str) and value not in known:
-                    near = nearest(value, sorted(map(str, known)))
-                    raise ValueError(f"{_place(key)}no row has {key.name} {value!r}: {near}")
     return found
 
 
@@ -214,24 +187,20 @@ def _is_test(node: Expr) -> bool:
     return node.key in COMPARISONS or node.key in ("in", "like", "is")
 
 
-def _keys(test: Expr) -> list[Any]:
-    return [operand for operand in operands(test) if is_key(operand)]
-
-
-def _place(key: Expr) -> str:
-    return f"where: character {place(key) + 1}: "
+def _error(key: Expr, problem: str) -> ValueError:
+    return ValueError(f"where: character {place(key) + 1}: {problem}")
 
 
 def _check_types(test: Expr, kinds: Mapping[str, set[str]]) -> None:
     """Refuse a comparison of values that have no type in common."""
     values = [True, *operands(test)] if test.key == "column" else operands(test)
-    for key in _keys(test):
+    for key in filter(is_key, operands(test)):
         for value in values if kinds[key.name] and test.key != "is" else ():
             others = kinds[value.name] if is_key(value) else {_kind(type(value))}
             if others and not others & kinds[key.name]:
                 holds, other = (" and ".join(sorted(each)) for each in (kinds[key.name], others))
                 hint = "" if is_key(value) else ": write text in quotes, and numbers without"
-                raise ValueError(f"{_place(key)}{key.name!r} holds {holds}, not {other}{hint}")
+                raise _error(key, f"{key.name!r} holds {holds}, not {other}{hint}")
 
 
 def _kind(type_: type) -> str:
@@ -317,9 +286,8 @@ _TESTS: dict[str, Callable[..., bool | None]] = {
 
 def rank(value: Any) -> tuple[int, Any] | None:
     """Return a key to sort a value by: numbers before text; None for values without an order."""
-    if isinstance(value, Tags):
-        value = ", ".join(value) or None
-    kind = _kind(type(_present(value)))
+    value = shown("", value) if isinstance(value, Tags) else _present(value)
+    kind = _kind(type(value))
     return (kind == "text", value) if kind in ("number", "text") else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .. import units
@@ -171,12 +172,13 @@ def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Callable[
     if with_unit == title:
         return divisor, title, units.hours if "hours" in title else units.count
     unit = with_unit.removeprefix(f"{title} (").removesuffix(")")
-    return divisor, with_unit, lambda value: f"{units.significant(value / divisor)} {unit}"
+    return divisor, with_unit, cache(lambda value: f"{units.significant(value / divisor)} {unit}")
 
 
 def _scores(texts: Texts, data: pd.DataFrame, columns: Mapping[str, str]) -> dict[str, list[Any]]:
     """Numbers and texts of columns of scores: name → values, and name with "_text" → their texts."""
     found: dict[str, list[Any]] = {}
     for name, column in columns.items():
-        found |= {name: data[column].tolist(), f"{name}_text": list(map(texts.number, data[column]))}
+        values = data[column].tolist()
+        found |= {name: values, f"{name}_text": list(map(texts.number, values))}
     return found
