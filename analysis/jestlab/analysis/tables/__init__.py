@@ -31,7 +31,6 @@ __all__ = [
     "Finals",
     "Shape",
     "Table",
-    "claims_table",
     "default_name",
     "finals",
     "paper_table",
@@ -94,27 +93,32 @@ def table(
         return frames.scored_by(score) if score else frames
 
     is_custom = name not in NAMES and (own is not None or ":" in name)
-    if not studies and not is_custom and name in store.experiments:
-        is_published = with_published and name in set(published.read(store)["table"])
-        studies = [] if is_published else [name]
-    if not is_custom and not studies and baseline is not None:
-        raise RequestError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
-    if (is_custom or name in _OF_ONE_EXPERIMENT) and len(studies) != 1:
-        raise RequestError(f"table {name!r} shows one experiment: {_known(store)}")
-    if is_custom:
-        code = load(own, studies[0], "table", name)
-        access = Results(store, studies[0], lambda: results(studies[0]), baseline, scope)
-        made = custom_table(code, access, options or {})
-    elif name in _OF_ONE_EXPERIMENT:
-        made = _OF_ONE_EXPERIMENT[name](finals(results(studies[0]), baseline, scope, crossing))
+    if is_custom or name in _OF_ONE_EXPERIMENT:
+        if len(studies) != 1:
+            raise RequestError(f"table {name!r} shows one experiment: {_known(store)}")
+        if is_custom:
+            code = load(own, studies[0], "table", name)
+            access = Results(store, studies[0], lambda: results(studies[0]), baseline, scope)
+            made = custom_table(code, access, options or {})
+        else:
+            made = _OF_ONE_EXPERIMENT[name](finals(results(studies[0]), baseline, scope, crossing))
     elif name == "claims":
-        made = _claims(store, studies, baseline, score, shape.digits)
+        if not studies:
+            raise RequestError(f"table 'claims' shows an experiment: {_known(store)}")
+        if baseline is not None or score:
+            raise RequestError("claims name what they compare with and by: leave out baseline and score")
+        made = _claims(store, studies, shape.digits)
     else:
         cells = published.read(store)
-        known = [*NAMES, *dict.fromkeys(map(str, cells["table"]))]
-        if name not in known:
-            hint = nearest(name, [*known, *store.experiments], list(dict.fromkeys(known)))
+        tables = dict.fromkeys([*NAMES, *map(str, cells["table"])])
+        if name not in tables:
+            hint = nearest(name, [*tables, *store.experiments], list(tables))
             raise RequestError(f"no table and no experiment {name!r}: {hint}")
+        is_published = with_published and (cells["table"] == name).any()
+        if not studies and name in store.experiments and not is_published:
+            studies = [name]
+        if not studies and baseline is not None:
+            raise RequestError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
         own_results = [results(study) for study in studies]
         has = [baseline is not None and bool(frames.names.meant(baseline)) for frames in own_results]
         found = [
@@ -141,19 +145,7 @@ def default_name(store: Snapshot, experiment: str) -> str:
     return "claims" if has_claims else "summary"
 
 
-def _claims(
-    store: Snapshot,
-    studies: Sequence[str],
-    baseline: str | None,
-    score: Sequence[str] | None,
-    digits: int | None,
-) -> Table:
-    if not studies:
-        raise RequestError(f"table 'claims' shows an experiment: {_known(store)}")
-    if baseline is not None:
-        raise RequestError("claims name what they compare with: leave out the baseline")
-    if score:
-        raise RequestError("claims have measures instead of a score: leave out the score")
+def _claims(store: Snapshot, studies: Sequence[str], digits: int | None) -> Table:
     judged = verdicts.read(store, studies)
     if not judged:
         raise RequestError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -95,14 +95,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table.
-
-    Attributes:
-        text: As people read it.
-        bold: Whether it stands out, for example as the best of its column.
-        mark: Signs behind the text that a note explains.
-        struck: Whether it is struck through, since it is based on wrong results.
-    """
+    """The text of a cell, struck through if it is wrong, and the signs behind it, which notes explain."""
 
     text: str
     bold: bool = False
@@ -112,14 +105,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """The cells of one row.
-
-    Attributes:
-        key: The row's name.
-        cells: One for each column.
-        apart: Whether the row is set apart and does not compete.
-        ours: Whether the row is shaded, as the method that the table is about.
-    """
+    """The cells of the row with the name `key`, which may be set apart from competing rows, or shaded."""
 
     key: str
     cells: tuple[Cell, ...]
@@ -193,45 +179,37 @@ class Table:
         """Mark rows of mixed code or data, strike through retracted ones, and explain all marks in notes."""
         if self.parts is None:
             return self
-        runs: dict[str, list[str]] = {}
-        for row, run in zip(self.parts["row"], self.parts["fingerprint"], strict=True):
-            runs.setdefault(row, []).append(run)
-        struck, mixed, notes = sound.marks(runs)
+        runs = self.parts.groupby("row", sort=False)["fingerprint"].agg(list)
+        struck, mixed, notes = sound.marks(dict(zip(map(str, runs.index), runs, strict=True)))
         counts = sorted({column.seeds for column in self.columns}.intersection(self.frame.columns))
         if self.frame[counts].eq(1).any(axis=None):
             notes = (f"{ONE_SEED} one seed only: its spread is unknown", *notes)
         return replace(self, struck=struck, mixed=mixed, notes=(*self.notes, *notes))
 
-    def row_named(self, name: str, runs: Sequence[str] = ()) -> str:
+    def row_named(self, name: str) -> str:
         """Find a row by its name or the one that is shown for it, in any case, or by a unique beginning.
-
-        Args:
-            name: As the user gave it.
-            runs: Other names that the user may have intended.
 
         Raises:
             ValueError: No row, or several, have such a name.
         """
         known = {self.shown[row]: row for row in self.rows if row in self.shown}
-        return self._named(name, known | {row: row for row in self.rows}, "row", runs)
+        return self._named(name, known | {row: row for row in self.rows}, "row")
 
     def column_named(self, name: str) -> Column:
         """Find a column by its key or heading, as `row_named` does."""
-        known: dict[str, str] = {}
-        for column in self.columns:
-            for alias in (column.key, column.header, column.title):
-                known.setdefault(alias, column.key)
-        key = self._named(name, known, "column")
-        return next(column for column in self.columns if column.key == key)
+        by_key = {column.key: column for column in self.columns}
+        known = {column.title: key for key, column in by_key.items()}
+        known |= {column.header: key for key, column in reversed(by_key.items())}  # the first of several
+        return by_key[self._named(name, known | {key: key for key in by_key}, "column")]
 
-    def _named(self, name: str, known: Mapping[str, str], kind: str, others: Sequence[str] = ()) -> str:
+    def _named(self, name: str, known: Mapping[str, str], kind: str) -> str:
         folded = {key.casefold(): value for key, value in known.items()}
         if exact := known.get(name) or folded.get(name.casefold()):
             return exact
         matches = {value for key, value in folded.items() if key.startswith(name.casefold())}
         if len(matches) == 1:
             return matches.pop()
-        problem = f"no {kind} {name!r}: {nearest(name, [*known, *others])}"
+        problem = f"no {kind} {name!r}: {nearest(name, known)}"
         if matches:
             problem = f"several {kind}s named {name!r}: choose one of {some(sorted(matches))}"
         raise RequestError(f"table {self.name!r} has {problem}")
@@ -293,18 +271,14 @@ class Table:
         write: Callable[[], str] = getattr(self, {"md": "markdown"}.get(format, format))
         return write()
 
-    def __str__(self) -> str:
-        """Write the table as Markdown, which is readable on a terminal."""
-        return self.markdown()
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f'<div style="overflow-x:auto" tabindex="0">{self.html()}</div>'
-
     def markdown(self) -> str:
         """Write a GitHub table with aligned columns; rows that are set apart are in italics."""
         return formats.markdown(self)
+
+    __str__ = __repr__ = markdown
+
+    def _repr_html_(self) -> str:
+        return f'<div style="overflow-x:auto" tabindex="0">{self.html()}</div>'
 
     def latex(self) -> str:
         """Write a float for a paper, which fits a column or the page, with booktabs rules."""
@@ -334,15 +308,13 @@ class Table:
 
     def _raw(self) -> pd.DataFrame:
         """Return the frame without the numbers of hidden columns, and with the names that are shown."""
-        hidden = [
-            name
-            for name in map(str, self.frame.columns)
-            if any(column.has(name) for column in self.hidden)
-            and not any(column.has(name) for column in self.columns)
-        ]
-        raw = self.frame.drop(columns=["row", *hidden])
-        if any(row in self.shown for row in self.frame["row"]):
-            raw.insert(1, "shown", [self.shown.get(row, row) for row in self.frame["row"]])
+        hidden, shown = (
+            {name for name in self.frame.columns for column in columns if column.has(name)}
+            for columns in (self.hidden, self.columns)
+        )
+        raw = self.frame.drop(columns=["row", *(hidden - shown)])
+        if not self.shown.keys().isdisjoint(self.rows):
+            raw.insert(1, "shown", [self.shown.get(row, row) for row in self.rows])
         return raw
 
 

@@ -26,14 +26,15 @@ from ..published.cell import (
 )
 from ..published.lint import Finding, checks
 from . import show
-from .core import ESSENTIAL, MISSING, Column, Record, Table, records
+from .core import ESSENTIAL, MISSING, Column, Record, Table
 from .final_results import Finals
-from .paper_rows import COUNTED, PAPER_FLOPS, table_rows
+from .paper_rows import COUNTED, PAPER_FLOPS, SUFFIXES, table_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LINTED = "‡"
+"""Mark of published cells that contradict others."""
 
 _COUNTED = (f"{PER_ITERATION}{COUNTED}", f"{TOTAL}{COUNTED}")
 _FLOPS = (PER_ITERATION, TOTAL, *_COUNTED)
@@ -60,28 +61,10 @@ _HEADERS: dict[str, tuple[str, str, int, tuple[str, ...]]] = {
 """Quantity → header, group, and importance of its column, and the values of a run and its baseline from which
 it is computed."""
 
-_IMPORTANCE_OF_SCORES = 60
-
 _BY_PAPER = (
     "by the paper's formula, in which training reuses the scoring pass, and loss, selection, and the "
     "reference's scoring are free; published Flexi rows take A = 0.28, own rows the cost of their towers"
 )
-
-_DATASETS = {
-    "imagenet": "ImageNet-1K",
-    "coco": "COCO",
-    "birds": "Birds",
-    "caltech": "Caltech",
-    "cars": "Cars",
-    "pets": "Pets",
-}
-_METRICS = {
-    "10_shot": "10-S",
-    "zero_shot": "ZS",
-    "i2t_r1": "I2T",
-    "t2i_r1": "T2I",
-    "mean_r1": "mean of I2T, T2I",
-}
 
 
 @dataclass(frozen=True)
@@ -132,12 +115,7 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     layout = LAYOUTS.get(name, LAYOUTS["comparison"])
     cells = published[published["table"] == name]
     if cells.empty and not own:
-        if published.empty:
-            raise NotYet(
-                "the store holds no published results: run jestlab published import, or name an experiment"
-            )
-        known = ", ".join(dict.fromkeys(published["table"]))
-        raise NotYet(f"no published table {name!r}: expected one of {known}; or name an experiment")
+        raise NotYet(f"no published results for {name}: run jestlab published import, or name an experiment")
     rows, parts = table_rows(cells, own, layout.pair)
     findings = [each for each in checks(cells_of(published)) if any(key.table == name for key in each.keys)]
     wrong = [finding for finding in findings if not finding.confirmed]
@@ -145,26 +123,29 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     flops = {"paper": _BY_PAPER} if len(cells) else {}
     if own:
         flops["counted"] = own[0].frames.counted(own[0].scope)
-    names = [Column("method", "Method", lambda row: row["method"], align="left", importance=ESSENTIAL)]
+    columns = [Column("method", "Method", lambda row: row["method"], align="left", importance=ESSENTIAL)]
     if rows["variant"].nunique() > 1:
-        names.append(
+        columns.append(
             Column("variant", "Variant", lambda row: row["variant"] or MISSING, align="left", importance=95)
         )
-    scores = _scores(rows)
-    quantities = (*layout.quantities, *scores, *[MEAN] * layout.mean)
-    lines = records(rows)
-    of_section = {line["section"]: line for line in reversed(lines) if line["baseline"]}
-    baselines = {line["row"]: of_section.get(line["section"], line) for line in lines}
+    scores = [name for name in map(str, rows) if is_score(name) and not name.endswith(SUFFIXES)]
+    scores.sort(key=order)
+    for quantity in (*layout.quantities, *scores, *[MEAN] * layout.mean):
+        if quantity in rows:
+            columns.append(_column(quantity, scores, own, flops, keys))
+    first = rows[rows["baseline"]].drop_duplicates("section").set_index("section")["row"]
+    against = rows["section"].map(first).fillna(rows["row"])
+    names = rows[["row", "label", "method"]].itertuples(index=False, name=None)
     return Table(
         name=name,
         caption=_caption(layout, cells, own),
         frame=rows.drop(columns="label"),
-        columns=(*names, *(_column(each, scores, own, flops, keys) for each in quantities if each in rows)),
+        columns=tuple(columns),
         notes=tuple(_notes(layout, cells, own, flops, wrong)),
         parts=parts,
         published=None if cells.empty else _placed(cells, rows, findings),
-        baselines={row: baseline["row"] for row, baseline in baselines.items() if baseline["row"] != row},
-        shown={line["row"]: line["method"] for line in lines if line["label"] not in ("", line["method"])},
+        baselines={row: other for row, other in zip(rows["row"], against, strict=True) if row != other},
+        shown={row: method for row, label, method in names if label not in ("", method)},
     )
 
 
@@ -203,7 +184,7 @@ def _column(
         wrong: Published cells of the table that contradict others.
     """
     results = {each.frames.experiment: each for each in own}
-    header, group, importance, inputs = _HEADERS.get(quantity) or _heading(quantity, scores, own)
+    header, group, importance, inputs = _HEADERS.get(quantity) or (*_heading(quantity, scores, own), 60, ())
     if len(flops) > 1 and quantity in (PER_ITERATION, TOTAL):
         group = "FLOPs %, paper"
         inputs = tuple(PAPER_FLOPS if name == "flops" else name for name in inputs)
@@ -269,30 +250,15 @@ def _formula(quantity: str, own: Sequence[Finals], flops: Mapping[str, str]) -> 
     return f"{meaning}; own runs: {how}"
 
 
-def _scores(rows: pd.DataFrame) -> list[str]:
-    """List the scores of any row, those of a dataset next to each other."""
-    names = [name for name in map(str, rows.columns) if not name.endswith(("_std", "_seeds", "_printed"))]
-    names = sorted(filter(is_score, names), key=order)
-    datasets = list(dict.fromkeys(map(_dataset, names)))
-    return sorted(names, key=lambda name: datasets.index(_dataset(name)))
-
-
-def _heading(
-    score: str, scores: Sequence[str], own: Sequence[Finals]
-) -> tuple[str, str, int, tuple[str, ...]]:
-    """Return the values of `_HEADERS` for a score: its name in the experiments, or its dataset and metric."""
+def _heading(score: str, scores: Sequence[str], own: Sequence[Finals]) -> tuple[str, str]:
+    """Return heading and group of a score: its name in the experiments, or its metric and dataset."""
     names = {each.frames.declared.called(scores)[score] for each in own} - {score}
-    dataset, metric = score.split("/", 1)
-    header, group = _METRICS.get(metric, metric), _DATASETS.get(dataset, dataset)
     if len(names) == 1:
-        header, group = names.pop(), ""
-    elif sum(_dataset(each) == dataset for each in scores) == 1:
-        header, group = f"{group} {header}", ""
-    return header, group, _IMPORTANCE_OF_SCORES, ()
-
-
-def _dataset(score: str) -> str:
-    return score.split("/", 1)[0]
+        return names.pop(), ""
+    dataset, metric = score.split("/", 1)
+    title, header = QUANTITIES.get(score, dataset).split(",")[0], show.METRICS.get(metric, metric)
+    is_group = sum(each.startswith(f"{dataset}/") for each in scores) > 1
+    return (header, title) if is_group else (f"{title} {header}", "")
 
 
 # ---- words

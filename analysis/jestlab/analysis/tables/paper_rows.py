@@ -38,6 +38,9 @@ PAPER_FLOPS = "paper_flops"
 COUNTED = "_counted"
 """Suffix of the columns that compare the FLOPs which runs execute, in tables with published rows."""
 
+SUFFIXES = ("_std", "_seeds", "_printed")
+"""Ends of the columns that have no value."""
+
 _DIRECTIONS = ("i2t_r1", "t2i_r1")
 
 

@@ -6,18 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RequestError
 from .core import ESSENTIAL, Column, Table, Width, records
 
 if TYPE_CHECKING:
     from ..frames import Frames
-
-FAMILIES = {
-    "scores": "metrics and score",
-    "costs": "examples, FLOPs, time",
-    "factors": "by how much less a run needs of them",
-}
-"""Name of several columns → description of them."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +17,8 @@ class Shape:
     """What to show of a table, and how.
 
     Attributes:
-        columns: Columns to show after the names of the rows, in order: keys, headings, `FAMILIES`, or
-            groups; empty for all.
+        columns: Columns to show after the names of the rows, in order: keys, headings, or those of
+            a group or family; empty for all.
         rows: Rows to show, in order: their names, or runs, for all their points; empty for all.
             Comparisons with the baseline remain even if it isn't shown.
         digits: Decimals of scores and differences; None for the usual ones.
@@ -37,8 +29,8 @@ class Shape:
         width: Width in LaTeX.
     """
 
-    columns: tuple[str, ...] = ()
-    rows: tuple[str, ...] = ()
+    columns: Sequence[str] = ()
+    rows: Sequence[str] = ()
     digits: int | None = None
     sort: str = ""
     caption: str | None = None
@@ -49,8 +41,8 @@ class Shape:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Shape:
         """Take the shape from options of a table, which may contain others."""
-        given = {key.name: options[key.name] for key in fields(cls) if options.get(key.name) is not None}
-        return cls(**given | {key: tuple(given[key]) for key in ("columns", "rows") if key in given})
+        names = {field.name for field in fields(cls)}
+        return cls(**{key: each for key, each in options.items() if key in names and each is not None})
 
     def of_results(self, frames: Frames, baseline: str | None) -> Frames:
         """Keep the runs that are shown, and the baseline, so that notes are about these only; set the digits.
@@ -111,7 +103,7 @@ def _with_rows(table: Table, names: Iterable[str], own: Sequence[Frames]) -> Tab
         of_run = set(table.rows) & labels
         if table.parts is not None:
             of_run |= set(table.parts.loc[table.parts["label"].isin(labels), "row"])
-        rows = {name} if name in table.rows else of_run or {table.row_named(name, runs)}
+        rows = {name} if name in table.rows else of_run or {table.row_named(name)}
         chosen += [row for row in table.rows if row in rows and row not in chosen]
     return replace(table, frame=table.frame.set_index("row", drop=False).loc[chosen].reset_index(drop=True))
 
@@ -138,6 +130,4 @@ def _columns(table: Table, name: str) -> list[Column]:
     for attribute in ("key", "family", "group"):
         if columns := [c for c in table.columns if getattr(c, attribute).casefold() == name.casefold()]:
             return columns
-    if name in FAMILIES:
-        raise RequestError(f"table {table.name!r} has no {name} ({FAMILIES[name]})")
     return [table.column_named(name)]

@@ -11,7 +11,14 @@ from ..metrics import Metric, Metrics
 from .core import MISSING as MISSING
 from .core import Record
 
-_METRICS = {"zero_shot": "zero-shot", "10_shot": "10-shot", "i2t_r1": "I2T R@1", "t2i_r1": "T2I R@1"}
+METRICS = {
+    "zero_shot": "zero-shot",
+    "10_shot": "10-shot",
+    "i2t_r1": "I2T R@1",
+    "t2i_r1": "T2I R@1",
+    "mean_r1": "mean R@1",
+}
+"""Metric of a dataset → heading."""
 
 
 def spread(value: float, std: float, metric: Metric) -> str:
@@ -73,7 +80,7 @@ def metric_headers(names: Sequence[str], declared: Metrics) -> dict[str, str]:
     Unless all metrics have one unit and more of each is better, each heading has its unit and an arrow for
     its goal.
     """
-    short = {name: _METRICS.get(metric, metric) for name in names for _, metric in [name.split("/", 1)]}
+    short = {name: METRICS.get(metric, metric) for name in names for _, metric in [name.split("/", 1)]}
     count = Counter(short.values())
     headers = {
         name: text if count[text] == 1 else f"{name.split('/', 1)[0]} {text}" for name, text in short.items()
