@@ -62,11 +62,7 @@ def test_code_as_a_user_writes_it_passes():
     testing.check_tower(own_code.Layer, hidden=16)
     testing.check_tower(own_code.Layer, "text")
     testing.check_figure(scatter)
-    for table in (
-        per_label,
-        lambda results: results.claims,
-        lambda results: results.config("width").to_frame(),
-    ):
+    for table in (per_label, lambda results: results.config("width").to_frame()):
         testing.check_table(table)
 
 

@@ -1,12 +1,5 @@
 """Custom figures and tables: functions of a study's results that a spec or a command names.
 
-    def scatter(results, x="flops"):
-        figure = Figure()
-        axes = figure.subplots()
-        for label, runs in results.final.groupby("label", sort=False):
-            axes.scatter(runs[x], runs["score"], color=results.look(label).color, label=results.shown(label))
-        return figure
-
 A function gets `Results` and its options. The caller passes a `Loader`, which finds the code and decides
 whether it may be executed.
 """
@@ -18,9 +11,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
-from .claims.verdicts import read as read_verdicts
 from .configs import Configs
 from .costs import Scope
 from .curves import score_curves
@@ -71,10 +63,9 @@ class CustomCode:
         except (Exception, SystemExit) as error:
             raise CodeFailed(f"{self._place(error)}: {one_line(error)}") from error
 
-    @property
-    def stem(self) -> str:
-        """Name for files and headings."""
-        return stem_of(self.name)
+    def unexpected(self, made: object, expected: str) -> CodeFailed:
+        """Return the error that says that the function returned something else than expected."""
+        return CodeFailed(f"{self.name} returned {type(made).__name__}: expected {expected}")
 
     def _place(self, error: BaseException) -> str:
         """Return file and line of the last call in the function's file, or the function's name."""
@@ -84,15 +75,11 @@ class CustomCode:
         return f"{in_file[-1].filename}:{in_file[-1].lineno}" if in_file else self.name
 
 
-class Loader(Protocol):
-    """Imports custom code, if it may be executed."""
+Loader = Callable[[str, Kind, str], CustomCode]
+"""Imports the code of a name that the reports of an experiment use: called with experiment, kind, and name.
 
-    def __call__(self, experiment: str, kind: Kind, name: str) -> CustomCode:
-        """Import the code that the reports of an experiment name.
-
-        Raises:
-            ValueError: It may not be executed, is missing, or can't be imported. The message is one line.
-        """
+It raises ValueError, with a message of one line, if the code may not be executed or can't be imported.
+"""
 
 
 def load(loader: Loader | None, experiment: str, kind: Kind, name: str) -> CustomCode:
@@ -117,9 +104,6 @@ class Results:
 
     Frames are copies, so changing one affects nothing else. Missing results raise `NotYet`, which is reported
     as "not yet" instead of a failure. Functions need not catch it.
-
-    Attributes:
-        experiment: Name of the experiment.
     """
 
     _store: Snapshot
@@ -143,7 +127,7 @@ class Results:
         """Labels that other runs depend on, except the baseline. They do not compete."""
         return self.frames.apart_from(self.baseline)
 
-    @cached_property
+    @property
     def baseline(self) -> str:
         """Label that others are compared with."""
         return self.frames.baseline(self._baseline)
@@ -202,19 +186,6 @@ class Results:
     def score(self) -> Metric:
         """The meaning of the score, as from `metric`."""
         return self.frames.score
-
-    @cached_property
-    def claims(self) -> pd.DataFrame:
-        """One row per claim of the study: statement, source, verdict, difference, low, high, seeds."""
-        import pandas as pd
-
-        columns = ("verdict", "difference", "low", "high", "seeds")
-        rows = [
-            {"statement": judged.claim.statement, "source": judged.claim.source}
-            | {name: getattr(judged, name) for name in columns}
-            for judged in read_verdicts(self._store, [self.experiment])
-        ]
-        return pd.DataFrame(rows, columns=["statement", "source", *columns])
 
     def shown(self, label: str) -> str:
         """Return the display name of a label."""

@@ -14,6 +14,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from .errors import RequestError
 
+NONE = "none"
+"""No title, or no caption."""
+
 Legend = Literal["direct", "below", "none"]
 """Where the names of curves and points are: next to them, in a legend below, or nowhere."""
 
@@ -49,7 +52,7 @@ def _length(written: Any) -> Any:
 
 
 _Length = Annotated[str, BeforeValidator(_length)]
-_Text = Annotated[str, BeforeValidator(lambda written: "" if written in (False, "none") else written)]
+_Text = Annotated[str, BeforeValidator(lambda written: NONE if written in (False, "") else written)]
 
 
 class Sheet(BaseModel):

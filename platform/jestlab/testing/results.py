@@ -50,7 +50,7 @@ _FILE_STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
 
 def check_figure(figure: Callable[..., Any], **options: Any) -> None:
-    """Check a figure: `figure(results, **options)` returns a Matplotlib figure or a `Plot`.
+    """Check a figure: `figure(results, **options)` returns a Matplotlib figure, or it and its caption.
 
     The results are those of `STUDY`: the evaluations shapes/accuracy and wiki/perplexity, and the training
     metric loss. The figure must be the same each time. If no run has completed, the function must either work
@@ -75,7 +75,7 @@ def check_figure(figure: Callable[..., Any], **options: Any) -> None:
 
 
 def check_table(table: Callable[..., Any], **options: Any) -> None:
-    """Check a table: `table(results, **options)` returns a pandas frame or a `Table`.
+    """Check a table: `table(results, **options)` returns a pandas frame.
 
     The results and requirements are the same as for `check_figure`. The index of a frame names its rows.
     """

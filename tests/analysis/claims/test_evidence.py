@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.simulation import DRAWS, LAST, losing, once, simulated, slack, until_decided
 
 from jestlab.analysis.claims.claim import MOST_SEEDS
-from jestlab.analysis.claims.evidence import any_look, one_look
-from jestlab.analysis.claims.power import needed, power
+from jestlab.analysis.claims.evidence import any_look, needed, one_look, power
 from jestlab.analysis.claims.sign_test import NO_FORECAST
 
 INF, NAN = math.inf, math.nan

@@ -76,11 +76,6 @@ def test_an_undecided_claim_reports_how_many_seeds_would_decide_it():
     assert alike.reason.startswith("currently points against the claim; about 17 seeds")
 
 
-def test_a_verdict_without_all_seeds_gives_their_number():
-    one = judged({"a": [1.0] * 3, "b": [0.0] * 3}, {("a", 1): "PENDING"}, of="a", above="b")
-    assert one.verdict_text == "holds, by 2 of 3 seeds"
-
-
 @given(results(), st.sampled_from(["a", "b"]), st.data())
 def test_only_seeds_of_both_sides_count(found, label, data):
     count = len(found["a"])

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from jestlab.analysis.curves import score_curves
 from jestlab.analysis.custom import CodeFailed, CustomCode, NotYet
-from jestlab.analysis.figures import Plot, draw, pareto
+from jestlab.analysis.figures import draw, pareto
 from jestlab.analysis.report import gather
 from jestlab.platform.cli import cli
 
@@ -47,10 +47,6 @@ def bars(results, color="red"):
     return figure, f"Bars in {color}."
 
 
-def front(results):
-    return pareto(results.frames, results.baseline)
-
-
 def outside(results):
     return 1 / 0
 
@@ -68,9 +64,6 @@ def test_is_drawn_again_when_its_options_or_its_code_change(study, tmp_path, dra
         plot.save(tmp_path)
         plot.save(tmp_path)
         assert len(drawings) == number
-    made = drawn(study, front)
-    assert isinstance(made, Plot) and made.name == "scatter" and "cost" in made.data
-    assert made._mark != drawn(study, front, "other")._mark
 
 
 def test_functions_receive_the_results(study):
@@ -96,7 +89,6 @@ def check_results(given):
     assert (given.evaluations["score"] > 0).all()  # frames are copies
     assert set(given.metrics("loss")) == {"label", "seed", "name", "step", "value"}
     assert list(given.runs.query("label == 'joint'")["state"]) == ["COMPLETED"] * 2
-    assert list(given.claims.columns[:3]) == ["statement", "source", "verdict"]
     colors = [given.look(label).color for label in given.labels]
     assert colors[1] == "#000000" and len(set(colors)) == 4
     assert list(given.config("selection.rule").index) == given.labels

@@ -18,7 +18,7 @@ def test_reports_have_figure_options():
     assert found.reports[0].figure == Sheet(width="3.25in", title="", font_size=7.0)
     assert found.reports[1].figure is None
     written = found.to_dict()["reports"][0]
-    assert written["figure"] == {"width": "3.25in", "title": "", "font_size": 7.0}
+    assert written["figure"] == {"width": "3.25in", "title": "none", "font_size": 7.0}
     assert StudySpec.parse(found.to_dict()) == found
 
 

@@ -1,8 +1,8 @@
 """Claims: statements in a spec that the runs of a study confirm or refute.
 
 `claim` defines the keys of a spec; `study` reads specs from a store; `measures` computes the values that
-claims compare; `verdicts` judges claims seed by seed; `evidence` tests the differences (`sign_test`,
-`power`); `rounds` chooses the next seeds; `registration` compares a study with its registration.
+claims compare; `verdicts` judges claims seed by seed; `evidence` tests the differences, also by `sign_test`;
+`rounds` chooses the next seeds; `registration` compares a study with its registration.
 """
 
 from .claim import COMPARISONS, Claim, Comparison, Family, Side, Until, parse_claims

@@ -199,9 +199,8 @@ def parse_claims(written: Iterable[Any] | None) -> list[Claim]:
 class Family(_Part):
     """How the claims of a study, or of a union, share an error rate.
 
-    Of 55 independent claims with an error of 5% each, some verdict is wrong in 94% of studies. So each of m
-    claims gets error / m (Bonferroni), which bounds the family-wise error however the claims depend on each
-    other. Holm's procedure would not: a verdict is directional, so a decided claim can also be wrong
+    Each of m claims gets error / m (Bonferroni), which bounds the family-wise error however the claims depend
+    on each other. Holm's procedure would not: a verdict is directional, so a decided claim can also be wrong
     (Shaffer, 1986, J. Am. Stat. Assoc. 81).
 
     Attributes:

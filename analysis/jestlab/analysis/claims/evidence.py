@@ -14,13 +14,14 @@ NaN if its value is unknown, for example because a run failed. It counts against
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ..intervals import half_widths, moments, tail
 from . import sign_test
-from .power import needed
+from .claim import MOST_SEEDS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +37,9 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 Relation = Literal["above", "below", "near"]
 """The stated range of a difference: above −within, below within, or between these."""
+
+
+_GRID = 15  # quantiles of each posterior
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,6 @@ def one_look(differences: Sequence[float], relation: Relation, within: float, er
 
     Args:
         differences: One for each seed.
-        relation: The stated range.
         within: The tolerance of the claim.
         error: Maximum probability that a verdict is wrong.
     """
@@ -99,7 +102,6 @@ def any_look(
 
     Args:
         differences: One for each seed, in the order of the seeds.
-        relation: The stated range.
         within: The tolerance of the claim.
         error: Maximum probability that a verdict is wrong at any look.
         at_most: Number of seeds at which the study ends.
@@ -178,3 +180,56 @@ def agreeing(differences: Sequence[float] | Floats, relation: Relation, within: 
     if relation == "near":
         return int((abs(values) <= within).sum())
     return int((values > -within if relation == "above" else values < within).sum())
+
+
+# ---- the power of one look
+
+
+def power(effect: npt.ArrayLike, n: int, error: float = 0.05) -> npt.NDArray[np.float64]:
+    """Return the probability that n seeds show that the mean of paired differences is positive.
+
+    Args:
+        effect: Mean of the differences over their standard deviation.
+        n: Number of seeds, at least 2.
+        error: Level of the one-sided test.
+    """
+    import numpy as np
+    from scipy.special import nctdtr, stdtrit
+
+    found: npt.NDArray[np.float64] = nctdtr(
+        n - 1, np.multiply(effect, math.sqrt(n)), stdtrit(n - 1, 1 - error)
+    )
+    return 1.0 - found
+
+
+def needed(margin: float, std: float, n: int, error: float) -> int:
+    """Predict the number of seeds that have a 50% chance to decide a claim that n seeds did not decide.
+
+    The true mean and deviation differ from those of n seeds. Both are drawn from their posterior with
+    Jeffreys' prior (σ² = (n − 1)·s²/χ², μ = margin + z·σ/√n), and the probability of a decision by one look
+    at N new seeds is averaged over them.
+
+    Args:
+        margin: Distance of the mean from the threshold of the claim, at least 0.
+        std: Standard deviation of the differences (n − 1).
+        n: Number of seeds so far, at least 2.
+        error: Level of each one-sided test.
+
+    Returns:
+        The total number of seeds; more than `MOST_SEEDS` if so many are not enough.
+    """
+    import numpy as np
+    from scipy.special import chdtri, nctdtr, ndtri, stdtrit
+
+    if std == 0:
+        return MOST_SEEDS + 1
+    quantiles = (np.arange(_GRID) + 0.5) / _GRID
+    sigma = std * np.sqrt((n - 1) / chdtri(n - 1, quantiles))[:, None]
+    effect = (margin + ndtri(quantiles) * sigma / math.sqrt(n)) / sigma
+
+    def chance(size: int) -> float:
+        wrong_side = nctdtr(size - 1, effect * math.sqrt(size), -stdtrit(size - 1, 1 - error))
+        decided = power(effect, size, error) + wrong_side
+        return float(np.nan_to_num(decided, nan=1.0).mean())
+
+    return n + 1 + bisect_left(range(n + 1, MOST_SEEDS + 1), 0.5, key=chance)

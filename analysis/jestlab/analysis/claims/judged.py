@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from .registration import Registration
 
+Label = tuple[str, str]
+"""A study and the label of one of its runs."""
+
 FUTILE = 0.05
 """A claim is out of reach if the probability of a decision is below this."""
 
@@ -56,9 +59,6 @@ class Judged:
     Attributes:
         experiment: The experiment whose runs decide the claim.
         scale: The scale of these runs; empty without scales.
-        claim: The claim.
-        judging: How it was judged.
-        relation: The stated range of the difference.
         evidence: The result of the test, with the error of the family; "not run" if no seed has completed.
         difference: Mean over seeds of one side minus the other; NaN if unknown.
         low: Lower end of its 95% confidence interval by Student's t, for this claim alone and one look; NaN
@@ -98,6 +98,11 @@ class Judged:
     exploratory: str = ""
 
     @property
+    def places(self) -> list[Label]:
+        """The labels, each with its study."""
+        return [(self.experiment, label) for label in self.labels]
+
+    @property
     def verdict(self) -> Verdict:
         """The verdict."""
         return self.evidence.verdict
@@ -109,12 +114,9 @@ class Judged:
 
     @property
     def verdict_text(self) -> str:
-        """The verdict, with the scale if the claim doesn't hold, and the seeds if some are missing."""
-        if not self.is_decided:
-            return self.verdict
-        scale = f" at this scale ({self.scale})" if self.scale and self.verdict == "does not hold" else ""
-        lacks = self.seeds < self.planned and self.judging.until is None
-        return self.verdict + scale + (f", by {self.seeds} of {self.planned} seeds" if lacks else "")
+        """The verdict, with the scale if the claim doesn't hold."""
+        is_scaled = self.scale and self.verdict == "does not hold"
+        return f"{self.verdict} at this scale ({self.scale})" if is_scaled else self.verdict
 
     @property
     def chance(self) -> float:
@@ -146,14 +148,11 @@ class Judged:
     @property
     def _outlook(self) -> str:
         """The chance that more seeds decide an undecided claim."""
-        seeds, until = self.evidence.needed, self.judging.until
-        if seeds is not None:
-            few = f"about {seeds} seeds have a 50% chance to decide it"
-            return (
-                few
-                if seeds <= MOST_SEEDS
-                else f"even {MOST_SEEDS} seeds have less than a 50% chance to decide it"
-            )
+        needed, until = self.evidence.needed, self.judging.until
+        if needed is not None and needed > MOST_SEEDS:
+            return f"even {MOST_SEEDS} seeds have less than a 50% chance to decide it"
+        if needed is not None:
+            return f"about {needed} seeds have a 50% chance to decide it"
         if until is None or not self.is_open:
             return ""
         return f"the chance of a decision by {until.at_most} seeds is {self.evidence.forecast.decided:.0%}"

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..curves import score_curves
 from ..efforts import Effort
+from ..errors import NotYet
 from ..metrics import UNKNOWN, Metric, Metrics
 from ..results import Snapshot
 from .claim import AFTER, AT_FLOPS, AT_SECONDS, SCORE, SPIKES, is_score
+from .study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..costs import Scope
     from ..frames import Frames
 
 Place = tuple[str, int]
 """A label and a seed."""
+
+Term = tuple[str, str]
+"""A measure and a label."""
 
 FAR = 6.0
 """A spike of the loss is this many robust standard deviations above the running median."""
@@ -40,7 +45,7 @@ class Measures:
     Attributes:
         frames: The results; None if nothing has been evaluated.
         curves: Scores over training, from `curves.score_curves`; None if nothing has been evaluated.
-        logged: The requested training metrics: label, seed, name, step, value.
+        logged: The training metrics of claims: label, seed, name, step, value.
         declared: The declarations of the metrics.
     """
 
@@ -50,30 +55,19 @@ class Measures:
     declared: Metrics = field(default_factory=Metrics)
 
     @classmethod
-    def load(
-        cls,
-        store: Snapshot,
-        experiment: str,
-        measures: Sequence[str],
-        scope: Scope,
-        frames: Frames | None,
-        declared: Metrics,
-    ) -> Measures:
-        """Read the measurements of an experiment.
-
-        Args:
-            store: The store.
-            experiment: Name of the experiment.
-            measures: Names of the measures to read.
-            scope: Scope of FLOPs.
-            frames: The results; None if nothing has been evaluated.
-            declared: The declarations of the metrics, if nothing has been evaluated.
-        """
-        evaluated = [] if frames is None else frames.evaluated
-        wanted = {_LOSS if name == SPIKES else name for name in measures if not is_score(name)} - {*evaluated}
-        logged = store.metrics(experiment, sorted(wanted))
-        curves = None if frames is None else score_curves(frames, scope)
-        return cls(frames, curves, logged, declared if frames is None else frames.declared)
+    def load(cls, store: Snapshot, experiment: str, study: Study, runs: pd.DataFrame) -> Measures:
+        """Read what the claims of a study compare; `runs` has the program of each run."""
+        frames = None
+        if len(runs):
+            with suppress(NotYet):  # training metrics may exist before the first evaluation
+                frames = store.frames(experiment)
+        names = {measure for claim in study.claims for measure in claim.measures if not is_score(measure)}
+        logged = {_LOSS if name == SPIKES else name for name in names}
+        logged -= {*frames.evaluated} if frames else set()
+        metrics = store.metrics(experiment, sorted(logged))
+        if frames is None:
+            return cls(None, None, metrics, Metrics.of_spec(study.spec, runs["program"].unique()))
+        return cls(frames, score_curves(frames, study.scope), metrics, frames.declared)
 
     def metric(self, measure: str) -> Metric:
         """Return the goal and unit of a measure."""
@@ -83,78 +77,78 @@ class Measures:
             return UNKNOWN if self.frames is None or self.frames.no_score else self.frames.score
         return self.declared.of(measure)
 
-    def values(self, measure: str, places: Collection[Place]) -> dict[Place, float]:
-        """Compute a measure of completed runs.
-
-        Args:
-            measure: As in `Claim.measure`.
-            places: The runs.
+    def values(self, terms: Collection[Term], seeds: Collection[int]) -> dict[tuple[str, str, int], float]:
+        """Compute the measures of completed runs.
 
         Returns:
-            The known values; NaN for a run that diverged. Nothing is extrapolated: a curve that starts above
-            the FLOPs at which runs are compared has no value there.
+            Measure, label, and seed → known value. A run that diverged has the worst value of its metric, or
+            NaN if the metric has no goal. Nothing is extrapolated: a curve that starts above the FLOPs at
+            which runs are compared has no value there.
         """
-        ends, diverged = self._ends(measure)
-        after = AFTER.fullmatch(measure)
-        if measure in _AT or after:
-            effort = _AT.get(measure, "examples_seen")
-            curves = dict(self._curves(effort, places))
-            last = {place: float(curve[effort].iloc[-1]) for place, curve in curves.items()}
-            # A further seed doesn't change the scores of earlier ones, as tests after every seed require.
-            least = {seed: min(end for (_, own), end in last.items() if own == seed) for _, seed in last}
-            at = {place: float(after[1]) * last[place] if after else least[place[1]] for place in last}
-            found = {place: _score_at(curve, effort, at[place]) for place, curve in curves.items()}
-        elif measure == SPIKES:
-            loss = self.logged[self.logged["name"] == _LOSS].dropna(subset=["value"])
-            found = {place: spike_count(points["value"]) for place, points in _by_run(loss, places)}
-        else:
-            found = ends
-        known = {place: value for place, value in found.items() if math.isfinite(value)}
-        known |= dict.fromkeys(diverged, math.nan)
-        return {place: known[place] for place in places if place in known}
+        values: dict[tuple[str, str, int], float] = {}
+        for measure in dict.fromkeys(measure for measure, _ in terms):
+            places = {(label, seed) for by, label in terms if by == measure for seed in seeds}
+            ends = found = self._ends(measure)
+            if measure == SPIKES:
+                loss = self.logged[self.logged["name"] == _LOSS].dropna(subset=["value"])
+                found = {place: spike_count(points["value"]) for place, points in _by_run(loss, places)}
+            elif is_score(measure) and measure != SCORE:
+                found = self._interpolated(measure, places)
+            worst = -math.inf * self.metric(measure).sign
+            known = {place: value for place, value in found.items() if math.isfinite(value)}
+            known |= {place: worst for place, value in ends.items() if math.isnan(value)}
+            values |= {(measure, *place): known[place] for place in places & known.keys()}
+        return values
 
     def missing(self, measure: str, name: str) -> str:
-        """Explain in one clause why completed runs of a label with this display name have no value."""
-        if is_score(measure) and self.frames is None:
-            return "nothing has been evaluated"
-        if is_score(measure) and self.frames is not None and self.frames.no_score:
-            return self.frames.no_score
-        if measure in _AT or AFTER.fullmatch(measure):
-            return f"{name} has no evaluation early enough for {measure}"
+        """Explain in one clause why completed runs with this display name have no value."""
+        if is_score(measure):
+            if self.frames is None:
+                return "nothing has been evaluated"
+            if self.frames.no_score:
+                return self.frames.no_score
+            if measure != SCORE:
+                return f"{name} has no evaluation early enough for {measure}"
         if measure == SPIKES:
             return f"{name} has fewer than {FEWEST} points of the loss"
         return f"{name} has no value of {measure}"
 
-    def _ends(self, measure: str) -> tuple[dict[Place, float], set[Place]]:
-        """Return the final values of a measure, and the runs that diverged: their last value isn't finite."""
-        is_scored = is_score(measure)
-        if is_scored or (self.frames is not None and measure in self.frames.evaluated):
-            if self.curves is None:
-                return {}, set()
-            last = self.curves[self.curves["final"]]
-            values = _by_place(last, SCORE if is_scored else measure)
-            flags = _by_place(last, "diverged")
-            lost = {place for place, v in values.items() if math.isinf(v) or (flags[place] and math.isnan(v))}
-            return values, lost
-        of_metric = self.logged[self.logged["name"] == (_LOSS if measure == SPIKES else measure)]
-        values = _by_place(of_metric.groupby(["label", "seed"]).tail(1), "value")
-        return values, {place for place, value in values.items() if not math.isfinite(value)}
+    def _ends(self, measure: str) -> dict[Place, float]:
+        """Return the final values of a measure; NaN for runs that diverged: their last value isn't finite."""
+        import numpy as np
 
-    def _curves(self, effort: str, places: Collection[Place]) -> Iterator[tuple[Place, pd.DataFrame]]:
-        """Yield the learning curves of completed runs over an effort."""
-        if self.curves is not None:
-            for place, curve in _by_run(self.curves.dropna(subset=[SCORE, effort]), places):
-                if curve["final"].any():
-                    yield place, curve.sort_values(effort)
+        name = SCORE if is_score(measure) else _LOSS if measure == SPIKES else measure
+        if self.curves is not None and self.frames and name in (SCORE, *self.frames.evaluated):
+            ends = self.curves[self.curves["final"]]
+            ends = ends[ends[name].notna() | ends["diverged"]].rename(columns={name: "value"})
+        else:
+            ends = self.logged[self.logged["name"] == name].groupby(["label", "seed"]).tail(1)
+        values = ends["value"].where(np.isfinite(ends["value"]))
+        return dict(zip(zip(ends["label"], ends["seed"], strict=True), values, strict=True))
 
+    def _interpolated(self, measure: str, places: Collection[Place]) -> dict[Place, float]:
+        """Return scores at equal efforts, or after a share of the examples, of completed runs."""
+        import numpy as np
 
-def _score_at(curve: pd.DataFrame, effort: str, value: float) -> float:
-    """Interpolate the score of a learning curve; NaN before its first evaluation."""
-    import numpy as np
-
-    if curve[effort].iloc[0] > value:
-        return math.nan
-    return float(np.interp(value, curve[effort], curve[SCORE]))
+        if self.curves is None:
+            return {}
+        effort = _AT.get(measure, "examples_seen")
+        curves = {
+            place: curve.sort_values(effort)
+            for place, curve in _by_run(self.curves.dropna(subset=[SCORE, effort]), places)
+            if curve["final"].any()
+        }
+        ends = {place: curve[effort].iloc[-1] for place, curve in curves.items()}
+        if share := AFTER.fullmatch(measure):
+            at = {place: float(share[1]) * end for place, end in ends.items()}
+        else:
+            # A further seed doesn't change the scores of earlier ones, as tests after every seed require.
+            least = {seed: min(end for (_, own), end in ends.items() if own == seed) for _, seed in ends}
+            at = {place: least[place[1]] for place in ends}
+        return {
+            place: float(np.interp(at[place], curve[effort], curve[SCORE], left=math.nan))
+            for place, curve in curves.items()
+        }
 
 
 def _by_run(rows: pd.DataFrame, places: Collection[Place]) -> Iterator[tuple[Place, pd.DataFrame]]:
@@ -164,11 +158,6 @@ def _by_run(rows: pd.DataFrame, places: Collection[Place]) -> Iterator[tuple[Pla
         place = str(of_run["label"].iloc[0]), int(of_run["seed"].iloc[0])
         if place in places:
             yield place, of_run
-
-
-def _by_place(rows: pd.DataFrame, column: str) -> dict[Place, float]:
-    values = zip(rows["label"], rows["seed"], rows[column], strict=True)
-    return {(str(label), int(seed)): float(value) for label, seed, value in values}
 
 
 # ---- spikes of the loss

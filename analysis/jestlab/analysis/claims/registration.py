@@ -41,15 +41,13 @@ class Registration:
 
     Attributes:
         content: The registered content, from `content_of`.
-        digest: SHA-256 of the content.
-        commit: Commit of jestlab's checkout; empty if it was installed as a package.
-        author: The person who registered it.
+        git_commit: Commit of jestlab's checkout; None if it was installed as a package.
         created_at: Time of the registration, UTC.
     """
 
     content: Mapping[str, Any]
     digest: str
-    commit: str
+    git_commit: str | None
     author: str
     created_at: datetime
 
@@ -61,14 +59,8 @@ class Registration:
         row = connection.execute(text(_NEWEST), {"experiment": experiment}).mappings().first()
         if row is None:
             return None
-        created = row["created_at"]
-        return cls(
-            content=json.loads(row["content"]),
-            digest=str(row["digest"]),
-            commit=str(row["git_commit"] or ""),
-            author=str(row["author"]),
-            created_at=datetime.fromisoformat(created) if isinstance(created, str) else created,
-        )
+        created = datetime.fromisoformat(str(row["created_at"]))  # SQLite has no times
+        return cls(**{**row, "content": json.loads(row["content"]), "created_at": created})
 
     @property
     def is_by_other_code(self) -> bool:
@@ -76,7 +68,7 @@ class Registration:
         return self.content.get("code") != code_digest()
 
     def __str__(self) -> str:
-        commit = f" at commit {self.commit[:8]}" if self.commit else ""
+        commit = f" at commit {self.git_commit[:8]}" if self.git_commit else ""
         time = f"{self.created_at:%Y-%m-%d %H:%M} UTC"
         return f"registered on {time} by {self.author}{commit}, digest {self.digest[:12]}"
 
@@ -85,7 +77,6 @@ class Deviation(NamedTuple):
     """A change of a study since its registration.
 
     Attributes:
-        study: Name of the study.
         text: The change: "within 0.05 → 0.1".
         statement: The only claim that it affects; empty for all.
         label: The run that it affects, with the claims that compare it; empty for all.
@@ -98,11 +89,8 @@ class Deviation(NamedTuple):
 
     def affects(self, study: str, statement: str, labels: Sequence[str]) -> bool:
         """Return whether it affects a claim."""
-        return (
-            self.study == study
-            and self.statement in ("", statement)
-            and (not self.label or self.label in labels)
-        )
+        is_own = self.statement in ("", statement) and self.label in ("", *labels)
+        return self.study == study and is_own
 
     def __str__(self) -> str:
         return ": ".join(filter(None, (self.study, self.statement, self.text)))
@@ -112,8 +100,6 @@ def content_of(name: str, spec: Mapping[str, Any], runs: Mapping[str, str]) -> d
     """Return the content to register for a study.
 
     Args:
-        name: Name of the study.
-        spec: The resolved spec.
         runs: "study/label" → fingerprint of the run with the first seed.
     """
     parts = {name: spec} | dict(spec.get("studies") or {})

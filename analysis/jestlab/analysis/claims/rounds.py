@@ -15,13 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .judged import Judged
+from .judged import Judged, Label
 
 if TYPE_CHECKING:
     from ..results import Snapshot
-
-Label = tuple[str, str]
-"""A study and the label of one of its runs."""
 
 _SECOND = 1 / 3600  # hours; so that runs of unknown duration have a cost
 
@@ -58,7 +55,7 @@ class Hours:
 
     def of_seed(self, each: Judged) -> float:
         """Return the hours of one more seed of a claim."""
-        return sum(map(self.of, _labels(each)))
+        return sum(map(self.of, each.places))
 
 
 @dataclass(frozen=True)
@@ -82,60 +79,43 @@ def budget(judged: Sequence[Judged]) -> float:
 
 
 def next_round(judged: Sequence[Judged], hours: Hours) -> Round:
-    """Choose the next round of a study, or of a union.
-
-    Args:
-        judged: The claims with their verdicts so far.
-        hours: The duration of the runs.
-    """
+    """Choose the next round of a study, or of a union, by its verdicts and hours so far."""
     left = budget(judged) - hours.spent
     candidates = [each for each in judged if each.is_open and each.labels and each.seeds < _earliest(each)]
     left_out: list[Judged] = []
     while candidates:
-        soonest = min(map(_earliest, candidates))
-        found = _fit([each for each in candidates if each.seeds < soonest], soonest, hours, left)
-        left_out += found.left_out
-        if found.claims:
-            return Round(found.seeds, found.claims, tuple(left_out))
-        candidates = [each for each in candidates if each.seeds >= soonest]
+        most = min(map(_earliest, candidates))
+        fitting = [each for each in candidates if each.seeds < most]
+        candidates = [each for each in candidates if each.seeds >= most]
+        seeds: dict[Label, int] = {}
+        chosen: list[Judged] = []
+        for each in sorted(fitting, key=lambda each: _promise(each, most, hours), reverse=True):
+            have = {label: max(seeds.get(label, 0), each.seeds) for label in each.places}
+            for count in (_target(each, most), each.seeds + 1):  # one seed if the whole step is too expensive
+                added = sum(hours.of(label) * max(0, count - had) for label, had in have.items())
+                if added <= left:
+                    left -= added
+                    chosen.append(each)
+                    seeds |= {label: max(had, count) for label, had in have.items()}
+                    break
+            else:
+                left_out.append(each)
+        if chosen:
+            return Round(seeds, tuple(chosen), tuple(left_out))
     return Round({}, (), tuple(left_out))
 
 
-def _fit(candidates: Sequence[Judged], most: int, hours: Hours, left: float) -> Round:
-    """Choose the claims that fit into the hours left, none with more than `most` seeds."""
-    seeds: dict[Label, int] = {}
-    chosen: list[Judged] = []
-    left_out: list[Judged] = []
-
-    def target(each: Judged) -> int:
-        """Return the number of seeds at the next look: half of the way to the earliest decision."""
-        half = each.seeds + max(1, (_earliest(each) - each.seeds) // 2)
-        return min(half if each.seeds >= _at_least(each) else _at_least(each), most)
-
-    def cost(each: Judged, count: int) -> float:
-        have = {label: max(seeds.get(label, 0), each.seeds) for label in _labels(each)}
-        return sum(hours.of(label) * (count - had) for label, had in have.items() if had < count)
-
-    def promise(each: Judged) -> float:
-        """Return the probability of a decision per seed that it takes, and per hour of the next seeds."""
-        ahead = each.evidence.forecast
-        per_seed = ahead.decided / max(1.0, ahead.expected - each.seeds) if each.seeds else 1.0
-        return per_seed / (cost(each, target(each)) + _SECOND)
-
-    for each in sorted(candidates, key=promise, reverse=True):
-        # If the whole step exceeds the budget, add one seed.
-        count = target(each) if cost(each, target(each)) <= left else each.seeds + 1
-        if (added := cost(each, count)) > left:
-            left_out.append(each)
-            continue
-        left -= added
-        chosen.append(each)
-        seeds |= {label: max(seeds.get(label, 0), count) for label in _labels(each)}
-    return Round(seeds, tuple(chosen), tuple(left_out))
+def _target(each: Judged, most: int) -> int:
+    """Return the number of seeds at the next look: half of the way to the earliest decision."""
+    half = each.seeds + max(1, (_earliest(each) - each.seeds) // 2)
+    return min(half if each.seeds >= _at_least(each) else _at_least(each), most)
 
 
-def _labels(each: Judged) -> list[Label]:
-    return [(each.experiment, label) for label in each.labels]
+def _promise(each: Judged, most: int, hours: Hours) -> float:
+    """Return the probability of a decision per seed that it takes, and per hour of the next seeds."""
+    ahead = each.evidence.forecast
+    per_seed = ahead.decided / max(1.0, ahead.expected - each.seeds) if each.seeds else 1.0
+    return per_seed / (hours.of_seed(each) * (_target(each, most) - each.seeds) + _SECOND)
 
 
 def _at_least(each: Judged) -> int:

@@ -7,7 +7,7 @@ The module of a figure turns results into plain data once, and draws that data w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -30,7 +30,7 @@ from .learnability import learnability
 from .learning_curves import learning_curves
 from .optimizer_spikes import optimizer_spikes
 from .pareto import pareto
-from .plot import Plot, Texts
+from .plot import Plot
 from .published import published_scores
 from .recorded import recorded
 from .references import against_reference
@@ -43,11 +43,9 @@ __all__ = [
     "Axis",
     "Plot",
     "Sheet",
-    "Texts",
     "against",
     "against_reference",
     "all_possible",
-    "composition",
     "draw",
     "learnability",
     "learning_curves",
@@ -74,36 +72,9 @@ def _curves(
     scale: Scale | None = None,
     highlight: Sequence[str] = (),
 ) -> Plot:
-    if scale is not None and not metric:
-        raise RequestError("the scale of the score's axis is what its metrics declare: name a metric with it")
-    return learning_curves(
-        frames, baseline, over, scope, highlight=highlight, together=sheet.legend is not None,
-        shown=recorded(store, frames, metric, scope, scale) if metric else (),
-        smooth=smooth,
-    )  # fmt: skip
-
-
-def _against(
-    frames: Frames,
-    x: str | None = None,
-    by: Sequence[str] = ("selection.rule",),
-    split: str | None = None,
-    baseline: str | None = None,
-) -> Plot:
-    if x is None:
-        raise RequestError("figure 'against' needs a config key to draw against: give x")
-    return against(frames, Axis(x, tuple(by), split), baseline)
-
-
-def _spikes(
-    store: Snapshot,
-    experiment: str,
-    metric: Sequence[str] = (),
-    x: str | None = None,
-    baseline: str | None = None,
-) -> Plot:
-    shown = metric[0] if metric else "loss"
-    return optimizer_spikes(store, experiment, shown, x or "optimizer.beta2", baseline)
+    shown = recorded(store, frames, metric, scope, scale) if metric else ()
+    options: dict[str, Any] = {"shown": shown, "smooth": smooth, "highlight": highlight}
+    return learning_curves(frames, baseline, over, scope, together=sheet.legend is not None, **options)
 
 
 KINDS: dict[str, Callable[..., Plot]] = {
@@ -113,14 +84,18 @@ KINDS: dict[str, Callable[..., Plot]] = {
     "step_costs": step_costs,
     **{name: partial(against, axis=axis, name=name) for name, axis in PRESETS.items()},
     "against_reference": against_reference,
-    "optimizer_spikes": _spikes,
+    "optimizer_spikes": lambda store, experiment, metric=(), x="optimizer.beta2", baseline=None: (
+        optimizer_spikes(store, experiment, (metric or ("loss",))[0], x, baseline)
+    ),
     "learnability": learnability,
     "published": published_scores,
-    "against": _against,
+    "against": lambda frames, x, by=("selection.rule",), split=None, baseline=None: against(
+        frames, Axis(x, tuple(by), split), baseline
+    ),
     "composition": lambda store, frames, x=None: composition(store, frames, x),
     "selected": lambda frames, pictures=None: selected(frames, pictures),
 }
-"""Kind → function that makes the figure. `_sources` and options are passed to parameters of the same name."""
+"""Kind → function that makes the figure. `draw` passes sources and options to parameters of the same name."""
 
 _ON_DEMAND = ("published", "against", "composition", "selected")
 """Kinds that repeat part of another, or need more options to say anything about the experiment."""
@@ -153,37 +128,32 @@ def draw(
     if kind not in KINDS and own is None and ":" not in kind:
         raise RequestError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
     with opened(store) as opened_store:
-        sources = _sources(opened_store, experiment, options)
         if (study := opened_store.once(studies).get(experiment)) is not None:
             sheet = sheet.over(Sheet(**study.spec.get("figure") or {}))
+
+        def frames() -> Any:
+            if not experiment:
+                return None
+            found = opened_store.frames(experiment)
+            found = found.only(options["runs"]) if options.get("runs") else found
+            return found.scored_by(options["score"]) if options.get("score") else found
+
         if kind in KINDS:
+            sources: dict[str, Callable[[], Any]] = {
+                "store": lambda: opened_store,
+                "experiment": lambda: experiment,
+                "sheet": lambda: sheet,
+                "frames": frames,
+                "cells": lambda: opened_store.once(publications.read),
+            }
             names = signature(KINDS[kind]).parameters
-            used = {name: options[name] for name in names if name in options}
-            used |= {name: read() for name, read in sources.items() if name in names}
-            plot = KINDS[kind](**used | ({"sheet": sheet} if "sheet" in names else {}))
+            given = {name: options[name] for name in names if name in options}
+            plot = KINDS[kind](**given, **{name: sources[name]() for name in names if name in sources})
         else:
             code = load(own, experiment, "figure", kind)
-            about = experiment, sources["frames"], options.get("baseline"), options.get("scope", "scoring")
+            about = experiment, frames, options.get("baseline"), options.get("scope", "scoring")
             plot = custom_plot(code, Results(opened_store, *about), options.get("options", {}))
         return replace(plot, sheet=sheet)
-
-
-def _sources(store: Snapshot, experiment: str, options: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Name of a parameter of `KINDS` → function that reads its value."""
-
-    def frames() -> Frames | None:
-        if not experiment:
-            return None
-        found = store.frames(experiment)
-        found = found.only(options["runs"]) if options.get("runs") else found
-        return found.scored_by(options["score"]) if options.get("score") else found
-
-    return {
-        "store": lambda: store,
-        "experiment": lambda: experiment,
-        "frames": frames,
-        "cells": lambda: store.once(publications.read),
-    }
 
 
 def all_possible(store: str | Snapshot, experiment: str, **options: Any) -> list[Plot]:
@@ -199,21 +169,15 @@ def all_possible(store: str | Snapshot, experiment: str, **options: Any) -> list
         ValueError: The baseline or a metric is unknown, or no figure can be made.
     """
     plots: list[Plot] = []
-    first: NotYet | None = None
+    missing: list[NotYet] = []
     with opened(store) as opened_store:
-        try:
-            _sources(opened_store, experiment, options)["frames"]().baseline(options.get("baseline"))
-        except NotYet as error:  # an experiment of diagnoses only has no scores
-            if options.get("baseline") is not None:
-                raise
-            first = error
         for kind in (kind for kind in KINDS if kind not in _ON_DEMAND):
             try:
                 plots.append(draw(kind, opened_store, experiment, **options))
             except NotYet as error:
-                if kind == "curves" and (options.get("metric") or options.get("highlight")):
+                if kind == "curves" and options.get("metric"):
                     raise
-                first = first or error
-    if not plots and first is not None:
-        raise first
+                missing.append(error)
+    if not plots:
+        raise missing[0]
     return plots

@@ -17,7 +17,7 @@ from ..curves import score_curves
 from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
-from .axes import LOG_FROM, count_axis, draw_interval, draw_seeds, limit_percent, value_axis
+from .axes import LOG_FROM, count_axis, draw_intervals, draw_seeds, value_axis
 from .panels import finish, panels, titled
 from .plot import (
     Plot,
@@ -83,7 +83,6 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     """Plot the final score against a config key.
 
     Args:
-        frames: Results of an experiment.
         axis: The keys.
         baseline: Label or run; by default the first that is not a reference. A baseline without a value of
             the key is a dotted line.
@@ -131,7 +130,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     data = with_looks(data, [look[compared if line == base else first[line]] for line in data["line"]])
     labels, means = dict.fromkeys(places["label"]), data[data["kind"] == "mean"]
     words = [what_score_is(frames), "Each point is a separate run, at its end."]
-    words += about_seeds(means["seeds"].max(), "Markers")
+    words += about_seeds(means["seeds"].max())
     if (means["seeds"] < means["planned"]).any():
         words.append("Open: not all seeds have completed.")
     words += [*about_lost(frames, [*labels, compared]), *about_unfinished(frames, labels), *more]
@@ -154,7 +153,6 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     """Return the position of each label on an axis.
 
     Args:
-        frames: Results of an experiment.
         axis: The keys that are compared.
         baseline: Label of the baseline. Other references are left out.
 
@@ -238,8 +236,8 @@ def draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
             axes.plot(line["x"], line["y"], linestyle=dash if len(line) > 1 else "none", label=text, **style)
             for x, y in line.loc[line["seeds"] < line["planned"], ["x", "y"]].to_numpy():
                 axes.plot(x, y, markerfacecolor="white", **style)
-            draw_interval(axes, line["x"], line["y"], line["low"], line["high"], color)
-            draw_interval(axes, line["x"], line["y"], line["x_low"], line["x_high"], color, across=True)
+            ends = (line["x_low"], line["x_high"]), (line["low"], line["high"])
+            draw_intervals(axes, line["x"], line["y"], *ends, color)
         for _, path in of["path"].groupby("line"):
             axes.plot(path["x"], path["y"], color=GRAY, linewidth=0.8, zorder=1)
         draw_seeds(axes, dots["x"], dots["y"], dots["color"])
@@ -252,9 +250,9 @@ def draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         if not measured:
             _tick(axes, means)
         heights = data.loc[data["y_label"] == y_label, "y"]  # of all panels that share the axis
-        value_axis(axes, heights, log=texts.metric.scale == "log" and y_label == texts.y)
-        if y_label == texts.y and texts.metric.suffix == "%":
-            limit_percent(axes, heights)
+        is_log, percent = texts.metric.scale == "log", texts.metric.suffix == "%"
+        is_score = y_label == texts.y
+        value_axis(axes, heights, log=is_log and is_score, percent=percent and is_score)
     titled(all_axes, [panel["title"].iloc[0] for panel in shown])
     return finish(figure, texts, sheet, named="below" if len(shown) > 1 or measured else "direct")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import units
-from .style import DASHED
+from .style import DASHED, size_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,79 +18,60 @@ LOG_FROM = 8.0
 """Costs that differ by this factor get a logarithmic axis; from it on, ticks are at 1, 2, 5, 10, …"""
 
 _DECADES = 300.0  # a logarithmic axis that spans this factor has ticks at powers of 10 only
-
-
-def scale_axis(
-    axes: Axes, which: Literal["x", "y"], values: Iterable[float], *, log: bool, form: Callable[[float], str]
-) -> None:
-    """Scale an axis and write its ticks.
-
-    Args:
-        axes: The panel.
-        which: The axis.
-        values: Numbers on the axis; it stays linear unless all are positive.
-        log: Whether it is logarithmic.
-        form: Writes a tick.
-    """
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
-
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    known = [value for value in values if math.isfinite(value)]
-    if log and known and min(known) > 0:
-        (axes.set_xscale if which == "x" else axes.set_yscale)("log")
-        ratio = max(known) / min(known)
-        subs = (1, 2, 5) if ratio < _DECADES else (1,)
-        narrow = MaxNLocator(5, steps=[1, 2, 5, 10])
-        axis.set_major_locator(narrow if ratio < LOG_FROM else LogLocator(subs=subs))
-        axis.set_minor_formatter(NullFormatter())
-    axis.set_major_formatter(lambda value, _: form(value))
+_TICK = 5.5  # room for a tick of the horizontal axis, relative to the font size
 
 
 def count_axis(axes: Axes, values: Iterable[float] = (), *, log: bool = False) -> None:
     """Write the ticks of the horizontal axis as 5k and 2M; make it logarithmic if `log`."""
-    scale_axis(axes, "x", values, log=log, form=lambda x: units.tick(x, axes.get_xlim()[1]))
+    frame: Any = axes.get_window_extent()
+    room = 72 * frame.width / axes.figure.dpi / (_TICK * size_of("label"))
+    _scale(axes, "x", values, log, max(2, min(8, int(room))), lambda x: units.tick(x, axes.get_xlim()[1]))
 
 
-def value_axis(axes: Axes, values: Iterable[float], *, log: bool = False) -> None:
-    """Write the ticks of the vertical axis as plain numbers; make it logarithmic if `log`."""
-    scale_axis(axes, "y", values, log=log, form=lambda y: f"{y:g}")
-
-
-def limit_percent(axes: Axes, values: Iterable[float]) -> None:
-    """End a vertical axis of percentages at 0 and 100, which intervals exceed but scores do not.
+def value_axis(axes: Axes, values: Iterable[float], *, log: bool = False, percent: bool = False) -> None:
+    """Write the ticks of the vertical axis as plain numbers.
 
     Args:
         axes: The panel, drawn.
-        values: Means on the axis; those that are below 0 or above 100 are shown.
+        values: Means on the axis, which stays linear unless all are positive.
+        log: Whether it is logarithmic.
+        percent: Whether it ends at 0 and 100 like its scores, which intervals may exceed.
     """
-    known = [value for value in values if math.isfinite(value)]
-    bottom, top = axes.get_ylim()
-    axes.set_ylim(max(bottom, min([0.0, *known])), min(top, max([100.0, *known])))
+    known = [*filter(math.isfinite, values)]
+    _scale(axes, "y", known, log, "auto", lambda y: f"{y:g}")
+    if percent:
+        bottom, top = axes.get_ylim()
+        axes.set_ylim(max(bottom, min([0.0, *known])), min(top, max([100.0, *known])))
 
 
-def draw_interval(
-    axes: Axes, x: Any, y: Any, low: Any, high: Any, color: Any, *, across: bool = False
+def _scale(
+    axes: Any, which: str, values: Iterable[float], log: bool, most: Any, form: Callable[[float], str]
 ) -> None:
-    """Draw the confidence intervals of points as vertical bars, or as horizontal ones if `across`.
+    """Scale an axis and write its ticks."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-    Args:
-        axes: The panel.
-        x: Of the points, [n].
-        y: Of the points, [n].
-        low: Lower ends of the intervals, [n]; equal to `high` for a single seed.
-        high: Upper ends, [n].
-        color: Of the bars.
-        across: Whether the intervals are horizontal.
-    """
-    if across:
-        axes.hlines(y, low, high, colors=color, linewidth=0.9, zorder=3)
-    else:
-        axes.vlines(x, low, high, colors=color, linewidth=0.9, zorder=3)
+    axis, known = getattr(axes, f"{which}axis"), [*filter(math.isfinite, values)]
+    ratio = max(known) / min(known) if log and known and min(known) > 0 else 1.0
+    if ratio > 1.0:
+        getattr(axes, f"set_{which}scale")("log")
+        axis.set_minor_formatter(NullFormatter())
+    linear = MaxNLocator(most, steps=[1, 2, 5, 10])
+    subs = (1, 2, 5) if ratio < _DECADES else (1,)
+    axis.set_major_locator(linear if ratio < LOG_FROM else LogLocator(subs=subs))
+    axis.set_major_formatter(lambda value, _: form(value))
 
 
-def draw_band(axes: Axes, x: Any, low: Any, high: Any, color: str, alpha: float = 0.16) -> None:
-    """Shade the confidence interval around a line; arguments are those of `draw_interval`."""
-    axes.fill_between(x, low, high, color=color, alpha=alpha, linewidth=0)
+def draw_intervals(
+    axes: Axes, x: Any, y: Any, x_ends: tuple[Any, Any], y_ends: tuple[Any, Any], color: Any
+) -> None:
+    """Draw the confidence intervals of points, whose ends are equal for a single seed; numbers are [n]."""
+    axes.hlines(y, *x_ends, colors=color, linewidth=0.9, zorder=3)
+    axes.vlines(x, *y_ends, colors=color, linewidth=0.9, zorder=3)
+
+
+def draw_band(axes: Axes, x: Any, low: Any, high: Any, color: str) -> None:
+    """Shade the confidence interval around a line."""
+    axes.fill_between(x, low, high, color=color, alpha=0.16, linewidth=0)
 
 
 def draw_seeds(axes: Axes, x: Any, y: Any, colors: Any) -> None:
@@ -109,13 +90,12 @@ def draw_steps(axes: Axes, x: Any, y: Any, *, down: bool, **style: Any) -> None:
 
     Args:
         axes: The panel.
-        x: Costs, [m].
+        x: Costs, [m], in any order.
         y: Best value from each cost on, [m].
         down: Whether less of y is better, so that steps go down.
         style: Of the line.
     """
     order = np.argsort(x)
     xs, ys = np.asarray(x, float)[order], np.asarray(y, float)[order]
-    xs = np.append(np.repeat(xs, 2), axes.get_xlim()[1])
-    ys = np.append(axes.get_ylim()[1 if down else 0], np.repeat(ys, 2))
-    axes.plot(xs, ys, **style)
+    start, end = axes.get_ylim()[down], axes.get_xlim()[1]
+    axes.step([xs[0], *xs, end], [start, *ys, ys[-1]], where="post", **style)

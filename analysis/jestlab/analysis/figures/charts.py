@@ -5,7 +5,6 @@ Every number comes with its text, rounded here, so that the page shows the digit
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -41,28 +40,20 @@ def curves(plot: Plot) -> dict[str, Any]:
         Axis titles and series, plain JSON: x and y, the ends of the interval low and high, and the text of
         each number.
     """
-    data, metric = plot.data, plot.texts.metric
+    data = plot.data
     divisor, title, amount = _effort(plot.texts.x, data["effort"])
     columns = {"x": (data["effort"] / divisor).tolist(), "x_text": list(map(amount, data["effort"]))}
     columns |= _scores(plot.texts, data, {"y": "mean"})
     band = _scores(plot.texts, data, {"low": "low", "high": "high"})
     series = []
     for look, rows in _of_labels(data):
-        has_band = look["seeds"] > 1
-        one = _identity(look) | {"seeds": int(look["seeds"])}
-        one |= {name: values[rows] for name, values in columns.items()}
-        series.append(one | {name: values[rows] if has_band else [] for name, values in band.items()})
-    competing = data[data["role"] != "reference"]
-    ends = competing[(competing["role"] == "baseline") & competing["final"]]
-    return {
-        "kind": "curves",
-        "x_title": title,
-        "y_title": plot.texts.y,
-        "y_log": metric.scale == "log" and bool(competing["mean"].min() > 0),
-        "series": _marked(series, lambda one: -_sign(plot.texts) * one["y"][-1]),
-        "baseline_level": ends["mean"].tolist(),
-        "levels": [{"y": y, "text": text} for y, text in near_references(data, competing["mean"])],
-    }
+        own = columns | (band if look["seeds"] > 1 else dict.fromkeys(band, ()))
+        series.append(_identity(look) | {"seeds": int(look["seeds"])} | {key: own[key][rows] for key in own})
+    ends = data[(data["role"] == "baseline") & data["final"]]
+    chart = _chart(
+        "curves", plot, title, data, _marked(series, lambda one: -_sign(plot.texts) * one["y"][-1])
+    )
+    return chart | {"baseline_level": ends["mean"].tolist()}
 
 
 def pareto(plot: Plot) -> dict[str, Any]:
@@ -76,47 +67,49 @@ def pareto(plot: Plot) -> dict[str, Any]:
         (front, ambiguous, or dominated; empty for references), x and y of the seeds, the text of each number;
         the front, whose steps the page draws as the printed figure does.
     """
-    data, metric = plot.data, plot.texts.metric
-    competing = data[data["role"] != "reference"]
-    divisor, title, amount = _effort(plot.texts.x, competing["cost"])
+    data = plot.data
     means, seeds = (data[data["kind"] == kind].reset_index(drop=True) for kind in ("mean", "seed"))
+    divisor, title, amount = _effort(plot.texts.x, means.loc[means["role"] != "reference", "cost"])
     of_seeds = {"seed": seeds["seed"].astype(int).tolist(), "seed_x": (seeds["cost"] / divisor).tolist()}
     of_seeds |= {"seed_x_text": list(map(amount, seeds["cost"]))}
     of_seeds |= _scores(plot.texts, seeds, {"seed_y": "score"})
     places = {look["label"]: rows for look, rows in _of_labels(seeds)}
-    texts = _scores(plot.texts, means, {"y": "score", "low": "low", "high": "high", "spread": "spread"})
+    of_means = _scores(plot.texts, means, {"low": "low", "high": "high"})
+    of_means["spread_text"] = (
+        means["spread"].map(plot.texts.number).where(means["spread"].notna(), "").tolist()
+    )
+    of_means |= {end: (means[f"cost{end[1:]}"] / divisor).tolist() for end in ("x_low", "x_high")}
+    single = {"x": means["cost"] / divisor, "x_text": map(amount, means["cost"]), "y": means["score"]}
+    single |= {"y_text": map(plot.texts.number, means["score"])}
+    of_means |= {name: [[value] for value in values] for name, values in single.items()}
     series = []
     for place, mean in enumerate(means.to_dict("records")):
         rows = places[mean["label"]]
-        one = _identity(mean) | {
-            "seeds": rows.stop - rows.start,
-            "standing": str(mean["standing"]) if mean["role"] != "reference" else "",
-            "x": [mean["cost"] / divisor],
-            "x_text": [amount(mean["cost"])],
-            "y": [mean["score"]],
-            "y_text": [texts["y_text"][place]],
-            "x_low": mean["cost_low"] / divisor,
-            "x_high": mean["cost_high"] / divisor,
-            "spread_text": "" if math.isnan(mean["spread"]) else texts["spread_text"][place],
-        }
-        one |= {name: texts[name][place] for name in ("low", "high", "low_text", "high_text")}
-        series.append(one | {name: values[rows] for name, values in of_seeds.items()})
+        one = {"seeds": rows.stop - rows.start}
+        one |= {"standing": str(mean["standing"]) if mean["role"] != "reference" else ""}
+        one |= {name: values[place] for name, values in of_means.items()}
+        series.append(_identity(mean) | one | {name: values[rows] for name, values in of_seeds.items()})
+
+    def rank(one: dict[str, Any]) -> Any:
+        return [one["standing"] != each for each in ("front", "ambiguous")], -_sign(plot.texts) * one["y"][0]
+
     front = means[means["on_front"].eq(True)].sort_values("cost")
-    levels = near_references(
-        means.rename(columns={"score": "mean"}), competing.loc[competing["kind"] == "seed", "score"]
-    )
-    standings = ["front", "ambiguous"]
+    chart = _chart("pareto", plot, title, means.assign(mean=means["score"]), _marked(series, rank))
+    return chart | {"front": {"x": (front["cost"] / divisor).tolist(), "y": front["score"].tolist()}}
+
+
+def _chart(
+    kind: str, plot: Plot, title: str, data: pd.DataFrame, series: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return what both kinds have: axes, series, and levels of references, from rows with a mean."""
+    scores = data.loc[data["role"] != "reference", "mean"]
     return {
-        "kind": "pareto",
+        "kind": kind,
         "x_title": title,
         "y_title": plot.texts.y,
-        "y_log": metric.scale == "log" and bool(means["score"].min() > 0),
-        "series": _marked(
-            series,
-            lambda one: ([one["standing"] != each for each in standings], -_sign(plot.texts) * one["y"][0]),
-        ),
-        "levels": [{"y": y, "text": text} for y, text in levels],
-        "front": {"x": (front["cost"] / divisor).tolist(), "y": front["score"].tolist()},
+        "y_log": plot.texts.metric.scale == "log" and bool(scores.min() > 0),
+        "series": series,
+        "levels": [{"y": y, "text": text} for y, text in near_references(data, scores)],
     }
 
 
@@ -127,13 +120,13 @@ def printable(plot: Plot, variant: dict[str, Any]) -> Plot:
         plot: The whole figure.
         variant: The figure for the page, from `curves` or `pareto`.
     """
-    competitors = sum(one["role"] != "reference" for one in variant["series"])
-    if competitors <= MOST_PRINTED:
+    competing = [one for one in variant["series"] if one["role"] != "reference"]
+    if len(competing) <= MOST_PRINTED:
         return plot
-    kept = {one["label"] for one in variant["series"] if one["shown"] or one["role"] == "reference"}
-    few = f"{SHOWN_AT_FIRST} of {competitors:,} runs"
+    hidden = [one["label"] for one in competing if not one["shown"]]
+    few = f"{SHOWN_AT_FIRST} of {len(competing):,} runs"
     texts = replace(plot.texts, caption=f"{plot.texts.caption} Drawn: the baseline and the best, {few}.")
-    return replace(plot, data=plot.data[plot.data["label"].isin(kept)], texts=texts)
+    return replace(plot, data=plot.data[~plot.data["label"].isin(hidden)], texts=texts)
 
 
 def _of_labels(data: pd.DataFrame) -> Iterator[tuple[Mapping[Any, Any], slice]]:
@@ -155,7 +148,7 @@ def _identity(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _sign(texts: Texts) -> float:
     """1 if more is better, or nothing is; −1 if less is."""
-    return 1.0 if texts.metric.goal is None else texts.metric.sign
+    return -1.0 if texts.metric.goal == "min" else 1.0
 
 
 def _marked(series: list[dict[str, Any]], rank: Callable[[dict[str, Any]], Any]) -> list[dict[str, Any]]:

@@ -25,8 +25,6 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
     """Plot the composition of the batches of each run, next to that of the candidates.
 
     Args:
-        store: The store, or its SQLAlchemy URL.
-        frames: Results of the experiment.
         column: Metadata column that runs have counted (`runtime.diagnostics.columns`); by default the first
             in alphabetical order.
 

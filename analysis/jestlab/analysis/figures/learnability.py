@@ -44,8 +44,6 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
     """Plot the scores of pairs, those of sub-batches by iteration and filtering ratio, and the selection.
 
     Args:
-        store: The store, or its SQLAlchemy URL.
-        experiment: Name of the experiment.
         run: Label or name of a `diagnose` run; by default the study's first.
 
     Returns:
@@ -56,7 +54,6 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
         the first seed.
 
     Raises:
-        FileNotFoundError: The URL names a SQLite file that does not exist.
         ValueError: The experiment is unknown, or no such run of it has completed.
     """
     import pandas as pd
@@ -85,7 +82,7 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
         ),
         *(about[panel] for panel in data["panel"].unique()),
         f"Means over {over}.",
-        *about_seeds(seeds, intervals="bands and bars", dots=False),
+        *about_seeds(seeds, "bands and bars"),
     ]
     words = Texts(question or experiment, " ".join(sentences), "iterations", what)
     return Plot("learnability", data, words, _draw)
@@ -187,12 +184,14 @@ def _draw_matrix(axes: Axes, matrix: pd.DataFrame) -> None:
 
 def _draw_lines(axes: Axes, data: pd.DataFrame) -> None:
     """Draw a line for each rule over iterations or filtering ratios; a level if only the result matters."""
+    lines = list(data.dropna(subset="x").groupby("line", sort=False))
     for name, line in data.groupby("line", sort=False):
         style: dict[str, Any] = {"color": line["color"].iloc[0], "label": str(name)}
         if line["x"].isna().all():
             axes.axhline(line["value"].iloc[-1], linestyle=(0, (4, 1.5)), linewidth=0.9, **style)
             continue
-        draw_band(axes, line["x"], line["low"], line["high"], style["color"])
+        if name in (lines[0][0], lines[-1][0]):  # more bands would hide each other
+            draw_band(axes, line["x"], line["low"], line["high"], style["color"])
         marker = "o" if len(line) <= _MOST_MARKERS else ""
         axes.plot(line["x"], line["value"], marker=marker, markersize=3, **style)
     axes.set_ylabel("nats per example")

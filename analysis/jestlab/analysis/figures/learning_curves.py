@@ -13,7 +13,7 @@ from ..efforts import WORDS, Over, known
 from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
-from .axes import count_axis, draw_band, draw_levels, limit_percent, value_axis
+from .axes import count_axis, draw_band, draw_levels, value_axis
 from .panels import finish, panels, titled
 from .plot import (
     Plot,
@@ -60,7 +60,6 @@ def learning_curves(
     than seven curves have a panel each, unless some are highlighted.
 
     Args:
-        frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run; by default the study's baseline.
         over: Unit of the horizontal axis; None for examples seen, or else for seconds or steps.
         scope: What counts as FLOPs.
@@ -81,7 +80,9 @@ def learning_curves(
     import pandas as pd
 
     compared = frames.baseline(baseline)
-    measured = list(shown) or [Recorded("", frames.score, score_curves(frames, scope))]
+    measured = list(shown) or [
+        Recorded("score", frames.score, score_curves(frames, scope), score_axis(frames))
+    ]
     usual = (each for each in ("examples_seen", "seconds") if each in known(measured[0].curves))
     over = over or cast(Over, next(usual, "steps"))
     parts, lost = [], []
@@ -91,12 +92,11 @@ def learning_curves(
         column = "step" if over == "steps" else over
         curves = mean_curves(smoothed(each.curves, smooth) if smooth else each.curves, column)
         if curves.empty:
-            what = each.name or "score"
-            missing = f"no {what} to draw over {over} yet"
+            missing = f"no {each.name} to draw over {over} yet"
             raise NotYet(f"experiment {frames.experiment!r} has {missing}: {frames.progress()}")
         part = _thinned(styled(judged, curves.rename(columns={column: "effort"}), compared, []))
         part[["mean", "low", "high"]] *= each.metric.factor
-        part["panel"], part["y_label"] = each.name, each.axis if shown else score_axis(frames)
+        part["panel"], part["y_label"] = each.name, each.axis
         part["log"], part["in_percent"] = each.metric.scale == "log", each.metric.suffix == "%"
         parts.append(part)
     data = pd.concat(parts, ignore_index=True).assign(alone=False)
@@ -111,7 +111,7 @@ def learning_curves(
     colored = data.loc[data["role"].isin(["baseline", "competitor"]), "label"].nunique()
     is_split = colored > _MOST_TOGETHER and not (highlight or together or len(measured) > 1)
     bands = "bands" if is_split or colored <= _MOST_TOGETHER else ""
-    sentences += about_seeds(data["seeds"].max(), intervals=bands, dots=False)
+    sentences += about_seeds(data["seeds"].max(), bands)
     if smooth:
         sentences.append(f"Smoothed: running mean over {smooth} points of each seed.")
     if (data["final"] & (data["role"] == "baseline")).any():
@@ -165,7 +165,6 @@ def draw_curves(axes: Axes, data: pd.DataFrame) -> None:
     competing = data[data["role"] != "reference"]
     is_banded = competing.loc[competing["role"] != "other", "label"].nunique() <= _MOST_TOGETHER
     count_axis(axes)
-    value_axis(axes, competing["mean"], log=bool(data["log"].iloc[0]))
     for _, curve in competing.groupby("label", sort=False):
         last = curve.iloc[-1]
         color, role = last["color"], last["role"]
@@ -182,24 +181,22 @@ def draw_curves(axes: Axes, data: pd.DataFrame) -> None:
         if role == "baseline" and last["final"]:
             axes.axhline(last["mean"], color=color, **DOTTED)
     draw_levels(axes, near_references(data, competing["mean"]))
-    if data["in_percent"].all():
-        limit_percent(axes, competing["mean"])
+    first = data.iloc[0]
+    value_axis(axes, competing["mean"], log=bool(first["log"]), percent=bool(first["in_percent"]))
 
 
 def _draw_each(data: pd.DataFrame, texts: Texts, sheet: Sheet, x_label: str) -> Figure:
     """Draw a panel for each curve, with the baseline in black and all others in gray."""
-    from matplotlib.lines import Line2D
-
     alone = data[data["alone"]].drop_duplicates("label")
     is_baseline = data["role"] == "baseline"
     seeds = data["seeds"].mask(is_baseline, 1)  # its band would be in every panel
     figure, all_axes = panels(sheet, len(alone), least=1.05, height=1.4, sharex=True, sharey=True)
     for axes, label in zip(all_axes, alone["label"], strict=True):
         role = data["role"].where(is_baseline | (data["label"] == label), "other")
-        draw_curves(axes, data.assign(role=role, seeds=seeds))
+        text = data["text"].where(is_baseline, "_unnamed")  # the title has the name
+        draw_curves(axes, data.assign(role=role, seeds=seeds, text=text))
     all_axes[0].locator_params(axis="x", nbins=2)
     all_axes[0].xaxis.set_major_formatter(lambda x, _: units.tick(x, 1e5))  # 5k is shorter than 5,000
     titled(all_axes, [str(text) for text in alone["text"]])
-    colors = dict.fromkeys(data.loc[is_baseline, "text"], "black") | {"other runs": FAINT}
-    keys = [Line2D([], [], color=color, label=name) for name, color in colors.items()]
-    return finish(figure, texts, sheet, named="below", x=x_label, y=texts.y, keys=keys)
+    all_axes[0].plot([], [], color=FAINT, label="other runs")
+    return finish(figure, texts, sheet, named="below", x=x_label, y=texts.y)

@@ -39,8 +39,6 @@ def optimizer_spikes(
     of the run's deviations from its running median.
 
     Args:
-        store: The store, or its SQLAlchemy URL.
-        experiment: Name of the experiment.
         metric: Training metric: "loss", "grad_norm".
         key: Config key whose values are compared.
         baseline: Label or run that is shown even if other runs depend on it.
@@ -51,7 +49,6 @@ def optimizer_spikes(
         NaN if one logged too few points).
 
     Raises:
-        FileNotFoundError: The URL names a SQLite file that does not exist.
         ValueError: No run varies the key, or none has logged the metric.
     """
     import pandas as pd

@@ -20,7 +20,6 @@ from .plot import Texts
 from .style import GRAY, SAVED, size_of
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -77,7 +76,6 @@ def finish(
     named: Legend = "direct",
     x: str = "",
     y: str = "",
-    keys: Sequence[Artist] = (),
 ) -> Figure:
     """Name the labeled artists, add title and caption, and lay out the figure.
 
@@ -88,7 +86,6 @@ def finish(
         named: Default place of the names. "direct" is next to lines and markers, if the panels have room.
         x: Label below all panels, in place of a label for each.
         y: Label left of all panels.
-        keys: Entries of the legend, if they differ from the labeled artists.
 
     Raises:
         ValueError: The figure doesn't fit in its width or height.
@@ -106,7 +103,7 @@ def finish(
     for direct in attempts[where]:
         names = {axes: [write_name(axes, each) for each in handles] for axes, handles in direct.items()}
         rest = [each for axes, of in of_panels.items() for each in of if each not in direct.get(axes, ())]
-        fits = page.arrange([] if where == "none" or not rest else list(keys) or by_label(rest))
+        fits = page.arrange([] if where == "none" else by_label(rest))
         is_clear = [place_names(axes, of_panel) for axes, of_panel in names.items()]
         if fits and (all(is_clear) or direct is not of_panels):
             return figure
@@ -172,31 +169,15 @@ class _Page:
 
         figure = self.figure
         self._wrap_labels()
-        for attempt in range(3):
+        for _ in range(2):
             figure.set_layout_engine("constrained", rect=rect, w_pad=_EDGE / 2, h_pad=_EDGE / 2)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 figure.draw_without_rendering()
-            if not self._wrap_labels() and not self._thin_ticks(attempt):
+            if not self._wrap_labels():
                 break
         figure.set_layout_engine("none")
         return not any("constrained_layout not applied" in str(each.message) for each in caught)
-
-    def _thin_ticks(self, attempt: int) -> bool:
-        """Choose fewer ticks for horizontal axes whose ticks touch."""
-        from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator
-
-        changed = False
-        for axes in self.figure.axes:
-            low, high = sorted(axes.xaxis.get_view_interval())
-            ticks = [tick for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
-            boxes = [tick.label1.get_window_extent() for tick in ticks if tick.label1.get_visible()]
-            touch = any(a.x1 + 0.05 * self.figure.dpi > b.x0 for a, b in itertools.pairwise(boxes))
-            if touch and not isinstance(axes.xaxis.get_major_locator(), FixedLocator):
-                is_log = axes.get_xscale() == "log"
-                axes.xaxis.set_major_locator(LogLocator() if is_log else MaxNLocator(3 - attempt))
-                changed = True
-        return changed
 
     def _wrap_labels(self) -> bool:
         """Break labels that are longer than their axis, which constrained layout ignores."""

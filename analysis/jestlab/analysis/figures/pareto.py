@@ -16,11 +16,10 @@ from ..sheet import Sheet
 from .axes import (
     LOG_FROM,
     count_axis,
-    draw_interval,
+    draw_intervals,
     draw_levels,
     draw_seeds,
     draw_steps,
-    limit_percent,
     value_axis,
 )
 from .panels import finish, panels
@@ -64,7 +63,6 @@ def pareto(
     dominated for any; half-filled ones may be either.
 
     Args:
-        frames: Results of an experiment, from `results.Snapshot.frames`.
         baseline: Label or run in black; by default the study's baseline.
         scope: What counts as FLOPs.
         trajectories: Whether to show the path of each mean over training, faintly. These points belong to one
@@ -104,7 +102,8 @@ def pareto(
     data = styled(frames, points, compared, ["score", "spread", "low", "high"])
     require_competitors(frames, data[data["kind"] == "mean"])
     sentences = _sentences(frames, data, scope, cost)
-    if unpriced := [label for label in ended["label"].unique() if label not in set(runs["label"])]:
+    shown = set(runs["label"])
+    if unpriced := [label for label in ended["label"].unique() if label not in shown]:
         names = ", ".join(map(frames.shown.__getitem__, unpriced))
         sentences.append(f"Not shown ({WORDS[cost].amount} unknown): {names}.")
     words = Texts(title(frames), " ".join(sentences), WORDS[cost].axis, score_axis(frames), metric)
@@ -140,7 +139,7 @@ def _sentences(frames: Frames, data: pd.DataFrame, scope: Scope, cost: Effort) -
     named = "" if _is_named(means).all() else "Named: the front and the baseline."
     sentences = [
         what_score_is(frames),
-        *about_seeds(means["seeds"].max(), "Markers"),
+        *about_seeds(means["seeds"].max()),
         single,
         "Gray steps: Pareto front of the means. Filled: on the front; half filled: on it or dominated "
         "(intervals overlap); open: dominated.",
@@ -187,15 +186,13 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     figure, [axes] = panels(sheet)
     axes.set(xlabel=x_label, ylabel=texts.y)
     count_axis(axes, means["cost"], log=means["cost"].max() > LOG_FROM * means["cost"].min())
-    value_axis(axes, means["score"], log=texts.metric.scale == "log")
     for _, path in of.get("trajectory", data[:0]).groupby("label", sort=False):
         axes.plot(
             path["cost"], path["score"], color=path["color"].iloc[0], alpha=0.35, linewidth=0.8, zorder=2
         )
     draw_seeds(axes, seeds["cost"], seeds["score"], seeds["color"])
-    draw_interval(axes, means["cost"], means["score"], means["low"], means["high"], means["color"])
-    ends = means["cost_low"], means["cost_high"]
-    draw_interval(axes, means["cost"], means["score"], *ends, means["color"], across=True)
+    ends = (means["cost_low"], means["cost_high"]), (means["low"], means["high"])
+    draw_intervals(axes, means["cost"], means["score"], *ends, means["color"])
     for (_, mean), is_named in zip(means.iterrows(), _is_named(everyone)[means.index], strict=True):
         axes.plot(
             mean["cost"], mean["score"], color=mean["color"], linestyle="none", marker=mean["marker"],
@@ -206,8 +203,8 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         )  # fmt: skip
     axes.margins(x=0.14, y=0.1)
     draw_levels(axes, near_references(everyone.rename(columns={"score": "mean"}), means["score"]))
-    if texts.metric.suffix == "%":
-        limit_percent(axes, [*means["score"], *seeds["score"]])
+    is_log, percent = texts.metric.scale == "log", texts.metric.suffix == "%"
+    value_axis(axes, [*means["score"], *seeds["score"]], log=is_log, percent=percent)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
     down = texts.metric.goal == "min"
     on_front = means[means["on_front"].eq(True)]

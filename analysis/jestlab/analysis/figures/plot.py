@@ -17,7 +17,7 @@ from ..files import write_whole
 from ..frames import DIVERGED, UNEVALUATED, Frames
 from ..intervals import HUGE, half_widths, of_groups
 from ..metrics import UNKNOWN, Metric
-from ..sheet import PLAIN, Sheet
+from ..sheet import NONE, PLAIN, Sheet
 from .style import SURVIVORS, UNCERTAINTY, Look, applied, looks
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ class Plot:
         """
         numbers = self.data.select_dtypes("float").drop(columns="factor", errors="ignore")  # has no axis
         shown = self.data.assign(**numbers.mask(numbers.abs() > HUGE))  # which no axis can show
-        words = self.sheet.model_dump(include={"title", "caption"}, exclude_none=True)
+        given = self.sheet.model_dump(include={"title", "caption"}, exclude_none=True)
+        words: dict[str, Any] = {name: "" if text == NONE else text for name, text in given.items()}
         with applied(self.sheet):
             return self.draw(shown, replace(self.texts, **words), self.sheet)
 
@@ -205,10 +206,11 @@ def mean_intervals(values: pd.Series[float], groups: pd.Series[Any]) -> pd.DataF
     Returns:
         A row for each group: mean, std, count, low, high; of a single value, both ends are the mean.
     """
+    import pandas as pd
+
     found = of_groups(values, groups)
-    half = half_widths(found["std"], found["count"])
-    low, high = found["mean"] - half, found["mean"] + half
-    return found.assign(low=low.fillna(found["mean"]), high=high.fillna(found["mean"]))
+    half = pd.Series(half_widths(found["std"], found["count"]), found.index).fillna(0.0)
+    return found.assign(low=found["mean"] - half, high=found["mean"] + half)
 
 
 def texts(frames: Frames) -> dict[str, str]:
@@ -234,7 +236,7 @@ def require_competitors(frames: Frames, data: pd.DataFrame) -> None:
         )
 
 
-def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[float, str]]:
+def near_references(data: pd.DataFrame, scores: pd.Series[float]) -> list[tuple[float, str]]:
     """Return final scores and names of the references that get a line: those near the other scores.
 
     None gets one if there are many, as in a union of studies.
@@ -243,36 +245,33 @@ def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[f
         data: Rows of a figure: role, label, text, and the score as `mean`.
         scores: The other scores.
     """
-    known = list(scores)
-    low, high = min(known), max(known)
+    low, high = min(scores), max(scores)
     room = _NEAR * (high - low)
-    ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
-    if len(ends) > _MOST_REFERENCES:
-        return []
-    return [
-        (float(score), str(text))
-        for score, text in zip(ends["mean"], ends["text"], strict=True)
-        if low - room <= score <= high + room
-    ]
+    ends = _references(data)
+    near = ends[ends["mean"].between(low - room, high + room)]
+    return [] if len(ends) > _MOST_REFERENCES else [*zip(near["mean"].tolist(), near["text"], strict=True)]
+
+
+def _references(data: pd.DataFrame) -> pd.DataFrame:
+    """The last row of each reference."""
+    return data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
 
 
 # ---- words: captions and labels of axes
 
 
-def about_seeds(
-    count: float, means: str = "Lines", intervals: str = "bars", *, dots: bool = True
-) -> list[str]:
+def about_seeds(count: float, bands: str | None = None) -> list[str]:
     """Describe means and intervals, or say that each label has one seed.
 
     Args:
         count: Largest number of seeds.
-        means: Shape of the means.
-        intervals: Shape of the confidence intervals; empty for none.
-        dots: Whether there is a circle for each seed.
+        bands: Shape of the intervals of lines, empty for none; None for markers with bars.
     """
-    parts = [f"{means}: mean over seeds", *([f"{intervals}: {UNCERTAINTY}"] if intervals else [])]
-    parts += ["circles: seeds"] if dots else []
-    return [f"{'; '.join(parts)}."] if count > 1 else ["One seed each."]
+    if count <= 1:
+        return ["One seed each."]
+    if bands is None:
+        return [f"Markers: mean over seeds; bars: {UNCERTAINTY}; circles: seeds."]
+    return [f"Lines: mean over seeds{f'; {bands}: {UNCERTAINTY}' if bands else ''}."]
 
 
 def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None = None) -> list[str]:
@@ -285,7 +284,7 @@ def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None =
         metric: Metric of the numbers; None for the score.
     """
     metric = metric or frames.score
-    ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1).sort_values("mean")
+    ends = _references(data).sort_values("mean")
     scores = [metric.text(score / metric.factor) for score in ends["mean"]]
     if len(ends) > _MOST_REFERENCES:
         return [f"{len(ends)} references: {scores[0]} to {scores[-1]}."]
@@ -321,8 +320,11 @@ def axis_unit(x_label: str, values: pd.Series[float]) -> tuple[float, str]:
 
 def score_axis(frames: Frames) -> str:
     """Return the label of an axis of scores: "mean score (%)", "PPL, less is better"."""
-    metric = frames.score
-    name = metric.name if metric.name and len(frames.averaged) == 1 else "mean score"
+    return value_label(frames.score, (frames.score.name if len(frames.averaged) == 1 else "") or "mean score")
+
+
+def value_label(metric: Metric, name: str) -> str:
+    """Return the label of an axis of a metric: "PPL (nats), less is better"."""
     unit = f" ({metric.suffix})" if metric.suffix else ""
     return f"{name}{unit}{', less is better' if metric.goal == 'min' else ''}"
 

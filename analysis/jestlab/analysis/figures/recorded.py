@@ -15,6 +15,7 @@ from ..frames import Frames
 from ..metrics import Metric, Scale
 from ..results import Snapshot, opens_store
 from ..units import nearest
+from .plot import value_label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,18 +34,13 @@ class Recorded:
         name: Recorded name.
         metric: Goal, unit, and format.
         curves: With the columns of `curves.score_curves`, the metric as score.
+        axis: The label of its axis: "PPL, less is better".
     """
 
     name: str
     metric: Metric
     curves: pd.DataFrame
-
-    @property
-    def axis(self) -> str:
-        """The label of its axis: "PPL, less is better"."""
-        name = self.metric.name or NAMES.get(self.name, self.name)
-        unit = f" ({self.metric.suffix})" if self.metric.suffix else ""
-        return f"{name}{unit}{', less is better' if self.metric.goal == 'min' else ''}"
+    axis: str
 
 
 @opens_store
@@ -58,8 +54,6 @@ def recorded(
     """Read metrics that runs have recorded.
 
     Args:
-        store: SQLAlchemy URL of the store, or a snapshot of it.
-        frames: Results of the experiment.
         names: Of evaluations (`shapes/zero_shot`) and of training metrics (`loss`).
         scope: What counts as FLOPs.
         scale: Of the vertical axes; None for the scales that the metrics declare.
@@ -79,12 +73,12 @@ def recorded(
     found = []
     for name in names:
         metric = frames.declared.of(name)
+        is_logged = name in of_training
         curves = (
-            _of_training(frames, logged, name, scope)
-            if name in of_training
-            else score_curves(frames, scope, [name])
+            _of_training(frames, logged, name, scope) if is_logged else score_curves(frames, scope, [name])
         )
-        found.append(Recorded(name, replace(metric, scale=scale or metric.scale), curves))
+        axis = value_label(metric, metric.name or NAMES.get(name, name))
+        found.append(Recorded(name, replace(metric, scale=scale or metric.scale), curves, axis))
     return found
 
 

@@ -21,7 +21,6 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
     Gray lines connect references that were trained on the same data, in the order of examples seen.
 
     Args:
-        frames: Results of an experiment.
         baseline: Label or run that is 0 on both axes; by default the first that is not a reference.
 
     Returns:
@@ -58,7 +57,7 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
         what_score_is(frames),
         f"Each point: a learner, against the reference it selects with, both minus {frames.shown[compared]} "
         "with the same seed, each at the end of the run.",
-        *about_seeds(data["seeds"].max(), "Markers"),
+        *about_seeds(data["seeds"].max()),
         *about_lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]])),
         "Gray: references trained on the same data, in the order of examples seen.",
     ]

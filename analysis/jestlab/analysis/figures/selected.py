@@ -57,7 +57,6 @@ def selected(frames: Frames, pictures: Pictures | None) -> Plot:
     """Show examples that each run selected at the start, after a quarter of its steps, and at the end.
 
     Args:
-        frames: Results of the experiment.
         pictures: Reads the selected examples; None without a lab.
 
     Returns:

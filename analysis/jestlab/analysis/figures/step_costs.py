@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import units
 from ..configs import Configs
 from ..costs import CONVENTIONS, EXECUTED, Convention, Step
 from ..errors import NotYet, RequestError
@@ -39,7 +38,6 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
     Steps of equal batch size cost in proportion to their examples. A cached reference costs nothing here.
 
     Args:
-        frames: Results of an experiment.
         baseline: Label or run whose bar has length 1; by default the first that is not a reference.
 
     Returns:
@@ -92,15 +90,12 @@ def method_costs(step: Step, convention: Convention = "paper") -> Plot:
     lengths = pd.DataFrame.from_dict(parts, "index", columns=EXECUTED, dtype=float)
     caption = (
         f"FLOPs of a step relative to uniform sampling (IID), by the convention {convention!r}, when "
-        f"{step.batch_size:,} of {step.super_batch_size:,} examples are chosen. A forward pass of one "
-        f"example is {units.flops(step.full.total)}"
+        f"{step.batch_size:,} of {step.super_batch_size:,} examples are chosen."
     )
     if step.approximate is not None:
-        caption += (
-            f", an approximate one {step.approximate.total / step.full.total:.2f} of it; Flexi-JEST trains "
-            f"on {step.approximate_share:.0%} of a batch with it, and scores with it"
-        )
-    words = Texts("Cost of a step", f"{caption}.", "", "cost of a step, IID = 1")
+        share = step.approximate.total / step.full.total
+        caption += f" An approximate forward pass costs {share:.2f} of a full one."
+    words = Texts("Cost of a step", caption, "", "cost of a step, IID = 1")
     data = stacked(lengths / step.iid.cost(convention).total(), _COMPONENTS)
     return Plot(f"method_costs_{convention}", data, words, draw_stacked_bars)
 

@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ..intervals import INTERVAL
-
-if TYPE_CHECKING:
-    from ..sheet import Sheet
+from ..sheet import PLAIN, Sheet
 
 GRAY = "#6e6e6e"  # references, fronts, and notes, which don't compete
 FAINT = "#c4c4c4"  # curves that are shown for comparison
@@ -48,17 +46,8 @@ DASHED: dict[str, Any] = {"color": GRAY, "linestyle": (0, (6, 2)), "linewidth": 
 UNCERTAINTY = f"{INTERVAL} of the mean"
 """What every bar and band of a figure shows."""
 
-PARTS = (
-    ("#0072B2", ""),
-    ("#E69F00", "////"),
-    ("#009E73", "...."),
-    ("#CC79A7", "xxxx"),
-    ("#56B4E9", ""),
-    ("#D55E00", "////"),
-    ("#7A5195", "...."),
-    ("#999933", "xxxx"),
-)
-"""Color and hatch of the parts of a bar. Hatches distinguish parts in gray print."""
+PARTS = tuple(zip(_COLORS[:8], 2 * ("", "////", "....", "xxxx"), strict=True))
+"""Color and hatch of the parts of a whole. Hatches distinguish them in gray print."""
 
 SAVED: Any = {
     "pdf.fonttype": 42,  # text that can be searched and edited; journals reject the other kind
@@ -137,7 +126,7 @@ def size_of(what: Literal["title", "label", "name", "caption"]) -> float:
 
 
 @contextmanager
-def applied(sheet: Sheet | None = None) -> Iterator[None]:
+def applied(sheet: Sheet = PLAIN) -> Iterator[None]:
     """Apply our style over Matplotlib's defaults, not over the user's, while drawing and saving.
 
     Args:
@@ -148,9 +137,6 @@ def applied(sheet: Sheet | None = None) -> Iterator[None]:
     """
     import matplotlib.style
 
-    from ..sheet import PLAIN
-
-    sheet = sheet or PLAIN
     settings = _RC | {"font.size": sheet.font_size or 8.0, "font.family": sheet.families}
     settings |= {name: _SIZES[what] * settings["font.size"] for name, what in _SCALED.items()}
     with matplotlib.style.context(["default", settings]):

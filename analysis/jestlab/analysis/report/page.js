@@ -85,31 +85,29 @@ function madeFrom(column, key, row, baseline) {
   const own = column.inputs.filter((input) => row.values[input] && input !== key);
   const theirs = column.compares && baseline ? column.inputs.filter((input) => baseline.values[input]) : [];
   const result = row.values[key] ? [column.header] : [];
-  const named = row.labels ? ["label"] : [];
-  const headers = ["seed", "run", ...named, ...result, ...own, ...theirs.map((input) => `${input} of ${row.against}`)];
+  const headers = ["run", "fingerprint", ...result, ...own, ...theirs.map((input) => `${input} of ${row.against}`)];
   const lines = row.runs.map((run, i) => {
     const other = baseline ? baseline.seeds.indexOf(row.seeds[i]) : -1;
     return [
-      String(row.seeds[i]),
+      row.names[i],
       run.slice(0, 12),
-      ...named.map(() => row.labels[i]),
       ...(result.length ? [row.values[key][i]] : []),
       ...own.map((input) => row.values[input][i]),
       ...theirs.map((input) => (other < 0 ? "—" : baseline.values[input][other])),
     ];
   });
-  return [make("h3", {}, "Computed from"), boxed("Computed from", headers, lines, row.labels ? [1, 2] : [1])];
+  return [make("h3", {}, "Computed from"), boxed("Computed from", headers, lines, [1])];
 }
 
 /** All attempts at each of the runs. */
 function ran(row) {
-  const lines = row.runs.flatMap((run) => {
-    const { name, state, directory, attempts } = DATA.provenance.runs[run];
-    const whole = attempts.length ? attempts : [["—", "—", "—", "—", "—", "—", "—"]];
-    return whole.map((attempt) => [name, state, ...attempt, directory]);
+  const lines = row.runs.flatMap((run, i) => {
+    const { state, directory, attempts } = DATA.provenance.runs[run];
+    const whole = attempts.length ? attempts : [["—", "—", "—", "—", "—", "—"]];
+    return whole.map((attempt) => [row.names[i], state, ...attempt, directory]);
   });
-  const headers = ["run", "state", "attempt", "ended", "host, device", "code", "start (UTC)", "end (UTC)", "log", "folder"];
-  return [make("h3", {}, "Runs"), boxed("Runs", headers, lines, [1, 3, 4, 5, 6, 7, 8, 9])];
+  const headers = ["run", "state", "attempt", "ended", "host, device", "code", "time (UTC)", "log", "folder"];
+  return [make("h3", {}, "Runs"), boxed("Runs", headers, lines, [1, 3, 4, 5, 6, 7, 8])];
 }
 
 /** Where the config differs from the baseline's. */

@@ -1,14 +1,15 @@
-"""Custom tables: a function returns a pandas frame or a `Table`."""
+"""Custom tables: a function returns a pandas frame."""
 
 from __future__ import annotations
 
 import math
 import numbers
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..custom import CodeFailed, CustomCode, Results, stem_of
 from ..errors import RequestError
@@ -20,9 +21,17 @@ from .core import Column, Record, Table
 if TYPE_CHECKING:
     import pandas as pd
 
-_ATTRS = ("caption", "notes", "columns")
-_RESERVED = ("row", "apart", "ours", "section")
-"""Columns of `Table.frame` with a meaning."""
+_RESERVED = ("row", "apart", "section")
+"""Columns of `Table.frame` with a meaning: a custom column of that name gets a `_` behind it."""
+
+
+class _Attrs(BaseModel):
+    """The attributes of a frame."""
+
+    model_config = ConfigDict(extra="forbid")
+    caption: str = ""
+    notes: tuple[str, ...] = ()
+    columns: dict[str, Metric] = {}
 
 
 def custom_table(code: CustomCode, results: Results, options: Mapping[str, Any]) -> Table:
@@ -33,9 +42,7 @@ def custom_table(code: CustomCode, results: Results, options: Mapping[str, Any])
             column if the index only counts. `frame.attrs` may have `caption`, `notes`, and `columns`: for a
             column its goal ("max" or "min": the best is bold), unit, digits, and name, like a spec's
             `metrics`; a column of an evaluation has those of the evaluation. A row with the name of a label
-            is based on the label's runs; a reference does not compete. A `Table` is used unchanged.
-        results: The first argument of the function.
-        options: Its other arguments.
+            is based on the label's runs; a reference does not compete.
 
     Raises:
         NotYet: The experiment lacks results that the function requests.
@@ -44,47 +51,44 @@ def custom_table(code: CustomCode, results: Results, options: Mapping[str, Any])
     import pandas as pd
 
     made = code(results, options)
-    name = f"{results.experiment} {stem_of(code.name)}"
-    if isinstance(made, Table):
-        return replace(made, name=name)
     if not isinstance(made, pd.DataFrame):
-        raise CodeFailed(
-            f"{code.name} returned {type(made).__name__}: expected a pandas DataFrame, or a Table"
-        )
+        raise code.unexpected(made, "a pandas DataFrame")
     try:
-        return _table(name, made, results, code)
-    except OverflowError:
-        raise CodeFailed(f"the frame that {code.name} returned has a number of more than 1.8e308") from None
+        return _table(_plain_frame(made), made.attrs, results, code)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        reason = f"has attrs {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
+        raise CodeFailed(f"the frame that {code.name} returned {reason}") from None
     except RequestError as error:
         raise CodeFailed(f"the frame that {code.name} returned {error}") from None
 
 
-def _table(name: str, made: pd.DataFrame, results: Results, code: CustomCode) -> Table:
-    """Make a table from a frame; the message of a ValueError continues "the frame ..."."""
-    frame = _plain_frame(made)
-    if "apart" not in frame:
-        frame["apart"] = frame["row"].isin(results.references)
-    frame["apart"] = frame["apart"].astype(bool)
-    first, *keys = (str(key) for key in frame.columns if key not in _RESERVED)
-    declared = _declared(made.attrs, [first, *keys])
+def _table(frame: pd.DataFrame, attrs: Mapping[Any, Any], results: Results, code: CustomCode) -> Table:
+    """Make a table from a frame of plain values; the message of a RequestError continues "the frame ..."."""
+    written = _Attrs.model_validate(attrs)
+    first, *keys = frame.columns[1:]
+    for column in written.columns:
+        if column not in frame:
+            raise RequestError(
+                f"has no column {column!r}, which its attrs name: {nearest(column, [first, *keys])}"
+            )
+    frame["apart"] = frame["row"].isin(results.references)
     evaluated = [key for key in keys if key in results.frames.evaluated]
     headers = show.metric_headers(evaluated, results.frames.declared)
     formula = f"computed by {code.name}" + (f", code {code.digest[:8]}" if code.digest else "")
     columns = [Column(first, first, lambda row: str(row["row"]), align="left")]
     for key in keys:
-        own = declared.get(key, {})
-        metric = replace(results.metric(key) if key in evaluated else Metric(), **own)
-        header = show.heading(metric.name or key, metric) if own or key not in headers else headers[key]
-        is_formatted = key in evaluated or not {"unit", "digits"}.isdisjoint(own)
-        columns.append(
-            replace(_column(key, frame[key], metric, is_formatted), header=header, formula=formula)
-        )
+        metric = results.metric(key) if key in evaluated else Metric()
+        header = headers.get(key, key)
+        if key in written.columns:
+            metric = replace(metric, **attrs["columns"][key])
+            header = show.heading(metric.name or key, metric)
+        columns.append(_column(key, header, frame[key], metric, formula))
     runs = results.runs
     runs = runs[runs["label"].isin(frame["row"]) & (runs["state"] == "COMPLETED")].reset_index(drop=True)
     parts = runs[["label", "seed", "fingerprint"]].assign(row=runs["label"], experiment=results.experiment)
-    notes = made.attrs.get("notes", ())
-    notes = tuple(map(str, notes)) if isinstance(notes, list | tuple) else (str(notes),)
-    return Table(name, str(made.attrs.get("caption", "")), frame, tuple(columns), notes, parts=parts)
+    name = f"{results.experiment} {stem_of(code.name)}"
+    return Table(name, written.caption, frame, tuple(columns), written.notes, parts=parts)
 
 
 def _plain_frame(made: pd.DataFrame) -> pd.DataFrame:
@@ -97,39 +101,17 @@ def _plain_frame(made: pd.DataFrame) -> pd.DataFrame:
         raise RequestError("has no rows")
     if made.index.name is not None or not isinstance(made.index, pd.RangeIndex):
         made = made.reset_index(names=str(made.index.name or "name"))
-    names = ["name" if name == "row" else str(name) for name in made.columns]
-    if len(set(names)) < len(names):
-        raise RequestError(f"has several columns of one name: {', '.join(names)}")
-    values = {name: [_plain(value) for value in made.iloc[:, i]] for i, name in enumerate(names)}
+    columns = [f"{name}_" if name in _RESERVED else str(name) for name in made.columns]
     rows = [str(value) for value in made.iloc[:, 0]]
-    if twice := next((row for row in rows if rows.count(row) > 1), None):
-        raise RequestError(f"has two rows called {twice!r}: expected names in its index, or its first column")
+    for kind, names in (("columns", columns), ("rows", rows)):
+        ((name, times),) = Counter(names).most_common(1)
+        if times > 1:
+            raise RequestError(f"has two {kind} called {name!r}: its index, or first column, names the rows")
+    values = {name: [_plain(value) for value in made.iloc[:, i]] for i, name in enumerate(columns)}
     return pd.DataFrame({"row": rows, **values}, dtype=object)
 
 
-def _declared(attrs: Mapping[Any, Any], columns: list[str]) -> dict[str, dict[str, Any]]:
-    """Check the attributes of a frame, and return the declaration of each column."""
-    for key in attrs:
-        if key not in _ATTRS:
-            raise RequestError(f"has attrs[{key!r}]: {nearest(str(key), _ATTRS)}")
-    declared = attrs.get("columns", {})
-    if not isinstance(declared, Mapping):
-        kind = type(declared).__name__
-        raise RequestError(f"has attrs['columns'] of {kind}: expected a mapping from columns")
-    for column, words in declared.items():
-        if column not in columns:
-            raise RequestError(f"has no column {column!r}, which its attrs name: {nearest(column, columns)}")
-        try:
-            Metric(**{"goal": "max", **words})
-        except ValidationError as error:
-            wrong = error.errors()[0]
-            raise RequestError(f"says of column {column!r}, {wrong['loc'][0]}: {wrong['msg']}") from None
-        except TypeError as error:
-            raise RequestError(f"says of column {column!r}, {error}") from None
-    return {column: dict(words) for column, words in declared.items()}
-
-
-def _column(key: str, values: pd.Series[Any], metric: Metric, is_formatted: bool) -> Column:
+def _column(key: str, header: str, values: pd.Series[Any], metric: Metric, formula: str) -> Column:
     """Make a column: numbers are right-aligned; everything else is text."""
     is_number = not any(isinstance(value, bool | str) for value in values)
 
@@ -137,19 +119,21 @@ def _column(key: str, values: pd.Series[Any], metric: Metric, is_formatted: bool
         value = row[key]
         if value is None or isinstance(value, bool | str):
             return show.MISSING if value is None else str(value)
-        if is_formatted:
+        if metric.suffix or metric.digits is not None:
             return metric.text(value)
         return (f"{value:,}" if isinstance(value, int) else significant(value, 4)).replace("-", "−")
 
     def rank(row: Record) -> float:
         return math.nan if row[key] is None else metric.rank(float(row[key]))
 
-    is_ranked = is_number and metric.goal is not None
-    return Column(key, key, text, rank if is_ranked else None, align="right" if is_number else "left")
+    return Column(
+        key, header, text, rank if is_number and metric.goal else None, formula=formula,
+        align="right" if is_number else "left",
+    )  # fmt: skip
 
 
 def _plain(value: Any) -> bool | int | float | str | None:
-    """Return a value as JSON has it; OverflowError if a number is too large."""
+    """Return a value as JSON has it."""
     import numpy as np
     import pandas as pd
 
@@ -157,6 +141,6 @@ def _plain(value: Any) -> bool | int | float | str | None:
         return None
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    if isinstance(value, numbers.Integral) and math.isfinite(value):
+    if isinstance(value, numbers.Integral):
         return int(value)
     return float(value) if isinstance(value, numbers.Real) else str(value)

@@ -7,20 +7,22 @@ cells, from which the script of a page composes the explanation of a cell.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 from ..configs import flat
-from ..provenance.code import code_of, commit_text, made_with_different
+from ..provenance.code import code_of, commit_text
 from ..provenance.history import History, load
 from ..results import Snapshot, opened
-from .core import Column, Table, records
+from .core import Column, Record, Table, plain, records
 
 _RUN_COLUMNS = ("fingerprint", "state", "step", "directory", "config")
+_IDENTITY = ("row", "experiment", "run", "label", "seed", "fingerprint")
+"""Columns of `Table.parts` that identify a run; the others are numbers of the run."""
 
+_Parts = Mapping[str, Sequence[Record]]
 Differences = Mapping[str, tuple[str | None, str | None]]
 """Config key → value of the baseline, value of this row; as JSON, None for a missing value."""
 
@@ -30,12 +32,7 @@ class Explanation:
     """The source of the number in a cell.
 
     Attributes:
-        table: Name of the table.
         row: Displayed name of the row.
-        column: Key of the column.
-        header: Heading of the column.
-        text: Text of the cell.
-        formula: Formula of the number.
         runs: For each run: experiment, label, seed, fingerprint, state, step, directory, retracted (the
             reason, or None), attempts (of `History.attempts`), value (its number in this column),
             inputs of the value by name, and against: the inputs of the baseline's run with the same seed.
@@ -46,51 +43,38 @@ class Explanation:
         accepted: One line for each acceptance of differences between the runs.
     """
 
-    table: str
     row: str
-    column: str
     header: str
     text: str
     formula: str
     runs: Sequence[Mapping[str, Any]] = ()
     baseline: str | None = None
     differences: Differences | None = None
-    published: Mapping[str, Any] | None = None
+    published: Record | None = None
     accepted: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"{self.row} · {self.header}: {self.text}   (table {self.table})", self.formula]
-        lines += ["", *_published_lines(self.published)] if self.published else []
-        lines += [""] if self.runs else []
-        for run in self.runs:
-            numbers = [f"{name} {number(value)}" for name, value in run["inputs"].items()]
-            numbers += [
-                f"{name} of {self.baseline} {number(value)}" for name, value in run["against"].items()
-            ]
-            lines.append(number(run["value"]) + (f" from {', '.join(numbers)}" if numbers else ""))
-            lines.append(
-                f"  run {_name(run)}, {run['fingerprint'][:12]}, {_state(run)}, in {run['directory']}"
-            )
-            for attempt in run["attempts"]:
-                place, *texts, start, end, log = _attempt_texts(attempt)
-                texts += [" to ".join(time for time in (start, end) if time), log]
-                lines.append(f"  attempt {place} {'; '.join(text for text in texts if text)}")
+        blocks = [[f"{self.row} · {self.header}: {self.text}", self.formula]]
+        if self.published:
+            blocks.append(_published_lines(self.published))
+        blocks.append([line for run in self.runs for line in self._run_lines(run)])
         if self.differences is not None:
-            lines += ["", f"config differences from {self.baseline}:"]
-            lines += [
-                f"  {key}: {theirs or '—'} → {ours or '—'}"
-                for key, (theirs, ours) in self.differences.items()
-            ] or ["  none"]
-        lines += ["", *self.accepted] if self.accepted else []
-        of_code = {str(run["attempts"][-1]["sources"]): run for run in self.runs if run["attempts"]}
-        if len(of_code) > 1:
-            first, second = map(_name, list(of_code.values())[:2])
-            lines += ["", f"runs were {made_with_different(['code'])}: jestlab diff {first} {second}"]
-        return "\n".join(lines)
+            changes = [
+                f"  {key}: {old or '—'} → {new or '—'}" for key, (old, new) in self.differences.items()
+            ]
+            blocks.append([f"config differences from {self.baseline}:", *(changes or ["  none"])])
+        blocks.append([*self.accepted])
+        return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
-
-def _name(run: Mapping[str, Any]) -> str:
-    return f"{run['experiment']}/{run['label']}/{run['seed']}"
+    def _run_lines(self, run: Record) -> list[str]:
+        numbers = [f"{name} {number(value)}" for name, value in run["inputs"].items()]
+        numbers += [f"{name} of {self.baseline} {number(value)}" for name, value in run["against"].items()]
+        attempts = [[text for text in _attempt_texts(attempt) if text] for attempt in run["attempts"]]
+        return [
+            number(run["value"]) + (f" from {', '.join(numbers)}" if numbers else ""),
+            f"  run {_name(run)}, {run['fingerprint'][:12]}, {_state(run)}, in {run['directory']}",
+            *(f"  attempt {first} {'; '.join(others)}" for first, *others in attempts),
+        ]
 
 
 class Origins:
@@ -120,8 +104,6 @@ class Origins:
             FileNotFoundError: The URL names a SQLite file that doesn't exist.
             ValueError: The URL doesn't name a results store.
         """
-        if not experiments:
-            return cls([])
         with opened(store) as snapshot:
             histories = [snapshot.once(load, experiment) for experiment in experiments]
             return cls([history for history in histories if history is not None])
@@ -130,7 +112,6 @@ class Origins:
         """Explain the number in a cell.
 
         Args:
-            table: The table.
             row: Name of the row, or a unique prefix of it.
             column: Key or heading of the column, or a unique prefix of it.
 
@@ -138,28 +119,35 @@ class Origins:
             ValueError: The row or column doesn't exist, or isn't unique.
         """
         name, shown = table.row_named(row), table.column_named(column)
-        cell, baseline = table.cell(name, shown), table.baselines.get(name)
-        rows, published = self._rows(table), _published(table).get(name, {}).get(shown.key)
-        compared = None if published or baseline is None else table.shown.get(baseline, baseline)
-        differences: Differences | None = None if compared is None else {}
-        runs: list[dict[str, Any]] = []
-        if not published and name in rows:
-            differences = rows[name]["differences"]
-            runs = self._contributions(rows[name], rows.get(str(baseline)) if shown.compares else None, shown)
-        studies = dict.fromkeys(run["experiment"] for run in runs)
+        cell, published = table.cell(name, shown), _published(table).get(name, {}).get(shown.key)
+        baseline = None if published else table.baselines.get(name)
+        parts = _parts(table)
+        own = [] if published else parts.get(name, [])
+        others = {part["seed"]: part for part in parts.get(str(baseline), ()) if shown.compares}
+        studies = dict.fromkeys(part["experiment"] for part in own)
         return Explanation(
-            table=table.name,
             row=table.shown.get(name, name),
-            column=shown.key,
-            header=f"{shown.group} {shown.header}".strip(),
+            header=shown.title,
             text=cell.text + cell.mark,
             formula=shown.formula or "name of the row",
-            runs=runs,
-            baseline=compared,
-            differences=differences,
+            runs=[self._contribution(part, shown, others.get(part["seed"], {})) for part in own],
+            baseline=None if baseline is None else table.shown.get(baseline, baseline),
+            differences=self._differences(parts, name, baseline),
             published=published,
             accepted=tuple(line for study in studies for line in self._histories[study].accepted),
         )
+
+    def _contribution(self, part: Record, column: Column, other: Record) -> dict[str, Any]:
+        """Return an item of `Explanation.runs`."""
+        run = self._runs[part["fingerprint"]]
+        return {
+            **{name: part[name] for name in ("experiment", "label", "seed")},
+            **{name: value for name, value in run.items() if name != "config"},
+            "attempts": [*run["attempts"].values()],
+            "value": _numbers(part, column.key).get(column.key),
+            "inputs": _numbers(part, *column.inputs),
+            "against": _numbers(other, *column.inputs),
+        }
 
     def page_data(self, tables: Mapping[str, Table]) -> dict[str, Any]:
         """Return the explanations of all cells, as plain JSON that doesn't repeat what cells share.
@@ -168,152 +156,119 @@ class Origins:
             tables: Name on the page → table.
 
         Returns:
-            "tables": name → columns (key → header, formula, inputs, compares), rows as in `_rows` but with
-            values as texts, and published (row → column → lines).
-            "runs": fingerprint → name, state, directory, and the texts of its attempts.
+            "tables": name → columns (key → header, formula, inputs, compares), published (row → column →
+            lines), and rows that have runs: name → runs (fingerprints), names (experiment/label/seed), seeds,
+            values (key of a column or name of an input → a text for each run), baseline (a row), against (its
+            displayed name), and differences.
+            "runs": fingerprint → state, directory, and the texts of its attempts.
         """
-        data: dict[str, Any] = {"tables": {}, "runs": {}}
+        data: dict[str, Any] = {}
         for key, table in tables.items():
             columns = {
                 column.key: {
-                    "header": f"{column.group} {column.header}".strip(),
+                    "header": column.title,
                     "formula": column.formula,
                     "inputs": column.inputs,
                     "compares": column.compares,
                 }
                 for column in table.columns
             }
-            rows = self._rows(table)
-            for row in rows.values():
-                row["values"] = {name: [*map(number, values)] for name, values in row["values"].items()}
-                for fingerprint, name in zip(row["runs"], row.pop("names"), strict=True):
-                    run = self._runs[fingerprint]
-                    attempts = map(_attempt_texts, run["attempts"].values())
-                    data["runs"][fingerprint] = {
-                        "name": "/".join(map(str, name)),
-                        "state": _state(run),
-                        "directory": run["directory"],
-                        "attempts": [[text or "—" for text in texts] for texts in attempts],
-                    }
+            parts = _parts(table)
+            rows = {row: self._row(table, parts, row) for row in parts}
             published = {
                 row: {column: _published_lines(cell) for column, cell in cells.items()}
                 for row, cells in _published(table).items()
             }
-            data["tables"][key] = {"columns": columns, "rows": rows, "published": published}
-        return data
+            data[key] = {"columns": columns, "rows": rows, "published": published}
+        used = {run for each in data.values() for row in each["rows"].values() for run in row["runs"]}
+        return {"tables": data, "runs": {run: self._run_texts(run) for run in sorted(used)}}
 
-    def _rows(self, table: Table) -> dict[str, dict[str, Any]]:
-        """Return the source of the numbers in each row that has runs.
+    def _run_texts(self, fingerprint: str) -> dict[str, Any]:
+        """Return the texts about a run, for `page_data`."""
+        run = self._runs[fingerprint]
+        attempts = [[text or "—" for text in _attempt_texts(each)] for each in run["attempts"].values()]
+        return {"state": _state(run), "directory": run["directory"], "attempts": attempts}
 
-        Returns:
-            Name → runs (fingerprints), names (experiment, label, and seed of each run), seeds, values (key of
-            a column or name of an input → a number or None for each run), baseline (a row) and against (its
-            displayed name), differences; labels, if they differ from the name of the row.
-        """
-        parts = table.parts
-        if parts is None:
-            return {}
-        # The first column names the rows.
-        names = dict.fromkeys(name for column in table.columns[1:] for name in (column.key, *column.inputs))
-        values = {
-            name: [value if math.isfinite(value) else None for value in parts[name].astype(float)]
-            for name in names
-            if name in parts
+    def _row(self, table: Table, parts: _Parts, row: str) -> dict[str, Any]:
+        """Return the source of the numbers in a row, for `page_data`."""
+        names = dict.fromkeys(name for column in table.columns for name in (column.key, *column.inputs))
+        numbers = [_numbers(part, *names) for part in parts[row]]
+        baseline = table.baselines.get(row)
+        return {
+            "runs": [part["fingerprint"] for part in parts[row]],
+            "names": [_name(part) for part in parts[row]],
+            "seeds": [part["seed"] for part in parts[row]],
+            "values": {name: [number(each[name]) for each in numbers] for name in numbers[0]},
+            "baseline": baseline,
+            "against": table.shown.get(baseline or "", baseline),
+            "differences": self._differences(parts, row, baseline),
         }
-        runs = [str(fingerprint) for fingerprint in parts["fingerprint"]]
-        full_names = list(parts[["experiment", "label", "seed"]].itertuples(index=False, name=None))
-        places = {str(row): at for row, at in parts.groupby("row", sort=False).indices.items()}
-        rows = {}
-        for row, at in places.items():
-            baseline = table.baselines.get(row)
-            differences: Any = None if baseline is None else {}
-            if baseline in places:
-                differences = self._differences(runs[places[baseline][0]], runs[at[0]])
-            rows[row] = {
-                "runs": [runs[i] for i in at],
-                "names": [full_names[i] for i in at],
-                "seeds": [int(full_names[i][2]) for i in at],
-                "values": {name: [numbers[i] for i in at] for name, numbers in values.items()},
-                "baseline": baseline,
-                "against": table.shown.get(baseline or "", baseline),
-                "differences": differences,
-            }
-            if any(full_names[i][1] != row for i in at):
-                rows[row]["labels"] = [full_names[i][1] for i in at]
-        return rows
 
-    def _contributions(
-        self, row: Mapping[str, Any], other: Mapping[str, Any] | None, column: Column
-    ) -> list[dict[str, Any]]:
-        """Return `Explanation.runs` of a row, compared with another one."""
-
-        def numbers(row: Mapping[str, Any], place: int, *names: str) -> dict[str, float | None]:
-            return {name: row["values"][name][place] for name in names if name in row["values"]}
-
-        contributions = []
-        for place, (experiment, label, seed) in enumerate(row["names"]):
-            run = {name: value for name, value in self._runs[row["runs"][place]].items() if name != "config"}
-            against: dict[str, float | None] = {}
-            if other is not None and seed in other["seeds"]:
-                against = numbers(other, other["seeds"].index(seed), *column.inputs)
-            contributions.append(
-                {"experiment": experiment, "label": label, "seed": seed}
-                | run
-                | {
-                    "attempts": [*run["attempts"].values()],
-                    "value": numbers(row, place, column.key).get(column.key),
-                }
-                | {"inputs": numbers(row, place, *column.inputs), "against": against}
-            )
-        return contributions
-
-    def _differences(self, other: str, run: str) -> Differences:
-        """Return the differences between the configs of two runs."""
-        theirs, ours = (_flat_config(self._runs[each]["config"]) for each in (other, run))
+    def _differences(self, parts: _Parts, row: str, baseline: str | None) -> Differences | None:
+        """Return the differences between the configs of two rows; empty if one of them has no runs."""
+        if baseline is None:
+            return None
+        firsts = [parts[name][0]["fingerprint"] for name in (baseline, row) if name in parts]
+        configs = [_flat_config(self._runs[run]["config"]) for run in firsts] or [{}]
+        theirs, ours = configs[0], configs[-1]
         keys = sorted({*theirs, *ours})
         return {key: (theirs.get(key), ours.get(key)) for key in keys if theirs.get(key) != ours.get(key)}
+
+
+def _parts(table: Table) -> _Parts:
+    """Return row → its parts."""
+    parts: dict[str, list[Record]] = {}
+    for part in [] if table.parts is None else records(table.parts):
+        parts.setdefault(part["row"], []).append(part)
+    return parts
+
+
+def _numbers(part: Record, *names: str) -> dict[str, float | None]:
+    """Return those of the named numbers that a part has; None for unknown ones."""
+    return {name: plain(part[name]) for name in names if name in part and name not in _IDENTITY}
 
 
 @lru_cache(maxsize=1024)
 def _flat_config(config: str) -> dict[str, str]:
     """Return dotted key → value as JSON."""
-    return {
-        key: json.dumps(value, ensure_ascii=False) for key, value in flat(json.loads(config or "{}")).items()
-    }
+    values = flat(json.loads(config or "{}"))
+    return {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
 
 
-def _published(table: Table) -> dict[str, dict[str, dict[str, Any]]]:
+def _published(table: Table) -> dict[str, dict[str, Record]]:
     """Return row → column → published cell, as in `Explanation.published`."""
-    cells: dict[str, dict[str, dict[str, Any]]] = {}
-    for cell in [] if table.published is None else table.published.to_dict("records"):
-        columns = cells.setdefault(str(cell.pop("row")), {})
-        columns[str(cell.pop("column"))] = {str(key): value for key, value in cell.items()}
+    cells: dict[str, dict[str, Record]] = {}
+    for cell in [] if table.published is None else map(dict, records(table.published)):
+        cells.setdefault(cell.pop("row"), {})[cell.pop("column")] = cell
     return cells
 
 
-def _published_lines(cell: Mapping[str, Any]) -> list[str]:
+def _published_lines(cell: Record) -> list[str]:
     where = f"{cell['source']}, table {cell['table']}, row {cell['position']}"
     details = [f"{name}: {cell[name]}" for name in ("citation", "data", "note", "check") if cell.get(name)]
     return [f"printed {cell['printed']!r} in {where}", *details]
 
 
-def _state(run: Mapping[str, Any]) -> str:
+def _name(part: Record) -> str:
+    return f"{part['experiment']}/{part['label']}/{part['seed']}"
+
+
+def _state(run: Record) -> str:
     step = f" at step {int(run['step']):,}" if run["step"] else ""  # some programs don't report steps
     retracted = f", retracted: {run['retracted']}" if run["retracted"] else ""
     return f"{run['state']}{step}{retracted}"
 
 
-def _attempt_texts(attempt: Mapping[str, Any]) -> list[str]:
-    """Return number, state, host and device, code, start, end, and log; unknown ones are empty."""
+def _attempt_texts(attempt: Record) -> list[str]:
+    """Return number, state, host and device, code, start and end, and log; unknown ones are empty."""
     reason = (attempt["reason"] or "").strip().partition("\n")[0]
     jestlab = f"jestlab {commit_text(attempt['git_commit'], attempt['patched'])}"
     return [
         str(attempt["number"]),
         f"{attempt['state']}: {reason}" if reason else attempt["state"],
-        ", ".join(part for part in (attempt["host"], attempt["device"]) if part),
-        "; ".join(part for part in (code_of(attempt), jestlab) if part),
-        attempt["started_at"] or "",
-        attempt["ended_at"] or "",
+        ", ".join(filter(None, (attempt["host"], attempt["device"]))),
+        "; ".join(filter(None, (code_of(attempt), jestlab))),
+        " to ".join(filter(None, (attempt["started_at"], attempt["ended_at"]))),
         attempt["log"] or "",
     ]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..costs import Scope
 from ..curves import Crossing, score_curves, speedups
@@ -14,14 +15,10 @@ from ..errors import NotYet
 from ..frames import DIVERGED, Frames
 from ..intervals import censored_median, half_widths, of_groups, to_match
 from ..metrics import Metric
-from .show import first_line
+from .core import ESSENTIAL, Column, Table
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -29,9 +26,7 @@ class Finals:
     """Final results of an experiment, compared with a baseline.
 
     Attributes:
-        frames: Results of the experiment.
         baseline: Label of the baseline.
-        scope: What counts as FLOPs.
         crossing: Which crossing of the baseline's final score counts.
         runs: One row for each completed run that was evaluated, in the order of the study: fingerprint,
             label, seed, the metrics, score, delta (score minus that of the baseline with the same seed; NaN
@@ -60,21 +55,6 @@ class Finals:
         """The name that is shown for the baseline."""
         return self.frames.shown[self.baseline]
 
-    @property
-    def renamed(self) -> dict[str, str]:
-        """Label → the name that is shown for it, if it is another one."""
-        return {label: name for label in self.frames.labels if (name := self.frames.shown[label]) != label}
-
-    @property
-    def has_rivals(self) -> bool:
-        """Whether there is another competitor than the baseline."""
-        return any(label != self.baseline for label in self.frames.competitors)
-
-    @property
-    def baselines(self) -> dict[str, str]:
-        """Each label that is compared → the baseline."""
-        return {label: self.baseline for label in self.frames.labels if label != self.baseline}
-
     @cached_property
     def by_label(self) -> pd.DataFrame:
         """One row for each label, in the order of the study: index label; run, apart (bool), seeds,
@@ -83,21 +63,20 @@ class Finals:
         and the mean of each known effort."""
         import pandas as pd
 
-        of_label = self.frames.runs.groupby("label", sort=False)
-        rows = pd.DataFrame({"run": of_label["run"].first(), "apart": False})
-        rows.loc[self.frames.apart_from(self.baseline), "apart"] = True
-        rows["seeds"] = self.runs.groupby("label").size()
-        rows["seeds_planned"] = of_label.size()
-        rows["lost"] = [self.frames.lost.get(str(label), "") for label in rows.index]
-        rows["diverged"] = [DIVERGED in self.frames.fates[str(label)] for label in rows.index]
-        for name in [*self.frames.metrics, "score", "delta"]:
+        frames, of_label = self.frames, self.frames.runs.groupby("label", sort=False)
+        rows = pd.DataFrame({"run": of_label["run"].first()})
+        rows["apart"] = rows.index.isin(frames.apart_from(self.baseline))
+        rows["seeds"], rows["seeds_planned"] = self.runs.groupby("label").size(), of_label.size()
+        rows["lost"] = [frames.lost.get(str(label), "") for label in rows.index]
+        rows["diverged"] = [DIVERGED in frames.fates[str(label)] for label in rows.index]
+        for name in [*frames.metrics, "score", "delta"]:
             of_seeds = of_groups(self.runs[name], self.runs["label"])
             rows[[f"{name}_mean", f"{name}_std", f"{name}_seeds"]] = of_seeds
         counts = [name for name in rows.columns if name == "seeds" or str(name).endswith("_seeds")]
         rows[counts] = rows[counts].fillna(0).astype(int)
         half = half_widths(rows["delta_std"], rows["delta_seeds"])
         # If a seed diverged, the others are a biased selection.
-        half[rows["diverged"] | (DIVERGED in self.frames.fates[self.baseline])] = math.nan
+        half[rows["diverged"] | (DIVERGED in frames.fates[self.baseline])] = math.nan
         rows["delta_low"], rows["delta_high"] = rows["delta_mean"] - half, rows["delta_mean"] + half
         for effort in self.efforts:
             rows[effort] = of_groups(self.runs[effort], self.runs["label"])["mean"]
@@ -114,6 +93,7 @@ class Finals:
         that reached the score at its first evaluation), `fewer_<effort>` (censored median), and
         `fewer_<effort>_at_least` (bool).
         """
+        import numpy as np
         import pandas as pd
 
         compared = self.runs.dropna(subset="reached")
@@ -125,7 +105,19 @@ class Finals:
             for effort in (WORDS[each].name for each in self.efforts):
                 names = (f"{effort}_to_match", f"{effort}_spent", f"fewer_{effort}")
                 took, spent, fewer = (columns[name][at].astype(float) for name in names)
-                line |= _over_seeds(effort, took, spent, fewer, early)
+                reach, factor = to_match(took, spent), censored_median(fewer)
+                line |= {
+                    f"{effort}_to_match": reach.value,
+                    f"{effort}_most": reach.most,
+                    f"{effort}_low": reach.low,
+                    f"{effort}_high": reach.high,
+                    f"{effort}_spent": min(spent[np.isnan(took)].tolist(), default=math.nan),
+                    f"fewer_{effort}": factor,
+                    # A bound beyond the median, on its other side, can't move it.
+                    f"{effort}_at_most": bool((took[early] >= reach.value).any()),
+                    f"{effort}_low_at_most": bool((took[early] == reach.low).any()),
+                    f"fewer_{effort}_at_least": bool((fewer[early] <= factor).any()),
+                }
             lines.append(line)
         return pd.DataFrame(lines).set_index("label") if lines else pd.DataFrame()
 
@@ -139,12 +131,45 @@ class Finals:
         ]
         for label, lost in frames.lost.items():
             notes.append(f"{shown[label]}: {lost}{'; not ranked' * (DIVERGED in frames.fates[label])}")
-        notes += _unfinished(frames)
+        unfinished = frames.runs[frames.runs["state"] != "COMPLETED"]
+        for name, runs in unfinished.groupby("label", sort=False):
+            states = [f"seed {seed} {state}" for seed, state in zip(runs["seed"], runs["state"], strict=True)]
+            notes.append(f"{shown[str(name)]}: {'; '.join(states)}")
         missing = self.runs[frames.averaged].isna().groupby(self.runs["label"], sort=False).any()
         for row, of_metric in missing[missing.any(axis=1)].iterrows():
             lacking = [name for name in frames.averaged if of_metric[name]]
             notes.append(f"{shown[str(row)]}: no score where {', '.join(lacking)} is missing")
         return notes
+
+    def table(
+        self,
+        kind: str,
+        caption: str,
+        rows: pd.DataFrame,
+        columns: Sequence[Column],
+        notes: Sequence[str] = (),
+        parts: pd.DataFrame | None = None,
+    ) -> Table:
+        """Make a table of a kind. A column with the names of runs, notes of columns, and `gaps` are added.
+
+        Args:
+            rows: Raw numbers, with labels as index.
+            parts: `runs` with more columns; None for `runs`.
+        """
+        frames, shown = self.frames, self.frames.shown
+        parts = self.runs if parts is None else parts
+        notes = [*notes, *(note for column in columns for note in column.notes)]
+        run = Column("run", "run", lambda row: shown[row["label"]], align="left", importance=ESSENTIAL)
+        return Table(
+            name=f"{frames.experiment} {kind}",
+            caption=caption,
+            frame=rows.reset_index().assign(row=rows.index),
+            columns=(run, *columns),
+            notes=(*filter(None, dict.fromkeys(notes)), *self.gaps),
+            parts=parts.assign(row=parts["label"], experiment=frames.experiment),
+            baselines={label: self.baseline for label in frames.labels if label != self.baseline},
+            shown={label: shown[label] for label in frames.labels if shown[label] != label},
+        )
 
 
 def finals(
@@ -156,9 +181,7 @@ def finals(
     """Compute the final results of an experiment.
 
     Args:
-        frames: Results of the experiment.
         baseline: Label or run to compare with; by default that of the study (`Frames.baseline`).
-        scope: What counts as FLOPs.
         crossing: Which crossing of the baseline's final score counts.
 
     Raises:
@@ -179,43 +202,3 @@ def finals(
     sooner = sooner[~sooner["label"].isin(apart)]
     runs = runs.merge(sooner, on=["fingerprint", "label", "seed"], how="left")
     return Finals(frames, compared, scope, crossing, runs)
-
-
-def _over_seeds(
-    effort: str, took: Floats, spent: Floats, fewer: Floats, early: NDArray[np.bool_]
-) -> dict[str, Any]:
-    """Summarize an effort over the seeds of a label; `early` marks bounds, from the first evaluation."""
-    import numpy as np
-
-    reach, factor = to_match(took, spent), censored_median(fewer)
-    without = spent[np.isnan(took)]
-    return {
-        f"{effort}_to_match": reach.value,
-        f"{effort}_most": reach.most,
-        f"{effort}_low": reach.low,
-        f"{effort}_high": reach.high,
-        f"fewer_{effort}": factor,
-        f"{effort}_spent": min(without.tolist(), default=math.nan),
-        # A bound beyond the median, on its other side, can't move it.
-        f"{effort}_at_most": bool((took[early] >= reach.value).any()),
-        f"{effort}_low_at_most": bool((took[early] == reach.low).any()),
-        f"fewer_{effort}_at_least": bool((fewer[early] <= factor).any()),
-    }
-
-
-def _unfinished(frames: Frames) -> list[str]:
-    """Describe the runs of each label that haven't completed."""
-    runs = frames.runs[frames.runs["state"] != "COMPLETED"]
-    return [
-        f"{frames.shown[str(label)]}: {'; '.join(_state(run) for _, run in of_label.iterrows())}"
-        for label, of_label in runs.groupby("label", sort=False)
-    ]
-
-
-def _state(run: pd.Series[Any]) -> str:
-    text = f"seed {run['seed']} {run['state']}"
-    if run["step"] > 0:
-        text += f" at step {run['step']:.0f}"
-        text += f" of {run['total_steps']:.0f}" if run["total_steps"] > 0 else ""  # NaN if unknown
-    reason = first_line(run["reason"]) if isinstance(run["reason"], str) else ""
-    return f"{text} ({reason})" if reason else text

@@ -1,23 +1,30 @@
-"""The summary of an experiment: final scores and costs of each run, and how much sooner it is as good."""
+"""The tables of one experiment: the summary, and the speed-ups over the baseline."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from statistics import median_high
+from typing import Any
 
-from ..curves import crossing_words
+from ..curves import break_even, crossing_words
 from ..efforts import WORDS, Effort, unit, writer
+from ..errors import NotYet
 from ..intervals import INTERVAL, direction
 from ..metrics import Metric, lacks_goal
-from ..units import sentence
+from ..units import listed, sentence
 from . import show
-from .core import ESSENTIAL, Column, Record, Table
+from .core import Column, Record, Table
 from .final_results import Finals
-from .speedups import IMPORTANCE, factor_column, note_on_flops
 
-if TYPE_CHECKING:
-    import pandas as pd
+_BREAK_EVEN = ("break_even", "break_even_low", "break_even_high")
+_IMPORTANCE: dict[Effort, int] = {"flops": 75, "examples_seen": 70, "seconds": 40, "chip_hours": 35}
+"""Importance of the factors."""
+
+_MATCHING = ("to_match", "most", "low", "high", "spent", "at_most", "low_at_most")
+_RANGE = (
+    "> : not reached by then; ≤, ≥ : reached by the first evaluation, perhaps sooner",
+    "the range of n seeds holds the true median with probability 1 − 2^(1−n): .75 for 3, .94 for 5",
+)
 
 
 def summary(found: Finals) -> Table:
@@ -26,83 +33,103 @@ def summary(found: Finals) -> Table:
     It has one row for each label, in the order of the study; references come first, set apart. All numbers
     are over completed seeds.
 
-    Args:
-        found: Final results of the experiment.
-
     Returns:
         A table whose frame has the columns of `Finals.by_label` and `Finals.matching`. Comparisons are NaN or
         0 for references.
     """
-    frames = found.frames
-    metrics = {found.metric, *map(frames.declared.of, frames.metrics)} if frames.averaged else {Metric()}
-    unit = " in %" if all(metric.in_percent for metric in metrics) else ""
-    several = found.runs["label"].duplicated().any()
-    over = "mean ± standard deviation over seeds" if several else "one seed each"
-    columns = _columns(found)
-    notes = (note for column in columns for note in column.notes)
-    return Table(
-        name=f"{frames.experiment} summary",
-        caption=f"{sentence(': '.join(filter(None, (frames.experiment, frames.question))))} "
-        f"Scores{unit}, {over}{_meaning_of_score(found)}.",
-        frame=_rows(found),
-        columns=columns,
-        notes=tuple(filter(None, (frames.no_score, *dict.fromkeys(notes), *found.gaps))),
-        parts=found.runs.assign(row=found.runs["label"], experiment=frames.experiment),
-        baselines=found.baselines,
-        shown=found.renamed,
-    )
-
-
-def _meaning_of_score(found: Finals) -> str:
-    frames = found.frames
-    if not frames.averaged:
-        return ""
-    if set(frames.averaged) == set(frames.metrics):
-        return "; score is the mean of the metrics"
-    mean_of = "the mean of " if len(frames.averaged) > 1 else ""
-    return f"; score is {mean_of}{', '.join(frames.declared.called(frames.averaged).values())}"
-
-
-def _rows(found: Finals) -> pd.DataFrame:
+    frames, declared = found.frames, found.frames.declared
     rows = found.by_label.join(found.matching)
     counts = ["seeds_reached", "seeds_compared"]
     for name in (*counts, *(f"fewer_{WORDS[effort].name}" for effort in found.efforts)):
         rows[name] = rows.get(name, math.nan)  # without comparisons, these columns are missing
     rows[counts] = rows[counts].fillna(0).astype(int)
-    rows = rows.reset_index().assign(row=rows.index)
-    return rows.sort_values("apart", ascending=False, kind="stable", ignore_index=True)
-
-
-def _columns(found: Finals) -> tuple[Column, ...]:
-    frames, declared = found.frames, found.frames.declared
-    headers = show.metric_headers(frames.metrics, declared)
+    has_rivals = any(label != found.baseline for label in frames.competitors)
     unranked = [name for name in frames.metrics if declared.of(name).goal is None and not frames.no_score]
     columns = [
-        Column("run", "run", lambda row: frames.shown[row["label"]], align="left", importance=ESSENTIAL),
-        Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned", importance=30),
+        Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned", importance=30)
     ]
-    for name, header in headers.items():
-        column = _score(name, header, declared.of(name), f"final {name}")
+    for name, header in show.metric_headers(frames.metrics, declared).items():
         notes = (f"not ranked: {lacks_goal(unranked)}",) if name in unranked else ()
-        columns.append(replace(column, notes=notes))
+        columns.append(_score(name, header, declared.of(name), f"final {name}", notes=notes))
     if frames.averaged:
         alike = show.all_alike(frames.metrics, declared)
         header = "score" if alike else show.heading("score", found.metric)
-        mean = f"mean of {', '.join(frames.averaged)}"
-        columns.append(_score("score", header, found.metric, mean, tuple(frames.averaged), importance=90))
-        columns += [_delta(found)] if found.has_rivals else []
+        formula, inputs = f"mean of {', '.join(frames.averaged)}", tuple(frames.averaged)
+        columns.append(_score("score", header, found.metric, formula, inputs=inputs, importance=90))
+        columns += [_delta(found)] if has_rivals else []
     columns += [_spent(effort, found) for effort in found.efforts]
-    if found.has_rivals and found.metric.goal is not None:
-        explained = _note_on_factors(found)
-        for effort in found.efforts:
-            about = (explained, note_on_flops(found)) if effort == "flops" else (explained,)
-            columns.append(replace(factor_column(effort, found.against), notes=about))
-    return tuple(columns)
+    if has_rivals and found.metric.goal is not None:
+        columns += [_factor(effort, found) for effort in found.efforts]
+    return found.table(
+        "summary",
+        f"{sentence(': '.join(filter(None, (frames.experiment, frames.question))))} {_about_scores(found)}.",
+        rows.sort_values("apart", ascending=False, kind="stable"),
+        columns,
+        notes=(frames.no_score,),
+    )
 
 
-def _score(
-    key: str, header: str, metric: Metric, formula: str, inputs: tuple[str, ...] = (), importance: int = 60
-) -> Column:
+def _about_scores(found: Finals) -> str:
+    """Write the unit of the scores, what is shown of their seeds, and which metrics the score averages."""
+    frames = found.frames
+    metrics = {found.metric, *map(frames.declared.of, frames.metrics)} if frames.averaged else {Metric()}
+    unit = " in %" if all(metric.in_percent for metric in metrics) else ""
+    several = found.runs["label"].duplicated().any()
+    over = "mean ± standard deviation over seeds" if several else "one seed each"
+    is_of_all = set(frames.averaged) == set(frames.metrics)
+    names = "the metrics" if is_of_all else ", ".join(frames.declared.called(frames.averaged).values())
+    mean_of = "the mean of " * (is_of_all or len(frames.averaged) > 1)
+    return f"Scores{unit}, {over}{f'; score is {mean_of}{names}' if frames.averaged else ''}"
+
+
+def speedup_table(found: Finals) -> Table:
+    """Build the table of the effort of each run to match the baseline.
+
+    It has one row for each label that is compared, in the order of the study. A run that doesn't reach the
+    score is right-censored: it would take more than it spent. A run that has reached it at its first
+    evaluation is left-censored.
+
+    Returns:
+        A table whose frame has label, apart, the columns of `Finals.matching`, and, if a run needs something
+        that must be made first, break_even (median over seeds, of two middle ones the greater; infinite if no
+        number of runs pays), break_even_low, and break_even_high (the range).
+
+    Raises:
+        ValueError: No run can be compared, or neither more nor less of the score is better.
+    """
+    frames, words = found.frames, crossing_words(found.crossing, found.frames.ranked)
+    rows = found.matching
+    if rows.empty:
+        raise NotYet(f"no run of experiment {frames.experiment!r} has a seed in common with {found.against}")
+    columns = [
+        Column(
+            "seeds", "reached", lambda row: f"{row['seeds_reached']} of {row['seeds_compared']}",
+            formula=f"seeds that reach the final score of {found.against}, of those compared", importance=30,
+        ),
+        *(make(effort, found) for effort in found.efforts for make in (_to_match, _factor)),
+    ]  # fmt: skip
+    paid = break_even(frames, found.baseline, found.crossing)
+    of_label = paid.dropna(subset="break_even").groupby("label")["break_even"]
+    if of_label.ngroups:
+        values = (of_label.agg(median_high), of_label.min(), of_label.max())
+        rows = rows.assign(**dict(zip(_BREAK_EVEN, values, strict=True)))
+        columns.append(_break_even(found.against))
+    return found.table(
+        "speed-ups",
+        f"{frames.experiment}: {listed([WORDS[each].amount for each in found.efforts])} until a run reaches "
+        f"the final score of {found.against} with the same seed, {words}; also for {found.against} itself. "
+        "Median over seeds [least, greatest].",
+        rows.assign(apart=False),
+        columns,
+        notes=_RANGE,
+        parts=found.runs.merge(paid, on=["label", "seed"], how="left"),
+    )
+
+
+# ---- columns
+
+
+def _score(key: str, header: str, metric: Metric, formula: str, **options: Any) -> Column:
     """Make the column of a metric or of the score."""
     mean, std, seeds = (f"{key}_{part}" for part in ("mean", "std", "seeds"))
 
@@ -115,64 +142,142 @@ def _score(
         return -math.inf if diverged or math.isinf(rank) else rank
 
     return Column(
-        key, header, text, rank, seeds=seeds, formula=f"mean over seeds of the {formula}", inputs=inputs,
-        importance=importance, family="scores",
+        key, header, text, rank, seeds=seeds, formula=f"mean over seeds of the {formula}", family="scores",
+        **{"importance": 60, **options},
     )  # fmt: skip
 
 
 def _delta(found: Finals) -> Column:
     """Make the column of the difference to the baseline's score; significantly better ones are bold."""
     metric, baseline = found.metric, found.against
+    formula = f"score minus that of {baseline} with the same seed, mean [{INTERVAL}]"
     bold = "; bold: better, and the interval excludes 0" if metric.goal else ""
     less = "; less is better" if metric.goal == "min" else ""
-    note = f"Δ: score minus that of {baseline} with the same seed, mean [{INTERVAL}]{bold}{less}"
-
-    def text(row: Record) -> str:
-        return show.difference(row["delta_mean"], row["delta_low"], row["delta_high"], metric)
-
     return Column(
         "delta",
         f"Δ {baseline}",
-        text,
+        lambda row: show.difference(row["delta_mean"], row["delta_low"], row["delta_high"], metric),
         bold=lambda row: metric.sign * direction(row["delta_low"], row["delta_high"]) > 0,
         seeds="delta_seeds",
-        formula=f"mean over seeds of score minus that of {baseline} with the same seed; in brackets its "
-        f"{INTERVAL} by Student's t",
+        formula=formula,
         inputs=("score",),
         compares=True,
         importance=80,
-        notes=(note,),
+        notes=(f"Δ: {formula}{bold}{less}",),
     )
 
 
 def _spent(effort: Effort, found: Finals) -> Column:
     """Make the column of a total effort."""
     divisor, unit_name = unit(effort, found.runs[effort])
-    formula = {
-        "examples_seen": "examples that the learner trained on, mean over seeds",
-        "flops": f"mean over seeds of the FLOPs of {found.frames.counted(found.scope)}",
-        "seconds": "mean over seeds of the seconds of training: without waiting, and for jestlab's own "
-        "programs without compilation, evaluation and checkpoints",
-        "chip_hours": "mean over seeds of chips × hours of training",
-    }[effort]
+    write = writer(effort, divisor)
     return Column(
         effort,
         WORDS[effort].header.format(unit=unit_name),
-        lambda row: show.known(row[effort], writer(effort, divisor)),
-        formula=formula,
-        importance=IMPORTANCE[effort] - 25,
+        lambda row: show.known(row[effort], write),
+        formula=f"{WORDS[effort].amount} until the end of training, mean over seeds",
+        importance=_IMPORTANCE[effort] - 25,
         family="costs",
-        notes=(note_on_flops(found),) if effort == "flops" else (),
+        notes=_notes(effort, found),
     )
 
 
-def _note_on_factors(found: Finals) -> str:
-    """Explain the factors of all efforts in one note."""
-    baseline = found.against
-    first, *others = (WORDS[effort].fewer for effort in found.efforts)
+def _notes(effort: Effort, found: Finals) -> tuple[str, ...]:
+    """Name the FLOPs that count."""
+    return (f"FLOPs: {found.frames.counted(found.scope)}",) if effort == "flops" else ()
+
+
+def _to_match(effort: Effort, found: Finals) -> Column:
+    """Make the column of the effort at which the baseline's score is reached."""
+    name = WORDS[effort].name
+    divisor, unit_name = unit(effort, found.runs[effort])
+    write = writer(effort, divisor)
+
+    def text(row: Record) -> str:
+        value, most, low, high, spent, at_most, low_at_most = (row[f"{name}_{part}"] for part in _MATCHING)
+        if math.isnan(value):
+            return show.MISSING
+        if row["seeds_reached"] == 0:
+            return f"> {write(value)}, not reached"
+        middle = f"{'> ' if most > value else '≤ ' if at_most else ''}{write(value)}"
+        if row["seeds_compared"] == 1 or low == high:
+            return middle
+        greatest = write(high) if math.isfinite(high) else f"> {write(spent)}"
+        return f"{middle} [{'≤ ' if low_at_most else ''}{write(low)}, {greatest}]"
+
+    return Column(
+        f"{name}_to_match",
+        f"{WORDS[effort].header.format(unit=unit_name)} to match",
+        text,
+        seeds="seeds_compared",
+        formula=f"{WORDS[effort].amount} at which the run's curve reaches the final score of {found.against} "
+        "with the same seed, interpolated between the two evaluations around it: median over seeds [least, "
+        "greatest]",
+        inputs=("target", "score_before", "score_after", f"{name}_before", f"{name}_after"),
+        importance=_IMPORTANCE[effort] - 10,
+        family="costs",
+        notes=_notes(effort, found),
+    )
+
+
+def _factor(effort: Effort, found: Finals) -> Column:
+    """Make the column of the factor by which runs take less of an effort than the baseline."""
+    key, baseline = f"fewer_{WORDS[effort].name}", found.against
+    formula = (
+        f"factor by which a run reaches the final score of {baseline} sooner than {baseline} itself; same "
+        f"seed, {crossing_words(found.crossing, found.metric)}, median over seeds (seeds that reach it)"
+    )
+    first, *others = (WORDS[each].fewer for each in found.efforts)
     factors = ", ".join([first, *(each.removeprefix("fewer ") for each in others)])
-    return (
-        f"{factors}: factor by which a run reaches the final score of {baseline} sooner than {baseline} "
-        f"itself; same seed, {crossing_words(found.crossing, found.metric)}, median over seeds (seeds that "
-        "reach it)"
+
+    return Column(
+        key,
+        WORDS[effort].fewer,
+        lambda row: factor_text(row, effort),
+        lambda row: round(float(row[key]), 1),
+        seeds="seeds_compared",
+        formula=formula,
+        inputs=(f"{WORDS[effort].name}_to_match",),
+        compares=True,
+        importance=_IMPORTANCE[effort],
+        family="factors",
+        notes=(f"{factors}: {formula}", *_notes(effort, found)),
+    )
+
+
+def factor_text(row: Record, effort: Effort) -> str:
+    """Write a factor of a row, and the number of seeds that reach the score if it isn't all of them."""
+    key = f"fewer_{WORDS[effort].name}"
+    factor, reached, compared = float(row[key]), row["seeds_reached"], row["seeds_compared"]
+    of_seeds = f" ({reached:.0f}/{compared:.0f})" if 0 < reached < compared else ""
+    if math.isinf(factor):
+        return f"∞{of_seeds}"
+    if not math.isnan(factor):
+        return f"{'≥ ' * (row[f'{key}_at_least'] is True)}{factor:.1f}×{of_seeds}"
+    return f"not reached{of_seeds}" if compared > 0 and 2 * reached <= compared else show.MISSING
+
+
+def _break_even(baseline: str) -> Column:
+    """Make the column of the number of runs after which a reference has paid for itself."""
+    formula = (
+        "runs that must share the reference until they have cost less FLOPs, with its making and its "
+        f"scoring, to the final score of {baseline} than as many of {baseline}; ∞: never"
+    )
+
+    def text(row: Record) -> str:
+        if math.isnan(row["break_even"]):
+            return show.MISSING
+        middle, low, high = (f"{row[name]:,.0f}".replace("inf", "∞") for name in _BREAK_EVEN)
+        return middle if low == high else f"{middle} [{low}, {high}]"
+
+    return Column(
+        "break_even",
+        "break-even",
+        text,
+        seeds="seeds_compared",
+        formula=formula,
+        inputs=("making_flops", "scored_flops"),
+        compares=True,
+        importance=45,
+        notes=(f"break-even: {formula}",),
     )

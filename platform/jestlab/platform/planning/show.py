@@ -10,7 +10,7 @@ from typing import Any
 
 from jestlab.analysis import units
 from jestlab.analysis.claims import Until, sign_test
-from jestlab.analysis.claims.power import power
+from jestlab.analysis.claims.evidence import power
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import memory
