@@ -158,6 +158,7 @@ def test_a_running_mean_is_over_points_of_each_run(results):
     raw = curves.score_curves(results)
     smooth = curves.smoothed(raw, 3).query("label == 'uniform' and seed == 0")["score"]
     assert list(smooth) == pytest.approx([0.15, 0.2, 0.3, 0.35])  # of .1, .2, .3, .4
+    wrong: Any
     for wrong in (1, "5%"):
         with pytest.raises(RequestError, match="number of recorded points from 2"):
             curves.smoothed(raw, wrong)
