@@ -116,7 +116,9 @@ def test_shows_all_known_efforts_and_chip_hours_of_several_chips(new_store, read
         ["examples seen", "training FLOPs", "training time", "chip-hours of training"],
         ["training FLOPs", "training time", "chip-hours of training"],
     ]
-    assert {"curves", "curves_chip_hours", "pareto_chip_hours"} < {plot.name for plot in contents.plots}
+    assert {"curves", "curves_chip_hours", "pareto_chip_hours"} < {
+        plot.name for part in contents.figures for plot in part.plots
+    }
 
 
 def test_the_mean_over_seconds_is_taken_at_shared_steps(read_runs, stored_run):

@@ -45,7 +45,7 @@ def test_a_run_that_diverged_is_not_the_best(diverged):
     assert "better: diverged in 2 of 5 seeds; not ranked" in table.notes
     said = answer(table.frame, finals(diverged))
     assert "better" not in said.sentence
-    assert "Not judged: better, diverged in 2 of 5 seeds" in said.caveat
+    assert "Not judged: better (diverged in 2 of 5 seeds)" in said.caveat
     # The median of five seeds is the latest of the three that reached the score of the baseline.
     found = speedups(diverged).loc["better"]
     steps = 1 + (0.5 + 0.02 - 0.4) / (0.7 - 0.4) if diverged.score.goal == "max" else 1
@@ -115,7 +115,7 @@ def test_a_baseline_that_diverged_is_compared_with_nothing(read_runs, stored_run
     found = finals(read_runs(*stored_runs("uniform", [0.5], [None]), *stored_runs("a", [0.9], [0.8])))
     said = answer(summary(found).frame, found)
     assert said.sentence == "a scores 85.0 ± 7.1%; it is not compared with uniform, the baseline."
-    assert said.caveat == "Not judged: uniform, diverged in 1 of 2 seeds."
+    assert said.caveat == "Not judged: uniform (diverged in 1 of 2 seeds)."
 
 
 def test_a_run_without_an_evaluation_has_a_row_and_a_reason(read_runs, stored_run, stored_runs):
@@ -133,7 +133,7 @@ def test_a_run_without_an_evaluation_has_a_row_and_a_reason(read_runs, stored_ru
     assert "silent: completed without an evaluation in 2 of 2 seeds" in table.notes
     assert "a: failed in 1 of 2 seeds" in table.notes
     caveat = answer(table.frame, found).caveat
-    assert caveat.startswith("Not judged: silent, completed without an evaluation in 2 of 2 seeds.")
+    assert caveat.startswith("Not judged: silent (completed without an evaluation in 2 of 2 seeds).")
     assert "a (1 of 2, failed in 1 of 2 seeds)" in caveat
 
 

@@ -74,7 +74,7 @@ def test_texts_say_that_less_is_better(language):
 def test_the_answer_does_not_call_the_worst_run_the_best(language):
     found = tables.finals(read_frames(language.url, "study").only(["slow", "fast"]), "fast")
     said = answer(tables.summary(found).frame, found).sentence
-    assert said.startswith("No run scores below fast, which ends at 23.33 ± 0.60: slow ends 20.23 in score")
+    assert said.startswith("slow scores 43.57 ± 0.55, 20.23 in score above fast (95% CI")
 
 
 def test_an_undeclared_metric_is_not_ranked(read_runs, stored_run):

@@ -52,19 +52,17 @@ def test_finds_the_inconsistent_cells_of_the_paper_and_no_others():
 
 @pytest.mark.parametrize("text, low, high", [
     ("70.3", 70.25, 70.35), ("13B", 12.5e9, 13.5e9), ("12.8B", 12.75e9, 12.85e9), ("100", 99.5, 100.5),
-    ("+2.8", 2.75, 2.85), ("−11.8", -11.85, -11.75), ("– 11.8", -11.85, -11.75), (".703", 0.7025, 0.7035),
-    ("12,800", 12799.5, 12800.5), ("600M", 599.5e6, 600.5e6), ("1T", 0.5e12, 1.5e12), ("40k", 39.5e3, 40.5e3),
+    ("+2.8", 2.75, 2.85), ("−11.8", -11.85, -11.75), ("12,800", 12799.5, 12800.5), ("600M", 599.5e6, 600.5e6),
+    ("1T", 0.5e12, 1.5e12), ("40K", 39.5e3, 40.5e3),
 ])  # fmt: skip
 def test_a_printed_number_is_half_a_unit_of_its_last_digit_wide_to_either_side(text, low, high):
-    interval = read_printed(text, "count").interval
-    assert [interval.low, interval.high] == pytest.approx([low, high])
-    in_percent = read_printed(f"{text} %", "percent").interval
-    assert in_percent.low == pytest.approx(low / 100)
+    assert read_printed(text, "count").interval[::2] == pytest.approx([low, high])
+    assert read_printed(text, "percent").interval[0] == pytest.approx(low / 100)
 
 
 @pytest.mark.parametrize("text", [
     "", " ", "+", "B", "--1", "1.2.3", "1e5", "nan", "inf", "1,28", "1 000", "٣", "70.3±0.2", "9" * 100,
-    "1_0", "1.",
+    "1_0", "1.", ".703", "70 %",
 ])  # fmt: skip
 def test_rejects_text_that_is_not_a_printed_number(text):
     with pytest.raises(ValueError, match="is not a number"):
@@ -79,7 +77,8 @@ def test_a_number_is_in_the_interval_of_its_printed_form(number, places, sign):
     text = f"{rounded:+f}" if sign == "+" else f"{rounded:f}"
     printed = read_printed(text, "count")
     slack = 1e-9 * printed.step
-    assert printed.interval.low - slack <= float(number) <= printed.interval.high + slack
+    low, _, high = printed.interval
+    assert low - slack <= float(number) <= high + slack
     assert printed.value == float(rounded) and printed.step == float(step)
     if rounded:
         assert printed.write(float(number)) == text.replace("-", "−")
@@ -91,15 +90,6 @@ def test_writes_a_number_in_the_form_of_another():
         (12_750_000_000, "12.8B", "12.8B"), (999, "100", "999"),
     ):  # fmt: skip
         assert read_printed(like, "count").write(value) == text
-
-
-def test_neighbors_touch_and_do_not_overlap():
-    low, high, two_digits, whole, other = (
-        read_printed(text, "percent").interval for text in ("80.4", "80.5", "80.42", "80", "80.6")
-    )
-    assert low.gap(high) == high.gap(low) == 0
-    assert low.gap(two_digits) < 0 and whole.gap(low) < 0
-    assert low.gap(other) > 0
 
 
 def half_up(number: Decimal) -> str:

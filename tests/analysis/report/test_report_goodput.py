@@ -36,25 +36,25 @@ def timed(new_store, stored_run):
 
 def test_shares_are_of_chip_time_and_unmeasured_time_is_unknown(timed):
     """One run was preempted at step 100 and resumed from 60, one did not measure its time."""
-    found = timed(
+    table, bars, sentence = timed(
         ("uniform", MEASURED | {"chips": 4}),
         ("joint", MEASURED | {"state": "PREEMPTED"}),
         ("joint", MEASURED | {"number": 2, "resumed_step": 60}),
         ("old", {}),
     )
-    rows = found.table.frame.set_index("label")
+    rows = table.frame.set_index("label")
     assert rows.at["uniform", "held"] == 4 * 120
     assert rows.at["joint", "preempted"] == 24 / 240  # 40 of 100 steps
     assert rows.at["all runs", "goodput"] == (4 * 72 + 48 + 72) / (4 * 120 + 240)
     assert (rows.at["all runs", "attempts"], rows.at["all runs", "held"]) == (4, 4 * 120 + 240 + 120)
-    assert found.sentence.startswith("Goodput 57%: ")
-    assert [bar["name"] for bar in found.bars] == ["uniform", "joint", "all runs"]
-    assert found.causes["preempted"] == ("preempted work", "#d55e00")
-    lines = found.table.markdown().splitlines()[2:]
-    old = dict(zip(found.table.frame["label"], lines, strict=False))["old"]
+    assert sentence.startswith("Goodput 57%: ")
+    assert [bar["name"] for bar in bars] == ["uniform", "joint", "all runs"]
+    assert bars[-1]["shares"][-1][:2] == ("preempted work", "#d55e00")
+    lines = table.markdown().splitlines()[2:]
+    old = dict(zip(table.frame["label"], lines, strict=False))["old"]
     assert old.count("—") >= 8 and "| 2.0 min |" in old.replace("  ", " ")
     unmeasured = "1 of 4 attempts did not measure where time went"
-    assert any(note.startswith(unmeasured) for note in found.table.notes)
+    assert any(note.startswith(unmeasured) for note in table.notes)
 
 
 def test_shows_nothing_if_nothing_was_measured(timed):
@@ -74,7 +74,7 @@ def test_the_page_has_a_bar_for_each_run(parsed_page):
 
 
 def test_of_many_runs_some_have_bars_and_all_have_rows(timed):
-    found = timed(*((f"run{number}", MEASURED) for number in range(30)))
-    assert len(found.bars) == 24 and found.bars[-1]["name"] == "all runs"
-    assert len(found.table.frame) == 31
-    assert found.sentence.endswith("The table has 7 more runs.")
+    table, bars, sentence = timed(*((f"run{number}", MEASURED) for number in range(30)))
+    assert len(bars) == 24 and bars[-1]["name"] == "all runs"
+    assert len(table.frame) == 31
+    assert sentence.endswith("The table has 7 more runs.")

@@ -1,15 +1,16 @@
 """Reports that a spec asks for, in addition to those of every page."""
 
-from dataclasses import replace
+import json
+import shutil
+import sqlite3
+from contextlib import closing
 
 import pytest
 from tests.analysis.report.conftest import finished, make_lab
 
 from jestlab.analysis import published
-from jestlab.analysis.provenance.history import load
 from jestlab.analysis.report import gather
-from jestlab.analysis.report.requested import requested
-from jestlab.analysis.results import read as read_frames
+from jestlab.analysis.report.page import Parts
 from jestlab.analysis.tables import table
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import import_cells
@@ -33,17 +34,21 @@ def recorded(tmp_path_factory):
     return lab.url
 
 
-@pytest.fixture(scope="module")
-def asked(recorded):
-    """A function that makes given reports, next to those of every page; also the names of what it made."""
-    history = load(recorded, "study")
-    assert history is not None
-    results = read_frames(recorded, "study")
+@pytest.fixture
+def asked(recorded, tmp_path):
+    """A function that makes the page of a spec with given reports; also the names of what these added."""
 
     def make(*reports, unknown=()):
-        spec = StudySpec.parse(history.spec | {"reports": list(reports)}).to_dict()
-        spec["reports"] += unknown
-        made = requested(recorded, replace(history, spec=spec), results, "uniform", "scoring", [])
+        path = shutil.copy(recorded.removeprefix("sqlite:///"), tmp_path / "copy.db")
+        with closing(sqlite3.connect(path)) as connection, connection:
+            (text,) = connection.execute("SELECT spec FROM experiment").fetchone()
+            spec = StudySpec.parse(json.loads(text) | {"reports": list(reports)}).to_dict()
+            spec["reports"] += unknown
+            connection.execute("UPDATE experiment SET spec = ?", [json.dumps(spec)])
+        page = gather(f"sqlite:///{path}", "study", baseline="uniform", scope="scoring")
+        (results,) = (section for section in page.sections if section.id == "results")
+        missing = dict(next((section.missing for section in page.sections if section.missing), {}))
+        made = Parts([*results.tables[2:]], page.figures[2:], missing)
         return made, [part.name for part in made.tables], [part.plot.name for part in made.figures]
 
     return make

@@ -139,8 +139,8 @@ def test_facts_about_runs_and_costs(contents):
     for fact in ("12 runs in 3 studies", "sharing saved 6 runs", "108 GFLOP spent of 48.0 MFLOP planned"):
         assert fact in facts
     assert contents.unfinished == ""
-    banners = [section.banners for section in contents.sections if section.study]
-    assert banners == [(), (), (("Unfinished", "Not launched yet: run `jestlab launch later`"),)]
+    banners = [[*section.banners] for section in contents.sections if section.study]
+    assert banners == [[], [], [("Unfinished", "Not launched yet: run `jestlab launch later`")]]
 
 
 def test_the_page_of_a_union(union, page):

@@ -1,9 +1,5 @@
 """Published results, cell by cell: the printed text, its value, and its source.
 
-    from jestlab.analysis import published
-    published.frame(published.paper())                # the paper's tables, which are part of jestlab
-    published.read("sqlite:///lab/results.db")        # the cells that were imported into a store
-
 A CSV file has one line per cell:
 
     source,table,method,variant,quantity,printed,unit,baseline
@@ -15,10 +11,6 @@ The columns are the attributes of `PublishedCell`. `source`, `table`, `method`, 
 required, and so is `unit`, except for counts and for yes or no. Without `position`, rows are numbered in the
 order of the file; a table with two rows of the same method needs `position`. The file is UTF-8, separated by
 commas, semicolons, or tabs.
-
-Modules:
-    cell         one cell: quantity, unit, printed number, and the interval that rounds to this number
-    lint         find printed numbers that contradict others
 """
 
 from __future__ import annotations
@@ -85,18 +77,17 @@ def parse(content: bytes, name: str) -> list[PublishedCell]:
             raise RequestError(f"{name}, line {first}: duplicate column {column!r}: keep one")
     if not lines:
         raise RequestError(f"{name}: no lines below the header: expected one for each cell")
-    rows: dict[tuple[str, ...], dict[tuple[str, ...], int]] = {}
+    rows: dict[tuple[Any, ...], dict[tuple[Any, ...], int]] = {}
     cells = []
     for line, texts in lines:
         place = f"{name}, line {line}"
         if len(texts) > len(columns):
             raise RequestError(f"{place}: {len(texts)} cells under a header of {len(columns)}")
-        values: dict[str, Any] = {
-            column: from_csv_cell(text.strip()) for column, text in zip(columns, texts, strict=False)
-        }
+        stripped = (from_csv_cell(text.strip()) for text in texts)
+        values: dict[str, Any] = dict(zip(columns, stripped, strict=False))
         if "position" not in columns:
-            of_table = rows.setdefault(_texts(values, "source", "table"), {})
-            row = _texts(values, "group", "method", "variant", "data")
+            of_table = rows.setdefault((values.get("source"), values.get("table")), {})
+            row = tuple(values.get(column) for column in ("group", "method", "variant", "data"))
             values["position"] = of_table.setdefault(row, len(of_table) + 1)
         cells.append((place, cell_of(values, place)))
     check_consistent(cells)
@@ -108,8 +99,7 @@ def render(cells: Iterable[PublishedCell]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for cell in cells:
-        writer.writerow(csv_cell(_text(value)) for value in vars(cell).values())
+    writer.writerows([csv_cell(_text(value)) for value in vars(cell).values()] for cell in cells)
     return text.getvalue()
 
 
@@ -121,16 +111,12 @@ def _lines(content: bytes, name: str) -> list[tuple[int, list[str]]]:
         line = content.count(b"\n", 0, error.start) + 1
         raise RequestError(f"{name}, line {line}: not valid UTF-8: save it as “CSV UTF-8”") from None
     header = text.partition("\n")[0]
-    separator = next((sign for sign in (",", ";", "\t") if sign in header), ",")
+    separator = next((sign for sign in ",;\t" if sign in header), ",")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
         return [(reader.line_num, texts) for texts in reader if any(map(str.strip, texts))]
     except csv.Error as error:
         raise RequestError(f"{name}, line {reader.line_num}: not valid CSV: {error}") from None
-
-
-def _texts(values: Mapping[str, str], *columns: str) -> tuple[str, ...]:
-    return tuple(values.get(column, "") for column in columns)
 
 
 def _text(value: Any) -> str:
@@ -196,19 +182,15 @@ def check_consistent(cells: Iterable[tuple[str, PublishedCell]]) -> None:
 def stored(store: Snapshot) -> list[PublishedCell]:
     """Read the published cells of a store: by source, table, and row, in the order of columns.
 
-    Args:
-        store: SQLAlchemy URL of the store, or a snapshot of it.
-
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
         ValueError: The database is not a results store.
     """
-    from sqlalchemy import text
-
     renamed = {"table": "table_name", "group": "group_name"}  # SQL reserves these words
-    names = ", ".join(renamed.get(column, column) for column in COLUMNS)
-    rows = store.connection.execute(text(f"SELECT {names} FROM v_published")).fetchall()
-    cells = [PublishedCell(**dict(zip(COLUMNS, row, strict=True))) for row in rows]
+    cells = [
+        PublishedCell(**{column: row[renamed.get(column, column)] for column in COLUMNS})
+        for row in store.rows("SELECT * FROM v_published")
+    ]
     # Not by ORDER BY: databases sort text in different ways.
     return sorted(cells, key=lambda cell: (cell.source, cell.table, cell.position, order(cell.quantity)))
 
@@ -233,5 +215,4 @@ def frame(cells: Iterable[PublishedCell]) -> pd.DataFrame:
 
 def cells_of(frame: pd.DataFrame) -> list[PublishedCell]:
     """Convert a frame from `frame` back to cells."""
-    rows: list[dict[Any, Any]] = frame[list(COLUMNS)].to_dict("records")
-    return [PublishedCell(**row) for row in rows]
+    return [PublishedCell.model_validate(row) for row in frame[list(COLUMNS)].to_dict("records")]

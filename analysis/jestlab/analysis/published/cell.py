@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from ..errors import RequestError, printable
+from ..errors import RequestError, printable, shown
 from ..units import near
 
-_NUMBER = re.compile(
-    r"(?P<sign>[+\-−–])?[ \u2009\u00a0]?"
-    r"(?P<whole>[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.(?P<decimals>[0-9]+))?"
-    r" ?(?P<letter>[KkMBT])? ?(?P<percent>%)?"
-)
-_EXPONENTS = {None: 0, "k": 3, "K": 3, "M": 6, "B": 9, "T": 12}
+_NUMBER = re.compile(r"([+\-−–]?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.([0-9]+))?([KMBT]?)")
+_EXPONENTS = {"": 0, "K": 3, "M": 6, "B": 9, "T": 12}
 _LONGEST = 40  # characters of a printed number
-_SLACK = 1e-9  # of a step: ends of intervals that differ by less are equal
+SLACK = 1e-9  # of a step: numbers that differ by less are equal
 
 # ---- quantities
 
@@ -30,14 +25,12 @@ Unit = Literal["percent", "share", "count", "flag"]
 Accounting = Literal["", "iid", "jest", "flexi"]
 """Formula of the paper for a row's FLOPs per iteration; empty if unknown."""
 
-EXAMPLES, PER_ITERATION, TOTAL, DELTA, MEAN, FILTERED = (
-    "examples_seen",
-    "flops_per_iteration",
-    "flops_total",
-    "mean_delta",
-    "mean",
-    "filtered",
-)
+EXAMPLES = "examples_seen"
+FILTERED = "filtered"
+PER_ITERATION = "flops_per_iteration"
+TOTAL = "flops_total"
+DELTA = "mean_delta"
+MEAN = "mean"
 
 QUANTITIES: dict[str, str] = {
     EXAMPLES: "examples that the learner trained on",
@@ -61,8 +54,6 @@ QUANTITIES: dict[str, str] = {
 _ONE_UNIT: dict[str, Unit] = {EXAMPLES: "count", FILTERED: "flag"}
 """Quantity → its only unit. All others are percent or share."""
 
-_SCORE = re.compile(r"[^\s/,]+(?:/[^\s/,]+)+")
-
 
 def is_score(quantity: str) -> bool:
     """Return whether a quantity is a score on a dataset, such as coco/i2t_r1."""
@@ -75,55 +66,14 @@ def order(quantity: str) -> tuple[int, str]:
     return (2 * known.index(quantity), "") if quantity in known else (2 * known.index(MEAN) - 1, quantity)
 
 
-def check_quantity(quantity: str) -> str:
-    """Return a quantity; raise ValueError unless it is valid."""
-    if quantity not in QUANTITIES and not _SCORE.fullmatch(quantity):
+def _known_quantity(quantity: str) -> str:
+    if quantity not in QUANTITIES and not re.fullmatch(r"[^\s/,]+(/[^\s/,]+)+", quantity):
         hint = near(quantity, QUANTITIES) or "write dataset/metric, such as imagenet/zero_shot"
         raise RequestError(f"unknown quantity {quantity!r}: {hint}")
     return quantity
 
 
 # ---- printed numbers
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A rounded number, with the least and the greatest number that it can stand for."""
-
-    value: float
-    low: float
-    high: float
-
-    def __sub__(self, other: Interval) -> Interval:
-        return Interval(self.value - other.value, self.low - other.high, self.high - other.low)
-
-    def times(self, other: Interval) -> Interval:
-        """Return the product of two intervals of nonnegative numbers."""
-        return Interval(self.value * other.value, self.low * other.low, self.high * other.high)
-
-    def over(self, other: Interval) -> Interval:
-        """Return the quotient of an interval of nonnegative numbers and one of positive numbers."""
-        return Interval(self.value / other.value, self.low / other.high, self.high / other.low)
-
-    def gap(self, other: Interval) -> float:
-        """Return the distance between two intervals: 0 if they share one number, negative if they overlap.
-
-        80.4 and 80.5 share only 80.45. Differences within floating-point error count as 0.
-        """
-        gap = max(self.low, other.low) - min(self.high, other.high)
-        width = max(self.high - self.low, other.high - other.low)
-        return 0.0 if abs(gap) <= _SLACK * width else gap
-
-    @staticmethod
-    def mean(intervals: Sequence[Interval]) -> Interval:
-        """Return the mean of some intervals."""
-        ends = ((each.value, each.low, each.high) for each in intervals)
-        return Interval(*(sum(numbers) / len(intervals) for numbers in zip(*ends, strict=True)))
-
-
-def exactly(value: float) -> Interval:
-    """Return the interval of a number that isn't rounded."""
-    return Interval(value, value, value)
 
 
 @dataclass(frozen=True)
@@ -134,7 +84,7 @@ class Printed:
         value: A share, a count, or 1 or 0 for yes or no: 0.703 for "70.3" in percent, 13e9 for "13B".
         step: One unit of the last digit: 0.001 for "70.3" in percent, 1e9 for "13B"; 0 for yes or no.
         decimals: Number of digits after the decimal point.
-        suffix: Letter and percent sign.
+        suffix: The letter.
         is_signed: Whether positive numbers have a sign.
     """
 
@@ -145,60 +95,44 @@ class Printed:
     is_signed: bool = False
 
     @property
-    def interval(self) -> Interval:
-        """The numbers that round to the printed one: half a unit of the last digit to either side."""
-        return Interval(self.value, self.value - self.step / 2, self.value + self.step / 2)
+    def interval(self) -> tuple[float, float, float]:
+        """The least number that rounds to the printed one, the printed one, and the greatest."""
+        return self.value - self.step / 2, self.value, self.value + self.step / 2
 
     def write(self, value: float) -> str:
         """Write another value in the same form; halves are rounded away from zero, as in most tables."""
-        steps = math.floor(abs(value) / self.step + 0.5 + _SLACK)
+        steps = math.floor(abs(value) / self.step + 0.5 + SLACK)
         sign = "" if not steps else "−" if value < 0 else "+" * self.is_signed
         return f"{sign}{steps / 10**self.decimals:.{self.decimals}f}{self.suffix}"
 
-    def write_ends(self, interval: Interval) -> tuple[str, str]:
-        """Write the least and the greatest number that an interval rounds to, halves either way."""
-        low = math.ceil(interval.low / self.step - 0.5 - _SLACK)
-        high = math.floor(interval.high / self.step + 0.5 + _SLACK)
-        return self.write(low * self.step), self.write(high * self.step)
-
 
 def read_printed(text: str, unit: Unit) -> Printed:
-    """Read a printed number, such as "70.3", "+2.8", "−11.8", "12,800", "12.8B", "45 %", or "✓".
+    """Read a printed number, such as "70.3", "+2.8", "−11.8", "12,800", "12.8B", or "✓".
 
     Raises:
-        ValueError: The text is not a number in this unit, or neither yes nor no.
+        ValueError: The text is not a number, or for a flag neither yes nor no.
     """
     if unit == "flag":
-        if text.lower() not in ("✓", "yes", "true", "✗", "no", "false"):
+        if text not in ("✓", "yes", "✗", "no"):
             raise RequestError(f"{text!r} is neither yes nor no: write ✓ or ✗")
-        return Printed(float(text.lower() in ("✓", "yes", "true")))
-    match = _NUMBER.fullmatch(text.strip()) if len(text) <= _LONGEST else None
-    if match is None or not (match["whole"] or match["decimals"]):
-        shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-        raise RequestError(f"{shown!r} is not a number: expected one like 70.3, +2.8, −11.8, 13B or 12.8B")
-    sign, decimals, letter, percent = (
-        match["sign"],
-        match["decimals"] or "",
-        match["letter"],
-        match["percent"],
-    )
-    if percent and unit != "percent":
-        raise RequestError(f"{text!r} is in percent but its unit is {unit}: change one of them")
-    minus = "-" if sign and sign != "+" else ""
+        return Printed(float(text in ("✓", "yes")))
+    match = _NUMBER.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        raise RequestError(f"{shown(text)} is not a number: expected one like 70.3, +2.8, −11.8 or 12.8B")
+    sign, whole, decimals, letter = match.groups("")
     exponent = _EXPONENTS[letter] - 2 * (unit == "percent")
     return Printed(
-        value=float(f"{minus}{(match['whole'] or '0').replace(',', '')}.{decimals}e{exponent}"),
+        value=float(f"{'-' if sign not in ('', '+') else ''}{whole.replace(',', '')}.{decimals}e{exponent}"),
         step=float(f"1e{exponent - len(decimals)}"),
         decimals=len(decimals),
-        suffix=f"{letter or ''}{percent or ''}",
-        is_signed=sign is not None,
+        suffix=letter,
+        is_signed=sign != "",
     )
 
 
 # ---- cells
 
 _Text = Annotated[str, Field(max_length=1_000), AfterValidator(printable)]
-_RESERVED = ("summary", "speedups")  # names of tables of own runs
 
 
 class CellKey(NamedTuple):
@@ -219,19 +153,14 @@ class PublishedCell(BaseModel):
         position: The row, from 1.
         group: Rows that are compared with one baseline: "B", "L".
         method: The trained method: "JEST++".
-        variant: Variant of the method: "B", "L", "B/32".
-        data: Training data.
         citation: Citation of the method in words: "Radford et al. 2021".
-        citation_key: BibTeX key of the citation.
         ours: Whether the source marks the row as its authors' method.
         baseline: Whether the row is the baseline of its group.
-        accounting: Formula of the row's FLOPs per iteration.
         quantity: A key of `QUANTITIES`, or `dataset/metric`.
         printed: The text exactly as printed, without TeX; a minus is "−".
         value: The text as a number: a share for percent and share, a count, 1 or 0. It may have more digits
             than are printed. By default, the number that is printed.
         unit: Unit of the printed text; by default the only one of the quantity.
-        bold: Whether the cell is printed in bold.
         note: Limits of comparing the row with others.
     """
 
@@ -249,7 +178,7 @@ class PublishedCell(BaseModel):
     ours: bool = False
     baseline: bool = False
     accounting: Accounting = ""
-    quantity: Annotated[_Text, AfterValidator(check_quantity)]
+    quantity: Annotated[_Text, AfterValidator(_known_quantity)]
     printed: _Text
     value: float
     unit: Unit
@@ -280,16 +209,16 @@ class PublishedCell(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> PublishedCell:
-        shown, number = f"{self.printed!r} in {self.unit}", self.number
-        if self.table in _RESERVED:
+        number, written = self.number, f"{self.printed!r} in {self.unit}"
+        if self.table in ("summary", "speedups"):
             raise RequestError(f"table: {self.table!r} is reserved for own runs, choose another name")
         if self.unit not in ((one,) if (one := _ONE_UNIT.get(self.quantity)) else ("percent", "share")):
             raise RequestError(f"unit: {self.unit} is not a unit of {self.quantity}")
         if number.value < 0 and self.quantity != DELTA:
-            raise RequestError(f"printed: {shown} is negative, which {self.quantity} cannot be")
+            raise RequestError(f"printed: {written} is negative, which {self.quantity} cannot be")
         if abs(number.value) > 1 and (is_score(self.quantity) or self.quantity in (MEAN, DELTA)):
-            raise RequestError(f"printed: {shown} is above 100 %: check the unit")
-        may = number.interval
-        if may.gap(exactly(self.value)) > 1e-12 * abs(self.value):
-            raise RequestError(f"value: {self.value} isn't from {may.low:g} to {may.high:g}, as {shown} is")
+            raise RequestError(f"printed: {written} is above 100 %: check the unit")
+        low, _, high = number.interval
+        if not low - SLACK * number.step <= self.value <= high + SLACK * number.step:
+            raise RequestError(f"value: {self.value} isn't from {low:g} to {high:g}, as {written} is")
         return self

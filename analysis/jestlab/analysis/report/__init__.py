@@ -8,25 +8,20 @@ from collections.abc import Sequence
 from glob import escape
 from pathlib import Path
 
-from ..claims import parts_of
 from ..costs import Scope
 from ..custom import Loader
-from ..errors import RequestError
 from ..figures.selected import Pictures
 from ..files import write_whole
 from ..results import Snapshot, opens_store
+from .contents import gather as gather
 from .html import PROVENANCE, document, provenance
 from .page import FigurePart, ReportPage
-from .study import study_page
-from .union import union_page
 
 PAGE = "report.html"
 FOLDER = "report"
 """Names of the page, and of the folder next to it."""
 
-SUFFIX = ".provenance.json"
-"""End of the name of a provenance file."""
-
+_SUFFIX = ".provenance.json"
 _SPEC = "study.yaml"
 
 
@@ -76,31 +71,12 @@ def build(
         return made.get(f"{part.plot.name}.png") or part.plot.png([of_study, of_study / FOLDER])
 
     html = document(page, made, image)
-    for path in (folder / FOLDER).glob(f"*{SUFFIX}"):  # files of earlier reports
+    for path in (folder / FOLDER).glob(f"*{_SUFFIX}"):  # files of earlier reports
         if path.name not in made:
-            for stale in path.parent.glob(f"{escape(path.name.removesuffix(SUFFIX))}.*"):
+            for stale in path.parent.glob(f"{escape(path.name.removesuffix(_SUFFIX))}.*"):
                 stale.unlink()
     written = [write_whole(folder / FOLDER / name, content) for name, content in made.items()]
     return [write_whole(folder / PAGE, html), *written]
-
-
-@opens_store
-def gather(
-    store: Snapshot,
-    experiment: str,
-    baseline: str | None = None,
-    scope: Scope | None = None,
-    own: Loader | None = None,
-    pictures: Pictures | None = None,
-) -> ReportPage:
-    """Collect the contents of an experiment's page from one moment of the store; see `build`."""
-    if not parts_of(store, experiment):
-        return study_page(store, experiment, baseline, scope, own, pictures)
-    if baseline is not None or scope is not None:
-        raise RequestError(
-            f"{experiment} is a union: give --baseline and --scope to one of its studies, which set both"
-        )
-    return union_page(store, experiment, own, pictures)
 
 
 def one_file(page: ReportPage, name: str) -> bytes | None:
@@ -117,22 +93,23 @@ def _files(page: ReportPage, folders: Sequence[Path], only: str | None = None) -
     """
     made: dict[str, bytes] = {}
 
-    def add(name: str, data: bytes, files: dict[str, bytes]) -> None:
+    def add(name: str, data: str, files: dict[str, bytes]) -> None:
         """Add the files of a table or figure, with one about their provenance; `data` is all they show."""
         about = {
             "files": {name: {"sha256": _sha256(content)} for name, content in sorted(files.items())},
-            "data_sha256": _sha256(data),
+            "data_sha256": _sha256(data.encode()),
             **page.sources,
         }
-        made.update(files | {name + SUFFIX: f"{json.dumps(about, indent=2, ensure_ascii=False)}\n".encode()})
+        made.update(files | {name + _SUFFIX: f"{json.dumps(about, indent=2, ensure_ascii=False)}\n".encode()})
 
     for part in page.tables:
         if only in (None, part.name):
-            csv = part.table.csv().encode()
-            add(part.name, csv, {f"{part.name}.tex": part.table.latex().encode(), f"{part.name}.csv": csv})
-    for plot in [] if page.is_union else page.plots:  # the figures of a union are files of its studies
+            csv, latex = part.table.csv(), part.table.latex()
+            add(part.name, csv, {f"{part.name}.tex": latex.encode(), f"{part.name}.csv": csv.encode()})
+    # The figures of a union are files of its studies.
+    for plot in [] if page.is_union else [plot for part in page.figures for plot in part.plots]:
         if only in (None, plot.name):
-            data = plot.data.to_csv(index=False, lineterminator="\n").encode()
+            data = plot.data.to_csv(index=False, lineterminator="\n")
             add(plot.name, data, plot.files(folders))
     recipe = page.sections[-1].recipe  # a union has none
     return made | ({_SPEC: recipe.spec.encode()} if recipe else {})

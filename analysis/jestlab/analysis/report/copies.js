@@ -3,17 +3,14 @@
 
 const SAID_FOR = 1500; // milliseconds
 
-/** The content of a file, as bytes; embedded figures are compressed. */
+/** The content of a file, as bytes; embedded files are compressed. */
 async function content(name) {
   if (!isHere(name)) {
     const answer = await fetch(DATA.place.replace("FILE", encodeURIComponent(name)), { credentials: "same-origin" });
     if (!answer.ok) throw new Error(await answer.text());
     return new Uint8Array(await answer.arrayBuffer());
   }
-  const { text, base64, gzip } = DATA.files[name];
-  if (text !== undefined) return new TextEncoder().encode(text);
-  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
-  if (!gzip) return bytes;
+  const bytes = Uint8Array.from(atob(DATA.files[name]), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }

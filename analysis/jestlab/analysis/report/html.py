@@ -11,10 +11,13 @@ import math
 import shlex
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.resources import files
+from importlib import resources
 from typing import Any
 
+from ..claims.evidence import Verdict
+from ..figures.charts import SHOWN_AT_FIRST
 from ..goodput import percent
+from ..tables.claims import MARKS
 from ..tables.formats import prose
 from ..units import sentence
 from .page import FigurePart, ReportPage
@@ -32,6 +35,10 @@ _COLORS = 128
 """Colors of a figure in the page: those of its lines, and enough for smooth edges."""
 
 
+_CLASSES: dict[Verdict, str] = {"holds": "holds", "does not hold": "fails"}
+"""Verdict → CSS class; "open" for the others."""
+
+
 def document(page: ReportPage, embedded: Mapping[str, bytes], image: Callable[[FigurePart], bytes]) -> str:
     """Render a page as one HTML document.
 
@@ -46,19 +53,16 @@ def document(page: ReportPage, embedded: Mapping[str, bytes], image: Callable[[F
     from markupsafe import Markup
 
     script = "\n".join([*map(own_file, SCRIPTS), "begin();"])
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    digest = _base64(hashlib.sha256(script.encode()).digest())
     policy = (  # cells have styles; images are data
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    kept = {name: _embedded(name, content) for name, content in embedded.items() if name[-4:] != ".png"}
-    kept[PROVENANCE] = _embedded(PROVENANCE, provenance(page))
-    return _render(
-        page,
-        kept,
-        image=lambda part: _image(image(part)),
-        document={"policy": policy, "style": Markup(own_file("style.css")), "script": Markup(script)},
-    )
+    files = {name: content for name, content in embedded.items() if not name.endswith(".png")}
+    style = Markup(own_file("style.css"))
+    parts = {"policy": policy, "style": style, "script": Markup(script)}
+    files[PROVENANCE] = provenance(page)
+    return _render(page, files, image=lambda part: _image(image(part)), document=parts)
 
 
 def fragment(page: ReportPage, image: Callable[[FigurePart], Mapping[str, Any]], place: str) -> str:
@@ -72,23 +76,17 @@ def fragment(page: ReportPage, image: Callable[[FigurePart], Mapping[str, Any]],
     return _render(page, {}, place, image=image, document=None)
 
 
-def _render(page: ReportPage, embedded: Mapping[str, Any], place: str | None = None, **values: Any) -> str:
+def _render(page: ReportPage, embedded: Mapping[str, bytes], place: str | None = None, **values: Any) -> str:
     """Fill in the template, with the data that scripts read."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
-    tables = page.tables
+    files = {**embedded, **{f"{part.name}.md": part.table.markdown().encode() for part in page.tables}}
     data = {
         "figures": {part.name: {"variants": part.variants} for part in page.figures if part.variants},
-        "files": {**embedded, **{f"{part.name}.md": {"text": part.table.markdown()} for part in tables}},
+        "files": {name: _base64(gzip.compress(content, mtime=0)) for name, content in files.items()},
         "place": place,
     }
-    shown = hashlib.sha256()
-    for text in (
-        *(part.table.csv() for part in tables),
-        *(plot.data.to_csv(index=False, lineterminator="\n") for plot in page.plots),
-    ):
-        shown.update(text.encode())
     environment = Environment(
         autoescape=True, loader=FunctionLoader(own_file), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
@@ -100,8 +98,9 @@ def _render(page: ReportPage, embedded: Mapping[str, Any], place: str | None = N
         "percent": percent,
         "quote": shlex.quote,
     }
+    environment.globals |= {"marks": MARKS, "classes": _CLASSES, "shown_at_first": SHOWN_AT_FIRST}
     template = environment.get_template("page.html.j2")
-    return template.render(page=page, digest=shown.hexdigest(), data=Markup(_json(data)), **values) + "\n"
+    return template.render(page=page, data=Markup(_json(data)), **values) + "\n"
 
 
 def provenance(page: ReportPage) -> bytes:
@@ -112,7 +111,7 @@ def provenance(page: ReportPage) -> bytes:
 
 def own_file(name: str) -> str:
     """Return the text of a template, script, or style sheet of this package."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _image(png: bytes) -> dict[str, Any]:
@@ -125,16 +124,11 @@ def _image(png: bytes) -> dict[str, Any]:
         few = image.convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE)
         few.save(content, format="png", optimize=True)
     small = min(content.getvalue(), png, key=len)
-    return {"width": width, "src": f"data:image/png;base64,{base64.b64encode(small).decode()}"}
+    return {"width": width, "src": f"data:image/png;base64,{_base64(small)}"}
 
 
-def _embedded(name: str, content: bytes) -> dict[str, Any]:
-    """Embed a file: short texts without, other files with compression."""
-    if name.endswith((".tex", ".csv", ".txt", ".yaml")):
-        return {"text": content.decode()}
-    if name.endswith(".pdf"):  # is compressed already
-        return {"base64": base64.b64encode(content).decode()}
-    return {"base64": base64.b64encode(gzip.compress(content, mtime=0)).decode(), "gzip": True}
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
 
 
 def _json(value: Any) -> str:

@@ -7,23 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ..claims.evidence import Verdict
 from ..claims.judged import Judged
 from ..connection import shown
 from ..figures import Plot
-from ..figures.charts import SHOWN_AT_FIRST
 from ..provenance.checkout import jestlab_version
 from ..provenance.history import History, Recipe
-from ..tables.claims import MARKS
 from ..tables.core import Table
 from ..tables.explain import Origins
 from .answer import Answer
-from .tables import MachineTime
-
-_CLASSES: dict[Verdict, str] = {"holds": "holds", "does not hold": "fails"}
-"""Verdict → CSS class; "open" for the others."""
-
-_MOST_FAILURES = 200
 
 
 @dataclass(frozen=True)
@@ -42,25 +33,12 @@ class TablePart:
     table: Table
     judged: tuple[Judged, ...] = ()
 
-    @property
-    def most(self) -> int | None:
-        """How many rows the page shows; None for all."""
-        return _MOST_FAILURES if self.name == "failures" and len(self.table.frame) > _MOST_FAILURES else None
-
-    @cached_property
-    def claims(self) -> list[dict[str, Any]]:
-        """For a table of claims: each claim with its mark, its CSS class, and the texts of its row."""
+    def claims(self, study: str = "") -> Iterator[tuple[Judged, str, dict[str, str]]]:
+        """Yield all claims or those of a study: each with the key and the texts, by column, of its row."""
         keys = [column.key for column in self.table.columns]
-        return [
-            {
-                "judged": judged,
-                "row": line.key,
-                "mark": MARKS[judged.verdict],
-                "class": _CLASSES.get(judged.verdict, "open"),
-                "cells": dict(zip(keys, (cell.text for cell in line.cells), strict=True)),
-            }
-            for judged, line in zip(self.judged, self.table.lines, strict=True)
-        ]
+        for judged, line in zip(self.judged, self.table.lines, strict=True):
+            if study in ("", judged.experiment):
+                yield judged, line.key, dict(zip(keys, (cell.text for cell in line.cells), strict=True))
 
 
 @dataclass(frozen=True)
@@ -86,12 +64,20 @@ class FigurePart:
         """The printed form; of an interactive figure, for readers without scripts."""
         return self.plots[0]
 
-    @property
-    def limited(self) -> str:
-        """Explain which series are shown initially; empty if all are."""
-        most = max(len(variant["series"]) for variant in self.variants.values())
-        text = f"initially {SHOWN_AT_FIRST} of {most:,}: the baseline and the best; bands if few are shown"
-        return text if most > SHOWN_AT_FIRST else ""
+
+@dataclass
+class Parts:
+    """Tables and figures of a page.
+
+    Attributes:
+        tables: Tables.
+        figures: Figures.
+        missing: Heading of a table or figure that could not be made → the reason.
+    """
+
+    tables: list[TablePart] = field(default_factory=list)
+    figures: list[FigurePart] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,43 +87,39 @@ class PageSection:
     Attributes:
         id: The anchor in the page.
         title: The heading.
+        texts: Paragraphs, before all other parts.
         study: For a section about one study of a union, the name of the study.
         source: Figure or table of the paper that the study reproduces.
         banners: Warnings: a word, and a text.
-        texts: Paragraphs.
-        claims: The table of claims, shown as a list.
-        verdicts: Claims that are listed without their table.
-        verdict: Counts the verdicts.
-        time: Bars of machine time.
+        claims: The table of claims, shown as a list; in the section of a study, only of its claims.
+        verdict: Counts the verdicts of a study in a union.
+        bars: Bars of machine time: see `tables.machine_time`.
         tables: Tables.
         figures: Figures.
-        missing: Title of a report that could not be made → the reason.
+        missing: Heading of a table or figure that could not be made → the reason.
         recipe: How to reproduce the study.
     """
 
     id: str
     title: str
+    texts: Sequence[str] = ()
     study: str = ""
     source: str = ""
     banners: Sequence[tuple[str, str]] = ()
-    texts: Sequence[str] = ()
     claims: TablePart | None = None
-    verdicts: Sequence[Mapping[str, Any]] = ()
     verdict: str = ""
-    time: MachineTime | None = None
+    bars: Sequence[Mapping[str, Any]] = ()
     tables: Sequence[TablePart] = ()
     figures: Sequence[FigurePart] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
     recipe: Recipe | None = None
 
-    def notes(self) -> Iterator[tuple[TablePart, list[str], list[TablePart]]]:
-        """Yield each table with its new notes, and the earlier tables that have its other notes."""
-        first: dict[str, TablePart] = {}
+    def notes(self) -> Iterator[tuple[TablePart, list[str]]]:
+        """Yield each table with its notes, except those of earlier tables."""
+        seen: set[str] = set()
         for part in self.tables:
-            new = [note for note in part.table.notes if note not in first]
-            earlier = {first[note].name: first[note] for note in part.table.notes if note in first}
-            first |= dict.fromkeys(new, part)
-            yield part, new, list(earlier.values())
+            yield part, [note for note in part.table.notes if note not in seen]
+            seen.update(part.table.notes)
 
 
 @dataclass(frozen=True)
@@ -149,38 +131,39 @@ class ReportPage:
         history: Spec, runs, attempts, and costs.
         options: Options of the report: baseline and scope; empty for a union.
         answer: The answer to the question of the study.
-        unfinished: The progress in words; empty once all runs have completed.
         sections: The sections.
         origins: Runs and attempts behind the numbers.
         facts: Sentences about the runs of a union.
-        is_union: Whether it shows several studies.
     """
 
     url: str
     history: History
     options: dict[str, str | None]
     answer: Answer
-    unfinished: str
     sections: tuple[PageSection, ...]
     origins: Origins
     facts: tuple[str, ...] = ()
-    is_union: bool = False
+
+    @property
+    def is_union(self) -> bool:
+        """Whether it shows several studies."""
+        return any(section.study for section in self.sections)
+
+    @property
+    def unfinished(self) -> str:
+        """The progress in words; empty once all runs have completed."""
+        return progress(self.history)
 
     @cached_property
     def tables(self) -> list[TablePart]:
         """All tables."""
-        claims = [section.claims for section in self.sections if section.claims]
+        claims = [section.claims for section in self.sections if section.claims and not section.study]
         return [*claims, *(part for section in self.sections for part in section.tables)]
 
     @cached_property
     def figures(self) -> list[FigurePart]:
         """All figures."""
         return [part for section in self.sections for part in section.figures]
-
-    @cached_property
-    def plots(self) -> list[Plot]:
-        """All printed figures."""
-        return [plot for part in self.figures for plot in part.plots]
 
     @cached_property
     def sources(self) -> dict[str, Any]:
@@ -195,3 +178,14 @@ class ReportPage:
             "jestlab": {"version": version, "commit": commit},
             "runs": dict(zip(map(str, runs["fingerprint"]), map(str, runs["state"]), strict=True)),
         }
+
+
+def progress(history: History) -> str:
+    """Describe the progress of an experiment in words; empty once all runs have completed."""
+    states = history.states()
+    done, planned = states.get("COMPLETED", 0), sum(states.values())
+    if done == planned:
+        return ""
+    others = ", ".join(f"{count} {state.lower()}" for state, count in states.items() if state != "COMPLETED")
+    scores = "Scores below are of the completed runs." if done else "No run has a final score yet."
+    return f"{done} of {planned} runs have completed; {others}. {scores}"

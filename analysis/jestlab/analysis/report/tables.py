@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from ..goodput import CAUSES, USEFUL, Goodput, by_run, percent, total
+from ..goodput import CAUSES, Goodput, by_run, percent, total
 from ..tables.core import MISSING, Column, Table, records
 from ..tables.show import first_line, known
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ..provenance.history import History
 
 _ALL = "all runs"
 
-
-def _number(key: str, header: str, formula: str, text: Callable[[float], str]) -> Column:
-    """Column of numbers, with a dash for NaN."""
-    return Column(key, header, lambda row: known(row[key], text), formula=formula)
+Number = tuple[str, str, str, Callable[[Any], str]]
+"""Column of numbers: key, header, formula, and the text of a number that isn't NaN."""
 
 
-def _run_columns(shown: Mapping[str, str]) -> tuple[Column, Column]:
-    """Columns of the name of a row's runs, and of their number."""
-    return (
-        Column("run", "run", lambda row: shown[str(row["label"])], align="left"),
-        Column("runs", "runs", lambda row: f"{row['runs']}", formula="runs of that name, over all seeds"),
+def _of_labels(
+    history: History,
+    name: str,
+    caption: str,
+    frame: pd.DataFrame,
+    numbers: Iterable[Number],
+    notes: Iterable[str],
+    parts: pd.DataFrame,
+) -> Table:
+    """Make a table with a row for each label and one for all runs."""
+
+    def column(key: str, header: str, formula: str, write: Callable[[Any], str]) -> Column:
+        return Column(key, header, lambda row: known(row[key], write), formula=formula)
+
+    runs: Number = ("runs", "runs", "runs of that name, over all seeds", str)
+    return Table(
+        name=f"{history.experiment} {name}",
+        caption=caption,
+        frame=frame,
+        columns=(_run_column(history), *(column(*each) for each in (runs, *numbers))),
+        notes=tuple(notes),
+        parts=parts,
+        shown={label: shown for label in history.runs["label"] if (shown := history.shown[label]) != label},
     )
 
 
-def _renamed(history: History) -> dict[str, str]:
-    """Label → displayed name, where they differ."""
-    return {label: name for label in history.runs["label"] if (name := history.shown[label]) != label}
+def _run_column(history: History) -> Column:
+    return Column("run", "run", lambda row: history.shown[str(row["label"])], align="left")
 
 
 # ---- costs
@@ -48,14 +64,10 @@ _PARTS = {
 }
 """Planned part of a run's FLOPs → its name."""
 
-_TOTALS = (
-    "planned_flops",
-    "actual_flops",
-    "planned_chip_hours",
-    "actual_chip_hours",
-    "planned_dollars",
+_TOTALS = [
+    "planned_flops", "actual_flops", "planned_chip_hours", "actual_chip_hours", "planned_dollars",
     "actual_hours",
-)
+]  # fmt: skip
 
 
 def cost_table(history: History) -> Table | None:
@@ -71,38 +83,31 @@ def cost_table(history: History) -> Table | None:
     import pandas as pd
 
     costs = history.costs.rename(columns={"total_flops": "planned_flops"})
-    costs = costs.assign(**{name: math.nan for name in _TOTALS if name not in costs})
-    if costs[[*_TOTALS]].isna().all(axis=None):
+    if costs[_TOTALS].isna().all(axis=None):
         return None
-    parts = [name for name in _PARTS if name in costs and costs[name].notna().any()]
+    parts = [name for name in _PARTS if costs[name].notna().any()]
     has_both = costs["planned_flops"].gt(0) & costs["actual_flops"].notna()
-    costs["of_both"] = costs["planned_flops"].where(has_both)
-    costs["in_both"] = costs["actual_flops"].where(has_both)
+    costs = costs.assign(row=costs["label"], of_both=costs["planned_flops"].where(has_both),
+                         in_both=costs["actual_flops"].where(has_both))  # fmt: skip
     once = costs.drop_duplicates("fingerprint")
     everything = f"{_ALL} of {history.experiment}"  # differs from all labels
-    rows = pd.concat([costs.assign(row=costs["label"]), once.assign(row=everything, label=_ALL)])
-    of_row = rows.groupby("row", sort=False)
+    of_row = pd.concat([costs, once.assign(row=everything, label=_ALL)]).groupby("row", sort=False)
     frame = of_row.agg(label=("label", "first"), runs=("label", "size"), priced=("planned_flops", "count"))
     frame.insert(1, "apart", False)
     frame = frame.join(of_row[[*parts, *_TOTALS, "of_both", "in_both"]].sum(min_count=1))
     frame["actual_share"] = frame.pop("in_both") / frame.pop("of_both")
     if _SHARE in parts:  # the references themselves are among all runs
         frame.loc[everything, _SHARE] = math.nan
-    frame = frame.reset_index()
 
     scale, unit = units.flops_unit([*frame["planned_flops"], *frame["actual_flops"]])
-    is_local = "chip" not in costs or costs["chip"].dropna().eq("local").all()
-    hours = "hours" if is_local else "chip-hours"
+    hours = "hours" if costs["chip"].dropna().eq("local").all() else "chip-hours"
 
     def flops(amount: float) -> str:
         return units.significant(amount / scale)
 
-    described: list[tuple[str, str, str, Callable[[float], str]]] = [
-        *(
-            (part, f"{_PARTS[part]} ({unit})", f"planned FLOPs of {_PARTS[part]}, summed over seeds", flops)
-            for part in parts
-            if frame[part].max() > 0
-        ),
+    numbers: list[Number] = [
+        *((part, f"{name} ({unit})", f"planned FLOPs of {name}, summed over seeds", flops)
+          for part, name in _PARTS.items() if part in parts and frame[part].max() > 0),
         ("planned_flops", f"planned ({unit})",
          "planned FLOPs of the learner's training, scoring and selection, summed over seeds", flops),
         ("actual_flops", f"actual ({unit})",
@@ -115,28 +120,18 @@ def cost_table(history: History) -> Table | None:
          "chips × hours of all attempts so far; for a process, its hours", units.hours),
         ("planned_dollars", "planned $", "planned chip-hours times their price", units.dollars),
     ]  # fmt: skip
-    notes = [
-        "planned: training, scoring and selection, before the launch; actual: the same as counted, so far",
-        "actual / planned: over the runs for which both are known",
-    ]
-    if len(once) < len(costs):
-        notes.append(f"{_ALL}: a run that occurs under several names counts once")
-    if unpriced := int(once["planned_flops"].isna().sum()):
-        notes.append(f"{unpriced} of {len(once)} runs have no planned price, since their program has none")
-    if retried := int((history.runs.drop_duplicates("fingerprint")["attempts"] > 1).sum()):
-        notes.append(f"actual {hours} include all attempts; {number_of(retried, 'run')} took several")
-    return Table(
-        name=f"{history.experiment} costs",
-        caption="Planned and actual cost, summed over the seeds of each run.",
-        frame=frame,
-        columns=(
-            *_run_columns(history.shown),
-            *(_number(*each) for each in described if frame[each[0]].notna().any()),
-        ),
-        notes=tuple(notes),
-        parts=costs.assign(row=costs["label"]),
-        shown=_renamed(history),
-    )
+    unpriced = int(once["planned_flops"].isna().sum())
+    retried = int((history.runs.drop_duplicates("fingerprint")["attempts"] > 1).sum())
+    notes = {
+        f"{_ALL}: a run that occurs under several names counts once": len(once) < len(costs),
+        f"{unpriced} of {len(once)} runs have no planned price, since their program has none": unpriced,
+        f"actual {hours} include all attempts; {number_of(retried, 'run')} took several": retried,
+    }
+    return _of_labels(
+        history, "costs", "Planned and actual cost, summed over the seeds of each run.", frame.reset_index(),
+        (each for each in numbers if frame[each[0]].notna().any()),
+        (note for note, holds in notes.items() if holds), costs,
+    )  # fmt: skip
 
 
 # ---- machine time
@@ -159,30 +154,15 @@ _CAUSES: dict[str, tuple[str, str]] = {
 """Cause → color (of Okabe and Ito; neighbors in a bar also differ in lightness) and formula."""
 
 
-@dataclass(frozen=True)
-class MachineTime:
-    """How the runs used their machines.
-
-    Attributes:
-        table: One row for each label, and one for all runs.
-        causes: The causes shown → name and color.
-        bars: The first rows and the last: name, goodput and held time as texts, shares (cause → share).
-        sentence: The goodput of all runs in words.
-    """
-
-    table: Table
-    causes: dict[str, tuple[str, str]]
-    bars: list[dict[str, Any]]
-    sentence: str
-
-
-def machine_time(history: History) -> MachineTime | None:
+def machine_time(history: History) -> tuple[Table, list[dict[str, Any]], str] | None:
     """Divide the time that an experiment's runs held machines among causes.
 
     Returns:
-        Bars, and a table with one row for each label and one for all runs. The frame of the table has the
-        columns label, runs, held (chip-seconds), goodput, a column for each cause (share of the held time),
-        attempts, and queue (seconds). None if no attempt measured its time.
+        A table with one row for each label and one for all runs. Its frame has the columns label, runs, held
+        (chip-seconds), goodput, a column for each cause (share of the held time), attempts, and queue
+        (seconds). Then a bar for each of the first rows and the last: name, goodput and held time as texts,
+        shares (name and color of a cause, and its share); the last has all causes that are shown. Then the
+        goodput of all runs in words. None if no attempt measured its time.
     """
     import pandas as pd
 
@@ -190,85 +170,64 @@ def machine_time(history: History) -> MachineTime | None:
     whole = total(goodputs.values())
     if whole.ratio is None:
         return None
-    names = history.shown
     timed = history.runs[history.runs["fingerprint"].isin([*goodputs])]
-    of_label = {str(label): list(runs) for label, runs in timed.groupby("label", sort=False)["fingerprint"]}
-    sums = {label: total(goodputs[run] for run in runs) for label, runs in of_label.items()}
-    sums = {label: goodput for label, goodput in sums.items() if goodput.attempts}
-    parts = [
-        _row(str(label), str(label), goodputs[run], seed=seed, fingerprint=run, experiment=history.experiment)
-        for label, seed, run in zip(timed["label"], timed["seed"], timed["fingerprint"], strict=True)
-        if label in sums
-    ]
-    rows = [_row(label, label, goodput, runs=len(of_label[label])) for label, goodput in sums.items()]
-    rows.append(_row(f"{_ALL} of {history.experiment}", _ALL, whole, runs=len(goodputs)))
+    rows, parts = [], []
+    for label, runs in timed.groupby("label", sort=False):
+        of_label = total(goodputs[run] for run in runs["fingerprint"])
+        if of_label.attempts:
+            rows.append(_row(label, of_label, runs=len(runs)))
+            for seed, run in zip(runs["seed"], runs["fingerprint"], strict=True):
+                about = {"seed": seed, "fingerprint": run, "experiment": history.experiment}
+                parts.append(_row(label, goodputs[run], **about))
+    rows.append(_row(_ALL, whole, row=f"{_ALL} of {history.experiment}", runs=len(goodputs)))
     causes = [cause for cause in CAUSES if whole.share(cause) >= _LEAST_SHARE]
 
     def share(value: float) -> str:
         return percent(value) if value > 0 else MISSING
 
-    notes = [
-        "held: time × chips; of a machine without chips, its time",
-        f"goodput: {' and '.join(USEFUL)}; shares are of held",
-        "queue: from the claim of an attempt until its worker began, not in held",
-    ]
-    if whole.unknown_attempts:
-        notes.append(
-            f"{whole.unknown_attempts} of {whole.attempts} attempts did not measure where time went; "
-            "they are in held, and in no share"
-        )
-    held = "time in which workers held their machines × chips, summed over seeds and attempts"
-    goodput = "training and evaluation that did not have to be done again, over held"
-    queue = "from the claims of attempts until their workers began; not in held"
-    table = Table(
-        name=f"{history.experiment} goodput",
-        caption="Where the time went in which machines were held, summed over the seeds of each run.",
-        frame=pd.DataFrame(rows),
-        columns=(
-            *_run_columns(names),
-            _number("held", "held", held, _duration),
-            _number("goodput", "goodput", goodput, percent),
-            *(_number(cause, CAUSES[cause], _CAUSES[cause][1], share) for cause in causes),
-            _number("attempts", "attempts", "attempts whose workers began", str),
-            _number("queue", "queue", queue, _duration),
-        ),
-        notes=tuple(notes),
-        parts=pd.DataFrame(parts),
-        shown=_renamed(history),
+    numbers: list[Number] = [
+        ("held", "held",
+         "time in which workers held their machines × chips, summed over seeds and attempts", _duration),
+        ("goodput", "goodput",
+         "training and evaluation that did not have to be done again, over held", percent),
+        *((cause, CAUSES[cause], _CAUSES[cause][1], share) for cause in causes),
+        ("attempts", "attempts", "attempts whose workers began", str),
+        ("queue", "queue", "from the claims of attempts until their workers began; not in held", _duration),
+    ]  # fmt: skip
+    caption = "Where the time went in which machines were held, summed over the seeds of each run."
+    unknown = (
+        f"{whole.unknown_attempts} of {whole.attempts} attempts did not measure where time went; they are in "
+        "held, and in no share"
     )
+    shown = rows if len(rows) <= _MOST_BARS else [*rows[: _MOST_BARS - 1], rows[-1]]
     bars = [
         {
-            "name": names[row["label"]],
+            "name": history.shown[row["label"]],
             "goodput": known(row["goodput"], percent),
             "held": _duration(row["held"]),
-            "shares": {cause: row[cause] for cause in causes if row[cause] > 0},
+            "shares": [(CAUSES[cause], _CAUSES[cause][0], row[cause]) for cause in causes if row[cause] > 0],
         }
-        for row in (rows if len(rows) <= _MOST_BARS else [*rows[: _MOST_BARS - 1], rows[-1]])
+        for row in shown
     ]
-    more = f" The table has {len(rows) - len(bars)} more runs." if len(rows) > len(bars) else ""
-    return MachineTime(
-        table,
-        {cause: (CAUSES[cause], _CAUSES[cause][0]) for cause in causes},
+    more = f" The table has {len(rows) - len(shown)} more runs." if len(rows) > len(shown) else ""
+    return (
+        _of_labels(
+            history, "goodput", caption, pd.DataFrame(rows), numbers,
+            (unknown,) if whole.unknown_attempts else (), pd.DataFrame(parts),
+        ),
         [bar for bar in bars if bar["shares"]],
         f"Goodput {percent(whole.ratio)}: this share of the time in which machines were held was training "
         f"and evaluation that did not have to be done again.{more}",
-    )
+    )  # fmt: skip
 
 
-def _row(name: str, label: str, goodput: Goodput, **about: Any) -> dict[str, Any]:
+def _row(label: Any, goodput: Goodput, **about: Any) -> dict[str, Any]:
     """Make a row of the table of machine time."""
     is_known = goodput.ratio is not None
-    return {
-        "row": name,
-        "apart": False,
-        "label": label,
-        **about,
-        "held": goodput.held / 1e6,
-        "goodput": goodput.ratio if is_known else math.nan,
-        **{cause: goodput.share(cause) if is_known else math.nan for cause in CAUSES},
-        "attempts": goodput.attempts,
-        "queue": goodput.waited / 1e6,
-    }
+    row = {"row": label, "apart": False, "label": label, **about, "held": goodput.held / 1e6}
+    row |= {"goodput": goodput.ratio if is_known else math.nan}
+    row |= {cause: goodput.share(cause) if is_known else math.nan for cause in CAUSES}
+    return row | {"attempts": goodput.attempts, "queue": goodput.waited / 1e6}
 
 
 def _duration(seconds: float) -> str:
@@ -278,17 +237,20 @@ def _duration(seconds: float) -> str:
 # ---- failures
 
 _FAILED = ("FAILED", "PREEMPTED", "CANCELLED")
-_FAILURE = (
-    "label", "seed", "fingerprint", "state", "attempt", "ended", "reason", "at", "exit_code", "host", "log"
-)  # fmt: skip
+_FAILURE = {
+    "label": "", "seed": "seed", "fingerprint": "", "attempt": "attempt", "ended": "ended",
+    "state": "run is now", "reason": "reason", "at": "when (UTC)", "exit_code": "exit code", "host": "host",
+    "log": "log",
+}  # fmt: skip
+"""Column of the frame → heading; empty for those that aren't shown."""
 
 
 def failure_table(history: History) -> Table | None:
     """List every attempt that did not complete, and every run that ended without an attempt.
 
     Returns:
-        A table whose frame has the columns label, seed, fingerprint, state (of the run now), attempt, ended
-        (state of the attempt), reason, at (UTC), exit_code, host, log (relative to the lab's root). None if
+        A table whose frame has the columns label, seed, fingerprint, attempt, ended (state of the attempt),
+        state (of the run now), reason, at (UTC), exit_code, host, log (relative to the lab's root). None if
         nothing failed.
     """
     import pandas as pd
@@ -312,34 +274,22 @@ def failure_table(history: History) -> Table | None:
     frame = frame.astype({"attempt": "Int64", "exit_code": "Int64"})
     frame.insert(0, "row", frame.index.map(str))
     frame.insert(1, "apart", False)
-    recovered = int(frame.drop_duplicates("fingerprint")["state"].eq("COMPLETED").sum())
     notes = ["log: relative to the lab's root"]
-    if recovered:
+    if recovered := int(frame.drop_duplicates("fingerprint")["state"].eq("COMPLETED").sum()):
         notes.append(f"{recovered} of these {'run' if recovered == 1 else 'runs'} completed later")
 
-    def text(value: Any) -> str:
-        return MISSING if pd.isna(value) or value == "" else str(value)
-
     def column(key: str, header: str) -> Column:
-        is_number = key in ("seed", "attempt", "exit_code")
-        return Column(key, header, lambda row: text(row[key]), align="right" if is_number else "left")
+        def text(row: Any) -> str:
+            missing = pd.isna(row[key]) or row[key] == ""
+            return MISSING if missing else first_line(str(row[key]), 160)
+
+        return Column(key, header, text, align="right" if key in ("seed", "attempt", "exit_code") else "left")
 
     return Table(
         name=f"{history.experiment} failures",
         caption="Attempts that did not complete, and runs that ended without one.",
         frame=frame,
-        columns=(
-            Column("run", "run", lambda row: history.shown[str(row["label"])], align="left"),
-            column("seed", "seed"),
-            column("attempt", "attempt"),
-            column("ended", "ended"),
-            column("state", "run is now"),
-            Column("reason", "reason", lambda row: first_line(text(row["reason"]), 160), align="left"),
-            column("at", "when (UTC)"),
-            column("exit_code", "exit code"),
-            column("host", "host"),
-            column("log", "log"),
-        ),
+        columns=(_run_column(history), *(column(*each) for each in _FAILURE.items() if each[1])),
         notes=tuple(notes),
     )
 

@@ -1,0 +1,330 @@
+"""The contents of a page: answer, claims, tables, figures, costs, failures, and recipe.
+
+A union of studies has the claims of all, and then a section for each study with the reports of its spec.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..claims import studies
+from ..claims.judged import count_verdicts
+from ..claims.verdicts import load as load_verdicts
+from ..costs import Scope
+from ..curves import score_curves
+from ..custom import Loader, stem_of
+from ..efforts import WORDS, cost_of, known
+from ..errors import NotYet, RequestError
+from ..figures import Plot, charts, draw, learnability, learning_curves, pareto
+from ..figures.selected import Pictures
+from ..frames import Frames
+from ..provenance.history import History, load, recipe
+from ..provenance.soundness import Soundness
+from ..results import Snapshot, opens_store
+from ..sheet import Sheet
+from ..tables import Shape, Table, finals, speedup_table, summary
+from ..tables import table as named_table
+from ..tables.claims import claims_table
+from ..tables.explain import Origins
+from ..units import duration, flops
+from .answer import Answer, answer
+from .page import FigurePart, PageSection, Parts, ReportPage, TablePart, progress
+from .tables import cost_table, failure_table, machine_time, number_of
+
+_Makers = Mapping[str, Any]
+"""Makers of custom tables and figures, and of pictures: arguments of `gather`."""
+
+_CHARTS = {"curves": "Learning curves", "pareto": "Score against cost"}
+
+
+@opens_store
+def gather(
+    store: Snapshot,
+    experiment: str,
+    baseline: str | None = None,
+    scope: Scope | None = None,
+    own: Loader | None = None,
+    pictures: Pictures | None = None,
+) -> ReportPage:
+    """Collect the contents of an experiment's page from one moment of the store; see `build`."""
+    store.check_known(experiment)
+    history, study = store.once(load, experiment), store.once(studies)[experiment]
+    assert history is not None
+    makers: _Makers = {"own": own, "pictures": pictures}
+    claims = None
+    if judged := load_verdicts(store, experiment):
+        table = claims_table(judged, experiment, by_study=bool(study.parts))
+        claims = TablePart("claims", "Claims", table, tuple(judged))
+    if not study.parts:
+        return _study(store, history, claims, baseline, scope or study.scope, makers)
+    if baseline is not None or scope is not None:
+        raise RequestError(
+            f"{experiment} is a union: give --baseline and --scope to one of its studies, which set both"
+        )
+    none = () if claims else ("None of the studies makes a claim.",)
+    sections = [PageSection("claims", "Claims", texts=none, claims=claims)]
+    sections += [_part(store, name, spec, claims, makers) for name, spec in study.parts.items()]
+    histories = [history, *filter(None, (store.once(load, name) for name in study.parts))]
+    said = Answer(claims.table.caption if claims else "")
+    facts = _facts(history, len(study.parts))
+    return ReportPage(store.url, history, {}, said, tuple(sections), Origins(histories), facts)
+
+
+# ---- a study
+
+
+def _study(
+    store: Snapshot,
+    history: History,
+    claims: TablePart | None,
+    baseline: str | None,
+    scope: Scope,
+    makers: _Makers,
+) -> ReportPage:
+    """Collect the contents of the page of a study."""
+    said, compared, frames, made = Answer("Nothing has been evaluated yet."), None, None, Parts()
+    with contextlib.suppress(NotYet):
+        frames = store.frames(history.experiment)
+        compared = frames.baseline(baseline)
+        said = _add_results(made, store, frames, compared, scope)
+        _add_charts(made, frames, history, compared, scope)
+    _add_requested(made, store, history, frames, compared, scope, makers)
+    if all(part.name != "learnability" for part in made.figures):
+        with contextlib.suppress(NotYet):
+            plot = learnability(store, history.experiment)
+            made.figures.append(FigurePart(plot.name, _heading(plot.name), (plot,), history.experiment))
+    sections = []
+    if claims is not None:
+        sections.append(PageSection("claims", claims.title, claims=claims))
+        competes = frames is not None and len(frames.competitors) >= 2
+        verdicts = claims.table.caption
+        said = replace(said, sentence=f"{verdicts} {said.sentence}") if competes else Answer(verdicts)
+    elif made.figures and frames is None:
+        said = Answer("This study evaluates no run: it examines the selected examples.")
+    sections.append(PageSection("results", "Results", tables=made.tables))
+    sections += [PageSection(part.name, part.title, figures=(part,)) for part in made.figures]
+    if made.missing:
+        sections.append(PageSection("not-made", "Not available yet", missing=made.missing))
+    none = "No run has a planned price or has taken any time yet."
+    sections.append(_about("costs", "Costs", "Planned and actual costs", cost_table(history), none))
+    if time := machine_time(history):
+        table, bars, sentence = time
+        section = _about("goodput", "Where the machines’ time went", "Shares of machine time", table)
+        sections.append(replace(section, texts=(sentence,), bars=bars))
+    none = "No attempt has failed."
+    sections += [
+        _about("failures", "Failures", "Failed attempts", failure_table(history), none),
+        PageSection("reproduce", "How to reproduce", recipe=recipe(history, baseline, scope)),
+    ]
+    options = {"baseline": compared, "scope": scope}
+    return ReportPage(store.url, history, options, said, tuple(sections), Origins([history]))
+
+
+def _about(name: str, title: str, heading: str, table: Table | None, none: str = "") -> PageSection:
+    """Make a section with one table, or with a text if there is none."""
+    if table is None:
+        return PageSection(name, title, texts=(none,))
+    return PageSection(name, title, tables=(TablePart(name, heading, table),))
+
+
+def _add_results(made: Parts, store: Snapshot, frames: Frames, baseline: str, scope: Scope) -> Answer:
+    """Add the tables of every page, and return the answer."""
+    try:
+        found = finals(frames, baseline, scope)
+    except NotYet as error:
+        made.missing["Final scores"] = str(error)
+        return Answer("No run has completed yet.")
+    sound = Soundness.read(store, [frames.experiment])
+    table = summary(found).marked(sound)
+    made.tables.append(TablePart("summary", "Final scores", table))
+    with contextlib.suppress(NotYet):  # without a completed baseline nothing can be compared
+        if len(frames.competitors) > 1:
+            made.tables.append(TablePart("speedups", "Speed-ups", speedup_table(found).marked(sound)))
+    said = answer(table.frame, found)
+    if not table.struck:
+        return said
+    reasons = "; ".join(f"{table.shown.get(row, row)} ({why})" for row, why in table.struck.items())
+    return replace(said, sentence=f"Some results are retracted: {reasons}. {said.sentence}")
+
+
+def _add_charts(made: Parts, frames: Frames, history: History, baseline: str, scope: Scope) -> None:
+    """Add the interactive figures of every page, one variant for each known effort or cost."""
+    curves = score_curves(frames, scope)
+    efforts = known(curves)
+    cost = cost_of(curves[curves["final"]])
+    costs = [cost, *(each for each in efforts if each not in (cost, "examples_seen"))]
+    for name, axes in {"curves": efforts or ["examples_seen"], "pareto": costs}.items():
+        sheet = _sheet_of(history, name)
+        variants: dict[str, dict[str, Any]] = {}
+        plots: list[Plot] = []
+        for effort in axes:
+            try:
+                if name == "curves":
+                    plot = learning_curves(frames, baseline, effort, scope, together=sheet.legend is not None)
+                else:
+                    plot = pareto(frames, baseline, scope, over=effort)
+            except NotYet as error:
+                if variants:  # only unfinished runs have this effort
+                    continue
+                made.missing[_CHARTS[name]] = str(error)
+                break
+            stem = f"{name}_{WORDS[effort].name}" if variants else name
+            plot = replace(plot, name=stem, sheet=sheet)
+            variant = charts.curves(plot) if name == "curves" else charts.pareto(plot)
+            variant |= {"caption": plot.texts.caption, "printed": stem}
+            variants[WORDS[effort].axis] = variant
+            plots.append(charts.printable(plot, variant))
+        if variants:
+            made.figures.append(FigurePart(name, _CHARTS[name], tuple(plots), history.experiment, variants))
+
+
+# ---- what the spec of a study asks for
+
+_TABLE_OPTIONS = {"baseline", "scope", "crossing", "score", "options"}
+
+
+def _add_requested(
+    made: Parts,
+    store: Snapshot,
+    history: History,
+    frames: Frames | None,
+    baseline: str | None,
+    scope: Scope,
+    makers: _Makers,
+) -> None:
+    """Add the tables and figures that a study's spec asks for, in its order, unless `made` has them."""
+    page = {"baseline": baseline, "scope": scope}
+    # Name of each table and figure of every page → its horizontal axes, if it is interactive.
+    axes = {part.name: {*part.variants} for part in made.figures} | {part.name: set() for part in made.tables}
+    names = Counter([*axes])
+    for report in history.spec.get("reports", []):
+        options = {key: value for key, value in report.items() if value not in (None, [], ())}
+        is_table = options.pop("kind") == "table"
+        name = str(options.pop("name", "summary")) if is_table else str(report["kind"])
+        stem = stem_of(name)
+        title = _heading(stem)
+        if name == "claims" and history.spec.get("claims"):  # the page has a list of them
+            continue
+        try:
+            if frames and "baseline" in options:
+                options["baseline"] = frames.baseline(options["baseline"])
+            elif frames and "runs" in options and baseline not in frames.only(options["runs"]).labels:
+                options["baseline"] = None
+            options = page | options
+            changed = {key for key, value in options.items() if key not in page or page[key] != value}
+            is_over = "over" not in options or WORDS[options["over"]].axis in axes.get(name, ())
+            if name in axes and is_over and changed <= {"figure", "published", "over"}:
+                continue
+            if count := names[stem]:
+                title = f"{title}: {_options_in_words(report) or count + 1}"
+            part = f"{stem}-{count + 1}" if count else stem
+            if is_table:
+                given = {key: value for key, value in options.items() if key in _TABLE_OPTIONS}
+                table = named_table(
+                    store, name, [history.experiment], own=makers["own"], shape=Shape.of(options),
+                    with_published=options.get("published", True), **given,
+                )  # fmt: skip
+                if any(table.markdown() == other.table.markdown() for other in made.tables):
+                    continue
+                made.tables.append(TablePart(part, title, table))
+            else:
+                options |= {"sheet": _sheet(history, options), **makers}
+                plot = replace(draw(name, store, history.experiment, **options), name=part)
+                made.figures.append(FigurePart(part, title, (plot,), history.experiment))
+            names[stem] += 1
+        except RequestError as error:
+            made.missing[title] = str(error)
+
+
+def _options_in_words(report: Mapping[str, Any]) -> str:
+    """Describe the options that a report sets, as a heading: "baseline uniform, surfaces"."""
+    words = []
+    for key, value in {**report, **(report.get("options") or {})}.items():
+        if key in ("kind", "name", "figure", "options") or value in (None, [], ()):
+            continue
+        if isinstance(value, bool):
+            words.append(key if value else f"no {key}")
+        else:
+            words.append(f"{key} {' + '.join(map(str, value)) if isinstance(value, list) else value}")
+    return ", ".join(words)
+
+
+def _heading(name: str) -> str:
+    """Return the heading of a table or figure of that name."""
+    return "LAION" if name == "laion" else name.replace("_", " ").capitalize()
+
+
+def _sheet_of(history: History, kind: str) -> Sheet:
+    """Return how the spec wants figures of a kind printed: as its first such report, or else as all."""
+    reports = (report for report in history.spec.get("reports", []) if report["kind"] == kind)
+    return _sheet(history, next(reports, {}))
+
+
+def _sheet(history: History, report: Mapping[str, Any]) -> Sheet:
+    return Sheet(**report.get("figure") or {}).over(Sheet(**history.spec.get("figure") or {}))
+
+
+# ---- a union
+
+
+def _part(
+    store: Snapshot,
+    name: str,
+    as_launched: Mapping[str, Any],
+    claims: TablePart | None,
+    makers: _Makers,
+) -> PageSection:
+    """Make the section of a study in a union, with its claims and everything that its spec asks for."""
+    judged = [replace(each, scale="") for each in claims.judged if each.experiment == name] if claims else []
+    history, study = store.once(load, name), store.once(studies).get(name)
+    section = PageSection(
+        f"study-{name}",
+        str(as_launched.get("question") or name),
+        study=name,
+        source=str(as_launched.get("paper") or ""),
+        claims=claims if judged else None,
+        verdict=count_verdicts(judged) if judged else "",
+    )
+    if history is None or study is None or history.runs.empty:
+        banner = ("Unfinished", f"Not launched yet: run `jestlab launch {shlex.quote(name)}`")
+        return replace(section, banners=(banner,))
+    made, frames = Parts(), None
+    with contextlib.suppress(NotYet):
+        frames = store.frames(name)
+    baseline = frames.baseline() if frames else None
+    _add_requested(made, store, history, frames, baseline, study.scope, makers)
+    banners = [("Unfinished", text)] if (text := progress(history)) else []
+    if _science(study.spec) != _science(as_launched):
+        text = "this study was launched by itself since, with another spec; its current results are shown."
+        banners.append(("Changed", text))
+    # Several studies have tables and figures with the same name.
+    tables = [replace(part, name=f"{name}-{part.name}") for part in made.tables]
+    figures = [replace(part, name=f"{name}-{part.name}") for part in made.figures]
+    return replace(section, banners=banners, tables=tables, figures=figures, missing=made.missing)
+
+
+def _science(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a spec that decides its runs."""
+    return {key: spec.get(key) for key in ("scale", "program", "base", "runs", "axes", "seeds")}
+
+
+def _facts(history: History, studies: int) -> tuple[str, ...]:
+    """Count runs, and runs saved by sharing; sum up their costs."""
+    runs = history.runs["fingerprint"].nunique()
+    study_of_run = history.runs["label"].str.partition("/")[0]
+    alone = int(history.runs.groupby(study_of_run)["fingerprint"].nunique().sum())
+    facts = [f"{number_of(runs, 'run')} in {studies} {'study' if studies == 1 else 'studies'}"]
+    if alone > runs:
+        facts.append(f"{alone:,} runs if launched separately: sharing saved {number_of(alone - runs, 'run')}")
+    if (table := cost_table(history)) is not None:
+        spent, planned, hours = table.frame.iloc[-1][["actual_flops", "planned_flops", "actual_hours"]]
+        if spent > 0:
+            facts.append(f"{flops(spent)} spent" + (f" of {flops(planned)} planned" if planned > 0 else ""))
+        if hours > 1 / 3600:
+            facts.append(f"{duration(hours)} of compute, all runs together")
+    return tuple(facts)
