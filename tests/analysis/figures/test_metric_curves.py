@@ -13,11 +13,15 @@ def plotted(module_store, stored_run):
 
     def run(name, fast, seed):
         loss = [4.0 / (1 + fast * step) + 0.1 * seed for step in range(1, 9)]
-        logged = {"loss": loss, "lr": [0.1] * 8}
+        logged = {"loss": loss, "lr": [0.1, 0.05, *[0.01] * 6]}
         return stored_run(name, [0.1, 0.2, 0.25 * fast], seed=seed, seconds_per_step=2.0, logged=logged)
 
     runs = [run(name, fast, seed) for seed in (0, 1) for name, fast in (("uniform", 1.0), ("joint", 2.0))]
-    metrics = {"loss": {"goal": "min", "unit": "nats"}, "*/zero_shot": {"goal": "max", "unit": "percent"}}
+    metrics = {
+        "loss": {"goal": "min", "unit": "nats"},
+        "lr": {"scale": "log"},
+        "*/zero_shot": {"goal": "max", "unit": "percent"},
+    }
     url = module_store.add(*runs, spec={"metrics": metrics}).url
     return lambda **options: draw("curves", url, "study", **options)
 
@@ -33,7 +37,7 @@ def test_the_loss_over_steps(plotted):
     assert plot.texts.caption.startswith("Lines: mean over seeds")
     assert "Dotted: final value of uniform" in plot.texts.caption
     assert not plot.data["log"].any()
-    assert plotted(metric=("loss",), scale="log").figure().axes[0].get_yscale() == "log"
+    assert plotted(metric=("lr",)).figure().axes[0].get_yscale() == "log"  # as declared
 
 
 def test_the_cost_of_a_step_is_interpolated_between_evaluations(plotted):
