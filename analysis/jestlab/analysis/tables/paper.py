@@ -61,8 +61,9 @@ _HEADERS: dict[str, tuple[str, str, int, tuple[str, ...]]] = {
 it is computed."""
 
 _BY_PAPER = (
-    "FLOPs %, paper: by the paper's formula, in which training reuses the scoring pass, and loss, selection, "
-    "and the reference's scoring are free; published Flexi rows take A = 0.28, own rows the cost of their towers"
+    "FLOPs %, paper: by the paper's formula, in which training reuses the scoring pass, and loss, "
+    "selection, and the reference's scoring are free; published Flexi rows take A = 0.28, own rows the cost "
+    "of their towers"
 )
 
 
