@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from functools import cache, cached_property, lru_cache, partial
+from fnmatch import fnmatchcase
+from functools import cache, cached_property, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +34,9 @@ _ORDER = (
 )  # fmt: skip
 """Columns by which rows are sorted by default, where a view has them."""
 
-_TAGS = ("tag", "tags")
-"""Names of a key that views don't have as a column: the tags of the row's run and experiment."""
-
 
 class Tags(tuple[str, ...]):
-    """Tags of a row. A test of them holds if it holds for one tag."""
+    """The keys `tag` and `tags`, of the row's run and experiment. A test holds if it holds for one tag."""
 
 
 class StoreView:
@@ -81,7 +77,7 @@ class StoreView:
         if key and head in _JSON and head in self.columns:
             return [head], cache(partial(_value_in, key))  # few texts differ
         places: list[str] = [column for column in ("fingerprint", "experiment") if column in self.columns]
-        if name in _TAGS and places:
+        if name in ("tag", "tags") and places:
             return places, self._tags_of
         key = name.removeprefix("config.")
         keys = self.keys if "fingerprint" in self.columns else []
@@ -95,12 +91,15 @@ class StoreView:
         """Expand `*` (all columns) and `config.*` (all config keys below) in a list of columns."""
         expanded: list[str] = []
         for name in names:
-            section = name.removesuffix("*")
-            keys = [*(f"config.{key}" for key in self.keys), *self.keys] if section != name else [name]
-            found = self.columns if name == "*" else [key for key in keys if key.startswith(section)]
-            if not found:
-                raise ValueError(f"no config key {name!r}: {nearest(section, keys, self.columns)}")
-            expanded += found
+            if name == "*":
+                expanded += self.columns
+            elif name.endswith("*"):
+                keys = [*(f"config.{key}" for key in self.keys), *self.keys]
+                if not (found := [key for key in keys if key.startswith(name[:-1])]):
+                    raise ValueError(f"no config key {name!r}: {nearest(name[:-1], keys, self.columns)}")
+                expanded += found
+            else:
+                expanded.append(name)
         return list(dict.fromkeys(expanded))
 
     def rows(self) -> Iterator[Row]:
@@ -166,8 +165,7 @@ def matching(view: StoreView, where: str) -> list[Row]:
         try:
             getters[key.name] = view.getter(key.name)
         except ValueError as error:
-            hint = "" if _is_test(key) else " (text is written in quotes)"
-            raise _error(key, f"{error}{hint}") from None
+            raise _error(key, f"{error} (text is written in quotes)") from None
     types: dict[str, set[type]] = {name: set() for name in getters}
     holds, found = predicate(condition, getters.__getitem__), []
     for row in view.rows():
@@ -264,16 +262,12 @@ def _compared(compare: Callable[[Any, Any], bool], left: Any, right: Any) -> boo
     return compare(left, right) if is_comparable else None
 
 
+_GLOB = str.maketrans({"%": "*", "_": "?", "*": "[*]", "?": "[?]", "[": "[[]"})
+
+
 def _like(value: Any, pattern: str) -> bool | None:
-    return _matcher(pattern)(value) is not None if isinstance(value, str) else None
-
-
-@lru_cache
-def _matcher(pattern: str) -> Callable[[str], Any]:
-    # Regular expressions of fnmatch take linear time for any pattern, unlike several `.*`.
-    wildcards = {"%": "*", "_": "?"}
-    glob = "".join(wildcards.get(c, f"[{c}]" if c in "*?[" else c) for c in pattern)
-    return re.compile(fnmatch.translate(glob)).match
+    # fnmatch takes linear time for any pattern, unlike several `.*` of a regular expression.
+    return fnmatchcase(value, pattern.translate(_GLOB)) if isinstance(value, str) else None
 
 
 _TESTS: dict[str, Callable[..., bool | None]] = {
