@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +25,6 @@ Row = Sequence[Any]
 Getter = Callable[[Row], Any]
 Truth = Callable[[Row], bool | None]
 """Whether a row satisfies a condition; None if unknown."""
-
-_JSON = ("point", "versions", "environment")
-"""JSON columns, whose keys can be named with dots."""
 
 _ORDER = (
     "experiment", "source", "table_name", "position", "label", "seed", "name", "number", "step", "created_at",
@@ -71,11 +68,8 @@ class StoreView:
 
     def _source(self, name: str) -> tuple[list[str], Callable[[Any], Any] | None]:
         """Return the columns that a name needs, and the function that computes its value from theirs."""
-        head, _, key = name.partition(".")
         if name in self.columns:
             return [name], _time_text if name.endswith("_at") else None
-        if key and head in _JSON and head in self.columns:
-            return [head], cache(partial(_value_in, key))  # few texts differ
         places: list[str] = [column for column in ("fingerprint", "experiment") if column in self.columns]
         if name in ("tag", "tags") and places:
             return places, self._tags_of
@@ -88,18 +82,14 @@ class StoreView:
         raise ValueError(f"no column or config key {name!r} in {self.name}: {near}")
 
     def expand(self, names: Iterable[str]) -> list[str]:
-        """Expand `*` (all columns) and `config.*` (all config keys below) in a list of columns."""
+        """Expand `config.*` and `selection.*`, all config keys below, in a list of columns."""
         expanded: list[str] = []
         for name in names:
-            if name == "*":
-                expanded += self.columns
-            elif name.endswith("*"):
-                keys = [*(f"config.{key}" for key in self.keys), *self.keys]
-                if not (found := [key for key in keys if key.startswith(name[:-1])]):
-                    raise ValueError(f"no config key {name!r}: {nearest(name[:-1], keys, self.columns)}")
-                expanded += found
-            else:
-                expanded.append(name)
+            section = name.removesuffix("*")
+            keys = [*(f"config.{key}" for key in self.keys), *self.keys] if section != name else [name]
+            if not (found := [key for key in keys if key.startswith(section)]):
+                raise ValueError(f"no config key {name!r}: {nearest(section, keys, self.columns)}")
+            expanded += found
         return list(dict.fromkeys(expanded))
 
     def rows(self) -> Iterator[Row]:
@@ -140,12 +130,6 @@ class StoreView:
         if self._experiment is not None and view in (self.name, "v_runs"):
             statement = statement.where(column("experiment") == self._experiment)
         return map(tuple, self._connection.execute(statement))
-
-
-def _value_in(key: str, text: str | None) -> Any:
-    """Return the value of a key in JSON text. The names of packages may contain dots."""
-    tree = json.loads(text) if text else None
-    return tree[key] if isinstance(tree, dict) and key in tree else lookup(tree, key)
 
 
 def matching(view: StoreView, where: str) -> list[Row]:
@@ -205,8 +189,7 @@ def _kind(type_: type) -> str:
     """Return the kind of a type: values of one kind can be compared."""
     if issubclass(type_, int | float | Decimal):
         return "number"
-    names = {"str": "text", "Tags": "text", "dict": "section"}
-    return names.get(type_.__name__, type_.__name__)
+    return {"str": "text", "Tags": "text"}.get(type_.__name__, type_.__name__)
 
 
 def predicate(condition: Expr, getter: Callable[[str], Getter]) -> Truth:
