@@ -33,7 +33,7 @@ from ..tables.claims import claims_table
 from ..tables.explain import Origins
 from ..units import duration, flops
 from .answer import Answer, answer
-from .page import FigurePart, PageSection, Parts, ReportPage, TablePart, progress
+from .page import FigurePart, PageSection, ReportPage, TablePart, progress
 from .tables import cost_table, failure_table, machine_time, number_of
 
 _Makers = Mapping[str, Any]
@@ -87,7 +87,8 @@ def _study(
     makers: _Makers,
 ) -> ReportPage:
     """Collect the contents of the page of a study."""
-    said, compared, frames, made = Answer("Nothing has been evaluated yet."), None, None, Parts()
+    said, compared, frames = Answer("Nothing has been evaluated yet."), None, None
+    made = PageSection("results", "Results")
     with contextlib.suppress(NotYet):
         frames = store.frames(history.experiment)
         compared = frames.baseline(baseline)
@@ -106,8 +107,8 @@ def _study(
         said = replace(said, sentence=f"{verdicts} {said.sentence}") if competes else Answer(verdicts)
     elif made.figures and frames is None:
         said = Answer("This study evaluates no run: it examines the selected examples.")
-    sections.append(PageSection("results", "Results", tables=made.tables))
-    sections += [PageSection(part.name, part.title, figures=(part,)) for part in made.figures]
+    sections.append(replace(made, figures=[], missing={}))
+    sections += [PageSection(part.name, part.title, figures=[part]) for part in made.figures]
     if made.missing:
         sections.append(PageSection("not-made", "Not available yet", missing=made.missing))
     none = "No run has a planned price or has taken any time yet."
@@ -129,10 +130,10 @@ def _about(name: str, title: str, heading: str, table: Table | None, none: str =
     """Make a section with one table, or with a text if there is none."""
     if table is None:
         return PageSection(name, title, texts=(none,))
-    return PageSection(name, title, tables=(TablePart(name, heading, table),))
+    return PageSection(name, title, tables=[TablePart(name, heading, table)])
 
 
-def _add_results(made: Parts, store: Snapshot, frames: Frames, baseline: str, scope: Scope) -> Answer:
+def _add_results(made: PageSection, store: Snapshot, frames: Frames, baseline: str, scope: Scope) -> Answer:
     """Add the tables of every page, and return the answer."""
     try:
         found = finals(frames, baseline, scope)
@@ -152,7 +153,7 @@ def _add_results(made: Parts, store: Snapshot, frames: Frames, baseline: str, sc
     return replace(said, sentence=f"Some results are retracted: {reasons}. {said.sentence}")
 
 
-def _add_charts(made: Parts, frames: Frames, history: History, baseline: str, scope: Scope) -> None:
+def _add_charts(made: PageSection, frames: Frames, history: History, baseline: str, scope: Scope) -> None:
     """Add the interactive figures of every page, one variant for each known effort or cost."""
     curves = score_curves(frames, scope)
     efforts = known(curves)
@@ -189,7 +190,7 @@ _TABLE_OPTIONS = {"baseline", "scope", "crossing", "score", "options"}
 
 
 def _add_requested(
-    made: Parts,
+    made: PageSection,
     store: Snapshot,
     history: History,
     frames: Frames | None,
@@ -293,19 +294,19 @@ def _part(
     if history is None or study is None or history.runs.empty:
         banner = ("Unfinished", f"Not launched yet: run `jestlab launch {shlex.quote(name)}`")
         return replace(section, banners=(banner,))
-    made, frames = Parts(), None
+    frames = None
     with contextlib.suppress(NotYet):
         frames = store.frames(name)
     baseline = frames.baseline() if frames else None
-    _add_requested(made, store, history, frames, baseline, study.scope, makers)
+    _add_requested(section, store, history, frames, baseline, study.scope, makers)
     banners = [("Unfinished", text)] if (text := progress(history)) else []
     if _science(study.spec) != _science(as_launched):
         text = "this study was launched by itself since, with another spec; its current results are shown."
         banners.append(("Changed", text))
     # Several studies have tables and figures with the same name.
-    tables = [replace(part, name=f"{name}-{part.name}") for part in made.tables]
-    figures = [replace(part, name=f"{name}-{part.name}") for part in made.figures]
-    return replace(section, banners=banners, tables=tables, figures=figures, missing=made.missing)
+    tables = [replace(part, name=f"{name}-{part.name}") for part in section.tables]
+    figures = [replace(part, name=f"{name}-{part.name}") for part in section.figures]
+    return replace(section, banners=banners, tables=tables, figures=figures)
 
 
 def _science(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -65,21 +65,6 @@ class FigurePart:
         return self.plots[0]
 
 
-@dataclass
-class Parts:
-    """Tables and figures of a page.
-
-    Attributes:
-        tables: Tables.
-        figures: Figures.
-        missing: Heading of a table or figure that could not be made → the reason.
-    """
-
-    tables: list[TablePart] = field(default_factory=list)
-    figures: list[FigurePart] = field(default_factory=list)
-    missing: dict[str, str] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class PageSection:
     """A section of a page, which shows its parts in the order of the attributes.
@@ -109,9 +94,9 @@ class PageSection:
     claims: TablePart | None = None
     verdict: str = ""
     bars: Sequence[Mapping[str, Any]] = ()
-    tables: Sequence[TablePart] = ()
-    figures: Sequence[FigurePart] = ()
-    missing: Mapping[str, str] = field(default_factory=dict)
+    tables: list[TablePart] = field(default_factory=list)
+    figures: list[FigurePart] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
     recipe: Recipe | None = None
 
     def notes(self) -> Iterator[tuple[TablePart, list[str]]]:
