@@ -133,7 +133,7 @@ def test_the_command_prints_the_table_of_a_file(study, tmp_path, monkeypatch):
 
     done = called("mine.py:per_label", "study", "--option", "top=1", "--format", "csv")
     assert done.output.splitlines()[1].startswith("independent,"), done.output
-    assert "shows one experiment: name one of study" in str(called("mine.py:per_label").exception)
+    assert "shows an experiment: name one of study" in str(called("mine.py:per_label").exception)
     assert "did you mean 'top'" in str(called("mine.py:per_label", "study", "--option", "tap=1").exception)
     assert "summary is built in" in str(called("summary", "study", "--option", "x=1").exception)
     told = called("mine.py:per_label", "study", "--explain", "joint", "score").output

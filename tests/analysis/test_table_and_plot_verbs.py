@@ -42,7 +42,7 @@ def test_tables_by_name(jestlab):
     assert [row["method"] for row in rows] == ["reference", "uniform", "independent", "joint"]
     for name, message in {
         "comparison": "run jestlab published import",
-        "summary": "table 'summary' shows one experiment: name one of study",
+        "summary": "table 'summary' shows an experiment: name one of study",
     }.items():
         code, out, err = jestlab("table", name)
         assert (code, out, err.count("\n")) == (1, "", 1) and message in err

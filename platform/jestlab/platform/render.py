@@ -219,17 +219,17 @@ Block = str | Text | TextTable
 
 def result_blocks(made: Table) -> Iterator[Block]:
     """Convert a result table to blocks: the table with the best values in bold, the caption, and notes."""
-    headers = [on_one_line(f"{column.group} {column.header}") for column in made.columns]
+    headers = [on_one_line(column.title) for column in made.columns]
     rows: list[Sequence[str | Text]] = []
-    for section in made.sections:
-        if section.title:
-            rows.append([styled(section.title, "italic"), *[""] * (len(headers) - 1)])
-        for line in section.lines:
+    for title, lines in made.sections:
+        if title:
+            rows.append([styled(title, "italic"), *[""] * (len(headers) - 1)])
+        for line in lines:
             styles = ["strike dim" if cell.struck else "bold" if cell.bold else "" for cell in line.cells]
             cells = [
                 styled(cell.text, style) + cell.mark for cell, style in zip(line.cells, styles, strict=True)
             ]
-            cells[0].stylize("italic" if line.apart else "bold" if line.ours else "")
+            cells[0].stylize("italic" if line.apart else "")
             rows.append(cells)
     right = [number for number, column in enumerate(made.columns) if column.align != "left"]
     importance = dict(zip(headers, (column.importance for column in made.columns), strict=True))

@@ -1,17 +1,15 @@
 """Claims: statements in a spec that the runs of a study confirm or refute.
 
-`claim` defines the keys of a spec; `study` reads specs from a store; `measures` computes the values that
-claims compare; `verdicts` judges claims seed by seed; `evidence` tests the differences, also by `sign_test`;
+`claim` defines the keys of a spec and reads specs from a store; `measures` computes the values that claims
+compare; `verdicts` judges claims seed by seed; `evidence` tests the differences, also by `sign_test`;
 `rounds` chooses the next seeds; `registration` compares a study with its registration.
 """
 
-from .claim import COMPARISONS, Claim, Comparison, Family, Side, Until, parse_claims
-from .study import Study, parts_of, studies
+from .claim import COMPARISONS, Claim, Family, Side, Study, Until, parse_claims, parts_of, studies
 
 __all__ = [
     "COMPARISONS",
     "Claim",
-    "Comparison",
     "Family",
     "Side",
     "Study",

@@ -1,12 +1,13 @@
-"""The keys of a spec that make claims: `claims`, `family`, and `seeds: {until: decided}`."""
+"""The keys of a spec that make claims: `claims`, `family`, and `seeds: {until: decided}`; stored studies."""
 
 from __future__ import annotations
 
-import math
+import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -18,6 +19,11 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+
+from ..results import Snapshot, opens_store
+
+if TYPE_CHECKING:
+    from ..costs import Scope
 
 SCORE = "score"
 AT_FLOPS = "score_at_flops"
@@ -252,7 +258,71 @@ class Until(_Part):
             raise ValueError(f"at_least {self.at_least} is above at_most {self.at_most}")
         return self
 
+
+# ---- studies in a store
+
+_STUDIES = "SELECT experiment, spec, scale FROM v_experiments"
+
+
+@dataclass(frozen=True)
+class Study:
+    """The spec of a study in a store.
+
+    Attributes:
+        spec: The resolved spec.
+        scale: The scale of the last launch; empty without scales.
+    """
+
+    spec: Mapping[str, Any]
+    scale: str
+
     @property
-    def hours(self) -> float:
-        """Maximum hours of all runs; infinite without a limit."""
-        return math.inf if self.budget is None else self.budget.hours
+    def claims(self) -> list[Claim]:
+        """The claims of the study."""
+        return parse_claims(self.spec.get("claims"))
+
+    @property
+    def parts(self) -> dict[str, dict[str, Any]]:
+        """Specs of the studies in a union, by name; empty for an ordinary study."""
+        return dict(self.spec.get("studies") or {})
+
+    @property
+    def family(self) -> Family:
+        """The error rate that the claims of the study and its parts share."""
+        return Family.model_validate(self.spec.get("family"))
+
+    @property
+    def until(self) -> Until | None:
+        """The rule that adds seeds; None if their number is fixed."""
+        seeds = self.spec.get("seeds")
+        return Until.model_validate(seeds) if isinstance(seeds, Mapping) else None
+
+    @property
+    def baseline(self) -> str | None:
+        """Label or run that the reports compare with; None if they name none."""
+        named: str | None = self._report_option("baseline")
+        return named
+
+    @property
+    def scope(self) -> Scope:
+        """Scope of FLOPs in the reports."""
+        scope: Scope = self._report_option("scope") or "scoring"
+        return scope
+
+    def _report_option(self, option: str) -> Any:
+        reports = self.spec.get("reports") or []
+        return next((report[option] for report in reports if report.get(option)), None)
+
+
+@opens_store
+def studies(store: Snapshot) -> dict[str, Study]:
+    """Read all studies of a store, by name in alphabetical order."""
+    rows = sorted(store.rows(_STUDIES), key=lambda row: row["experiment"])
+    return {row["experiment"]: Study(json.loads(row["spec"]), row["scale"] or "") for row in rows}
+
+
+@opens_store
+def parts_of(store: Snapshot, experiment: str) -> dict[str, dict[str, Any]]:
+    """Read the specs of the studies in a union, by name; empty for other experiments."""
+    study = store.once(studies).get(experiment)
+    return {} if study is None else study.parts

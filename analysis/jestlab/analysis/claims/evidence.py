@@ -196,10 +196,9 @@ def power(effect: npt.ArrayLike, n: int, error: float = 0.05) -> npt.NDArray[np.
     import numpy as np
     from scipy.special import nctdtr, stdtrit
 
-    found: npt.NDArray[np.float64] = nctdtr(
-        n - 1, np.multiply(effect, math.sqrt(n)), stdtrit(n - 1, 1 - error)
-    )
-    return 1.0 - found
+    shift = np.multiply(effect, math.sqrt(n))
+    found: npt.NDArray[np.float64] = 1.0 - nctdtr(n - 1, shift, stdtrit(n - 1, 1 - error))
+    return found
 
 
 def needed(margin: float, std: float, n: int, error: float) -> int:
@@ -229,7 +228,6 @@ def needed(margin: float, std: float, n: int, error: float) -> int:
 
     def chance(size: int) -> float:
         wrong_side = nctdtr(size - 1, effect * math.sqrt(size), -stdtrit(size - 1, 1 - error))
-        decided = power(effect, size, error) + wrong_side
-        return float(np.nan_to_num(decided, nan=1.0).mean())
+        return float(np.nan_to_num(power(effect, size, error) + wrong_side, nan=1.0).mean())
 
     return n + 1 + bisect_left(range(n + 1, MOST_SEEDS + 1), 0.5, key=chance)

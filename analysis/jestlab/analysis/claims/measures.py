@@ -13,8 +13,7 @@ from ..efforts import Effort
 from ..errors import NotYet
 from ..metrics import UNKNOWN, Metric, Metrics
 from ..results import Snapshot
-from .claim import AFTER, AT_FLOPS, AT_SECONDS, SCORE, SPIKES, is_score
-from .study import Study
+from .claim import AFTER, AT_FLOPS, AT_SECONDS, SCORE, SPIKES, Study, is_score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +73,7 @@ class Measures:
         if measure == SPIKES:
             return Metric("min")
         if is_score(measure):
-            return UNKNOWN if self.frames is None or self.frames.no_score else self.frames.score
+            return self.frames.score if self.frames and not self.frames.no_score else UNKNOWN
         return self.declared.of(measure)
 
     def values(self, terms: Collection[Term], seeds: Collection[int]) -> dict[tuple[str, str, int], float]:
@@ -102,16 +101,13 @@ class Measures:
 
     def missing(self, measure: str, name: str) -> str:
         """Explain in one clause why completed runs with this display name have no value."""
-        if is_score(measure):
-            if self.frames is None:
-                return "nothing has been evaluated"
-            if self.frames.no_score:
-                return self.frames.no_score
-            if measure != SCORE:
-                return f"{name} has no evaluation early enough for {measure}"
+        undefined = self.frames.no_score if self.frames else "nothing has been evaluated"
+        if is_score(measure) and undefined:
+            return undefined
         if measure == SPIKES:
             return f"{name} has fewer than {FEWEST} points of the loss"
-        return f"{name} has no value of {measure}"
+        is_early = is_score(measure) and measure != SCORE
+        return f"{name} has no {'evaluation early enough for' if is_early else 'value of'} {measure}"
 
     def _ends(self, measure: str) -> dict[Place, float]:
         """Return the final values of a measure; NaN for runs that diverged: their last value isn't finite."""

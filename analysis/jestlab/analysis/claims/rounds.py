@@ -75,7 +75,8 @@ class Round:
 
 def budget(judged: Sequence[Judged]) -> float:
     """Return the limit on the hours of a study, or of a union; infinite without one."""
-    return min((each.judging.until.hours for each in judged if each.judging.until), default=math.inf)
+    rules = [each.judging.until for each in judged]
+    return min((rule.budget.hours for rule in rules if rule and rule.budget), default=math.inf)
 
 
 def next_round(judged: Sequence[Judged], hours: Hours) -> Round:

@@ -35,11 +35,7 @@ _TINY = 1 + 1e-9  # so that equal evidence compares as equal on every CPU
 
 
 def one_look(last: int) -> Floats:
-    """Return the p-values of a single look.
-
-    Returns:
-        [n, k]: P(Bin(n, ½) ≤ k) for n seeds, of which k disagree; n and k are 0 to `last`.
-    """
+    """Return P(Bin(n, ½) ≤ k) as [n, k]: the p-value of a single look if k of n ≤ `last` seeds disagree."""
     import numpy as np
     from scipy.special import bdtr
 
@@ -82,7 +78,6 @@ def most_against(p_values: Floats, level: float) -> list[int]:
 
     Args:
         p_values: Of `one_look` or `all_looks`.
-        level: Maximum p-value.
     """
     counts: list[int] = ((p_values <= level).sum(axis=1) - 1).tolist()
     return counts
@@ -98,12 +93,13 @@ def median_interval(values: Sequence[float], against: Sequence[int]) -> tuple[fl
     Returns:
         Lower and upper bound; infinite without any.
     """
-    lows, highs = [-math.inf], [math.inf]
-    for n, beyond in enumerate(against[: len(values) + 1]):
-        if beyond >= 0:
-            lows.append(sorted(-math.inf if math.isnan(v) else v for v in values[:n])[beyond])
-            highs.append(sorted(math.inf if math.isnan(v) else v for v in values[:n])[-1 - beyond])
-    return max(lows), min(highs)
+    looks = [(n, beyond) for n, beyond in enumerate(against[: len(values) + 1]) if beyond >= 0]
+
+    def high(values: Sequence[float]) -> float:
+        known = [math.inf if math.isnan(value) else value for value in values]
+        return min((sorted(known[:n])[-1 - beyond] for n, beyond in looks), default=math.inf)
+
+    return -high([-value for value in values]), high(values)
 
 
 class Forecast(NamedTuple):

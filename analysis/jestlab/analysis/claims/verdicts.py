@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,13 @@ from ..metrics import Metric
 from ..names import Names, names_in
 from ..provenance.soundness import retractions
 from ..results import Snapshot, opens_store
-from .claim import Claim
+from .claim import Claim, Study, studies
 from .evidence import Relation
 from .judged import Judged, Judging
-from .measures import Measures, Place, Term
+from .measures import Measures, Term
 from .registration import Registration, compare, content_now
 from .rounds import Hours, budget
 from .sign_test import NO_FORECAST
-from .study import Study, studies
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,11 +155,28 @@ def judge(
         for seed in seeds
         for outcome in [values.get((measure, label, seed), math.nan)]
     ]  # fmt: skip
+
+    def fate(label: str, seed: int) -> str:
+        """Describe why a run has no finite value; values are read only if all runs of a seed completed."""
+        if (state := states[label, seed]) != "COMPLETED":
+            return LOST.get(state, "has not completed")
+        known = [values.get((measure, label, seed)) for measure, name in weights if name == label]
+        if any(value is not None and not math.isfinite(value) for value in known):
+            return DIVERGED
+        return "has no value" if None in known and seed in completed else ""
+
+    def told(seeds: Sequence[int], of: int) -> str:
+        """Report the runs without a finite value in some seeds."""
+        fates = {label: [fate(label, seed) for seed in seeds] for label in labels}
+        texts = [f"{names.shown[label]} {text}" for label in labels if (text := in_words(fates[label], of))]
+        return "; ".join(texts[:_MAX_NAMED]) + " …" * (len(texts) > _MAX_NAMED)
+
     gaps = [
         "retracted: " + "; ".join(" ".join(reason.split()) for reason in reasons) if reasons else "",
         unclear,
         f"unknown run: {', '.join(unknown)}" if unknown else "",
-        _gap(names, labels, planned, states),
+        "" if planned else "the runs have no seed in common",
+        told([seed for seed in planned if seed not in completed], len(planned)),
         *(
             measures.missing(measure, names.shown[label])
             for measure, label in weights
@@ -168,16 +184,6 @@ def judge(
         ),
         "one seed has no interval" if len(seeds) == 1 else "",
     ]
-
-    def fate(label: str, seed: int) -> str:
-        """Describe how a run was lost; values are read only if the runs of both sides have completed."""
-        known = [values.get((measure, label, seed)) for measure, name in weights if name == label]
-        diverged = any(value is not None and not math.isfinite(value) for value in known)
-        without = "has no value" if None in known and seed in completed else ""
-        return LOST.get(states[label, seed], DIVERGED if diverged else without)
-
-    of = len(seeds if judging.until else planned)
-    lost = {label: in_words([fate(label, seed) for seed in seeds], of) for label in labels}
     return Judged(
         experiment=experiment,
         scale=study.scale,
@@ -194,7 +200,7 @@ def judge(
         labels=tuple(labels),
         shown=names.shown,
         gap=next(filter(None, gaps), ""),
-        lost=_few([f"{names.shown[label]} {text}" for label, text in lost.items() if text]),
+        lost=told(seeds, len(seeds if judging.until else planned)),
     )
 
 
@@ -220,20 +226,3 @@ def _metric(claim: Claim, measures: Measures) -> tuple[Metric, str]:
     if claim.comparison != "better_than" or metric.goal is not None:
         return metric, ""
     return metric, f"{' and '.join(dict.fromkeys(claim.measures))}: no common goal and unit"
-
-
-def _gap(names: Names, labels: Sequence[str], planned: Sequence[int], states: Mapping[Place, str]) -> str:
-    """List the missing runs in one clause."""
-    if not planned:
-        return "the runs have no seed in common"
-    missing = [
-        f"{names.shown[label]} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})"
-        for label in labels
-        if (seeds := [seed for seed in planned if states[label, seed] != "COMPLETED"])
-    ]
-    return f"not completed: {_few(missing)}" if missing else ""
-
-
-def _few(items: Sequence[str]) -> str:
-    """Join the first items."""
-    return "; ".join(items[:_MAX_NAMED]) + " …" * (len(items) > _MAX_NAMED)

@@ -15,7 +15,7 @@ from ..errors import RequestError
 from ..frames import Frames
 from ..provenance.soundness import Soundness
 from ..results import Snapshot, opens_store
-from ..units import nearest
+from ..units import nearest, some
 from .claims import claims_table
 from .core import Table
 from .custom import custom_table
@@ -38,9 +38,9 @@ __all__ = [
     "table",
 ]
 
-_OF_ONE_EXPERIMENT = {"summary": summary, "speedups": speedup_table}
+_OF_FINALS = {"summary": summary, "speedups": speedup_table}
 
-NAMES: tuple[str, ...] = (*_OF_ONE_EXPERIMENT, "claims", *LAYOUTS)
+NAMES: tuple[str, ...] = (*_OF_FINALS, "claims", *LAYOUTS)
 """Names of the built-in tables: of one experiment, of claims, and of the paper."""
 
 _ALL = Shape()
@@ -92,21 +92,20 @@ def table(
         return frames.scored_by(score) if score else frames
 
     is_custom = name not in NAMES and (own is not None or ":" in name)
-    if is_custom or name in _OF_ONE_EXPERIMENT:
-        if len(studies) != 1:
-            raise RequestError(f"table {name!r} shows one experiment: {_known(store)}")
-        if is_custom:
-            code = load(own, studies[0], "table", name)
-            access = Results(store, studies[0], lambda: results(studies[0]), baseline, scope)
-            made = custom_table(code, access, options or {})
-        else:
-            made = _OF_ONE_EXPERIMENT[name](finals(results(studies[0]), baseline, scope, crossing))
+    needs_one = is_custom or name in _OF_FINALS
+    if (needs_one and len(studies) != 1) or (name == "claims" and not studies):
+        known = some(store.experiments) or "none yet: jestlab launch STUDY"
+        raise RequestError(f"table {name!r} shows an experiment: name one of {known}")
+    if is_custom:
+        code = load(own, studies[0], "table", name)
+        access = Results(store, studies[0], lambda: results(studies[0]), baseline, scope)
+        made = custom_table(code, access, options or {})
     elif name == "claims":
-        if not studies:
-            raise RequestError(f"table 'claims' shows an experiment: {_known(store)}")
         if baseline is not None or score:
             raise RequestError("claims name what they compare with and by: leave out baseline and score")
         made = _claims(store, studies, shape.digits)
+    elif name in _OF_FINALS:
+        made = _OF_FINALS[name](finals(results(studies[0]), baseline, scope, crossing))
     else:
         cells = published.read(store)
         tables = dict.fromkeys([*NAMES, *map(str, cells["table"])])
@@ -133,13 +132,7 @@ def table(
 
 @opens_store
 def default_name(store: Snapshot, experiment: str) -> str:
-    """Choose the table to show of an experiment: its summary, or the claims of a union of studies, which may
-    have hundreds of labels.
-
-    Args:
-        store: SQLAlchemy URL of the store, or a snapshot of it.
-        experiment: Name of the experiment.
-    """
+    """Choose the table to show of an experiment: the claims of a union of studies, otherwise the summary."""
     has_claims = any(part.get("claims") for part in parts_of(store, experiment).values())
     return "claims" if has_claims else "summary"
 
@@ -155,8 +148,3 @@ def _claims(store: Snapshot, studies: Sequence[str], digits: int | None) -> Tabl
         judged = [replace(each, metric=replace(each.metric, digits=digits)) for each in judged]
     by_study = len(studies) > 1 or any(each.experiment != studies[0] for each in judged)
     return claims_table(judged, " ".join(studies), by_study)
-
-
-def _known(store: Snapshot) -> str:
-    known = ", ".join(store.experiments[:8])
-    return f"name one of {known}" if known else "the store has none yet: jestlab launch STUDY"

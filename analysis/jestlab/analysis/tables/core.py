@@ -49,7 +49,6 @@ class Column:
         rank: Returns a number, rounded as `show` rounds it. The cells with the greatest one of a section are
             bold; a row with NaN has no rank. None: no cell is the best.
         bold: Returns whether a row's cell is bold for another reason.
-        align: Alignment of the cells.
         group: Heading over neighboring columns of the same group; empty for none.
         mark: Returns signs that refer to a note.
         seeds: Column of the frame with the number of seeds behind a cell; one seed is marked.
@@ -105,20 +104,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """The cells of the row with the name `key`, which may be set apart from competing rows, or shaded."""
+    """The cells of the row with the name `key`; it may be set apart from competing rows."""
 
     key: str
     cells: tuple[Cell, ...]
     apart: bool = False
-    ours: bool = False
-
-
-@dataclass(frozen=True)
-class Section:
-    """Rows that are compared with each other, those set apart first, under a title, which may be empty."""
-
-    title: str
-    lines: tuple[Line, ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,10 +117,9 @@ class Table:
 
     Attributes:
         name: Short name, for file names and labels.
-        caption: Description of the numbers.
         frame: Raw numbers, one line for each row. Column `row` has its unique name. The bool column `apart`
             marks rows that do not compete. Optional: text column `section`, the heading of the row's section
-            if there are several; bool column `ours`, rows to shade.
+            if there are several.
         columns: The columns that are shown.
         notes: What else a reader must know: conventions, and runs that are missing and why.
         parts: The runs behind the numbers, one line for each row and run: `row`, experiment, label, seed,
@@ -141,7 +130,6 @@ class Table:
         mixed: Rows whose numbers mix code, versions, or data.
         shown: Row → the name that is shown for it, if it is another one.
         label: Label in LaTeX; by default made from the name.
-        width: Width in LaTeX.
         hidden: Columns that are not shown; CSV and JSON are without their numbers.
     """
 
@@ -224,25 +212,25 @@ class Table:
     @property
     def lines(self) -> list[Line]:
         """The rows of all sections."""
-        return [line for section in self.sections for line in section.lines]
+        return [line for _, lines in self.sections for line in lines]
 
     @cached_property
-    def sections(self) -> tuple[Section, ...]:
-        """The rows as people see them."""
+    def sections(self) -> list[tuple[str, list[Line]]]:
+        """Titles, empty if there is only one section, and rows that are compared, those set apart first."""
         by_title: dict[str, list[Record]] = {}
         for row in records(self.frame):
             by_title.setdefault(str(row.get("section", "")), []).append(row)
         several = len(by_title) > 1
-        return tuple(Section(title * several, self._lines(rows)) for title, rows in by_title.items())
+        return [(title * several, self._lines(rows)) for title, rows in by_title.items()]
 
-    def _lines(self, rows: list[Record]) -> tuple[Line, ...]:
+    def _lines(self, rows: list[Record]) -> list[Line]:
         competing = [row for row in rows if not row["apart"] and row["row"] not in self.struck]
         cells = [self._cells(column, rows, competing) for column in self.columns]
         lines = [
-            Line(str(row["row"]), tuple(of_row), bool(row["apart"]), bool(row.get("ours", False)))
+            Line(str(row["row"]), tuple(of_row), bool(row["apart"]))
             for row, *of_row in zip(rows, *cells, strict=True)
         ]
-        return tuple(sorted(lines, key=lambda line: not line.apart))
+        return sorted(lines, key=lambda line: not line.apart)
 
     def _cells(self, column: Column, rows: list[Record], competing: list[Record]) -> list[Cell]:
         """Return the cells of a column; the best is bold if several rows compete."""
@@ -301,10 +289,11 @@ class Table:
     def json(self) -> str:
         """Write the raw numbers with name, caption, and notes; missing ones are null."""
         rows = [{key: plain(value) for key, value in row.items()} for row in records(self._raw())]
-        content: dict[str, Any] = {"name": self.name, "caption": self.caption, "notes": list(self.notes)}
-        content |= {"retracted": dict(self.struck)} if self.struck else {}
-        content |= {"mixed": sorted(self.mixed)} if self.mixed else {}
-        return json.dumps(content | {"rows": rows}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        content = {
+            "name": self.name, "caption": self.caption, "notes": self.notes, "retracted": dict(self.struck),
+            "mixed": sorted(self.mixed), "rows": rows,
+        }  # fmt: skip
+        return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     def _raw(self) -> pd.DataFrame:
         """Return the frame without the numbers of hidden columns, and with the names that are shown."""

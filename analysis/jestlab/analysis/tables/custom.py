@@ -21,7 +21,7 @@ from .core import Column, Record, Table
 if TYPE_CHECKING:
     import pandas as pd
 
-_RESERVED = ("row", "apart", "ours", "section")
+_RESERVED = ("row", "apart", "section")
 """Columns of `Table.frame` with a meaning: a custom column of that name gets a `_` behind it."""
 
 

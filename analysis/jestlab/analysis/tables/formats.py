@@ -25,9 +25,9 @@ _UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")  # within a word, it doesn't start
 def markdown(table: Table) -> str:
     """Write a table in GitHub's Markdown; titles and the names of rows that are set apart are in italics."""
     rows = [[_md(column.title) for column in table.columns]]
-    for section in table.sections:
-        rows += [[f"*{_md(section.title)}*", *[""] * (len(rows[0]) - 1)]] if section.title else []
-        for line in section.lines:
+    for title, of_title in table.sections:
+        rows += [[f"*{_md(title)}*", *[""] * (len(rows[0]) - 1)]] if title else []
+        for line in of_title:
             first, *others = map(_md_cell, line.cells)
             rows.append([f"*{first}*" if line.apart else first, *others])
     is_left = [column.align == "left" for column in table.columns]
@@ -61,8 +61,13 @@ def _md(text: str) -> str:
 
 def html(table: Table, opens: bool = False, most: int | None = None) -> str:
     """Write a table in HTML, in ASCII so that the charset doesn't matter; see `Table.html`."""
+    from markupsafe import Markup
+
     groups = [(name, len(list(same))) for name, same in groupby(column.group for column in table.columns)]
-    text = _template().render(table=table, opens=opens, most=most, groups=groups)
+    text = _template().render(
+        table=table, opens=opens, most=most, groups=groups, css=Markup(_CSS), missing=MISSING, zip=zip,
+        prose=lambda text: Markup(prose(text)),
+    )  # fmt: skip
     return text.encode("ascii", "xmlcharrefreplace").decode() + "\n"
 
 
@@ -74,12 +79,8 @@ def prose(text: str) -> str:
 @cache
 def _template() -> Template:
     from jinja2 import Environment
-    from markupsafe import Markup
 
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["prose"] = lambda text: Markup(prose(text))
-    environment.globals |= {"css": Markup(_CSS), "missing": MISSING, "zip": zip}
-    return environment.from_string(_HTML)
+    return Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(_HTML)
 
 
 _HTML = """\
@@ -90,7 +91,7 @@ _HTML = """\
 {% if not opens %}<style>{{ css }}</style>{% endif %}
 <table class="jestlab">
 {% if not opens %}
-<caption>{{ table.caption|prose }}{% for note in table.notes %}<br>{{ note|prose }}{% endfor %}</caption>
+<caption>{{ prose(table.caption) }}{% for note in table.notes %}<br>{{ prose(note) }}{% endfor %}</caption>
 {% endif %}
 <thead>
 {% if groups|length > 1 %}
@@ -106,13 +107,13 @@ _HTML = """\
 {% endfor %}
 </tr>
 </thead>
-{% for section in table.sections %}
+{% for title, lines in table.sections %}
 <tbody>
-{% if section.title %}
-<tr class="section"><th scope="rowgroup" colspan="{{ table.columns|length }}">{{ section.title }}</th></tr>
+{% if title %}
+<tr class="section"><th scope="rowgroup" colspan="{{ table.columns|length }}">{{ title }}</th></tr>
 {% endif %}
-{% for line in section.lines[:most] %}
-<tr class="{{ 'apart' if line.apart else 'ours' if line.ours }}">
+{% for line in lines[:most] %}
+<tr class="{{ 'apart' if line.apart }}">
 <th scope="row"><span class="name">{{ content(line.cells[0]) }}</span></th>
 {% for column, cell in zip(table.columns[1:], line.cells[1:]) %}
 <td class="{{ column.align }}{{ ' long' if cell.text|length > 40 }}">
@@ -140,5 +141,4 @@ _CSS = (
     "table.jestlab thead tr:last-child>*,table.jestlab tr.apart>*{border-bottom:1px solid}"
     "table.jestlab tbody+tbody>tr:first-child>*{border-top:1px solid}"
     "table.jestlab tr.apart,table.jestlab tr.section{font-style:italic}"
-    "table.jestlab tr.ours>*{background:color-mix(in srgb,#7070ff 14%,transparent)}"
 )

@@ -30,7 +30,6 @@ _FIT = (
     "\\providecommand{\\jestlabfit}[1]{\\sbox0{#1}%\n"
     "  \\ifdim\\wd0>\\linewidth\\resizebox{\\linewidth}{!}{\\usebox0}\\else\\usebox0\\fi}"
 )
-_OURS = "% \\usepackage[table]{xcolor}\n\\providecolor{jestlabours}{rgb}{0.9, 0.9, 1.0}"
 _BELOW = "\n  \\vspace{3pt}\n  \\parbox{\\linewidth}{\\footnotesize\\raggedright\n    "
 
 
@@ -58,7 +57,6 @@ def latex(table: Table) -> str:
     below = f"{_BELOW}{notes}}}\n" if notes else ""
     lines = [
         r"% \usepackage{array, booktabs, graphicx}",
-        *([_OURS] if any(line.ours for line in table.lines) else []),
         *([r"% \usepackage[normalem]{ulem}"] if table.struck else []),
         _FIT,
         *([f"% Left out, since not all columns fit: {listed(left_out)}"] if left_out else []),
@@ -123,19 +121,17 @@ def _headings(columns: Sequence[_Printed]) -> Iterator[str]:
 
 def _body(table: Table, columns: Sequence[_Printed]) -> Iterator[str]:
     """Yield the rows, with a rule above each section and between rows that are set apart and others."""
-    for section in table.sections:
+    for title, lines in table.sections:
         yield r"\midrule"
-        if section.title:
-            title = escape(section.title)
-            yield f"\\multicolumn{{{len(columns)}}}{{@{{}}l}}{{\\textit{{{title}}}}} \\\\"
-        previous = section.lines[0]
-        for line in section.lines:
+        if title:
+            yield f"\\multicolumn{{{len(columns)}}}{{@{{}}l}}{{\\textit{{{escape(title)}}}}} \\\\"
+        previous = lines[0]
+        for line in lines:
             if line.apart != previous.apart:
                 yield r"\midrule"
             cells = " & ".join(_cell(line.cells[each.place], each.is_long) for each in columns)
-            shade = r"\rowcolor{jestlabours} " if line.ours else ""
             # LaTeX would read a bracket or a star here as an option of the line break before it.
-            yield f"{shade}{'{}' if cells.startswith(('[', '*')) else ''}{cells} \\\\"
+            yield f"{'{}' if cells.startswith(('[', '*')) else ''}{cells} \\\\"
             previous = line
 
 

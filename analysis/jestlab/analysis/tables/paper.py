@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import units
 from ..errors import NotYet
@@ -67,15 +66,11 @@ _BY_PAPER = (
 )
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Layout of one of the paper's tables.
+class Layout(NamedTuple):
+    """Layout of one of the paper's tables: beginning of its caption, and quantities before the scores.
 
-    Attributes:
-        caption: Beginning of the caption.
-        quantities: Quantities before the scores.
-        mean: Whether the mean of the scores follows them.
-        pair: Whether zero-shot accuracy and the mean of both retrieval directions replace all scores of runs.
+    `mean` adds the mean of the scores after them. With `pair`, zero-shot accuracy and the mean of both
+    retrieval directions replace all scores of runs.
     """
 
     caption: str
@@ -174,15 +169,7 @@ def _column(
     flops: Mapping[str, str],
     wrong: Collection[CellKey],
 ) -> Column:
-    """Make the column of a quantity.
-
-    Args:
-        quantity: The quantity.
-        scores: The scores of the table.
-        own: Results of experiments.
-        flops: How FLOPs of runs are counted (paper, counted) → what is included; the default first.
-        wrong: Published cells of the table that contradict others.
-    """
+    """Make the column of a quantity; `flops` maps the ways to count FLOPs, the default first, to words."""
     results = {each.frames.experiment: each for each in own}
     header, group, importance, inputs = _HEADERS.get(quantity) or (*_heading(quantity, scores, own), 60, ())
     if len(flops) > 1 and quantity in (PER_ITERATION, TOTAL):

@@ -1,6 +1,6 @@
 """Rows of the paper's tables, from published cells and from own runs, in one frame.
 
-A row has row (unique name), section, label (empty if published), method, variant, and the bools apart, ours,
+A row has row (unique name), section, label (empty if published), method, variant, and the bools apart,
 baseline, and published. For each quantity q, own rows have q (value), q_std, and q_seeds, and published rows
 have q and q_printed. Own rows also have mean_delta_low and mean_delta_high, and published rows source and
 position.
@@ -8,8 +8,7 @@ position.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..configs import Configs
@@ -20,18 +19,6 @@ from .final_results import Finals
 if TYPE_CHECKING:
     import pandas as pd
 
-_ALIASES = {
-    "imagenet1k": "imagenet",
-    "imagenet-1k": "imagenet",
-    "mscoco": "coco",
-    "mscoco_captions": "coco",
-    "cub": "birds",
-    "caltech101": "caltech",
-    "stanford_cars": "cars",
-    "oxford_pets": "pets",
-}
-"""Other names of the paper's benchmarks, such as those of CLIP_benchmark. Their scores share a column."""
-
 PAPER_FLOPS = "paper_flops"
 """Column of the FLOPs of runs by the paper's formula, in tables with published rows."""
 
@@ -40,8 +27,6 @@ COUNTED = "_counted"
 
 SUFFIXES = ("_std", "_seeds", "_printed")
 """Ends of the columns that have no value."""
-
-_DIRECTIONS = ("i2t_r1", "t2i_r1")
 
 
 def table_rows(
@@ -90,11 +75,12 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
         total = spent / spent[is_baseline].mean()
         per_iteration = total / (examples / examples[is_baseline].mean())
         compared |= {name: spent, f"{PER_ITERATION}{suffix}": per_iteration, f"{TOTAL}{suffix}": total}
+    scores = {name: runs[name] for name in frames.metrics}
     values: dict[str, pd.Series[float]] = {
         EXAMPLES: examples,
         **compared,
         DELTA: runs["delta"],
-        **_scores(runs, frames.metrics, pair),
+        **(_pair(scores) if pair else scores),
         MEAN: runs["score"],
     }
     parts = runs[["fingerprint", "label", "seed"]].assign(experiment=frames.experiment, **values)
@@ -109,7 +95,6 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
             "method": [frames.shown[label] for label in labels],
             "variant": [configs.get(label, "model.variant") or "" for label in labels],
             "apart": by_label["apart"].to_numpy(),
-            "ours": (~by_label["apart"] & (by_label.index != found.baseline)).to_numpy(),
             "published": False,
             "baseline": by_label.index == found.baseline,
             FILTERED: [float(bool(text)) for text in filters],
@@ -145,34 +130,22 @@ def _kept_share(configs: Configs, label: str) -> float:
     return trained_fully * (1.0 - float(configs.get(label, "selection.filtering_ratio") or 0.0))
 
 
-def _scores(runs: pd.DataFrame, metrics: Sequence[str], pair: bool) -> dict[str, pd.Series[float]]:
-    """Map the names of score columns to the scores of runs."""
-    several = Counter(_canonical(name) for name in metrics)
-    # Two metrics with the same canonical name keep their names.
-    scores = {name if several[_canonical(name)] > 1 else _canonical(name): runs[name] for name in metrics}
-    if not pair:
-        return scores
+def _pair(scores: Mapping[str, pd.Series[float]]) -> Mapping[str, pd.Series[float]]:
+    """Choose zero-shot accuracy and the mean of both retrieval directions, if there are any."""
     kept = {name: values for name, values in scores.items() if name.endswith("/zero_shot")}
-    for dataset in dict.fromkeys(name.split("/", 1)[0] for name in scores):
-        directions = [scores[name] for each in _DIRECTIONS if (name := f"{dataset}/{each}") in scores]
-        if len(directions) == 2:
-            kept[f"{dataset}/mean_r1"] = (directions[0] + directions[1]) / 2
+    for name, values in scores.items():
+        if name.endswith("/i2t_r1") and (other := name.replace("/i2t_", "/t2i_")) in scores:
+            kept[name.replace("/i2t_", "/mean_")] = (values + scores[other]) / 2
     return kept or scores
-
-
-def _canonical(name: str) -> str:
-    dataset, metric = name.split("/", 1)
-    short = dataset.lower().removeprefix("wds_")
-    return f"{_ALIASES.get(short, short if short in _ALIASES.values() else dataset)}/{metric}"
 
 
 def _published_rows(cells: pd.DataFrame) -> pd.DataFrame:
     """Build the rows of published cells, in sections by source and group."""
     key = ["source", "position"]
-    rows = cells.groupby(key, sort=False)[["method", "variant", "group", "ours", "baseline"]].first()
+    rows = cells.groupby(key, sort=False)[["method", "variant", "group", "baseline"]].first()
     for values, suffix in (("value", ""), ("printed", "_printed")):
         rows = rows.join(cells.pivot(index=key, columns="quantity", values=values).add_suffix(suffix))
-    rows = rows.astype({"ours": bool, "baseline": bool}).reset_index()
+    rows = rows.astype({"baseline": bool}).reset_index()
     group = rows.pop("group")
     return rows.assign(
         row=(rows["method"] + " " + rows["variant"]).str.strip(),

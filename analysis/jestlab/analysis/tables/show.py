@@ -35,11 +35,9 @@ def mean(value: float, std: float, seeds: float, of_row: float, metric: Metric) 
     """Write a mean score ± its standard deviation, and the number of seeds if other scores have more.
 
     Args:
-        value: The mean; NaN if it is unknown.
         std: The standard deviation; NaN for one seed, which has a mark.
         seeds: Number of seeds with this score.
         of_row: Number of completed seeds.
-        metric: Meaning of the score.
     """
     if math.isnan(value):
         return MISSING
