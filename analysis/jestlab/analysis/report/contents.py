@@ -71,7 +71,7 @@ def gather(
     histories = [history, *filter(None, (store.once(load, name) for name in study.parts))]
     said = Answer(claims.table.caption if claims else "")
     facts = _facts(history, len(study.parts))
-    return ReportPage(store.url, history, {}, said, tuple(sections), histories, facts)
+    return ReportPage(store.url, histories, {}, said, tuple(sections), facts)
 
 
 # ---- a study
@@ -122,7 +122,7 @@ def _study(
         PageSection("reproduce", "How to reproduce", recipe=recipe(history, baseline, scope)),
     ]
     options = {"baseline": compared, "scope": scope}
-    return ReportPage(store.url, history, options, said, tuple(sections), [history])
+    return ReportPage(store.url, [history], options, said, tuple(sections))
 
 
 def _about(name: str, title: str, heading: str, table: Table | None, none: str = "") -> PageSection:

@@ -112,21 +112,24 @@ class ReportPage:
 
     Attributes:
         url: URL of the store.
-        history: Spec, runs, attempts, and costs.
+        histories: Those of all experiments whose runs are behind the numbers, first its own.
         options: Options of the report: baseline and scope; empty for a union.
         answer: The answer to the question of the study.
         sections: The sections.
-        histories: Of all experiments whose runs are behind the numbers.
         facts: Sentences about the runs of a union.
     """
 
     url: str
-    history: History
+    histories: Sequence[History]
     options: dict[str, str | None]
     answer: Answer
     sections: tuple[PageSection, ...]
-    histories: Sequence[History]
     facts: tuple[str, ...] = ()
+
+    @property
+    def history(self) -> History:
+        """Spec, runs, attempts, and costs of the experiment."""
+        return self.histories[0]
 
     @property
     def is_union(self) -> bool:
