@@ -118,7 +118,7 @@ def _lines(content: bytes, name: str) -> list[tuple[int, list[str]]]:
 
 
 def _text(value: Any) -> str:
-    """Write a value as it is in a file."""
+    """Write a value for a file."""
     if isinstance(value, bool):
         return "yes" if value else ""
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

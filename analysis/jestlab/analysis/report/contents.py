@@ -126,7 +126,7 @@ def _study(
 
 
 def _about(name: str, title: str, heading: str, table: Table | None, none: str = "") -> PageSection:
-    """Make a section with one table, or with a text if there is none."""
+    """Make a section with one table, or with a text if it is missing."""
     if table is None:
         return PageSection(name, title, texts=(none,))
     return PageSection(name, title, tables=[TablePart(name, heading, table)])
@@ -183,7 +183,7 @@ def _add_charts(made: PageSection, frames: Frames, history: History, baseline: s
             made.figures.append(FigurePart(name, _CHARTS[name], tuple(plots), history.experiment, variants))
 
 
-# ---- what the spec of a study asks for
+# ---- reports of a spec
 
 _TABLE_OPTIONS = {"baseline", "scope", "crossing", "score", "options"}
 
@@ -199,7 +199,7 @@ def _add_requested(
 ) -> None:
     """Add the tables and figures that a study's spec asks for, in its order, unless `made` has them."""
     page = {"baseline": baseline, "scope": scope}
-    # Name of each table and figure of every page → its horizontal axes, if it is interactive.
+    # Name of each table and figure of every page → horizontal axes of an interactive figure.
     axes = {part.name: {*part.variants} for part in made.figures} | {part.name: set() for part in made.tables}
     names = Counter([*axes])
     for report in history.spec.get("reports", []):
@@ -216,9 +216,10 @@ def _add_requested(
             elif frames and "runs" in options and baseline not in frames.only(options["runs"]).labels:
                 options["baseline"] = None
             options = page | options
-            changed = {key for key, value in options.items() if key not in page or page[key] != value}
-            is_over = "over" not in options or WORDS[options["over"]].axis in axes.get(name, ())
-            if name in axes and is_over and changed <= {"figure", "published", "over"}:
+            others = {key for key, value in options.items() if key not in page or page[key] != value}
+            is_standing = name in axes and others <= {"figure", "published", "over"}
+            over = WORDS.get(options.get("over", ""))
+            if is_standing and (over is None or over.axis in axes[name]):
                 continue
             if count := names[stem]:
                 title = f"{title}: {_options_in_words(report) or count + 1}"
@@ -242,7 +243,7 @@ def _add_requested(
 
 
 def _options_in_words(report: Mapping[str, Any]) -> str:
-    """Describe the options that a report sets, as a heading: "baseline uniform, surfaces"."""
+    """Describe the options that a report sets, as a heading: "baseline uniform, trajectories"."""
     words = []
     for key, value in {**report, **(report.get("options") or {})}.items():
         if key in ("kind", "name", "figure", "options") or value in (None, [], ()):

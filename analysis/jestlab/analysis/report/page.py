@@ -112,7 +112,7 @@ class ReportPage:
 
     Attributes:
         url: URL of the store.
-        histories: Those of all experiments whose runs are behind the numbers, first its own.
+        histories: History of the experiment, and then of all studies of a union.
         options: Options of the report: baseline and scope; empty for a union.
         answer: The answer to the question of the study.
         sections: The sections.
