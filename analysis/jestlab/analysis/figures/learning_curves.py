@@ -23,7 +23,6 @@ from .plot import (
     about_seeds,
     axis_unit,
     near_references,
-    require_competitors,
     score_axis,
     styled,
     title,
@@ -100,7 +99,6 @@ def learning_curves(
         part["log"], part["in_percent"] = each.metric.scale == "log", each.metric.suffix == "%"
         parts.append(part)
     data = pd.concat(parts, ignore_index=True).assign(alone=False)
-    require_competitors(frames, data)
     metric, sentences = measured[0].metric, [] if shown else [what_score_is(frames)]
     rivals = data["role"] == "competitor"
     if highlight:

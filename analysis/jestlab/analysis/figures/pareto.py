@@ -33,7 +33,6 @@ from .plot import (
     axis_unit,
     mean_intervals,
     near_references,
-    require_competitors,
     score_axis,
     styled,
     title,
@@ -103,7 +102,6 @@ def pareto(
     is_main = data["on_front"].eq(True) | data["role"].isin(["baseline", "reference"])
     data["is_named"] = is_main | (len(means) <= _MOST_NAMED)
     of_means = data[data["kind"] == "mean"]
-    require_competitors(frames, of_means)
     unpriced = [frames.shown[label] for label in ended["label"].unique() if label not in means["label"].array]
     sentences = [
         what_score_is(frames),
