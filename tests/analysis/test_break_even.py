@@ -4,7 +4,7 @@ import math
 
 from jestlab.analysis import tables
 from jestlab.analysis.results import read as read_frames
-from jestlab.analysis.tables.explain import Origins
+from jestlab.analysis.tables.explain import explain
 
 
 def break_even(results, baseline=None):
@@ -36,7 +36,7 @@ def test_break_even(new_store, stored_run):
     shown = {row: table.cell(row, column).text for row in table.frame["row"]}
     assert shown == {"uniform": "—", "joint": "5 [4, 5]", "lone": "—", "lost": "∞", "unpriced": "—"}
     assert table.cell("lost", column).mark == "†"
-    told = Origins.read(store.url, ["study"]).explain(table, "joint", "break-even")
+    told = explain(store.url, table, "joint", "break-even")
     assert [run["value"] for run in told.runs] == [4, 5]
     assert [run["inputs"] for run in told.runs] == [
         {"making_flops": 24e9, "scored_flops": 4.5e9},

@@ -8,7 +8,7 @@ import pytest
 from jestlab.analysis import tables
 from jestlab.analysis.provenance import code
 from jestlab.analysis.report import gather
-from jestlab.analysis.tables.explain import Origins
+from jestlab.analysis.tables.explain import explain
 
 
 def attempt(number: int = 1, state: str = "COMPLETED", first_step: int = 0, **recorded: Any) -> Any:
@@ -118,7 +118,7 @@ def test_accepted_differences_are_not_marked(recorded):
     recorded.insert("v_acceptances", experiment="study", accepted=accepted, **about)
     table = summary(recorded)
     assert set(marked(table).values()) == {""}
-    told = str(Origins.read(recorded.url, ["study"]).explain(table, "joint", "score"))
+    told = str(explain(recorded.url, table, "joint", "score"))
     assert "Ada accepted on 2026-11-24 that mine.py differs: a comment" in told
     assert "code mine.py bbbbbbbb" in told and "jestlab commit f" in told
 
@@ -137,7 +137,7 @@ def test_retracted_results_are_struck_through_and_decide_no_claim(recorded):
     claims = tables.table(recorded.url, "claims", ["study"]).frame.set_index("statement")
     assert claims["verdict"].to_dict() == {"joint wins": "not run", "independent wins": "undecided"}
     assert claims.loc["joint wins", "reason"] == "retracted: wrong shards"
-    told = Origins.read(recorded.url, ["study"]).explain(table, "joint", "score")
+    told = explain(recorded.url, table, "joint", "score")
     assert "retracted: wrong shards" in str(told)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jestlab.analysis import curves
 from jestlab.analysis.costs import SCOPES
+from jestlab.analysis.errors import RequestError
 
 
 def test_score_is_the_mean_over_all_metrics(read_runs, stored_run):
@@ -151,6 +152,16 @@ def test_mean_curves_interpolate_seeds_evaluated_at_different_points(read_runs, 
     table = curves.mean_curves(curves.score_curves(results), "flops")
     assert list(table["flops"]) == [3e9, 4e9, 6e9]  # of 3, 6, 9 and 2, 4, 6, within what both cover
     assert list(table["mean"]) == pytest.approx([(0 + 0.1) / 2, (0.2 / 3 + 0.2) / 2, (0.2 + 0.4) / 2])
+
+
+def test_a_running_mean_is_over_points_of_each_run(results):
+    raw = curves.score_curves(results)
+    smooth = curves.smoothed(raw, 3).query("label == 'uniform' and seed == 0")["score"]
+    assert list(smooth) == pytest.approx([0.15, 0.2, 0.3, 0.35])  # of .1, .2, .3, .4
+    wrong: Any
+    for wrong in (1, "5%"):
+        with pytest.raises(RequestError, match="number of recorded points from 2"):
+            curves.smoothed(raw, wrong)
 
 
 long_curves = st.lists(

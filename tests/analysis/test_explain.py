@@ -7,7 +7,7 @@ import pytest
 
 from jestlab.analysis import published, tables
 from jestlab.analysis.results import read as read_frames
-from jestlab.analysis.tables.explain import Origins
+from jestlab.analysis.tables.explain import explain
 
 
 @pytest.fixture
@@ -27,17 +27,13 @@ def traced(study):
     return study
 
 
-def explain(store, table, row, column):
-    return Origins.read(store.url, ["study"]).explain(table, row, column)
-
-
 def summary(store):
     return tables.summary(tables.finals(read_frames(store.url, "study"), "uniform"))
 
 
 def test_a_mean_its_runs_attempts_and_config_difference_to_the_baseline(traced):
     table = summary(traced)
-    explained = explain(traced, table, "joint", "score")
+    explained = explain(traced.url, table, "joint", "score")
     assert (explained.text, explained.baseline) == ("65.0 ± 7.1", "uniform")
     assert explained.formula == "mean over seeds of the mean of shapes/zero_shot, shapes_retrieval/i2t_r1"
     assert [run["value"] for run in explained.runs] == pytest.approx([0.6, 0.7])
@@ -46,6 +42,7 @@ def test_a_mean_its_runs_attempts_and_config_difference_to_the_baseline(traced):
     assert [(a["number"], a["state"], a["host"], a["patched"]) for a in first["attempts"]] == [
         (1, "PREEMPTED", "pod-a", True), (2, "COMPLETED", "pod-b", False)
     ]  # fmt: skip
+    assert explained.differences is not None
     assert explained.differences["selection.reference"] == (None, '"reference"')
     text = str(explained)
     for part in (
@@ -54,7 +51,7 @@ def test_a_mean_its_runs_attempts_and_config_difference_to_the_baseline(traced):
         '  selection.rule: "uniform" → "joint"',
     ):
         assert part in text
-    assert explain(traced, table, "uniform", "score").differences is None
+    assert explain(traced.url, table, "uniform", "score").differences is None
 
 
 @pytest.mark.parametrize("name", ["summary", "speedups", "specialists"])
@@ -64,10 +61,9 @@ def test_explains_every_cell(traced, name):
         table = tables.paper_table(name, published.frame(published.paper()), [own])
     else:
         table = tables.table(traced.url, name, ["study"], baseline="uniform")
-    origins = Origins.read(traced.url, ["study"])
     for line in table.lines:
         for column, cell in zip(table.columns, line.cells, strict=True):
-            told = origins.explain(table, line.key, column.key)
+            told = explain(traced.url, table, line.key, column.key)
             assert told.text == cell.text + cell.mark
             assert told.runs or told.published or cell.text in ("—", "") or not column.formula
             json.dumps(asdict(told), allow_nan=False)
@@ -76,12 +72,11 @@ def test_explains_every_cell(traced, name):
 
 def test_a_published_cell_and_its_source():
     table = tables.paper_table("comparison", published.frame(published.paper()))
-    origins = Origins([])
-    cell = origins.explain(table, "JEST++ L", "Mean Δ").published
+    cell = explain("", table, "JEST++ L", "Mean Δ").published
     assert cell is not None
     assert (cell["printed"], cell["source"]) == ("+1.8", "Evans et al. 2024")
     assert "cannot be right" in cell["check"]
-    lines = str(origins.explain(table, "CLIP B", "Total"))
+    lines = str(explain("", table, "CLIP B", "Total"))
     assert (
         "printed '32' in Evans et al. 2024, table comparison, row 1\ncitation: Radford et al. 2021" in lines
     )
@@ -90,13 +85,13 @@ def test_a_published_cell_and_its_source():
 
 def test_a_crossing_is_explained_by_the_points_around_it(traced):
     table = tables.speedup_table(tables.finals(read_frames(traced.url, "study"), "uniform"))
-    run = explain(traced, table, "joint", "examples_to_match").runs[0]
+    run = explain(traced.url, table, "joint", "examples_to_match").runs[0]
     at = run["inputs"]
     assert at == pytest.approx(
         {"target": 0.4, "score_before": 0.3, "score_after": 0.5, "examples_before": 64, "examples_after": 128}
     )
     way = (at["target"] - at["score_before"]) / (at["score_after"] - at["score_before"])
     assert run["value"] == at["examples_before"] + way * (at["examples_after"] - at["examples_before"])
-    run = explain(traced, table, "joint", "fewer_examples").runs[0]
+    run = explain(traced.url, table, "joint", "fewer_examples").runs[0]
     ratio = run["against"]["examples_to_match"] / run["inputs"]["examples_to_match"]
     assert run["value"] == pytest.approx(ratio)

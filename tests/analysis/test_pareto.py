@@ -1,7 +1,7 @@
 """The front, its certainty, and hypervolume: against definitions, and by hand."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jestlab.analysis import pareto
@@ -26,30 +26,17 @@ def test_front_is_the_definition(pairs):
     np.testing.assert_array_equal(pareto.front(cost, score), expected)
 
 
-KINDS = ["uniform", "grid", "anti", "one cost", "odd", "far", "near", "infinite costs", "decades"]
-
-
-@given(st.integers(0, 2**32 - 1), st.sampled_from(KINDS))
-def test_many_points_are_prefiltered_without_loss(seed, kind):
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["uniform", "grid", "anti", "odd"]))
+def test_front_of_many_points(seed, kind):
     rng = np.random.default_rng(seed)
     cost, score = rng.random((2, 1500))
     if kind == "grid":
         cost, score = np.round(cost * 6), np.round(score * 6)
     elif kind == "anti":
         score = cost + 0.01 * score
-    elif kind == "one cost":
-        cost = np.zeros_like(cost)
     elif kind == "odd":
         for values in (cost, score):
             values[rng.integers(0, 1500, 60)] = rng.choice([np.inf, -np.inf, np.nan, 0.0, -0.0], 60)
-    elif kind == "far":
-        cost = (cost - 0.5) * 1.7e308 * 2
-    elif kind == "near":
-        cost *= 5e-324 * 3
-    elif kind == "infinite costs":
-        cost = rng.choice([np.inf, -np.inf], 1500)
-    elif kind == "decades":
-        cost, score = np.exp(80 * cost), np.where(score < 0.5, -np.inf, score)
     np.testing.assert_array_equal(pareto.front(cost, score), by_definition(cost, score))
 
 
@@ -80,6 +67,7 @@ unknown = st.just((1.0, 1.0, np.nan, np.nan))
 
 
 @given(st.lists(boxes | boxes.map(lambda b: (b[0], b[0], b[2], b[2])) | unknown, min_size=1, max_size=25))
+@example([(1.0, 1.0, 0.0, 2.0)])  # it doesn't compete with itself
 def test_standing_is_the_definition(found):
     assert list(pareto.standing(*zip(*found, strict=True))) == standing_by_definition(found)
 
@@ -88,6 +76,7 @@ small = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=12)
 
 
 @given(small, st.integers(0, 9), st.integers(-1, 8))
+@example([(0, 3), (2, 5)], 4, 0)
 def test_hypervolume_is_the_number_of_dominated_cells(pairs, cost, score):
     # Of unit cells between whole numbers: those whose lower right corner some point dominates.
     cells = sum(any(c <= x and s >= y + 1 for c, s in pairs) for x in range(cost) for y in range(score, 9))

@@ -9,9 +9,10 @@ import pytest
 
 from jestlab.analysis import figures, tables
 from jestlab.analysis.names import Names
+from jestlab.analysis.provenance.history import load
 from jestlab.analysis.report import gather
 from jestlab.analysis.results import read as read_frames
-from jestlab.analysis.tables.explain import Origins
+from jestlab.analysis.tables.explain import explain, page_data
 
 F = "selection.filtering_ratio"
 LABELS = {"name": "f", "0.5": "50%"}
@@ -89,14 +90,15 @@ def test_data_has_labels_and_names(renamed, study):
 
 def test_a_row_is_explained_by_either_name(renamed):
     table = tables.table(renamed.url, "summary", ["study"])
-    origins = Origins.read(renamed.url, ["study"])
     for row in ("joint filtering_ratio=0.5", "JEST (ours) f=50%", "jest (ours) f=5"):
-        told = origins.explain(table, row, "delta")
+        told = explain(renamed.url, table, row, "delta")
         assert str(told).startswith("JEST (ours) f=50% · Δ IID: ")
         assert told.baseline == "IID"
         assert {run["label"] for run in told.runs} == {"joint filtering_ratio=0.5"}
         assert "config differences from IID" in str(told)
-    linked = origins.page_data({"x": table})["tables"]["x"]["rows"]["joint filtering_ratio=0.5"]
+    history = load(renamed.url, "study")
+    assert history is not None
+    linked = page_data([history], {"x": table})["tables"]["x"]["rows"]["joint filtering_ratio=0.5"]
     assert (linked["baseline"], linked["against"]) == ("uniform", "IID")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jestlab.analysis import figures, published
+from jestlab.analysis import figures
 from jestlab.platform.cli import main
 from jestlab.platform.spec.options import FIGURES
 
@@ -46,19 +46,6 @@ def test_tables_by_name(jestlab):
     }.items():
         code, out, err = jestlab("table", name)
         assert (code, out, err.count("\n")) == (1, "", 1) and message in err
-
-
-def test_an_experiment_named_like_a_table(jestlab, study, stored_runs):
-    """It is shown in that table, unless there are published results."""
-    runs = [*stored_runs("a", [0.1], [0.1]), *stored_runs("b", [0.4], [0.4])]
-    study.add(*runs, experiment="comparison")
-    shown = jestlab("table", "comparison", "--baseline", "b")
-    assert shown == jestlab("table", "comparison", "comparison", "--baseline", "b")
-    assert "| a " in shown[1]
-    study.publish(*(cell for cell in published.paper() if cell.table == "comparison"))
-    out = jestlab("table", "comparison")[1]
-    assert "| CLIP " in out and "| a " not in out
-    assert "| a " in jestlab("table", "comparison", "--no-published")[1]
 
 
 def test_claims_and_explanations(jestlab, study, stored_runs):

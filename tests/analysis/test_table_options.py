@@ -8,7 +8,7 @@ import pytest
 
 from jestlab.analysis import published, tables
 from jestlab.analysis.tables import Shape
-from jestlab.analysis.tables.explain import Origins
+from jestlab.analysis.tables.explain import explain
 from jestlab.platform.cli import main
 
 ZS, R1 = "shapes/zero_shot", "shapes_retrieval/i2t_r1"
@@ -90,7 +90,7 @@ def test_rows_keep_their_order_and_their_baseline(whole, study):
     assert rows(some) == ["joint", "independent"]
     for column in ("delta", "fewer_flops"):
         assert text(some, "joint", column) == text(whole, "joint", column)
-    told = Origins.read(study.url, ["study"]).explain(some, "joint", "delta")
+    told = explain(study.url, some, "joint", "delta")
     assert (told.baseline, told.runs[0]["against"]) == ("uniform", pytest.approx({"score": 0.4}))
     assert not any(note.startswith("reference:") for note in some.notes)
     fewer = made(study, rows=["uniform", "independent"])

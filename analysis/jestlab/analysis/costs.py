@@ -5,9 +5,8 @@
 
 The formulas and the letters are in `flops`. There are two conventions (`Step.cost`):
 
-- *counted*: the executed FLOPs, without recomputation to save memory or diagnostics. An example seen
-  costs 3F + F·B/b, plus loss and selection: scoring passes the super-batch forward, and training passes the
-  sub-batch again unless the step `reuses` that pass.
+- *counted*: the executed FLOPs, without diagnostics and recomputation. An example seen costs 3F + F·B/b, plus
+  loss and selection: training passes the sub-batch again after scoring unless the step `reuses` that pass.
 - *paper*: training reuses a full scoring pass, and loss and selection are free: C_IID, C_JEST, and C_Flexi.
   JEST with a part that is trained on approximately, which the paper does not price, reuses the pass of the
   other part.
@@ -182,8 +181,7 @@ class Step:
     def methods(self) -> dict[str, Step]:
         """The step of each method of the paper, for its figure of costs.
 
-        The reference has the learner's size if the step has none. Without an approximate pass there is no
-        Flexi-JEST.
+        The reference has the learner's size if the step has none. Flexi-JEST requires an approximate pass.
         """
         jest = replace(self, scoring="full", approximate_share=0.0, reference=self.reference or self.full)
         steps = {"IID": self.iid, "JEST": jest, "JEST, cached reference": replace(jest, reference=None)}

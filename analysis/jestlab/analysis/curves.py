@@ -53,7 +53,7 @@ def score_curves(
         missing, or no metrics are averaged), final (bool), and a column for each metric.
 
     Raises:
-        ValueError: For an unknown scope.
+        ValueError: The scope is unknown.
     """
     check_scope(scope)
     averaged = tuple(frames.averaged if metrics is None else metrics)

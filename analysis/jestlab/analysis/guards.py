@@ -49,7 +49,7 @@ class _Unlocked(sqlite3.Connection):
         """End a transaction; OperationalError if the file was written to, so that the rows may be wrong."""
         super().rollback()
         if not self.is_unchanged():
-            error = sqlite3.OperationalError("somebody wrote to the file while it was read: try again")
+            error = sqlite3.OperationalError("another process wrote to the file while it was read: try again")
             error.sqlite_errorcode = sqlite3.SQLITE_BUSY
             raise error
 

@@ -33,7 +33,7 @@ def standing(
 
     A point is on the front, for any values in the intervals, if no other point at its best (lowest cost,
     highest score) dominates it at its worst. It is dominated if another point at its worst dominates it at
-    its best. Intervals are assumed to be independent. The result is as certain as they are.
+    its best. Intervals are assumed to be independent. The result is as certain as the intervals are.
 
     Returns:
         [n] of "front", "ambiguous", and "dominated"; "unknown" where a number is NaN. Unknown points dominate

@@ -52,6 +52,16 @@ def test_shares_are_means_over_steps_and_seeds(store):
     assert names == ["emoji", "logo", "flag"]
 
 
+def test_a_run_that_selects_by_several_rules_has_a_bar_for_each(new_store, stored_run):
+    logged = counted("candidates", {"logo": {0: 1.0}})
+    for rule, share in (("joint", 0.9), ("uniform", 0.4)):
+        logged |= counted(rule, {"logo": {0: share}, "flag": {0: 1 - share}})
+    runs = stored_run("uniform", [0.1, 0.2]), stored_run("diagnosis", [], logged=logged, program="diagnose")
+    data = draw("composition", new_store().add(*runs).url, "study").data
+    logos = data[data["component"] == "logo"].set_index("text")["relative"]
+    assert logos.to_dict() == {"candidates": 1, "diagnosis joint": 0.9, "diagnosis uniform": 0.4}
+
+
 def test_the_rarest_of_many_values_are_merged(new_store, stored_run):
     kinds = {f"kind {i}": (0.2 - 0.02 * i,) for i in range(len(PARTS) + 2)}
     run = stored_run("joint", [0.1], logged=counted("joint", kinds) | counted("candidates", kinds))

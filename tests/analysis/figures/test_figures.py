@@ -87,7 +87,7 @@ def test_points_possibly_on_the_front_are_ambiguous(read_runs, stored_run, store
     half = 4.30265 * 10 / 3**0.5  # Student's t with two degrees of freedom
     assert (means.loc["near", "low"], means.loc["near", "high"]) == pytest.approx((60 - half, 60 + half))
     assert "half filled: on it or dominated (intervals overlap)" in plot.texts.caption
-    assert "A single seed is treated as exact." in plot.texts.caption
+    assert "a single seed is treated as exact." in plot.texts.caption
     # From 9.9 GFLOP (a tenth beyond the costliest) to 3 at .25, and to 8 at .7: 6.9 × .25 + 1.9 × .45
     assert "Hypervolume of the means: 2.58 GFLOP × score" in plot.texts.caption
     drawn = {(line.get_marker(), line.get_fillstyle()) for line in plot.figure().axes[0].get_lines()}

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from matplotlib.patches import Rectangle
 
 from jestlab.analysis.figures import learnability
 
@@ -33,9 +32,6 @@ def series(offset=0.0):
     for f, gain in (("0.5", 0.0), ("0.8", 1.0), ("0.9", 1.5)):
         found[f"learnability/filtering_ratio/{f}/independent"] = {1: 2 + gain / 2}
         found[f"learnability/filtering_ratio/{f}/joint"] = {n: 2 + gain * n / 4 for n in (2, 4)}
-    for rule, clean in (("candidates", 0.4), ("uniform", 0.4), ("independent", 0.7), ("joint", 0.9)):
-        found[f"selected/{rule}/noise/clean"] = {0: clean + offset / 10}
-        found[f"selected/{rule}/noise/alt_text"] = {0: 1 - clean - offset / 10}
     return found
 
 
@@ -72,8 +68,6 @@ def test_data_equal_the_store(diagnosed):
         )
     joint = rows_of(plot, "iterations", "joint")
     assert list(joint["high"] - joint["value"]) == pytest.approx([12.7062 * 0.1] * 4, rel=1e-4)
-    bars = rows_of(plot, "selected", "joint").set_index("text")["value"]
-    assert bars.to_dict() == pytest.approx({"clean": 0.91, "alt_text": 0.09})
     matrix = plot.data[plot.data["panel"] == "matrix"]
     assert np.array_equal(matrix.pivot(index="y", columns="x", values="value"), MATRIX)  # the first seed's
     assert "sub-batches of 128 from 640 (f = 0.8)" in plot.texts.caption
@@ -83,7 +77,7 @@ def test_data_equal_the_store(diagnosed):
 def test_drawing(diagnosed):
     store = diagnosed(("look", 0, series(), "COMPLETED"))
     figure = learnability(store.url, "study").figure()
-    matrix, iterations, _, bars, _ = figure.axes  # the last is the matrix's color bar
+    matrix, iterations, _, _ = figure.axes  # the last is the matrix's color bar
     assert np.array_equal(np.asarray(matrix.images[0].get_array()), MATRIX)
     assert matrix.get_aspect() == 1  # a square
     low, high = matrix.images[0].get_clim()
@@ -92,15 +86,13 @@ def test_drawing(diagnosed):
     lines = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in iterations.get_lines()}
     assert set(lines) == {"uniform", "joint", "Gibbs", "independent", "greedy"}
     assert lines["joint"] == [3.25, 3.5, 3.75, 4.0]
-    heights = sorted(patch.get_bbox().height for patch in bars.patches if isinstance(patch, Rectangle))
-    assert heights == pytest.approx([10, 30, 40, 60, 70, 90])
 
 
 def test_panels_that_were_not_measured_are_left_out(diagnosed):
-    logged = {k: v for k, v in series().items() if not any(s in k for s in ("ratio", "selected", "matrix"))}
+    logged = {k: v for k, v in series().items() if not any(s in k for s in ("ratio", "matrix"))}
     store = diagnosed(("look", 0, logged, "COMPLETED"), config={**CONFIG, "criterion": "hard_learner"})
     plot = learnability(store.url, "study")
-    assert not {"Pairs", "Filtering", "Bars:"} & set(plot.texts.caption.split())
+    assert not {"Pairs:", "Filtering"} & set(plot.texts.caption.split())
     (axes,) = plot.figure().axes
     assert axes.get_title(loc="left") == "learner's loss of the sub-batch"
 

@@ -1,6 +1,7 @@
 """Panels of printed figures: names that move apart, broken texts, and titles that stay distinct."""
 
 import itertools
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -41,13 +42,16 @@ def test_texts_are_broken_and_never_cut():
     assert wrapped("short", 0.8, 7.5) == "short"
 
 
-def test_long_titles_lose_their_common_beginning():
-    _, axes = panels(Sheet(), 3)
-    stem = "joint example selection with a long name, width=64 "
-    titled(axes, [f"{stem}lr={rate}" for rate in (0.1, 0.2, 0.3)])
-    assert [each.get_title(loc="left") for each in axes] == ["…lr=0.1", "…lr=0.2", "…lr=0.3"]
-    titled(axes, ["run a", "run b", "run c"])
-    assert axes[0].get_title(loc="left") == "run a"
+def test_long_titles_are_whole_and_apart():
+    with applied():
+        figure, axes = panels(Sheet(width="3.25in"), 3, columns=3, height=1.5)
+        titles = [f"joint example selection with a long name, width=64 lr={rate}" for rate in (0.1, 0.2, 0.3)]
+        titled(axes, titles)
+        finish(figure, TEXTS, Sheet())
+        assert [each.get_title(loc="left").replace("\n", " ") for each in axes] == titles
+        boxes = [title.get_window_extent() for title in map(attrgetter("_left_title"), axes)]
+        assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))
+        assert figure.get_tightbbox().y1 <= figure.get_figheight()
 
 
 @pytest.mark.parametrize(("count", "is_direct"), [(3, True), (40, False)])

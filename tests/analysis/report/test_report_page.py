@@ -16,7 +16,7 @@ from jestlab.analysis import tables
 from jestlab.analysis.figures import Plot, learning_curves, pareto
 from jestlab.analysis.report import build
 from jestlab.analysis.results import read as read_frames
-from jestlab.analysis.tables.explain import Origins
+from jestlab.analysis.tables.explain import explain
 
 pytestmark = pytest.mark.usefixtures("figure_stubs")
 full = pytest.mark.full
@@ -252,12 +252,11 @@ def test_figures_draw_the_printed_data(shown, results):
 
 
 def test_every_cell_shows_its_explanation(shown, study, printed):
-    origins = Origins.read(study.url, ["study"])
     for name, table in printed.items():
         cells = shown.tab.evaluate(OPEN_ALL, name)
         assert len(cells) >= 15
         for cell in cells:
-            told = origins.explain(table, cell["row"], cell["column"])
+            told = explain(study.url, table, cell["row"], cell["column"])
             assert cell["title"] == f"{cell['row']} · {told.header}"
             assert told.text in cell["body"]
             assert told.formula in cell["body"]

@@ -16,7 +16,7 @@ from jestlab.analysis import published
 from jestlab.analysis.claims import parts_of
 from jestlab.analysis.report import build, gather
 from jestlab.analysis.tables import default_name, table
-from jestlab.analysis.tables.explain import Origins
+from jestlab.analysis.tables.explain import explain
 from jestlab.platform.planning.plan import Plan, RunPlace
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import import_cells
@@ -122,8 +122,9 @@ def test_a_union_has_the_claims_of_its_studies(union):
     ]
     assert claims.caption == "At scale smoke, 4 claims: 2 hold, 1 does not hold, 1 not run."
     # The same statement of two studies has two rows, each with its own runs.
-    origins = Origins.read(union.url, claims.experiments)
-    told = [origins.explain(claims, f"Joint learns more ({name})", "n") for name in ("ratios", "prior_art")]
+    told = [
+        explain(union.url, claims, f"Joint learns more ({name})", "n") for name in ("ratios", "prior_art")
+    ]
     assert [{run["experiment"] for run in each.runs} for each in told] == [{"ratios"}, {"prior_art"}]
 
 

@@ -175,7 +175,6 @@ reports:
 - pareto: {figure: {legend: left}}
 - table: {figure: {width: 3in}}
 - curves: {metric: loss, smooth: wide}
-- curves: {scale: log}
 - table: {width: wide}
 - table: {digits: -1}
 - table: {digits: two}
@@ -185,11 +184,10 @@ reports:
 => 5: reports.1.figure.legend: 'left' is not valid
 => 6: reports.2.figure: unknown key
 => 7: reports.3.smooth: must be a valid integer
-=> 8: reports.4: scale applies to a metric
-=> 9: reports.5.width:
+=> 8: reports.4.width:
+=> 9: reports.5.digits
 => 10: reports.6.digits
-=> 11: reports.7.digits
-=> 12: reports.8.notes
+=> 11: reports.7.notes
 {runs: {a: {}}, figure: wide} => 1: figure: must be a mapping
 {runs: {a: {}}, reports: [table: {rows: [jiont, a]}]} => 1: reports.0.rows.0: no run 'jiont'
 """,

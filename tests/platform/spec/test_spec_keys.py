@@ -72,7 +72,7 @@ def test_every_key_is_documented():
         ("claims.of", "claims.<n>.of", 4, None),
         ("claims.3.of.minus", "claims.<n>.of.minus", 1, None),
         ("reports.curves.runs", "reports.curves.runs", 1, "list[string]"),
-        ("reports.curves.scale", "reports.curves.scale", 1, "linear, log or null"),
+        ("metrics.wiki/perplexity.scale", "metrics.<name>.scale", 1, "linear or log"),
         ("metrics.wiki/perplexity.goal", "metrics.<name>.goal", 1, None),
         ("seeds", "seeds", 1, None),
     ],

@@ -20,7 +20,6 @@ from ..custom import Loader, Results, load
 from ..efforts import Over
 from ..errors import NotYet, RequestError
 from ..frames import Frames
-from ..metrics import Scale
 from ..results import Snapshot, opened
 from ..sheet import PLAIN, Sheet
 from .against import PRESETS, Axis, against
@@ -69,10 +68,9 @@ def _curves(
     scope: Scope = "scoring",
     metric: Sequence[str] = (),
     smooth: int | None = None,
-    scale: Scale | None = None,
     highlight: Sequence[str] = (),
 ) -> Plot:
-    shown = recorded(store, frames, metric, scope, scale) if metric else ()
+    shown = recorded(store, frames, metric, scope) if metric else ()
     options: dict[str, Any] = {"shown": shown, "smooth": smooth, "highlight": highlight}
     return learning_curves(frames, baseline, over, scope, together=sheet.legend is not None, **options)
 

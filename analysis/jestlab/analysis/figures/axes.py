@@ -86,14 +86,9 @@ def draw_levels(axes: Axes, levels: Iterable[tuple[float, str]]) -> None:
 
 
 def draw_steps(axes: Axes, x: Any, y: Any, *, down: bool, **style: Any) -> None:
-    """Draw the best values for each cost, as steps across a panel whose limits are final.
+    """Draw the best values y from each cost x on, [m] in any order, as steps across the panel.
 
-    Args:
-        axes: The panel.
-        x: Costs, [m], in any order.
-        y: Best value from each cost on, [m].
-        down: Whether less of y is better, so that steps go down.
-        style: Of the line.
+    The limits of the panel are final. Less of y is better if steps go `down`.
     """
     order = np.argsort(x)
     xs, ys = np.asarray(x, float)[order], np.asarray(y, float)[order]

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from .plot import Plot, Texts, axis_unit, near_references
+from .plot import Plot, axis_unit, near_references
 from .style import GRAY
 
 if TYPE_CHECKING:
@@ -40,20 +40,16 @@ def curves(plot: Plot) -> dict[str, Any]:
         Axis titles and series, plain JSON: x and y, the ends of the interval low and high, and the text of
         each number.
     """
-    data = plot.data
+    data, number = plot.data, plot.texts.number
     divisor, title, amount = _effort(plot.texts.x, data["effort"])
-    columns = {"x": (data["effort"] / divisor).tolist(), "x_text": list(map(amount, data["effort"]))}
-    columns |= _scores(plot.texts, data, {"y": "mean"})
-    band = _scores(plot.texts, data, {"low": "low", "high": "high"})
+    columns = _columns(data, {"x": "effort"}, amount, divisor) | _columns(data, {"y": "mean"}, number)
+    band = _columns(data, {"low": "low", "high": "high"}, number)
     series = []
     for look, rows in _of_labels(data):
         own = columns | (band if look["seeds"] > 1 else dict.fromkeys(band, ()))
         series.append(_identity(look) | {"seeds": int(look["seeds"])} | {key: own[key][rows] for key in own})
     ends = data[(data["role"] == "baseline") & data["final"]]
-    chart = _chart(
-        "curves", plot, title, data, _marked(series, lambda one: -_sign(plot.texts) * one["y"][-1])
-    )
-    return chart | {"baseline_level": ends["mean"].tolist()}
+    return _chart("curves", plot, title, data, series) | {"baseline_level": ends["mean"].tolist()}
 
 
 def pareto(plot: Plot) -> dict[str, Any]:
@@ -67,48 +63,48 @@ def pareto(plot: Plot) -> dict[str, Any]:
         (front, ambiguous, or dominated; empty for references), x and y of the seeds, the text of each number;
         the front, whose steps the page draws as the printed figure does.
     """
-    data = plot.data
+    data, number = plot.data, plot.texts.number
     means, seeds = (data[data["kind"] == kind].reset_index(drop=True) for kind in ("mean", "seed"))
     divisor, title, amount = _effort(plot.texts.x, means.loc[means["role"] != "reference", "cost"])
-    of_seeds = {"seed": seeds["seed"].astype(int).tolist(), "seed_x": (seeds["cost"] / divisor).tolist()}
-    of_seeds |= {"seed_x_text": list(map(amount, seeds["cost"]))}
-    of_seeds |= _scores(plot.texts, seeds, {"seed_y": "score"})
+    of_seeds = {"seed": seeds["seed"].astype(int).tolist()}
+    of_seeds |= _columns(seeds, {"seed_x": "cost"}, amount, divisor)
+    of_seeds |= _columns(seeds, {"seed_y": "score"}, number)
     places = {look["label"]: rows for look, rows in _of_labels(seeds)}
-    of_means = _scores(plot.texts, means, {"low": "low", "high": "high"})
-    of_means["spread_text"] = (
-        means["spread"].map(plot.texts.number).where(means["spread"].notna(), "").tolist()
-    )
-    of_means |= {end: (means[f"cost{end[1:]}"] / divisor).tolist() for end in ("x_low", "x_high")}
-    single = {"x": means["cost"] / divisor, "x_text": map(amount, means["cost"]), "y": means["score"]}
-    single |= {"y_text": map(plot.texts.number, means["score"])}
-    of_means |= {name: [[value] for value in values] for name, values in single.items()}
+    points = _columns(means, {"x": "cost"}, amount, divisor) | _columns(means, {"y": "score"}, number)
+    ends = _columns(means, {"low": "low", "high": "high"}, number)
+    ends |= {end: (means[f"cost{end[1:]}"] / divisor).tolist() for end in ("x_low", "x_high")}
+    ends |= {"spread_text": means["spread"].map(number).where(means["spread"].notna(), "").tolist()}
+    ends |= {"standing": means["standing"].where(means["role"] != "reference", "").tolist()}
     series = []
     for place, mean in enumerate(means.to_dict("records")):
         rows = places[mean["label"]]
-        one = {"seeds": rows.stop - rows.start}
-        one |= {"standing": str(mean["standing"]) if mean["role"] != "reference" else ""}
-        one |= {name: values[place] for name, values in of_means.items()}
+        one = {name: values[place] for name, values in ends.items()} | {"seeds": rows.stop - rows.start}
+        one |= {name: [values[place]] for name, values in points.items()}
         series.append(_identity(mean) | one | {name: values[rows] for name, values in of_seeds.items()})
-
-    def rank(one: dict[str, Any]) -> Any:
-        return [one["standing"] != each for each in ("front", "ambiguous")], -_sign(plot.texts) * one["y"][0]
-
     front = means[means["on_front"].eq(True)].sort_values("cost")
-    chart = _chart("pareto", plot, title, means.assign(mean=means["score"]), _marked(series, rank))
+    chart = _chart("pareto", plot, title, means.assign(mean=means["score"]), series)
     return chart | {"front": {"x": (front["cost"] / divisor).tolist(), "y": front["score"].tolist()}}
 
 
 def _chart(
     kind: str, plot: Plot, title: str, data: pd.DataFrame, series: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return what both kinds have: axes, series, and levels of references, from rows with a mean."""
+    """Return what both kinds have, from rows with a mean; the baseline and the best are shown initially."""
+    sign = -1.0 if plot.texts.metric.goal == "min" else 1.0
     scores = data.loc[data["role"] != "reference", "mean"]
+
+    def rank(one: dict[str, Any]) -> Any:
+        standing = [one.get("standing") != each for each in ("front", "ambiguous")]
+        return one["role"] != "baseline", standing, -sign * one["y"][-1]
+
+    best = sorted((one for one in series if one["role"] != "reference"), key=rank)[:SHOWN_AT_FIRST]
+    shown = {one["label"] for one in best}
     return {
         "kind": kind,
         "x_title": title,
         "y_title": plot.texts.y,
         "y_log": plot.texts.metric.scale == "log" and bool(scores.min() > 0),
-        "series": series,
+        "series": [one | {"shown": one["label"] in shown} for one in series],
         "levels": [{"y": y, "text": text} for y, text in near_references(data, scores)],
     }
 
@@ -146,19 +142,6 @@ def _identity(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {"label": str(row["label"]), "text": str(row["text"]), "role": str(row["role"])} | look
 
 
-def _sign(texts: Texts) -> float:
-    """1 if more is better, or nothing is; −1 if less is."""
-    return -1.0 if texts.metric.goal == "min" else 1.0
-
-
-def _marked(series: list[dict[str, Any]], rank: Callable[[dict[str, Any]], Any]) -> list[dict[str, Any]]:
-    """Mark the series that are shown initially: the baseline and the best competitors by rank."""
-    competing = [one for one in series if one["role"] != "reference"]
-    best = sorted(competing, key=lambda one: (one["role"] != "baseline", rank(one)))[:SHOWN_AT_FIRST]
-    shown = {one["label"] for one in best}
-    return [one | {"shown": one["label"] in shown} for one in series]
-
-
 def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Callable[[float], str]]:
     """Return divisor and title of the horizontal axis, and a function that writes a value."""
     divisor, with_unit = axis_unit(title, values)
@@ -168,10 +151,11 @@ def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Callable[
     return divisor, with_unit, cache(lambda value: f"{units.significant(value / divisor)} {unit}")
 
 
-def _scores(texts: Texts, data: pd.DataFrame, columns: Mapping[str, str]) -> dict[str, list[Any]]:
-    """Numbers and texts of columns of scores: name → values, and name with "_text" → their texts."""
+def _columns(
+    data: pd.DataFrame, columns: Mapping[str, str], text: Callable[[float], str], divisor: float = 1.0
+) -> dict[str, list[Any]]:
+    """Numbers and texts of columns: name → values, and name with "_text" → their texts."""
     found: dict[str, list[Any]] = {}
     for name, column in columns.items():
-        values = data[column].tolist()
-        found |= {name: values, f"{name}_text": list(map(texts.number, values))}
+        found |= {name: (data[column] / divisor).tolist(), f"{name}_text": list(map(text, data[column]))}
     return found

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _CANDIDATES, _OTHERS = "candidates", "others"
 _NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment AND name LIKE 'selected/%'"
-_PARTS = "selected/(?P<of>[^/]*)/(?P<column>[^/]*)/(?P<component>.*)"
+_PARTS = "selected/(?P<rule>[^/]*)/(?P<column>[^/]*)/(?P<component>.*)"
 
 
 @opens_store
@@ -30,7 +30,8 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
 
     Returns:
         The plot. Its data is from `bars.stacked`: the share of each value, the mean over recorded steps, then
-        over seeds. The first bar is of the candidates, and the most frequent value is first.
+        over seeds. The first bar is of the candidates, and the most frequent value is first. A run that
+        selects by several rules has a bar for each.
 
     Raises:
         ValueError: No run has counted its selection, or none by this column.
@@ -48,13 +49,12 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
         raise NotYet(f"no run of {frames.experiment!r} has counted by {column!r}: {nearest(column, columns)}")
     counted = counted[counted["column"] == column]
     logged = store.metrics(frames.experiment, list(counted["name"])).merge(counted, on="name")
-    shares = _shares(logged[logged["label"].isin(frames.competitors)])
-    shares = shares.reindex([bar for bar in (_CANDIDATES, *frames.labels) if bar in shares.index])
+    shares = _shares(frames, logged)
     values = shares.drop(columns=_OTHERS, errors="ignore").sum().sort_values(ascending=False).index
     shown = values[: len(PARTS) - (len(values) > len(PARTS))]
     shares = shares[shown].assign(**{_OTHERS: shares.drop(columns=shown).sum(axis=1)})
     looks = {value: (value, *look) for value, look in zip(shown, PARTS, strict=False)}
-    data = stacked(shares, looks | {_OTHERS: (_OTHERS, GRAY, "")}, frames.shown.__getitem__)
+    data = stacked(shares, looks | {_OTHERS: (_OTHERS, GRAY, "")})
     caption = (
         f"Shares of the examples by {column}: of batches, mean over the recorded steps and over seeds, "
         f"and of all candidates that they were selected from."
@@ -63,9 +63,17 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
     return Plot("composition", data, words, draw_stacked_bars)
 
 
-def _shares(logged: pd.DataFrame) -> pd.DataFrame:
-    """Average shares, [bar, value]; a value that is missing in a batch has a share of 0 there."""
-    # The selection is logged under the name of the rule; here it counts for the label.
-    logged = logged.assign(bar=logged["label"].where(logged["of"] != _CANDIDATES, _CANDIDATES))
-    batches = logged.pivot_table("value", ["bar", "label", "seed", "step"], "component", fill_value=0.0)
-    return batches.groupby(["bar", "label", "seed"]).mean().groupby("bar").mean()
+def _shares(frames: Frames, logged: pd.DataFrame) -> pd.DataFrame:
+    """Average shares, [name of a bar, value]; a value that is missing in a batch has a share of 0 there."""
+    rules = logged[logged["rule"] != _CANDIDATES].groupby("label")["rule"].nunique()
+    several = list(rules.index[rules > 1])  # runs of `diagnose`
+    labels = list(dict.fromkeys([*frames.competitors, *several]))
+    logged = logged[logged["label"].isin(labels)]
+    logged = logged.sort_values("label", key=lambda column: column.map(labels.index), kind="stable")
+    bar = logged["label"].map(frames.shown)
+    bar = bar.mask(logged["label"].isin(several), bar + " " + logged["rule"])
+    logged = logged.assign(bar=bar.mask(logged["rule"] == _CANDIDATES, _CANDIDATES))
+    batch = ["bar", "label", "seed", "step"]
+    batches = logged.pivot_table("value", batch, "component", fill_value=0.0, sort=False)
+    shares = batches.groupby(batch[:3], sort=False).mean().groupby("bar", sort=False).mean()
+    return shares.reindex(sorted(shares.index, key=lambda name: name != _CANDIDATES))

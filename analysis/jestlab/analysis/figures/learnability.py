@@ -13,7 +13,7 @@ from ..sheet import Sheet
 from .axes import count_axis, draw_band
 from .panels import finish, panels, titled
 from .plot import Plot, Texts, about_seeds
-from .style import GRAY, looks, shades
+from .style import looks, shades
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,8 +27,6 @@ _MEASURED = """
     SELECT seed, name, step, value FROM v_metrics WHERE experiment = :experiment AND label = :label"""
 _RULES = ("uniform", "joint", "gibbs", "independent", "greedy")
 _ITERATIVE = ("joint", "gibbs")  # rules that draw a sub-batch in several steps
-_BARS = ("candidates", "independent", "joint")
-_MOST_BARS = 8
 _MOST_MARKERS = 20  # on a line
 _CRITERIA = {
     "learnability": "learnability",
@@ -36,22 +34,20 @@ _CRITERIA = {
     "easy_reference": "negative reference loss",
 }
 _CLIPPED = 0.02  # share of the pairs, outliers, that may exceed the color scale
-_HEIGHT = 1.65  # inches of a panel: four below each other leave room for the caption on a page
 
 
 @opens_store
 def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Plot:
-    """Plot the scores of pairs, those of sub-batches by iteration and filtering ratio, and the selection.
+    """Plot the scores of pairs, and those of sub-batches by iteration and filtering ratio.
 
     Args:
         run: Label or name of a `diagnose` run; by default the study's first.
 
     Returns:
         The plot. Its data has the panels that the run measured: "matrix" (x text, y image), "iterations" (a
-        line for each rule over draws; levels without x), "ratios" (a line for each number of chunks over the
-        filtering ratio), and "selected" (a line for each rule; text is the value of the metadata column).
-        value is the mean over seeds, with the 95% confidence interval from low to high; the matrix is that of
-        the first seed.
+        line for each rule over draws; levels without x), and "ratios" (a line for each number of chunks over
+        the filtering ratio). value is the mean over seeds, with the 95% confidence interval from low to high;
+        the matrix is that of the first seed.
 
     Raises:
         ValueError: The experiment is unknown, or no such run of it has completed.
@@ -59,9 +55,8 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
     import pandas as pd
 
     question, config, metrics = _measured(store, experiment, run)
-    means, seeds = _means(metrics), int(metrics["seed"].nunique())
-    column = next((name for name in config.get("columns", ()) if name in set(means[2])), "")
-    parts = [_matrix(metrics), *_panels(means, column)]
+    seeds = int(metrics["seed"].nunique())
+    parts = [_matrix(metrics), *_lines(metrics)]
     data = pd.concat([part for part in parts if not part.empty], ignore_index=True)
     b, f, draws = int(config["batch_size"]), float(config["filtering_ratio"]), int(config["draws"])
     about = {
@@ -70,21 +65,16 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
         f"after each of {config['joint_chunks']} chunks; Gibbs: after each redrawn position; others: the "
         "result.",
         "ratios": f"Filtering ratios: sub-batches of {b:,} from {b:,} / (1 − f), joint in N chunks.",
-        "selected": f"Bars: selected at f = {f:g}, by {column}.",
     }
     what = _CRITERIA[config["criterion"]]
     over = f"{draws} super-batch{'es' * (draws > 1)}" + f" and {seeds} seeds" * (seeds > 1)
     sentences = [
-        *(
-            ["Learnability: loss of the learner minus that of the reference."]
-            if what == "learnability"
-            else []
-        ),
+        "Learnability: loss of the learner minus that of the reference." * (what == "learnability"),
         *(about[panel] for panel in data["panel"].unique()),
         f"Means over {over}.",
-        *about_seeds(seeds, "bands and bars"),
+        *about_seeds(seeds, "bands"),
     ]
-    words = Texts(question or experiment, " ".join(sentences), "iterations", what)
+    words = Texts(question or experiment, " ".join(filter(None, sentences)), "iterations", what)
     return Plot("learnability", data, words, _draw)
 
 
@@ -109,16 +99,6 @@ def _measured(store: Snapshot, experiment: str, run: str | None) -> tuple[str, d
     return question, config, metrics.sort_values(["seed", "name", "step"], ignore_index=True)
 
 
-def _means(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Compute the mean over seeds of each metric and step. Columns 0 to 3 are the parts of its name."""
-    values = metrics.pivot_table("value", ["name", "step"], "seed")
-    is_share = values.index.get_level_values("name").str.startswith("selected/")
-    values[is_share] = values[is_share].fillna(0.0)  # a value that is missing in a batch isn't logged
-    mean, half = values.mean(axis=1), half_widths(values.std(axis=1), values.count(axis=1))
-    means = mean.to_frame("value").assign(low=mean - half, high=mean + half).reset_index()
-    return means.join(means["name"].str.split("/", n=3, expand=True).reindex(columns=range(4)))
-
-
 def _matrix(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the scores of the first seed's pairs."""
     import pandas as pd
@@ -129,27 +109,25 @@ def _matrix(metrics: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"panel": "matrix", "x": column, "y": row, "value": scores["value"]})
 
 
-def _panels(means: Any, column: str) -> list[pd.DataFrame]:
-    """Return lines over iterations, lines over filtering ratios, and bars by the values of a column."""
-    colors = {rule: look.color for rule, look in looks(_RULES, "uniform").items()}
-    colors |= {"Gibbs": colors["gibbs"], "candidates": GRAY}
+def _lines(metrics: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the lines over iterations, and those over filtering ratios: means over seeds."""
+    values = metrics.groupby(["name", "step"])["value"].agg(["mean", "std", "size"])
+    half = half_widths(values["std"], values["size"])
+    means: Any = values.assign(value=values["mean"], low=values["mean"] - half, high=values["mean"] + half)
+    means = means.reset_index()
+    means = means.join(means["name"].str.split("/", n=3, expand=True).reindex(columns=range(4)))
     rules = means[(means[0] == "learnability") & means[1].isin(_RULES)]
     x = rules["step"].where(rules[1].isin(_ITERATIVE))  # of the others only the result matters
     rules = rules.assign(panel="iterations", line=rules[1].replace("gibbs", "Gibbs"), x=x)
     ratios = means[means[1] == "filtering_ratio"].sort_values([3, "step", 2])
     lines = ratios[3] + ratios["step"].map(", N = {}".format).where(ratios[3] == "joint", "")
+    ratios = ratios.assign(panel="ratios", line=lines, x=ratios[2].astype(float))
+    colors = {rule: look.color for rule, look in looks(_RULES, "uniform").items()}
     chunked = [line for line in lines.unique() if line not in colors]
     colors |= dict(zip(chunked, shades(colors["joint"], len(chunked)), strict=True))
-    ratios = ratios.assign(panel="ratios", line=lines, x=ratios[2].astype(float))
-    bars = means[(means[0] == "selected") & (means[2] == column) & means[1].isin(_BARS)]
-    candidates = bars[(bars[1] == "candidates") & (bars[3] != "others")]
-    frequent = list(candidates.nlargest(_MOST_BARS, "value")[3])
-    bars = bars[bars[3].isin(frequent)].rename(columns={1: "line", 3: "text"})
-    bars = bars.assign(panel="selected", x=bars["text"].map(frequent.index))
-    columns = ["panel", "line", "text", "x", "value", "low", "high"]
-    return [
-        rows.reindex(columns=columns).assign(color=rows["line"].map(colors)) for rows in (rules, ratios, bars)
-    ]
+    colors["Gibbs"] = colors["gibbs"]
+    columns = ["panel", "line", "x", "value", "low", "high"]
+    return [rows[columns].assign(color=rows["line"].map(colors)) for rows in (rules, ratios)]
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
@@ -158,10 +136,9 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         "matrix": (_draw_matrix, f"{texts.y} of pairs (nats)"),
         "iterations": (_draw_lines, f"{texts.y} of the sub-batch"),
         "ratios": (_draw_lines, f"{texts.y} of the sub-batch"),
-        "selected": (_draw_bars, "selected examples"),
     }
     shown = dict(list(data.groupby("panel", sort=False)))
-    figure, all_axes = panels(sheet, len(shown), least=2.2, height=_HEIGHT)
+    figure, all_axes = panels(sheet, len(shown), least=2.2, height=1.65)
     for axes, (panel, rows) in zip(all_axes, shown.items(), strict=True):
         drawings[str(panel)][0](axes, rows)
     titled(all_axes, [drawings[str(panel)][1] for panel in shown])
@@ -202,19 +179,3 @@ def _draw_lines(axes: Axes, data: pd.DataFrame) -> None:
         axes.set_xlabel("filtering ratio f")
         axes.set_xticks(sorted(set(data["x"])))
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-
-
-def _draw_bars(axes: Axes, data: pd.DataFrame) -> None:
-    rules = list(data.groupby("line", sort=False))
-    width = 0.8 / len(rules)
-    for place, (name, rule) in enumerate(rules):
-        error = 100 * (rule["high"] - rule["value"])
-        axes.bar(
-            rule["x"] + (place - (len(rules) - 1) / 2) * width, 100 * rule["value"], 0.92 * width,
-            color=rule["color"].iloc[0], label=str(name), yerr=error, error_kw={"elinewidth": 0.6},
-        )  # fmt: skip
-    ticks = data.drop_duplicates("x")
-    texts = ticks["text"].str.replace("_", " ")
-    axes.set_xticks(ticks["x"], texts, rotation=30, ha="right", rotation_mode="anchor")
-    axes.set(ylabel="share (%)")
-    axes.xaxis.grid(False)

@@ -23,7 +23,6 @@ from .plot import (
     about_seeds,
     axis_unit,
     near_references,
-    require_competitors,
     score_axis,
     styled,
     title,
@@ -100,9 +99,7 @@ def learning_curves(
         part["log"], part["in_percent"] = each.metric.scale == "log", each.metric.suffix == "%"
         parts.append(part)
     data = pd.concat(parts, ignore_index=True).assign(alone=False)
-    require_competitors(frames, data)
-    metric = measured[0].metric
-    sentences = [] if shown else [what_score_is(frames)]
+    metric, sentences = measured[0].metric, [] if shown else [what_score_is(frames)]
     rivals = data["role"] == "competitor"
     if highlight:
         rest = rivals & ~data["label"].isin(frames.only(highlight).labels)
@@ -151,24 +148,19 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     figure, all_axes = panels(sheet, len(of_metrics), least=2.3)
     for axes, panel in zip(all_axes, of_metrics, strict=True):
         axes.set(xlabel=x_label, ylabel=panel["y_label"].iloc[0])
-        draw_curves(axes, panel)
+        _draw_curves(axes, panel)
     return finish(figure, texts, sheet, named="direct" if len(of_metrics) == 1 else "below")
 
 
-def draw_curves(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw curves, bands of up to seven, the end of the baseline, and the references near them.
-
-    Args:
-        axes: The panel.
-        data: Rows of `learning_curves` for one panel. A curve of the role "other" is thin and gray.
-    """
+def _draw_curves(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw curves, those of the role "other" thin and gray, bands of up to seven, and levels."""
     competing = data[data["role"] != "reference"]
     is_banded = competing.loc[competing["role"] != "other", "label"].nunique() <= _MOST_TOGETHER
     count_axis(axes)
     for _, curve in competing.groupby("label", sort=False):
         last = curve.iloc[-1]
-        color, role = last["color"], last["role"]
-        if role == "other":
+        color = last["color"]
+        if last["role"] == "other":
             point = "." if len(curve) == 1 else ""  # a line would be invisible
             axes.plot(curve["effort"], curve["mean"], color=FAINT, linewidth=0.6, marker=point, zorder=1)
             continue
@@ -178,7 +170,7 @@ def draw_curves(axes: Axes, data: pd.DataFrame) -> None:
             curve["effort"], curve["mean"], color=color, linestyle=last["line"], label=last["text"],
             marker=last["marker"] if len(curve) <= _MOST_MARKERS else "", markeredgewidth=0, zorder=3,
         )  # fmt: skip
-        if role == "baseline" and last["final"]:
+        if last["role"] == "baseline" and last["final"]:
             axes.axhline(last["mean"], color=color, **DOTTED)
     draw_levels(axes, near_references(data, competing["mean"]))
     first = data.iloc[0]
@@ -194,7 +186,7 @@ def _draw_each(data: pd.DataFrame, texts: Texts, sheet: Sheet, x_label: str) -> 
     for axes, label in zip(all_axes, alone["label"], strict=True):
         role = data["role"].where(is_baseline | (data["label"] == label), "other")
         text = data["text"].where(is_baseline, "_unnamed")  # the title has the name
-        draw_curves(axes, data.assign(role=role, seeds=seeds, text=text))
+        _draw_curves(axes, data.assign(role=role, seeds=seeds, text=text))
     all_axes[0].locator_params(axis="x", nbins=2)
     all_axes[0].xaxis.set_major_formatter(lambda x, _: units.tick(x, 1e5))  # 5k is shorter than 5,000
     titled(all_axes, [str(text) for text in alone["text"]])

@@ -36,7 +36,7 @@ def panels(
     sheet: Sheet,
     count: int = 1,
     *,
-    height: float | Sequence[float] | None = None,
+    height: float | None = None,
     columns: int | None = None,
     least: float = 1.7,
     **options: Any,
@@ -46,7 +46,7 @@ def panels(
     Args:
         sheet: Width of the figure.
         count: Number of panels.
-        height: Of a row, or of each panel, with its labels, inches; None for one that suits the width.
+        height: Of a row with its labels, inches; None for one that suits the width.
         columns: Number of panels in a row; None for as many as are at least `least` inches wide.
         least: Width of a panel, inches.
         options: Of `Figure.subplots`, such as `sharey` and `width_ratios`.
@@ -56,10 +56,8 @@ def panels(
     rows = -(-count // columns)
     columns = -(-count // rows)
     height = height or min(2.8, max(1.6, 0.75 * width / columns))
-    each = [height] * count if isinstance(height, int | float) else list(height)
-    heights = [max(each[start : start + columns]) for start in range(0, count, columns)]
-    figure = _blank(width, sum(heights))
-    grid = figure.subplots(rows, columns, squeeze=False, height_ratios=heights, **options)
+    figure = _blank(width, rows * height)
+    grid = figure.subplots(rows, columns, squeeze=False, **options)
     axes = list(grid.flat)
     for unused in axes[count:]:
         unused.remove()
@@ -92,9 +90,7 @@ def finish(
     """
     of_panels = {axes: by_label(axes.get_legend_handles_labels()[0]) for axes in figure.axes}
     where = sheet.legend or named
-    if where == "direct" and not all(
-        is_curve(handle) for handles in of_panels.values() for handle in handles
-    ):
+    if where == "direct" and not all(map(is_curve, itertools.chain(*of_panels.values()))):
         where = "below"
     twins = {axes: alike(handles) for axes, handles in of_panels.items()}  # a legend can't tell them apart
     attempts: dict[str, list[dict[Axes, list[Any]]]]
@@ -164,31 +160,21 @@ class _Page:
         return self._lay_out((left / self.width, below / total, *size))
 
     def _lay_out(self, rect: tuple[float, ...]) -> bool:
-        """Place the panels, again if labels must be wrapped to the width that the first layout gives them."""
+        """Place the panels twice: the first layout gives labels their width, beyond which they are broken."""
         import warnings
 
         figure = self.figure
-        self._wrap_labels()
         for _ in range(2):
+            for axes, label, text, side in self.labels:
+                room = getattr(axes.get_window_extent(), side) / figure.dpi
+                room *= 1.1 if side == "height" or label is axes.xaxis.label else 1.0  # they may stick out
+                label.set_text(wrapped(text, room, label.get_fontsize()))
             figure.set_layout_engine("constrained", rect=rect, w_pad=_EDGE / 2, h_pad=_EDGE / 2)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 figure.draw_without_rendering()
-            if not self._wrap_labels():
-                break
         figure.set_layout_engine("none")
         return not any("constrained_layout not applied" in str(each.message) for each in caught)
-
-    def _wrap_labels(self) -> bool:
-        """Break labels that are longer than their axis, which constrained layout ignores."""
-        changed = False
-        for axes, label, text, side in self.labels:
-            room = getattr(axes.get_window_extent(), side) / self.figure.dpi
-            room *= 1.1 if side == "height" or label is axes.xaxis.label else 1.0  # labels may stick out
-            broken = wrapped(text, room, label.get_fontsize())
-            changed |= broken != label.get_text()
-            label.set_text(broken)
-        return changed
 
     def _legend(self, entries: Sequence[Any]) -> Any:
         """Create a legend with as many columns as fit."""
@@ -224,23 +210,9 @@ def wrapped(text: str, width: float, size: float) -> str:
 
 
 def titled(axes: Sequence[Axes], titles: Sequence[str]) -> None:
-    """Write titles above panels, without the words that all begin with if one takes more than two lines.
-
-    Args:
-        axes: The panels.
-        titles: One for each.
-    """
-    size = size_of("name")
-    words = [title.split(" ") for title in titles]
-    same = itertools.takewhile(
-        lambda each: len(set(each)) == 1, zip(*(of[:-1] for of in words), strict=False)
-    )
-    common = len(list(same))
-    room = 2 * axes[0].get_window_extent().width / axes[0].figure.dpi
-    is_long = any(_width(title, size) > room for title in titles)
-    for each, of, title in zip(axes, words, titles, strict=True):
-        text = f"…{' '.join(of[common:])}" if common and is_long else title
-        each.set_title(text, size=size, pad=3, loc="left", linespacing=1.0)
+    """Write a title above each panel, which `finish` breaks into lines."""
+    for each, title in zip(axes, titles, strict=True):
+        each.set_title(title, size=size_of("name"), pad=3, loc="left", linespacing=1.0)
 
 
 def _blank(width: float, height: float) -> Figure:

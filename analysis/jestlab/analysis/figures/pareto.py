@@ -33,7 +33,6 @@ from .plot import (
     axis_unit,
     mean_intervals,
     near_references,
-    require_competitors,
     score_axis,
     styled,
     title,
@@ -100,13 +99,26 @@ def pareto(
         parts.append(way.assign(kind="trajectory"))
     points = pd.concat(parts, ignore_index=True)
     data = styled(frames, points, compared, ["score", "spread", "low", "high"])
-    require_competitors(frames, data[data["kind"] == "mean"])
-    sentences = _sentences(frames, data, scope, cost)
-    shown = set(runs["label"])
-    if unpriced := [label for label in ended["label"].unique() if label not in shown]:
-        names = ", ".join(map(frames.shown.__getitem__, unpriced))
-        sentences.append(f"Not shown ({WORDS[cost].amount} unknown): {names}.")
-    words = Texts(title(frames), " ".join(sentences), WORDS[cost].axis, score_axis(frames), metric)
+    is_main = data["on_front"].eq(True) | data["role"].isin(["baseline", "reference"])
+    data["is_named"] = is_main | (len(means) <= _MOST_NAMED)
+    of_means = data[data["kind"] == "mean"]
+    unpriced = [frames.shown[label] for label in ended["label"].unique() if label not in means["label"].array]
+    sentences = [
+        what_score_is(frames),
+        *about_seeds(means["seeds"].max()),
+        "Gray steps: Pareto front of the means. Filled: on the front; half filled: on it or dominated "
+        "(intervals overlap); open: dominated; a single seed is treated as exact.",
+        "Faint lines: the path over training; not part of the front." * trajectories,
+        "Named: the front and the baseline." * (len(means) > _MOST_NAMED),
+        _about_hypervolume(frames, data[data["role"] != "reference"], cost),
+        *about_lost(frames, frames.labels),
+        *about_unfinished(frames, frames.competitors),
+        *about_references(frames, of_means.rename(columns={"score": "mean"}).assign(final=True)),
+        f"FLOPs: {frames.counted(scope)}." * (cost == "flops"),
+        f"Not shown ({WORDS[cost].amount} unknown): {', '.join(unpriced)}." * bool(unpriced),
+    ]
+    caption = " ".join(filter(None, sentences))
+    words = Texts(title(frames), caption, WORDS[cost].axis, score_axis(frames), metric)
     return Plot("pareto", data, words, _draw)
 
 
@@ -126,52 +138,23 @@ def _means(runs: pd.DataFrame, sign: float, apart: Sequence[str]) -> pd.DataFram
     return means.reset_index()
 
 
-def _is_named(means: pd.DataFrame) -> pd.Series[bool]:
-    """Whether the figure names the label of a mean."""
-    is_main = means["on_front"].eq(True) | means["role"].isin(["baseline", "reference"])
-    return is_main | (len(means) <= _MOST_NAMED)
-
-
-def _sentences(frames: Frames, data: pd.DataFrame, scope: Scope, cost: Effort) -> list[str]:
-    means, seeds = (data[data["kind"] == kind] for kind in ("mean", "seed"))
-    competing = means[means["role"] != "reference"]
-    single = "A single seed is treated as exact." if competing["seeds"].min() == 1 else ""
-    named = "" if _is_named(means).all() else "Named: the front and the baseline."
-    sentences = [
-        what_score_is(frames),
-        *about_seeds(means["seeds"].max()),
-        single,
-        "Gray steps: Pareto front of the means. Filled: on the front; half filled: on it or dominated "
-        "(intervals overlap); open: dominated.",
-        named,
-        "Faint lines: the path over training; not part of the front."
-        if "trajectory" in set(data["kind"])
-        else "",
-        _about_hypervolume(frames, competing, seeds, cost) if len(competing) > 1 else "",
-        *about_lost(frames, frames.labels),
-        *about_unfinished(frames, frames.competitors),
-        *about_references(frames, means.rename(columns={"score": "mean"}).assign(final=True)),
-        f"FLOPs: {frames.counted(scope)}." if cost == "flops" else "",
-    ]
-    return list(filter(None, sentences))
-
-
-def _about_hypervolume(frames: Frames, means: pd.DataFrame, seeds: pd.DataFrame, effort: Effort) -> str:
-    """State the hypervolume up to the worst score of any seed.
+def _about_hypervolume(frames: Frames, data: pd.DataFrame, effort: Effort) -> str:
+    """State the hypervolume of several labels up to the worst score of any seed.
 
     Percentages of which more is better have no score below 0, which is the end for them.
     """
-    metric, cost = frames.score, _BEYOND * means["cost"].max()
-    divisor, named = unit(effort, means["cost"].nlargest(1) * _BEYOND)
-    unit_name = named or WORDS[effort].amount
-    scores = metric.sign * seeds.loc[seeds["label"].isin(means["label"]), "score"] / metric.factor
+    metric, means = frames.score, data[data["kind"] == "mean"]
+    end = means["cost"].nlargest(1) * _BEYOND
+    (divisor, named), cost = unit(effort, end), end.item()
+    scores = metric.sign * data.loc[data["kind"] == "seed", "score"] / metric.factor
     worst = 0.0 if metric.in_percent and metric.goal == "max" else scores.min()
     signed = metric.sign * means["score"] / metric.factor
     volume = hypervolume(means["cost"], signed, (cost, worst)) / divisor
+    name = named or WORDS[effort].amount
     return (
-        f"Hypervolume of the means: {units.significant(volume)} {unit_name} × score, to the reference point "
-        f"of {units.significant(cost / divisor)} {unit_name} and score {metric.text(metric.sign * worst)}."
-    )
+        f"Hypervolume of the means: {units.significant(volume)} {name} × score, to the reference point of "
+        f"{units.significant(cost / divisor)} {name} and score {metric.text(metric.sign * worst)}."
+    ) * (len(means) > 1)
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
@@ -181,8 +164,9 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     costs = ["cost", "cost_low", "cost_high"]
     competing = competing.assign(**{each: competing[each] / divisor for each in costs})
     of: dict[Any, pd.DataFrame] = dict(list(competing.groupby("kind")))
-    means, seeds, everyone = of["mean"], of["seed"], data[data["kind"] == "mean"]
+    means, seeds = of["mean"], of["seed"]
     seeds = seeds[seeds["label"].isin(means.loc[means["seeds"] > 1, "label"])]  # a single seed is its mean
+    every_mean = data[data["kind"] == "mean"]
     figure, [axes] = panels(sheet)
     axes.set(xlabel=x_label, ylabel=texts.y)
     count_axis(axes, means["cost"], log=means["cost"].max() > LOG_FROM * means["cost"].min())
@@ -193,16 +177,16 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     draw_seeds(axes, seeds["cost"], seeds["score"], seeds["color"])
     ends = (means["cost_low"], means["cost_high"]), (means["low"], means["high"])
     draw_intervals(axes, means["cost"], means["score"], *ends, means["color"])
-    for (_, mean), is_named in zip(means.iterrows(), _is_named(everyone)[means.index], strict=True):
+    for _, mean in means.iterrows():
         axes.plot(
             mean["cost"], mean["score"], color=mean["color"], linestyle="none", marker=mean["marker"],
             markersize=7, markeredgewidth=1.2, markerfacecoloralt="white", zorder=5,
-            label=mean["text"] if is_named else None,
+            label=mean["text"] if mean["is_named"] else None,
             markerfacecolor="white" if mean["standing"] == "dominated" else mean["color"],
             fillstyle="left" if mean["standing"] == "ambiguous" else "full",
         )  # fmt: skip
     axes.margins(x=0.14, y=0.1)
-    draw_levels(axes, near_references(everyone.rename(columns={"score": "mean"}), means["score"]))
+    draw_levels(axes, near_references(every_mean.rename(columns={"score": "mean"}), means["score"]))
     is_log, percent = texts.metric.scale == "log", texts.metric.suffix == "%"
     value_axis(axes, [*means["score"], *seeds["score"]], log=is_log, percent=percent)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())

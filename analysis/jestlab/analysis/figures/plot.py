@@ -126,12 +126,14 @@ class Plot:
 
     def _drawn(self, suffixes: Sequence[str]) -> list[bytes]:
         """The figure, drawn once, in each of the formats."""
+        dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # files must not differ by them
         contents = []
         with applied(self.sheet):
             figure = self.figure()
             for suffix in suffixes:
                 content = io.BytesIO()
-                figure.savefig(content, format=suffix[1:], metadata=_metadata(suffix, self._mark))
+                mark = {"Keywords" if suffix == ".pdf" else "Description": self._mark}
+                figure.savefig(content, format=suffix[1:], metadata=mark | dates.get(suffix, {}))
                 contents.append(content.getvalue())
         return contents
 
@@ -152,13 +154,6 @@ def _code() -> str:
     return content.hexdigest()
 
 
-def _metadata(suffix: str, mark: str) -> dict[str, str | None]:
-    """Metadata of a file, without a date, since two drawings of the same data must not differ."""
-    if suffix == ".pdf":
-        return {"Keywords": mark, "CreationDate": None}
-    return {"Description": mark} | ({"Date": None} if suffix == ".svg" else {})
-
-
 # ---- data: looks, roles, and intervals
 
 
@@ -173,11 +168,18 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
 
     Returns:
         The rows with role ("baseline", "competitor", "reference"), text, color, marker, and line.
+
+    Raises:
+        NotYet: All are of references.
     """
     data = data.copy()
     apart = set(frames.apart_from(baseline))
     roles = {label: "reference" if label in apart else "competitor" for label in frames.labels}
     data["role"] = data["label"].map(roles | {baseline: "baseline"})
+    if len(data) and (data["role"] == "reference").all():
+        raise NotYet(
+            f"only references of experiment {frames.experiment!r} have a score so far: {frames.progress()}"
+        )
     data["text"] = data["label"].map(texts(frames))
     chosen = looks_of(frames, baseline)
     for part in ("color", "marker", "line"):
@@ -226,14 +228,6 @@ def seeds(frames: Frames) -> dict[str, tuple[int, int]]:
     """Return for each label how many of its seeds have completed, and how many are planned."""
     completed = frames.runs["state"].eq("COMPLETED").groupby(frames.runs["label"]).agg(["sum", "size"])
     return {str(label): (int(done), int(planned)) for label, done, planned in completed.itertuples()}
-
-
-def require_competitors(frames: Frames, data: pd.DataFrame) -> None:
-    """Raise `NotYet` if nothing but references has a score."""
-    if (data["role"] == "reference").all():
-        raise NotYet(
-            f"only references of experiment {frames.experiment!r} have a score so far: {frames.progress()}"
-        )
 
 
 def near_references(data: pd.DataFrame, scores: pd.Series[float]) -> list[tuple[float, str]]:

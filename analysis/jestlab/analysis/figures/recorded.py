@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..costs import Scope
@@ -12,7 +12,7 @@ from ..curves import score_curves
 from ..efforts import EFFORTS
 from ..errors import NotYet
 from ..frames import Frames
-from ..metrics import Metric, Scale
+from ..metrics import Metric
 from ..results import Snapshot, opens_store
 from ..units import nearest
 from .plot import value_label
@@ -45,18 +45,13 @@ class Recorded:
 
 @opens_store
 def recorded(
-    store: Snapshot,
-    frames: Frames,
-    names: Sequence[str],
-    scope: Scope = "scoring",
-    scale: Scale | None = None,
+    store: Snapshot, frames: Frames, names: Sequence[str], scope: Scope = "scoring"
 ) -> list[Recorded]:
     """Read metrics that runs have recorded.
 
     Args:
         names: Of evaluations (`shapes/zero_shot`) and of training metrics (`loss`).
         scope: What counts as FLOPs.
-        scale: Of the vertical axes; None for the scales that the metrics declare.
 
     Raises:
         ValueError: One has not been recorded; the message names the nearest that has.
@@ -78,7 +73,7 @@ def recorded(
             _of_training(frames, logged, name, scope) if is_logged else score_curves(frames, scope, [name])
         )
         axis = value_label(metric, metric.name or NAMES.get(name, name))
-        found.append(Recorded(name, replace(metric, scale=scale or metric.scale), curves, axis))
+        found.append(Recorded(name, metric, curves, axis))
     return found
 
 

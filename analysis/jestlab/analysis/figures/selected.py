@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import RequestError
 from ..frames import Frames
@@ -125,27 +125,21 @@ def _draw_over_training(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
 def _draw_super_batch(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw the selected images, then the rejected ones, each with its caption and score below it."""
     parts = [part.to_dict("records") for _, part in data.groupby(~data["selected"])]
-    width = sheet.inches
-    across = max(1, min(max(map(len, parts)), int(width / _WIDE)))
-    padded = [[*part, *[None] * (-len(part) % across)] for part in parts]
-    figure, all_axes = panels(sheet, sum(map(len, padded)), columns=across, height=width / across + 0.3)
-    for axes, row in zip(all_axes, [row for part in padded for row in part], strict=True):
-        if row is None:
-            axes.set_axis_off()
-            continue
-        axes.imshow(_image(row["picture"]), interpolation="none")
-        axes.set(xticks=[], yticks=[], anchor="N")
-        axes.spines[:].set_visible(False)
-        caption = str(row["caption"])
-        if len(caption) > _CAPTION:
-            caption = caption[: _CAPTION - 1].rstrip() + "…"
-        words = caption if math.isnan(row["score"]) else f"{caption}\n{row['score']:.2f}"
-        axes.text(
-            0.5, -0.03, words, transform=axes.transAxes, ha="center", va="top", size=size_of("caption"),
-            linespacing=1.05,
-        )  # fmt: skip
-    for part, first in zip(parts, (0, len(padded[0])), strict=False):
-        all_axes[first].set_title(
-            "selected" if part[0]["selected"] else "rejected", size=size_of("name"), weight="bold", loc="left"
-        )
+    across = max(1, min(max(map(len, parts)), int(sheet.inches / _WIDE)))
+    rows = [-(-len(part) // across) for part in parts]
+    height = sheet.inches / across + 0.3
+    figure, all_axes = panels(sheet, sum(rows) * across, columns=across, height=height)
+    for axes in all_axes:
+        axes.set_axis_off()
+        axes.set_anchor("N")
+    for part, first in zip(parts, (0, rows[0] * across), strict=False):
+        for axes, row in zip(all_axes[first:], part, strict=False):
+            axes.imshow(_image(row["picture"]), interpolation="none")
+            caption = str(row["caption"])
+            caption = caption if len(caption) <= _CAPTION else f"{caption[: _CAPTION - 1].rstrip()}…"
+            words = caption if math.isnan(row["score"]) else f"{caption}\n{row['score']:.2f}"
+            style: dict[str, Any] = {"ha": "center", "va": "top", "size": size_of("caption")}
+            axes.text(0.5, -0.03, words, transform=axes.transAxes, linespacing=1.05, **style)
+        heading = "selected" if part[0]["selected"] else "rejected"
+        all_axes[first].set_title(heading, size=size_of("name"), weight="bold", loc="left")
     return finish(figure, texts, sheet)

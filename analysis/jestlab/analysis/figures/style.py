@@ -57,6 +57,7 @@ SAVED: Any = {
 """Settings that Matplotlib reads when a figure is saved, which may be long after it was drawn."""
 
 _RC: dict[str, Any] = {
+    "axes.titlesize": "medium",
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -74,8 +75,6 @@ _RC: dict[str, Any] = {
     **SAVED,
 }
 _SIZES = {"title": 1.125, "label": 1.0, "name": 0.94, "caption": 0.82}  # relative to the font size
-_SCALED = {"axes.titlesize": "label", "axes.labelsize": "label", "xtick.labelsize": "label",
-           "ytick.labelsize": "label", "legend.fontsize": "name"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -138,6 +137,6 @@ def applied(sheet: Sheet = PLAIN) -> Iterator[None]:
     import matplotlib.style
 
     settings = _RC | {"font.size": sheet.font_size or 8.0, "font.family": sheet.families}
-    settings |= {name: _SIZES[what] * settings["font.size"] for name, what in _SCALED.items()}
+    settings["legend.fontsize"] = _SIZES["name"] * settings["font.size"]
     with matplotlib.style.context(["default", settings]):
         yield

@@ -11,10 +11,7 @@ from pathlib import Path
 
 def jestlab_version() -> tuple[str | None, str | None]:
     """Return jestlab's version and the commit of its checkout; None without an installation or a checkout."""
-    try:
-        version: str | None = metadata.version("jestlab")
-    except metadata.PackageNotFoundError:
-        version = None
+    version = next((each.version for each in metadata.distributions(name="jestlab")), None)
     here = Path(__file__)
     # An installed copy may be in the repository of another project, whose commit isn't jestlab's.
     if git(here.parent, "ls-files", "--error-unmatch", here.name) is None:

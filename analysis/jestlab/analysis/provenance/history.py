@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _STUDY = "SELECT * FROM v_experiments WHERE experiment = :experiment"
 _RUNS = """
-    SELECT run, label, seed, position, fingerprint, program, state, reason, step, total_steps, attempts,
-        point, config, directory
+    SELECT run, label, seed, position, fingerprint, program, state, reason, step, attempts, point, config,
+        directory
     FROM v_runs WHERE experiment = :experiment"""
 # Without patches and environments, which can be gigabytes for thousands of attempts.
 _ATTEMPTS = """
@@ -31,8 +31,7 @@ _ATTEMPTS = """
         CASE WHEN git_patch IS NULL OR git_patch = '' THEN 0 ELSE 1 END AS patched,
         CASE WHEN code_patch IS NULL OR code_patch = '' THEN 0 ELSE 1 END AS code_patched
     FROM v_attempts WHERE experiment = :experiment"""
-_ACCEPTED = """
-    SELECT accepted, reason, author, created_at FROM v_acceptances WHERE experiment = :experiment"""
+_ACCEPTED = "SELECT accepted, reason, author, created_at FROM v_acceptances WHERE experiment = :experiment"
 _COSTS = "SELECT * FROM v_costs WHERE experiment = :experiment"
 
 

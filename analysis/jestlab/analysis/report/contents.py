@@ -30,7 +30,6 @@ from ..sheet import Sheet
 from ..tables import Shape, Table, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import claims_table
-from ..tables.explain import Origins
 from ..units import duration, flops
 from .answer import Answer, answer
 from .page import FigurePart, PageSection, Parts, ReportPage, TablePart, progress
@@ -72,7 +71,7 @@ def gather(
     histories = [history, *filter(None, (store.once(load, name) for name in study.parts))]
     said = Answer(claims.table.caption if claims else "")
     facts = _facts(history, len(study.parts))
-    return ReportPage(store.url, history, {}, said, tuple(sections), Origins(histories), facts)
+    return ReportPage(store.url, history, {}, said, tuple(sections), histories, facts)
 
 
 # ---- a study
@@ -122,7 +121,7 @@ def _study(
         PageSection("reproduce", "How to reproduce", recipe=recipe(history, baseline, scope)),
     ]
     options = {"baseline": compared, "scope": scope}
-    return ReportPage(store.url, history, options, said, tuple(sections), Origins([history]))
+    return ReportPage(store.url, history, options, said, tuple(sections), [history])
 
 
 def _about(name: str, title: str, heading: str, table: Table | None, none: str = "") -> PageSection:

@@ -18,6 +18,7 @@ from ..claims.evidence import Verdict
 from ..figures.charts import SHOWN_AT_FIRST
 from ..goodput import percent
 from ..tables.claims import MARKS
+from ..tables.explain import page_data
 from ..tables.formats import prose
 from ..units import sentence
 from .page import FigurePart, ReportPage
@@ -104,9 +105,9 @@ def _render(page: ReportPage, embedded: Mapping[str, bytes], place: str | None =
 
 
 def provenance(page: ReportPage) -> bytes:
-    """Return the explanations of all cells of a page as JSON: see `Origins.page_data`."""
+    """Return the explanations of all cells of a page as JSON: see `explain.page_data`."""
     tables = {part.name: part.table for part in page.tables if part.table.opens}
-    return _json(page.origins.page_data(tables)).encode()
+    return _json(page_data(page.histories, tables)).encode()
 
 
 def own_file(name: str) -> str:

@@ -13,7 +13,6 @@ from ..figures import Plot
 from ..provenance.checkout import jestlab_version
 from ..provenance.history import History, Recipe
 from ..tables.core import Table
-from ..tables.explain import Origins
 from .answer import Answer
 
 
@@ -132,7 +131,7 @@ class ReportPage:
         options: Options of the report: baseline and scope; empty for a union.
         answer: The answer to the question of the study.
         sections: The sections.
-        origins: Runs and attempts behind the numbers.
+        histories: Of all experiments whose runs are behind the numbers.
         facts: Sentences about the runs of a union.
     """
 
@@ -141,7 +140,7 @@ class ReportPage:
     options: dict[str, str | None]
     answer: Answer
     sections: tuple[PageSection, ...]
-    origins: Origins
+    histories: Sequence[History]
     facts: tuple[str, ...] = ()
 
     @property

@@ -67,9 +67,8 @@ def table(
         store: SQLAlchemy URL of the store, or a snapshot of it.
         name: One of `NAMES`, another published table, or custom code.
         studies: Experiments in the table: one for summary and speedups, one or more for claims, any number
-            for others. None means the experiment with the name of the table, unless published results with
-            this name are shown.
-        baseline: Label or run to compare with, in the experiments that have such a run.
+            for others.
+        baseline: Label or run to compare with; None for that of each study.
         scope: What counts as FLOPs; not for claims, which depend on their study.
         crossing: Which crossing of the baseline's final score counts.
         with_published: Whether to show published rows too.
@@ -88,7 +87,7 @@ def table(
     def results(study: str) -> Frames:
         frames = store.frames(study)
         used.append(frames)
-        frames = shape.of_results(frames, baseline if len(studies) == 1 else None)
+        frames = shape.of_results(frames, baseline)
         return frames.scored_by(score) if score else frames
 
     is_custom = name not in NAMES and (own is not None or ":" in name)
@@ -112,17 +111,9 @@ def table(
         if name not in tables:
             hint = nearest(name, [*tables, *store.experiments], list(tables))
             raise RequestError(f"no table and no experiment {name!r}: {hint}")
-        is_published = with_published and (cells["table"] == name).any()
-        if not studies and name in store.experiments and not is_published:
-            studies = [name]
         if not studies and baseline is not None:
             raise RequestError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
-        own_results = [results(study) for study in studies]
-        has = [baseline is not None and bool(frames.names.meant(baseline)) for frames in own_results]
-        found = [
-            finals(frames, baseline if has_it or not any(has) else None, scope, crossing)
-            for frames, has_it in zip(own_results, has, strict=True)
-        ]
+        found = [finals(results(study), baseline, scope, crossing) for study in studies]
         made = paper_table(name, cells if with_published else cells[:0], found)
     archives = {study: store.imported_from(study) for study in made.experiments or studies}
     imported = [f"{study} was imported from {archive}." for study, archive in archives.items() if archive]

@@ -1,7 +1,7 @@
 """Explain a number in a table: formula, runs, attempts, code, and config.
 
-`Origins.explain` explains one cell for the command line. `Origins.page_data` has the same data about all
-cells, from which the script of a page composes the explanation of a cell.
+`explain` explains one cell for the command line. `page_data` has the same data about all cells, from which
+the script of a page composes the explanation of a cell.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from ..configs import flat
 from ..provenance.code import code_of, commit_text
 from ..provenance.history import History, load
-from ..results import Snapshot, opened
-from .core import Column, Record, Table, plain, records
+from ..results import Snapshot
+from .core import Record, Table, plain, records
 
 _RUN_COLUMNS = ("fingerprint", "state", "step", "directory", "config")
 _IDENTITY = ("row", "experiment", "run", "label", "seed", "fingerprint")
@@ -77,142 +77,127 @@ class Explanation:
         ]
 
 
-class Origins:
-    """The runs and attempts that produced the numbers in tables of some experiments."""
+def explain(store: str | Snapshot, table: Table, row: str, column: str) -> Explanation:
+    """Explain the number in a cell.
 
-    def __init__(self, histories: Iterable[History]) -> None:
-        """Use the histories of the experiments."""
-        self._histories = {history.experiment: history for history in histories}
+    Args:
+        store: SQLAlchemy URL of the store of the table's experiments, or a snapshot of it.
+        row: Name of the row, or a unique prefix of it.
+        column: Key or heading of the column, or a unique prefix of it.
 
-    @cached_property
-    def _runs(self) -> dict[str, dict[str, Any]]:
-        """Fingerprint → columns of the run, which several studies may share, and its attempts by number."""
-        runs: dict[str, dict[str, Any]] = {}
-        for history in self._histories.values():
-            for run in records(history.runs[[*_RUN_COLUMNS]]):
-                retracted = history.retracted.get(run["fingerprint"])
-                runs[run["fingerprint"]] = {**run, "retracted": retracted, "attempts": {}}
-            for attempt in history.attempts:  # one for each label of the run
-                runs[attempt["fingerprint"]]["attempts"][attempt["number"]] = attempt
-        return runs
+    Raises:
+        FileNotFoundError: The URL names a SQLite file that doesn't exist.
+        ValueError: The row or column doesn't exist, or isn't unique.
+    """
+    histories = [each for name in table.experiments if (each := load(store, name)) is not None]
+    name, shown = table.row_named(row), table.column_named(column)
+    cell, published = table.cell(name, shown), _published(table).get(name, {}).get(shown.key)
+    baseline = None if published else table.baselines.get(name)
+    runs, parts = _runs(histories), _parts(table)
+    own = [] if published else parts.get(name, [])
+    others = {part["seed"]: part for part in parts.get(str(baseline), ()) if shown.compares}
+    studies = {part["experiment"] for part in own}
+    return Explanation(
+        row=table.shown.get(name, name),
+        header=shown.title,
+        text=cell.text + cell.mark,
+        formula=shown.formula or "name of the row",
+        runs=[
+            {
+                **{key: part[key] for key in ("experiment", "label", "seed")},
+                **{key: value for key, value in run.items() if key != "config"},
+                "attempts": [*run["attempts"].values()],
+                "value": _numbers(part, shown.key).get(shown.key),
+                "inputs": _numbers(part, *shown.inputs),
+                "against": _numbers(others.get(part["seed"], {}), *shown.inputs),
+            }
+            for part in own
+            for run in [runs[part["fingerprint"]]]
+        ],
+        baseline=None if baseline is None else table.shown.get(baseline, baseline),
+        differences=_differences(runs, parts, name, baseline),
+        published=published,
+        accepted=tuple(line for each in histories if each.experiment in studies for line in each.accepted),
+    )
 
-    @classmethod
-    def read(cls, store: str | Snapshot, experiments: Sequence[str]) -> Origins:
-        """Read the histories of experiments from the store at a SQLAlchemy URL, or from a snapshot of it.
 
-        Raises:
-            FileNotFoundError: The URL names a SQLite file that doesn't exist.
-            ValueError: The URL doesn't name a results store.
-        """
-        with opened(store) as snapshot:
-            histories = [snapshot.once(load, experiment) for experiment in experiments]
-            return cls([history for history in histories if history is not None])
+def page_data(histories: Iterable[History], tables: Mapping[str, Table]) -> dict[str, Any]:
+    """Return the explanations of all cells, as plain JSON that doesn't repeat what cells share.
 
-    def explain(self, table: Table, row: str, column: str) -> Explanation:
-        """Explain the number in a cell.
+    Args:
+        histories: Histories of the tables' experiments.
+        tables: Name on the page → table.
 
-        Args:
-            row: Name of the row, or a unique prefix of it.
-            column: Key or heading of the column, or a unique prefix of it.
-
-        Raises:
-            ValueError: The row or column doesn't exist, or isn't unique.
-        """
-        name, shown = table.row_named(row), table.column_named(column)
-        cell, published = table.cell(name, shown), _published(table).get(name, {}).get(shown.key)
-        baseline = None if published else table.baselines.get(name)
-        parts = _parts(table)
-        own = [] if published else parts.get(name, [])
-        others = {part["seed"]: part for part in parts.get(str(baseline), ()) if shown.compares}
-        studies = dict.fromkeys(part["experiment"] for part in own)
-        return Explanation(
-            row=table.shown.get(name, name),
-            header=shown.title,
-            text=cell.text + cell.mark,
-            formula=shown.formula or "name of the row",
-            runs=[self._contribution(part, shown, others.get(part["seed"], {})) for part in own],
-            baseline=None if baseline is None else table.shown.get(baseline, baseline),
-            differences=self._differences(parts, name, baseline),
-            published=published,
-            accepted=tuple(line for study in studies for line in self._histories[study].accepted),
-        )
-
-    def _contribution(self, part: Record, column: Column, other: Record) -> dict[str, Any]:
-        """Return an item of `Explanation.runs`."""
-        run = self._runs[part["fingerprint"]]
-        return {
-            **{name: part[name] for name in ("experiment", "label", "seed")},
-            **{name: value for name, value in run.items() if name != "config"},
-            "attempts": [*run["attempts"].values()],
-            "value": _numbers(part, column.key).get(column.key),
-            "inputs": _numbers(part, *column.inputs),
-            "against": _numbers(other, *column.inputs),
+    Returns:
+        "tables": name → columns (key → header, formula, inputs, compares), published (row → column → lines),
+        and rows that have runs: name → runs (fingerprints), names (experiment/label/seed), seeds, values (key
+        of a column or name of an input → a text for each run), baseline (a row), against (its displayed
+        name), and differences.
+        "runs": fingerprint → state, directory, and the texts of its attempts.
+    """
+    runs, data = _runs(histories), {}
+    for key, table in tables.items():
+        columns = {
+            column.key: {
+                "header": column.title,
+                "formula": column.formula,
+                "inputs": column.inputs,
+                "compares": column.compares,
+            }
+            for column in table.columns
         }
-
-    def page_data(self, tables: Mapping[str, Table]) -> dict[str, Any]:
-        """Return the explanations of all cells, as plain JSON that doesn't repeat what cells share.
-
-        Args:
-            tables: Name on the page → table.
-
-        Returns:
-            "tables": name → columns (key → header, formula, inputs, compares), published (row → column →
-            lines), and rows that have runs: name → runs (fingerprints), names (experiment/label/seed), seeds,
-            values (key of a column or name of an input → a text for each run), baseline (a row), against (its
-            displayed name), and differences.
-            "runs": fingerprint → state, directory, and the texts of its attempts.
-        """
-        data: dict[str, Any] = {}
-        for key, table in tables.items():
-            columns = {
-                column.key: {
-                    "header": column.title,
-                    "formula": column.formula,
-                    "inputs": column.inputs,
-                    "compares": column.compares,
-                }
-                for column in table.columns
-            }
-            parts = _parts(table)
-            rows = {row: self._row(table, parts, row) for row in parts}
-            published = {
-                row: {column: _published_lines(cell) for column, cell in cells.items()}
-                for row, cells in _published(table).items()
-            }
-            data[key] = {"columns": columns, "rows": rows, "published": published}
-        used = {run for each in data.values() for row in each["rows"].values() for run in row["runs"]}
-        return {"tables": data, "runs": {run: self._run_texts(run) for run in sorted(used)}}
-
-    def _run_texts(self, fingerprint: str) -> dict[str, Any]:
-        """Return the texts about a run, for `page_data`."""
-        run = self._runs[fingerprint]
-        attempts = [[text or "—" for text in _attempt_texts(each)] for each in run["attempts"].values()]
-        return {"state": _state(run), "directory": run["directory"], "attempts": attempts}
-
-    def _row(self, table: Table, parts: _Parts, row: str) -> dict[str, Any]:
-        """Return the source of the numbers in a row, for `page_data`."""
         names = dict.fromkeys(name for column in table.columns for name in (column.key, *column.inputs))
-        numbers = [_numbers(part, *names) for part in parts[row]]
-        baseline = table.baselines.get(row)
-        return {
-            "runs": [part["fingerprint"] for part in parts[row]],
-            "names": [_name(part) for part in parts[row]],
-            "seeds": [part["seed"] for part in parts[row]],
-            "values": {name: [number(each[name]) for each in numbers] for name in numbers[0]},
-            "baseline": baseline,
-            "against": table.shown.get(baseline or "", baseline),
-            "differences": self._differences(parts, row, baseline),
+        rows, parts = {}, _parts(table)
+        for row, own in parts.items():
+            numbers, baseline = [_numbers(part, *names) for part in own], table.baselines.get(row)
+            rows[row] = {
+                "runs": [part["fingerprint"] for part in own],
+                "names": [_name(part) for part in own],
+                "seeds": [part["seed"] for part in own],
+                "values": {name: [number(each[name]) for each in numbers] for name in numbers[0]},
+                "baseline": baseline,
+                "against": table.shown.get(baseline or "", baseline),
+                "differences": _differences(runs, parts, row, baseline),
+            }
+        published = {
+            row: {column: _published_lines(cell) for column, cell in cells.items()}
+            for row, cells in _published(table).items()
         }
+        data[key] = {"columns": columns, "rows": rows, "published": published}
+    texts = {
+        fingerprint: {
+            "state": _state(run),
+            "directory": run["directory"],
+            "attempts": [[text or "—" for text in _attempt_texts(each)] for each in run["attempts"].values()],
+        }
+        for fingerprint, run in runs.items()
+    }
+    return {"tables": data, "runs": texts}
 
-    def _differences(self, parts: _Parts, row: str, baseline: str | None) -> Differences | None:
-        """Return the differences between the configs of two rows; empty if one of them has no runs."""
-        if baseline is None:
-            return None
-        firsts = [parts[name][0]["fingerprint"] for name in (baseline, row) if name in parts]
-        configs = [_flat_config(self._runs[run]["config"]) for run in firsts] or [{}]
-        theirs, ours = configs[0], configs[-1]
-        keys = sorted({*theirs, *ours})
-        return {key: (theirs.get(key), ours.get(key)) for key in keys if theirs.get(key) != ours.get(key)}
+
+def _runs(histories: Iterable[History]) -> dict[str, dict[str, Any]]:
+    """Return fingerprint → columns of the run, which studies may share, and its attempts by number."""
+    runs: dict[str, dict[str, Any]] = {}
+    for history in histories:
+        for run in records(history.runs[[*_RUN_COLUMNS]]):
+            retracted = history.retracted.get(run["fingerprint"])
+            runs[run["fingerprint"]] = {**run, "retracted": retracted, "attempts": {}}
+        for attempt in history.attempts:  # one for each label of the run
+            runs[attempt["fingerprint"]]["attempts"][attempt["number"]] = attempt
+    return runs
+
+
+def _differences(
+    runs: Mapping[str, Record], parts: _Parts, row: str, baseline: str | None
+) -> Differences | None:
+    """Return the differences between the configs of two rows; empty if one of them has no runs."""
+    if baseline is None:
+        return None
+    firsts = [parts[name][0]["fingerprint"] for name in (baseline, row) if name in parts]
+    configs = [_flat_config(runs[run]["config"]) for run in firsts] or [{}]
+    theirs, ours = configs[0], configs[-1]
+    keys = sorted({*theirs, *ours})
+    return {key: (theirs.get(key), ours.get(key)) for key in keys if theirs.get(key) != ours.get(key)}
 
 
 def _parts(table: Table) -> _Parts:

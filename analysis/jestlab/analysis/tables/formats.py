@@ -134,7 +134,6 @@ _CSS = (
     "font-variant-numeric:tabular-nums;border-block:2px solid}"
     "table.jestlab caption{caption-side:bottom;text-align:left;font-size:12px;padding-top:6px}"
     "table.jestlab th,table.jestlab td{padding:2px 10px;text-align:right;font-weight:400;white-space:nowrap}"
-    "table.jestlab b{font-weight:700}"
     "table.jestlab tr>:first-child,table.jestlab .left{text-align:left}"
     "table.jestlab .long{white-space:normal}"
     "table.jestlab th.group{text-align:center;border-bottom:1px solid}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import units
@@ -61,28 +61,27 @@ _HEADERS: dict[str, tuple[str, str, int, tuple[str, ...]]] = {
 it is computed."""
 
 _BY_PAPER = (
-    "by the paper's formula, in which training reuses the scoring pass, and loss, selection, and the "
-    "reference's scoring are free; published Flexi rows take A = 0.28, own rows the cost of their towers"
+    "FLOPs %, paper: by the paper's formula, in which training reuses the scoring pass, and loss, "
+    "selection, and the reference's scoring are free; published Flexi rows take A = 0.28, own rows the cost "
+    "of their towers"
 )
 
 
 class Layout(NamedTuple):
     """Layout of one of the paper's tables: beginning of its caption, and quantities before the scores.
 
-    `mean` adds the mean of the scores after them. With `pair`, zero-shot accuracy and the mean of both
-    retrieval directions replace all scores of runs.
+    With `pair`, zero-shot accuracy and the mean of both retrieval directions replace all scores of runs.
     """
 
     caption: str
     quantities: tuple[str, ...]
-    mean: bool = False
     pair: bool = False
 
 
 LAYOUTS: dict[str, Layout] = {
     "comparison": Layout("Comparison to prior art.", _EFFORTS),
     "longer_training": Layout("Longer training runs.", _EFFORTS),
-    "specialists": Layout("All benchmarks.", (EXAMPLES,), mean=True),
+    "specialists": Layout("All benchmarks.", (EXAMPLES,)),
     "laion": Layout("Pretraining on LAION.", (EXAMPLES,), pair=True),
     "raw_vs_filtered": Layout("Training on raw and on filtered data.", (FILTERED,), pair=True),
 }
@@ -115,9 +114,6 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     findings = [each for each in checks(cells_of(published)) if any(key.table == name for key in each.keys)]
     wrong = [finding for finding in findings if not finding.confirmed]
     keys = {key for finding in wrong for key in finding.keys if key.table == name}
-    flops = {"paper": _BY_PAPER} if len(cells) else {}
-    if own:
-        flops["counted"] = own[0].frames.counted(own[0].scope)
     columns = [Column("method", "Method", lambda row: row["method"], align="left", importance=ESSENTIAL)]
     if rows["variant"].nunique() > 1:
         columns.append(
@@ -125,9 +121,9 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
         )
     scores = [name for name in map(str, rows) if is_score(name) and not name.endswith(SUFFIXES)]
     scores.sort(key=order)
-    for quantity in (*layout.quantities, *scores, *[MEAN] * layout.mean):
+    for quantity in (*layout.quantities, *scores, MEAN):
         if quantity in rows:
-            columns.append(_column(quantity, scores, own, flops, keys))
+            columns.append(_column(quantity, scores, own, PAPER_FLOPS in rows, keys))
     first = rows[rows["baseline"]].drop_duplicates("section").set_index("section")["row"]
     against = rows["section"].map(first).fillna(rows["row"])
     names = rows[["row", "label", "method"]].itertuples(index=False, name=None)
@@ -136,7 +132,7 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
         caption=_caption(layout, cells, own),
         frame=rows.drop(columns="label"),
         columns=tuple(columns),
-        notes=tuple(_notes(layout, cells, own, flops, wrong)),
+        notes=tuple(_notes(layout, cells, own, wrong)),
         parts=parts,
         published=None if cells.empty else _placed(cells, rows, findings),
         baselines={row: other for row, other in zip(rows["row"], against, strict=True) if row != other},
@@ -166,13 +162,13 @@ def _column(
     quantity: str,
     scores: Sequence[str],
     own: Sequence[Finals],
-    flops: Mapping[str, str],
+    by_paper: bool,
     wrong: Collection[CellKey],
 ) -> Column:
-    """Make the column of a quantity; `flops` maps the ways to count FLOPs, the default first, to words."""
+    """Make the column of a quantity; `wrong` has published cells that contradict others."""
     results = {each.frames.experiment: each for each in own}
     header, group, importance, inputs = _HEADERS.get(quantity) or (*_heading(quantity, scores, own), 60, ())
-    if len(flops) > 1 and quantity in (PER_ITERATION, TOTAL):
+    if by_paper and quantity in (PER_ITERATION, TOTAL):
         group = "FLOPs %, paper"
         inputs = tuple(PAPER_FLOPS if name == "flops" else name for name in inputs)
     family = "scores" if is_score(quantity) or quantity == MEAN else ""
@@ -214,7 +210,7 @@ def _column(
         group=group,
         mark=mark,
         seeds=f"{quantity}_seeds" if family or quantity == DELTA else "",
-        formula=_formula(quantity, own, flops),
+        formula=_formula(quantity, own),
         inputs=inputs,
         compares=bool(inputs),
         importance=importance,
@@ -222,14 +218,11 @@ def _column(
     )
 
 
-def _formula(quantity: str, own: Sequence[Finals], flops: Mapping[str, str]) -> str:
+def _formula(quantity: str, own: Sequence[Finals]) -> str:
     """Explain a quantity, and how it is computed for runs."""
     meaning = QUANTITIES.get(quantity.removesuffix(COUNTED), "final score")
-    if not own or quantity in (EXAMPLES, FILTERED):
+    if not own or quantity in (EXAMPLES, FILTERED, *_FLOPS):
         return meaning
-    if quantity in _FLOPS:
-        how = flops["counted"] if quantity in _COUNTED else next(iter(flops.values()))
-        return f"{meaning}; own runs: FLOPs: {how}"
     how = f"paired by seed, mean over seeds [{INTERVAL}]" if quantity == DELTA else "mean over seeds"
     if not is_score(quantity):
         for each in own:
@@ -262,11 +255,7 @@ def _caption(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals]) -> str:
 
 
 def _notes(
-    layout: Layout,
-    cells: pd.DataFrame,
-    own: Sequence[Finals],
-    flops: Mapping[str, str],
-    wrong: Sequence[Finding],
+    layout: Layout, cells: pd.DataFrame, own: Sequence[Finals], wrong: Sequence[Finding]
 ) -> Iterator[str]:
     yield from (f"{LINTED} {finding.message}" for finding in wrong)
     cited = cells.loc[cells["citation"] != "", ["method", "citation"]].drop_duplicates()
@@ -277,8 +266,8 @@ def _notes(
     if PER_ITERATION in layout.quantities:
         against = ", ".join(f"{each.against} in {each.frames.experiment}" for each in own)
         yield f"FLOPs % and Mean Δ of own runs: against {against}"
-        for way, included in flops.items():
-            yield f"FLOPs %{f', {way}' * (len(flops) > 1)}: {included}"
+        counted = own[0].frames.counted(own[0].scope)
+        yield from [f"FLOPs %, counted: {counted}", _BY_PAPER] if len(cells) else [f"FLOPs %: {counted}"]
     if len(cells):
         yield "published and own rows compare only where data, resolution and evaluation are the same"
     yield "own runs: mean ± standard deviation over seeds"

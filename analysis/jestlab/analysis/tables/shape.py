@@ -45,18 +45,13 @@ class Shape:
         return cls(**{key: each for key, each in options.items() if key in names and each is not None})
 
     def of_results(self, frames: Frames, baseline: str | None) -> Frames:
-        """Keep the runs that are shown, and the baseline, so that notes are about these only; set the digits.
-
-        Args:
-            frames: Results of an experiment.
-            baseline: Label or run to compare with; None for the study's.
-        """
+        """Set the digits, and keep the shown runs and the baseline, so that notes are about these."""
         frames = frames if self.digits is None else replace(frames, digits=self.digits)
         names = [name for name in _split(self.rows, frames.names.known) if frames.names.meant(name)]
         return frames.only([*names, frames.baseline(baseline)]) if names else frames
 
     def applied(self, table: Table, own: Sequence[Frames] = ()) -> Table:
-        """Return a table with this shape, but the digits of its results.
+        """Return a table with this shape; its results have the digits already (`of_results`).
 
         Args:
             table: A table with all rows and columns.

@@ -20,7 +20,6 @@ from jestlab.analysis.files import write_whole
 from jestlab.analysis.results import experiments as known
 from jestlab.analysis.tables import NAMES, default_name
 from jestlab.analysis.tables.core import FORMATS, Format
-from jestlab.analysis.tables.explain import Origins
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, TABLE
 from jestlab.platform.cli.options import (
     RUN_HELP,
@@ -96,6 +95,7 @@ def table_command(
                           jestlab.tables, or a report of EXPERIMENT's spec
     Numbers are over completed seeds. csv and json have unrounded numbers.
     """
+    from jestlab.analysis.tables.explain import explain as explained
     from jestlab.platform.reports.make import make_table
 
     if name not in NAMES and name in known(lab.store_url):
@@ -103,7 +103,7 @@ def table_command(
     made = make_table(lab, experiments, name, given)
     form = "json" if as_json else form or default_format(output)
     if explain is not None:
-        origin = Origins.read(lab.store_url, made.experiments).explain(made, *explain)
+        origin = explained(lab.store_url, made, *explain)
         if form == "json":
             print_or_write(output, json.dumps(asdict(origin), indent=2, ensure_ascii=False) + "\n")
         else:

@@ -23,7 +23,6 @@ from pydantic.fields import FieldInfo
 from jestlab.analysis.costs import Scope
 from jestlab.analysis.curves import Crossing
 from jestlab.analysis.efforts import Effort, Over
-from jestlab.analysis.metrics import Scale
 from jestlab.analysis.sheet import Sheet
 from jestlab.models import extensions
 from jestlab.models.extensions import references
@@ -150,14 +149,7 @@ class CurvesOptions(_CostComparison, _Printed):
     over: Over | None = option("Horizontal axis; default: examples_seen, else seconds, else steps.")
     metric: Names = option("Recorded metric to show instead of the score; one panel each.", ())
     smooth: Annotated[int, Field(ge=2)] | None = option("Recorded points in the window of a running mean.")
-    scale: Scale | None = option("Scale of the metric's axis; default: as declared in `metrics`.")
     highlight: Names = option("Runs or labels to show in color; the others are gray.", ())
-
-    @model_validator(mode="after")
-    def _check_scale(self) -> CurvesOptions:
-        if self.scale is not None and not self.metric:
-            raise ValueError("scale applies to a metric: add `metric`, or declare the scale in `metrics`")
-        return self
 
 
 class ParetoOptions(_CostComparison, _Printed):
