@@ -134,12 +134,14 @@ def test_a_run_without_a_method_begins_the_lines_of_all(plot):
 
 
 def test_of_many_lines_only_those_that_vary_the_key_are_shown(plot):
-    single = [runs(f"run {i}", 0.5, width=8) for i in range(30)]
+    single = [runs(f"run {i}", 0.5, width=8) for i in range(45)]
     figure = plot(
         "against", BASELINE, *single, runs("wide", 0.4, width=8), runs("wide", 0.6, width=16), x="width"
     )
     assert set(figure.data["line"]) == {"wide", "uniform"}
-    assert "Not shown: 30 lines with a single position." in figure.texts.caption
+    assert "Not shown: 45 lines with a single position." in figure.texts.caption
+    with pytest.raises(ValueError, match="46 lines are too many for one figure"):
+        plot("against", *single, runs("wide", 0.6, width=16), x="width")
 
 
 def test_a_point_or_line_has_the_look_of_its_label(plot):

@@ -26,12 +26,11 @@ from .against import PRESETS, Axis, against
 from .composition import composition
 from .custom import custom_plot
 from .learnability import learnability
-from .learning_curves import learning_curves
+from .learning_curves import learning_curves, recorded
 from .optimizer_spikes import optimizer_spikes
 from .pareto import pareto
 from .plot import Plot
 from .published import published_scores
-from .recorded import recorded
 from .references import against_reference
 from .selected import selected
 from .speedup import speedup

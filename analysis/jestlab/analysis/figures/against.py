@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_TICKS = 8  # values that each get a tick
-_MOST_LINES = 24  # if there are more, as in a union, only those that vary the key are shown
+_MOST_LINES = 40  # if there are more, as in a union, only those that vary the key are shown
 
 
 @dataclass(frozen=True)
@@ -190,9 +190,14 @@ def summarized(points: pd.DataFrame) -> pd.DataFrame:
     Returns:
         Rows of kind "mean", or of a given kind, in the order of panels, lines, and x, with low, high, x_low,
         x_high, and seeds; then rows of kind "seed", for means of several seeds.
+
+    Raises:
+        ValueError: There are too many lines for one figure.
     """
     import pandas as pd
 
+    if (count := points["line"].nunique()) > _MOST_LINES:
+        raise NotYet(f"{count} lines are too many for one figure: choose some with runs, or keys with by")
     points = points.assign(kind=points.get("kind")).reset_index(drop=True)
     groups = points.groupby(["panel", "line", "label"], sort=False)
     means = groups.first().reset_index().drop(columns="seed")

@@ -1,17 +1,21 @@
-"""Learning curves with confidence intervals: together, or in a panel for each if there are many."""
+"""Curves over training, of the score or of any recorded metric: together, or in a panel each if many."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import units
 from ..costs import Scope
 from ..curves import mean_curves, score_curves, smoothed, thinned
-from ..efforts import WORDS, Over, known
+from ..efforts import EFFORTS, WORDS, Over, known
 from ..errors import NotYet
 from ..frames import Frames
+from ..metrics import Metric
+from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from .axes import count_axis, draw_band, draw_levels, value_axis
 from .panels import finish, panels, titled
@@ -26,9 +30,9 @@ from .plot import (
     score_axis,
     styled,
     title,
+    value_label,
     what_score_is,
 )
-from .recorded import Recorded
 from .style import DOTTED, FAINT
 
 if TYPE_CHECKING:
@@ -36,10 +40,32 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+NAMES = {"loss": "training loss", "grad_norm": "gradient norm"}
+"""Training metric → name in figures."""
+
+_RECORDED = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment"
+
 _MOST_TOGETHER = 7  # curves in one panel; the bands of more can't be distinguished
 _MOST_ALONE = 30  # panels of a curve each
 _MOST_MARKERS = 40  # on a curve: more would cover the line
 _COLUMNS = 100  # of pixels: a curve has at most five points in each
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One recorded metric over training.
+
+    Attributes:
+        name: Recorded name.
+        metric: Goal, unit, and format.
+        curves: With the columns of `curves.score_curves`, the metric as score.
+        axis: The label of its axis: "PPL, less is better".
+    """
+
+    name: str
+    metric: Metric
+    curves: pd.DataFrame
+    axis: str
 
 
 def learning_curves(
@@ -136,6 +162,65 @@ def _thinned(data: pd.DataFrame) -> pd.DataFrame:
     of_labels: Any = data.groupby("label", sort=False).indices.values()
     kept = [place for rows in of_labels for place in rows[thinned(x[rows], y[rows], _COLUMNS)]]
     return data.iloc[kept].reset_index(drop=True)
+
+
+@opens_store
+def recorded(
+    store: Snapshot, frames: Frames, names: Sequence[str], scope: Scope = "scoring"
+) -> list[Recorded]:
+    """Read metrics that runs have recorded.
+
+    Args:
+        names: Of evaluations (`shapes/zero_shot`) and of training metrics (`loss`).
+        scope: What counts as FLOPs.
+
+    Raises:
+        ValueError: One has not been recorded; the message names the nearest that has.
+    """
+    of_training = [name for name in names if name not in frames.evaluated]
+    logged = store.metrics(frames.experiment, [*of_training, "examples_seen"] if of_training else [])
+    missing = [name for name in of_training if name not in set(logged["name"])]
+    if missing:
+        there = sorted(map(str, store.select(_RECORDED, experiment=frames.experiment)["name"]))
+        raise NotYet(
+            f"no run of {frames.experiment!r} has recorded {missing[0]!r}: "
+            f"{units.nearest(missing[0], [*frames.evaluated, *there])}"
+        )
+    found = []
+    for name in names:
+        metric = frames.declared.of(name)
+        is_logged = name in of_training
+        curves = (
+            _of_training(frames, logged, name, scope) if is_logged else score_curves(frames, scope, [name])
+        )
+        axis = value_label(metric, metric.name or NAMES.get(name, name))
+        found.append(Recorded(name, metric, curves, axis))
+    return found
+
+
+def _of_training(frames: Frames, logged: pd.DataFrame, name: str, scope: Scope) -> pd.DataFrame:
+    """Curves of a training metric, with the efforts spent by each step.
+
+    Examples are as logged at the same step. Other efforts, which only evaluations state, are interpolated
+    linearly between evaluations, from 0 at the start.
+    """
+    import numpy as np
+
+    run = ["label", "seed"]
+    values = logged.pivot_table("value", [*run, "step"], "name", dropna=False).dropna(subset=[name])
+    runs = frames.runs.drop_duplicates(run)[[*run, "state"]]
+    rows = runs.merge(values.reset_index(), on=run).rename(columns={name: "score"})
+    seen = rows.get("examples_seen", rows["step"] * math.nan)
+    rows[list(EFFORTS)] = math.nan
+    evaluated = dict(list(score_curves(frames, scope).groupby(run)))
+    for place, points in rows.groupby(run):
+        for effort in EFFORTS:
+            if place in evaluated and len(known := evaluated[place].dropna(subset=[effort])):
+                steps, spent = [0.0, *known["step"]], [0.0, *known[effort]]
+                rows.loc[points.index, effort] = np.interp(points["step"], steps, spent, right=math.nan)
+    rows["examples_seen"] = seen.fillna(rows["examples_seen"])
+    last = rows["step"] == rows.groupby(run)["step"].transform("max")
+    return rows.assign(final=last & (rows["state"] == "COMPLETED"))
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:

@@ -12,9 +12,9 @@ from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from .against import Axis, placed, with_looks
 from .axes import count_axis
+from .learning_curves import NAMES
 from .panels import finish, panels, titled
 from .plot import Plot, Texts, title
-from .recorded import NAMES
 from .style import looks
 
 if TYPE_CHECKING:
