@@ -262,9 +262,8 @@ def _heading(name: str) -> str:
 
 def _sheet_of(history: History, kind: str) -> Sheet:
     """Return how the spec wants figures of a kind printed: as its first such report, or else as all."""
-    reports = (report for report in history.spec.get("reports", []) if report["kind"] == kind)
-    own = next(reports, {}).get("figure") or {}
-    return Sheet(**own).over(Sheet(**history.spec.get("figure") or {}))
+    sheets = (report.get("figure") for report in history.spec.get("reports", []) if report["kind"] == kind)
+    return Sheet(**next(sheets, None) or {}).over(Sheet(**history.spec.get("figure") or {}))
 
 
 # ---- a union
