@@ -56,8 +56,8 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
     looks = {value: (value, *look) for value, look in zip(shown, PARTS, strict=False)}
     data = stacked(shares, looks | {_OTHERS: (_OTHERS, GRAY, "")})
     caption = (
-        f"Shares of the examples by {column}: of batches, mean over the recorded steps and over seeds, "
-        f"and of all candidates that they were selected from."
+        f"Examples by {column}: shares of batches and of the candidates, from which batches were selected; "
+        "mean over the recorded steps, then over seeds."
     )
     words = Texts(title(frames), caption, "", f"share of the examples, by {column}")
     return Plot("composition", data, words, draw_stacked_bars)

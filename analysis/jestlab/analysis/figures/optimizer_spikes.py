@@ -94,7 +94,7 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw raw values faintly and their running medians in bold; titles count the spikes of each line."""
     titles = []
     shown = list(data.groupby("panel", sort=False))
-    figure, all_axes = panels(sheet, len(shown), least=1.6, height=1.5, sharex=True, sharey=True)
+    figure, all_axes = panels(sheet, len(shown), least=1.6, height=1.9, sharex=True, sharey=True)
     for axes, (name, panel) in zip(all_axes, shown, strict=True):
         count_axis(axes)
         axes.margins(x=0)
