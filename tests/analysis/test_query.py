@@ -17,10 +17,9 @@ CONFIGS = {
 @pytest.fixture
 def store(study):
     for label, config in CONFIGS.items():
-        began, point = f"2026-11-{len(label):02}", json.dumps({"ratio": len(label)})
+        began = f"2026-11-{len(label):02}"
         study.execute(
-            "UPDATE v_runs SET config = ?, started_at = ?, point = ? WHERE label = ?",
-            (json.dumps(config), began, point, label),
+            "UPDATE v_runs SET config = ?, started_at = ? WHERE label = ?", (json.dumps(config), began, label)
         )
     return study
 
@@ -43,7 +42,6 @@ def test_conditions_select_rows(store):
             ["uniform/0", "joint/0"],
         ),
         ("needed and seed = 0", ["reference/0"]),
-        ("point.ratio = 9 and seed = 0", ["reference/0"]),
         ("started_at < '2026-11-06' and seed = 0", ["joint/0"]),
         ('label in ("joint", "uniform") and seed = 0', ["uniform/0", "joint/0"]),
     ):

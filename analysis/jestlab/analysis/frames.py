@@ -236,15 +236,19 @@ class Frames:
         Raises:
             RequestError: The name is unknown, or the run has several labels.
         """
-        shown = set(self.labels)
-        meant = [label for label in self.names.meant(name) if label in shown]
-        if len(meant) == 1:
-            return meant[0]
-        if meant:
+        meant = self._meant(name, self.labels)
+        if len(meant) > 1:
             raise RequestError(
                 f"run {name!r} of {self.experiment!r} has several points: name one of {some(meant)}"
             )
-        raise self._no_run(name)
+        return meant[0]
+
+    def _meant(self, name: str, labels: Sequence[str]) -> list[str]:
+        """Return those of the labels that a name refers to; RequestError if there are none."""
+        if meant := [label for label in self.names.meant(name) if label in labels]:
+            return meant
+        known = nearest(name, self.names.known)
+        raise RequestError(f"experiment {self.experiment!r} has no run {name!r}: {known}")
 
     def baseline(self, name: str | None = None) -> str:
         """Find the label to compare with.
@@ -270,11 +274,7 @@ class Frames:
         Raises:
             RequestError: A name is unknown, or nothing is left.
         """
-        kept: set[str] = set()
-        for name in names:
-            if not (meant := self.names.meant(name)):
-                raise self._no_run(name)
-            kept.update(meant)
+        kept = [label for name in names for label in self._meant(name, self.names.known)]
         runs, scores, costs = (
             rows[rows["label"].isin(kept)].reset_index(drop=True)
             for rows in (self.runs, self.scores, self.costs)
@@ -282,10 +282,6 @@ class Frames:
         if scores.empty:
             raise NotYet(f"nothing of {', '.join(names)} has been evaluated yet")
         return replace(self, runs=runs, scores=scores, costs=costs)
-
-    def _no_run(self, name: str) -> RequestError:
-        known = nearest(name, self.names.known)
-        return RequestError(f"experiment {self.experiment!r} has no run {name!r}: {known}")
 
     def progress(self) -> str:
         """Count the runs by state: "3 RUNNING, 9 PENDING"."""

@@ -118,7 +118,7 @@ def by_run(attempts: Iterable[AttemptTime]) -> dict[str, Goodput]:
 
 
 def total(goodputs: Iterable[Goodput]) -> Goodput:
-    """Add up several."""
+    """Add up the goodput of several runs."""
     parts, counts = Counter[str](), Counter[str]()
     for goodput in goodputs:
         values = dict(vars(goodput))
@@ -203,7 +203,7 @@ def percent(share: float) -> str:
 
 
 def summary(goodput: Goodput) -> str:
-    """Summarize in a line, empty before the first start: "goodput 87%: start-up 6%; waited 3 s in queues"."""
+    """Summarize in one line: "goodput 87%: start-up 6%; waited 3 s in queues"; empty without attempts."""
     if not goodput.attempts:
         return ""
     text = "goodput unknown: the attempts did not measure it"

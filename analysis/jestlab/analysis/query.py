@@ -177,9 +177,9 @@ def select(
     Args:
         url: As in `frame`.
         view: Name of the view, with or without `v_`.
-        where: A condition (see `conditions`) on columns of the view, config keys (`selection.rule`), and keys
-            in JSON columns (`versions.jax`). If a column and a config key have the same name, such as `seed`,
-            the config key is `config.seed`. `tag = 'keep'` holds if the run or its experiment has this tag.
+        where: A condition (see `conditions`) on columns of the view and config keys (`selection.rule`). If
+            both have the same name, such as `seed`, the config key is `config.seed`. `tag = 'keep'` holds if
+            the run or its experiment has this tag.
         columns: Columns, config keys, or all config keys below one: `config.*`, `config.selection.*`; `tags`.
             None: the columns of the view.
         order_by: Columns or config keys to sort by; `-value` sorts in descending order. Missing values come

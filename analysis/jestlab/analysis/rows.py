@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from functools import cache, cached_property, lru_cache, partial
+from fnmatch import fnmatchcase
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -27,20 +26,14 @@ Getter = Callable[[Row], Any]
 Truth = Callable[[Row], bool | None]
 """Whether a row satisfies a condition; None if unknown."""
 
-_JSON = ("point", "versions", "environment")
-"""JSON columns, whose keys can be named with dots."""
-
 _ORDER = (
     "experiment", "source", "table_name", "position", "label", "seed", "name", "number", "step", "created_at",
 )  # fmt: skip
 """Columns by which rows are sorted by default, where a view has them."""
 
-_TAGS = ("tag", "tags")
-"""Names of a key that views don't have as a column: the tags of the row's run and experiment."""
-
 
 class Tags(tuple[str, ...]):
-    """Tags of a row. A test of them holds if it holds for one tag."""
+    """The keys `tag` and `tags`, of the row's run and experiment. A test holds if it holds for one tag."""
 
 
 class StoreView:
@@ -75,13 +68,10 @@ class StoreView:
 
     def _source(self, name: str) -> tuple[list[str], Callable[[Any], Any] | None]:
         """Return the columns that a name needs, and the function that computes its value from theirs."""
-        head, _, key = name.partition(".")
         if name in self.columns:
             return [name], _time_text if name.endswith("_at") else None
-        if key and head in _JSON and head in self.columns:
-            return [head], cache(partial(_value_in, key))  # few texts differ
         places: list[str] = [column for column in ("fingerprint", "experiment") if column in self.columns]
-        if name in _TAGS and places:
+        if name in ("tag", "tags") and places:
             return places, self._tags_of
         key = name.removeprefix("config.")
         keys = self.keys if "fingerprint" in self.columns else []
@@ -92,13 +82,12 @@ class StoreView:
         raise ValueError(f"no column or config key {name!r} in {self.name}: {near}")
 
     def expand(self, names: Iterable[str]) -> list[str]:
-        """Expand `*` (all columns) and `config.*` (all config keys below) in a list of columns."""
+        """Expand `config.*` and `selection.*`, all config keys below, in a list of columns."""
         expanded: list[str] = []
         for name in names:
             section = name.removesuffix("*")
             keys = [*(f"config.{key}" for key in self.keys), *self.keys] if section != name else [name]
-            found = self.columns if name == "*" else [key for key in keys if key.startswith(section)]
-            if not found:
+            if not (found := [key for key in keys if key.startswith(section)]):
                 raise ValueError(f"no config key {name!r}: {nearest(section, keys, self.columns)}")
             expanded += found
         return list(dict.fromkeys(expanded))
@@ -143,12 +132,6 @@ class StoreView:
         return map(tuple, self._connection.execute(statement))
 
 
-def _value_in(key: str, text: str | None) -> Any:
-    """Return the value of a key in JSON text. The names of packages may contain dots."""
-    tree = json.loads(text) if text else None
-    return tree[key] if isinstance(tree, dict) and key in tree else lookup(tree, key)
-
-
 def matching(view: StoreView, where: str) -> list[Row]:
     """Return the rows that satisfy a condition.
 
@@ -166,8 +149,7 @@ def matching(view: StoreView, where: str) -> list[Row]:
         try:
             getters[key.name] = view.getter(key.name)
         except ValueError as error:
-            hint = "" if _is_test(key) else " (text is written in quotes)"
-            raise _error(key, f"{error}{hint}") from None
+            raise _error(key, f"{error} (text is written in quotes)") from None
     types: dict[str, set[type]] = {name: set() for name in getters}
     holds, found = predicate(condition, getters.__getitem__), []
     for row in view.rows():
@@ -207,8 +189,7 @@ def _kind(type_: type) -> str:
     """Return the kind of a type: values of one kind can be compared."""
     if issubclass(type_, int | float | Decimal):
         return "number"
-    names = {"str": "text", "Tags": "text", "dict": "section"}
-    return names.get(type_.__name__, type_.__name__)
+    return {"str": "text", "Tags": "text"}.get(type_.__name__, type_.__name__)
 
 
 def predicate(condition: Expr, getter: Callable[[str], Getter]) -> Truth:
@@ -264,16 +245,12 @@ def _compared(compare: Callable[[Any, Any], bool], left: Any, right: Any) -> boo
     return compare(left, right) if is_comparable else None
 
 
+_GLOB = str.maketrans({"%": "*", "_": "?", "*": "[*]", "?": "[?]", "[": "[[]"})
+
+
 def _like(value: Any, pattern: str) -> bool | None:
-    return _matcher(pattern)(value) is not None if isinstance(value, str) else None
-
-
-@lru_cache
-def _matcher(pattern: str) -> Callable[[str], Any]:
-    # Regular expressions of fnmatch take linear time for any pattern, unlike several `.*`.
-    wildcards = {"%": "*", "_": "?"}
-    glob = "".join(wildcards.get(c, f"[{c}]" if c in "*?[" else c) for c in pattern)
-    return re.compile(fnmatch.translate(glob)).match
+    # fnmatch takes linear time for any pattern, unlike several `.*` of a regular expression.
+    return fnmatchcase(value, pattern.translate(_GLOB)) if isinstance(value, str) else None
 
 
 _TESTS: dict[str, Callable[..., bool | None]] = {

@@ -67,8 +67,8 @@ def flops_unit(amounts: Iterable[float]) -> tuple[float, str]:
 def seconds_unit(amounts: Iterable[float]) -> tuple[float, str]:
     """Choose one unit for a column or axis of seconds, by the greatest: (60, "min"); NaN is ignored."""
     most = max((amount for amount in amounts if amount > 0), default=0.0)
-    units = {unit: round(3600 * hours) for unit, hours in _HOURS.items()}
-    return next(((scale, unit) for unit, scale in units.items() if most >= 2 * scale), (1.0, "s"))
+    fitting = ((3600 * scale, unit) for unit, scale in _HOURS.items() if most >= 7200 * scale)
+    return next(fitting, (1.0, "s"))
 
 
 def significant(x: float, digits: int = 3) -> str:
@@ -82,9 +82,8 @@ def significant(x: float, digits: int = 3) -> str:
 def _prefix(n: float) -> tuple[float, str]:
     """Choose the metric prefix of a number: its factor and letter."""
     # Half a unit in the third digit below a factor already rounds up to it: 999,600 is 1.00M.
-    return next(
-        ((scale, letter) for letter, scale in _PREFIXES.items() if abs(n) >= 0.9995 * scale), (1.0, "")
-    )
+    fitting = ((scale, letter) for letter, scale in _PREFIXES.items() if abs(n) >= 0.9995 * scale)
+    return next(fitting, (1.0, ""))
 
 
 def near(name: str, known: Iterable[str]) -> str:

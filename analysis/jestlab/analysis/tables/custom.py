@@ -67,11 +67,8 @@ def _table(frame: pd.DataFrame, attrs: Mapping[Any, Any], results: Results, code
     """Make a table from a frame of plain values; the message of a RequestError continues "the frame ..."."""
     written = _Attrs.model_validate(attrs)
     first, *keys = frame.columns[1:]
-    for column in written.columns:
-        if column not in frame:
-            raise RequestError(
-                f"has no column {column!r}, which its attrs name: {nearest(column, [first, *keys])}"
-            )
+    if unknown := [name for name in written.columns if name not in frame]:
+        raise RequestError(f"has no column {unknown[0]!r}, which attrs name: {nearest(unknown[0], keys)}")
     frame["apart"] = frame["row"].isin(results.references)
     evaluated = [key for key in keys if key in results.frames.evaluated]
     headers = show.metric_headers(evaluated, results.frames.declared)
@@ -106,7 +103,9 @@ def _plain_frame(made: pd.DataFrame) -> pd.DataFrame:
     for kind, names in (("columns", columns), ("rows", rows)):
         ((name, times),) = Counter(names).most_common(1)
         if times > 1:
-            raise RequestError(f"has two {kind} called {name!r}: its index, or first column, names the rows")
+            raise RequestError(
+                f"has two {kind} called {name!r}: the index, or the first column, names the rows"
+            )
     values = {name: [_plain(value) for value in made.iloc[:, i]] for i, name in enumerate(columns)}
     return pd.DataFrame({"row": rows, **values}, dtype=object)
 

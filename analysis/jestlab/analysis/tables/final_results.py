@@ -185,7 +185,7 @@ def finals(
         crossing: Which crossing of the baseline's final score counts.
 
     Raises:
-        ValueError: No run has completed yet, or there is no such baseline.
+        ValueError: No run has completed yet, or the baseline is unknown.
     """
     compared = frames.baseline(baseline)
     curves = score_curves(frames, scope)

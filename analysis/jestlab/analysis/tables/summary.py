@@ -70,16 +70,15 @@ def summary(found: Finals) -> Table:
 
 
 def _about_scores(found: Finals) -> str:
-    """Write the unit of the scores, what is shown of their seeds, and which metrics the score averages."""
+    """Describe the scores: their unit, their statistics, and the metrics that the score averages."""
     frames = found.frames
     metrics = {found.metric, *map(frames.declared.of, frames.metrics)} if frames.averaged else {Metric()}
     unit = " in %" if all(metric.in_percent for metric in metrics) else ""
-    several = found.runs["label"].duplicated().any()
-    over = "mean ± standard deviation over seeds" if several else "one seed each"
     is_of_all = set(frames.averaged) == set(frames.metrics)
     names = "the metrics" if is_of_all else ", ".join(frames.declared.called(frames.averaged).values())
     mean_of = "the mean of " * (is_of_all or len(frames.averaged) > 1)
-    return f"Scores{unit}, {over}{f'; score is {mean_of}{names}' if frames.averaged else ''}"
+    over_seeds = "mean ± standard deviation over seeds"
+    return f"Scores{unit}, {over_seeds}{f'; score is {mean_of}{names}' if frames.averaged else ''}"
 
 
 def speedup_table(found: Finals) -> Table:
