@@ -10,7 +10,7 @@ from tests.analysis.report.conftest import finished, make_lab
 
 from jestlab.analysis import published
 from jestlab.analysis.report import gather
-from jestlab.analysis.report.page import Parts
+from jestlab.analysis.report.page import PageSection
 from jestlab.analysis.tables import table
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import import_cells
@@ -48,7 +48,7 @@ def asked(recorded, tmp_path):
         page = gather(f"sqlite:///{path}", "study", baseline="uniform", scope="scoring")
         (results,) = (section for section in page.sections if section.id == "results")
         missing = dict(next((section.missing for section in page.sections if section.missing), {}))
-        made = Parts([*results.tables[2:]], page.figures[2:], missing)
+        made = PageSection("", "", tables=results.tables[2:], figures=page.figures[2:], missing=missing)
         return made, [part.name for part in made.tables], [part.plot.name for part in made.figures]
 
     return make

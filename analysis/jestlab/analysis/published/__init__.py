@@ -5,10 +5,8 @@ A CSV file has one line per cell:
     source,table,method,variant,quantity,printed,unit,baseline
     Doe et al. 2025,small models,SigLIP,S,imagenet/zero_shot,70.3,percent,yes
     Doe et al. 2025,small models,SigLIP,S,examples_seen,13B,,yes
-    Doe et al. 2025,small models,JEST++,S,imagenet/zero_shot,71.0,percent,
 
-The columns are the attributes of `PublishedCell`. `source`, `table`, `method`, `quantity`, and `printed` are
-required, and so is `unit`, except for counts and for yes or no. Without `position`, rows are numbered in the
+The columns are the attributes of `PublishedCell`, in any order. Without `position`, rows are numbered in the
 order of the file; a table with two rows of the same method needs `position`. The file is UTF-8, separated by
 commas, semicolons, or tabs.
 """
@@ -120,7 +118,7 @@ def _lines(content: bytes, name: str) -> list[tuple[int, list[str]]]:
 
 
 def _text(value: Any) -> str:
-    """Write a value as it is in a file."""
+    """Write a value for a file."""
     if isinstance(value, bool):
         return "yes" if value else ""
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

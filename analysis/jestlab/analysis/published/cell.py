@@ -1,4 +1,4 @@
-"""One cell of a published table: its quantity, its printed text, and the numbers that round to that text."""
+"""One cell of a published table: quantity, printed text, and the numbers that round to the text."""
 
 from __future__ import annotations
 

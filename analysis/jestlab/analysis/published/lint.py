@@ -1,8 +1,7 @@
 """Find printed numbers that cannot be right, by recalculating every derived cell from other printed cells.
 
-A printed number stands for every number that rounds to it, so a derived cell has an interval of possible
-values. A printed cell outside this interval is a finding: it contradicts the cells from which it follows,
-whichever of them is wrong. Nothing is corrected.
+Many numbers round to a printed one, so a derived cell has an interval of possible values. A printed cell
+outside this interval is a finding: it contradicts the cells from which it follows. Nothing is corrected.
 
 flops_per_iteration follows from the row's accounting (`flops.paper_iid`, `paper_jest`, and `paper_flexi` at
 the paper's f = .8, λ = .5, and A = 0.28), flops_total from it and the examples of row and baseline,
@@ -155,7 +154,7 @@ def _rows(cells: Iterable[PublishedCell]) -> list[_Row]:
     return list(rows.values())
 
 
-# ---- what a cell follows from
+# ---- derived cells
 
 _PER_ITERATION: dict[str, tuple[tuple[float, ...], str]] = {
     "iid": ((flops.paper_iid(1.0),) * 3, "uniform sampling, 3F, comes to"),

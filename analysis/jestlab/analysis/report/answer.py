@@ -48,8 +48,8 @@ def answer(rows: pd.DataFrame, found: Finals) -> Answer:
     """Answer the question of an experiment.
 
     The competitor with the best mean is compared with the baseline, seed by seed. If the interval of their
-    difference includes 0, the answer names the competitors whose intervals don't. The intervals say nothing
-    about verdicts: claims have tests of their own, with the error of their family.
+    difference includes 0, the answer names the competitors whose intervals don't. Verdicts of claims come
+    from other tests, with the error of their family.
 
     Args:
         rows: Frame of the summary table.
@@ -71,8 +71,7 @@ def answer(rows: pd.DataFrame, found: Finals) -> Answer:
         score = _score(own, metric) if has_baseline else "nothing yet"
         return Answer(f"{baseline} scores {score}.", lacks_goal(frames.averaged))
     rivals = [row for row in scored if row["delta_seeds"] > 0] or scored
-    ranked = sorted(rivals, key=lambda row: -metric.sign * float(row["score_mean"]))
-    best = ranked[0]
+    best = max(rivals, key=lambda row: metric.sign * float(row["score_mean"]))
     name = f"{best['name']}, the best of {len(rivals)}," if len(rivals) > 1 else best["name"]
     sentence = f"{name} scores {_score(best, metric)}"
     if not has_baseline or best["delta_seeds"] == 0:

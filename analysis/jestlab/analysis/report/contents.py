@@ -32,7 +32,7 @@ from ..tables import table as named_table
 from ..tables.claims import claims_table
 from ..units import duration, flops
 from .answer import Answer, answer
-from .page import FigurePart, PageSection, Parts, ReportPage, TablePart, progress
+from .page import FigurePart, PageSection, ReportPage, TablePart, progress
 from .tables import cost_table, failure_table, machine_time, number_of
 
 _Makers = Mapping[str, Any]
@@ -71,7 +71,7 @@ def gather(
     histories = [history, *filter(None, (store.once(load, name) for name in study.parts))]
     said = Answer(claims.table.caption if claims else "")
     facts = _facts(history, len(study.parts))
-    return ReportPage(store.url, history, {}, said, tuple(sections), histories, facts)
+    return ReportPage(store.url, histories, {}, said, tuple(sections), facts)
 
 
 # ---- a study
@@ -86,7 +86,8 @@ def _study(
     makers: _Makers,
 ) -> ReportPage:
     """Collect the contents of the page of a study."""
-    said, compared, frames, made = Answer("Nothing has been evaluated yet."), None, None, Parts()
+    said, compared, frames = Answer("Nothing has been evaluated yet."), None, None
+    made = PageSection("results", "Results")
     with contextlib.suppress(NotYet):
         frames = store.frames(history.experiment)
         compared = frames.baseline(baseline)
@@ -105,8 +106,8 @@ def _study(
         said = replace(said, sentence=f"{verdicts} {said.sentence}") if competes else Answer(verdicts)
     elif made.figures and frames is None:
         said = Answer("This study evaluates no run: it examines the selected examples.")
-    sections.append(PageSection("results", "Results", tables=made.tables))
-    sections += [PageSection(part.name, part.title, figures=(part,)) for part in made.figures]
+    sections.append(replace(made, figures=[], missing={}))
+    sections += [PageSection(part.name, part.title, figures=[part]) for part in made.figures]
     if made.missing:
         sections.append(PageSection("not-made", "Not available yet", missing=made.missing))
     none = "No run has a planned price or has taken any time yet."
@@ -121,17 +122,17 @@ def _study(
         PageSection("reproduce", "How to reproduce", recipe=recipe(history, baseline, scope)),
     ]
     options = {"baseline": compared, "scope": scope}
-    return ReportPage(store.url, history, options, said, tuple(sections), [history])
+    return ReportPage(store.url, [history], options, said, tuple(sections))
 
 
 def _about(name: str, title: str, heading: str, table: Table | None, none: str = "") -> PageSection:
-    """Make a section with one table, or with a text if there is none."""
+    """Make a section with one table, or with a text if it is missing."""
     if table is None:
         return PageSection(name, title, texts=(none,))
-    return PageSection(name, title, tables=(TablePart(name, heading, table),))
+    return PageSection(name, title, tables=[TablePart(name, heading, table)])
 
 
-def _add_results(made: Parts, store: Snapshot, frames: Frames, baseline: str, scope: Scope) -> Answer:
+def _add_results(made: PageSection, store: Snapshot, frames: Frames, baseline: str, scope: Scope) -> Answer:
     """Add the tables of every page, and return the answer."""
     try:
         found = finals(frames, baseline, scope)
@@ -151,7 +152,7 @@ def _add_results(made: Parts, store: Snapshot, frames: Frames, baseline: str, sc
     return replace(said, sentence=f"Some results are retracted: {reasons}. {said.sentence}")
 
 
-def _add_charts(made: Parts, frames: Frames, history: History, baseline: str, scope: Scope) -> None:
+def _add_charts(made: PageSection, frames: Frames, history: History, baseline: str, scope: Scope) -> None:
     """Add the interactive figures of every page, one variant for each known effort or cost."""
     curves = score_curves(frames, scope)
     efforts = known(curves)
@@ -182,13 +183,13 @@ def _add_charts(made: Parts, frames: Frames, history: History, baseline: str, sc
             made.figures.append(FigurePart(name, _CHARTS[name], tuple(plots), history.experiment, variants))
 
 
-# ---- what the spec of a study asks for
+# ---- reports of a spec
 
 _TABLE_OPTIONS = {"baseline", "scope", "crossing", "score", "options"}
 
 
 def _add_requested(
-    made: Parts,
+    made: PageSection,
     store: Snapshot,
     history: History,
     frames: Frames | None,
@@ -198,7 +199,7 @@ def _add_requested(
 ) -> None:
     """Add the tables and figures that a study's spec asks for, in its order, unless `made` has them."""
     page = {"baseline": baseline, "scope": scope}
-    # Name of each table and figure of every page → its horizontal axes, if it is interactive.
+    # Name of each table and figure of every page → horizontal axes of an interactive figure.
     axes = {part.name: {*part.variants} for part in made.figures} | {part.name: set() for part in made.tables}
     names = Counter([*axes])
     for report in history.spec.get("reports", []):
@@ -215,9 +216,10 @@ def _add_requested(
             elif frames and "runs" in options and baseline not in frames.only(options["runs"]).labels:
                 options["baseline"] = None
             options = page | options
-            changed = {key for key, value in options.items() if key not in page or page[key] != value}
-            is_over = "over" not in options or WORDS[options["over"]].axis in axes.get(name, ())
-            if name in axes and is_over and changed <= {"figure", "published", "over"}:
+            others = {key for key, value in options.items() if key not in page or page[key] != value}
+            is_standing = name in axes and others <= {"figure", "published", "over"}
+            over = WORDS.get(options.get("over", ""))
+            if is_standing and (over is None or over.axis in axes[name]):
                 continue
             if count := names[stem]:
                 title = f"{title}: {_options_in_words(report) or count + 1}"
@@ -241,7 +243,7 @@ def _add_requested(
 
 
 def _options_in_words(report: Mapping[str, Any]) -> str:
-    """Describe the options that a report sets, as a heading: "baseline uniform, surfaces"."""
+    """Describe the options that a report sets, as a heading: "baseline uniform, trajectories"."""
     words = []
     for key, value in {**report, **(report.get("options") or {})}.items():
         if key in ("kind", "name", "figure", "options") or value in (None, [], ()):
@@ -292,19 +294,19 @@ def _part(
     if history is None or study is None or history.runs.empty:
         banner = ("Unfinished", f"Not launched yet: run `jestlab launch {shlex.quote(name)}`")
         return replace(section, banners=(banner,))
-    made, frames = Parts(), None
+    frames = None
     with contextlib.suppress(NotYet):
         frames = store.frames(name)
     baseline = frames.baseline() if frames else None
-    _add_requested(made, store, history, frames, baseline, study.scope, makers)
+    _add_requested(section, store, history, frames, baseline, study.scope, makers)
     banners = [("Unfinished", text)] if (text := progress(history)) else []
     if _science(study.spec) != _science(as_launched):
         text = "this study was launched by itself since, with another spec; its current results are shown."
         banners.append(("Changed", text))
     # Several studies have tables and figures with the same name.
-    tables = [replace(part, name=f"{name}-{part.name}") for part in made.tables]
-    figures = [replace(part, name=f"{name}-{part.name}") for part in made.figures]
-    return replace(section, banners=banners, tables=tables, figures=figures, missing=made.missing)
+    tables = [replace(part, name=f"{name}-{part.name}") for part in section.tables]
+    figures = [replace(part, name=f"{name}-{part.name}") for part in section.figures]
+    return replace(section, banners=banners, tables=tables, figures=figures)
 
 
 def _science(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,6 @@ _PIXELS = 0.65
 _COLORS = 128
 """Colors of a figure in the page: those of its lines, and enough for smooth edges."""
 
-
 _CLASSES: dict[Verdict, str] = {"holds": "holds", "does not hold": "fails"}
 """Verdict → CSS class; "open" for the others."""
 
@@ -60,9 +59,8 @@ def document(page: ReportPage, embedded: Mapping[str, bytes], image: Callable[[F
         "base-uri 'none'; form-action 'none'"
     )
     files = {name: content for name, content in embedded.items() if not name.endswith(".png")}
-    style = Markup(own_file("style.css"))
-    parts = {"policy": policy, "style": style, "script": Markup(script)}
     files[PROVENANCE] = provenance(page)
+    parts = {"policy": policy, "style": Markup(own_file("style.css")), "script": Markup(script)}
     return _render(page, files, image=lambda part: _image(image(part)), document=parts)
 
 

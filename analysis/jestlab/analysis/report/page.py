@@ -64,21 +64,6 @@ class FigurePart:
         return self.plots[0]
 
 
-@dataclass
-class Parts:
-    """Tables and figures of a page.
-
-    Attributes:
-        tables: Tables.
-        figures: Figures.
-        missing: Heading of a table or figure that could not be made → the reason.
-    """
-
-    tables: list[TablePart] = field(default_factory=list)
-    figures: list[FigurePart] = field(default_factory=list)
-    missing: dict[str, str] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class PageSection:
     """A section of a page, which shows its parts in the order of the attributes.
@@ -108,9 +93,9 @@ class PageSection:
     claims: TablePart | None = None
     verdict: str = ""
     bars: Sequence[Mapping[str, Any]] = ()
-    tables: Sequence[TablePart] = ()
-    figures: Sequence[FigurePart] = ()
-    missing: Mapping[str, str] = field(default_factory=dict)
+    tables: list[TablePart] = field(default_factory=list)
+    figures: list[FigurePart] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
     recipe: Recipe | None = None
 
     def notes(self) -> Iterator[tuple[TablePart, list[str]]]:
@@ -127,21 +112,24 @@ class ReportPage:
 
     Attributes:
         url: URL of the store.
-        history: Spec, runs, attempts, and costs.
+        histories: History of the experiment, and then of all studies of a union.
         options: Options of the report: baseline and scope; empty for a union.
         answer: The answer to the question of the study.
         sections: The sections.
-        histories: Of all experiments whose runs are behind the numbers.
         facts: Sentences about the runs of a union.
     """
 
     url: str
-    history: History
+    histories: Sequence[History]
     options: dict[str, str | None]
     answer: Answer
     sections: tuple[PageSection, ...]
-    histories: Sequence[History]
     facts: tuple[str, ...] = ()
+
+    @property
+    def history(self) -> History:
+        """Spec, runs, attempts, and costs of the experiment."""
+        return self.histories[0]
 
     @property
     def is_union(self) -> bool:
