@@ -64,9 +64,10 @@ def html(table: Table, opens: bool = False, most: int | None = None) -> str:
     from markupsafe import Markup
 
     groups = [(name, len(list(same))) for name, same in groupby(column.group for column in table.columns)]
+    opened = [column.key if opens and table.opens and column.formula else "" for column in table.columns[1:]]
     text = _template().render(
-        table=table, opens=opens, most=most, groups=groups, css=Markup(_CSS), missing=MISSING, zip=zip,
-        prose=lambda text: Markup(prose(text)),
+        table=table, opens=opens, most=most, groups=groups, css=Markup(_CSS), zip=zip, keys=["", *opened],
+        prose=lambda text: Markup(prose(text)), empty=("", MISSING),
     )  # fmt: skip
     return text.encode("ascii", "xmlcharrefreplace").decode() + "\n"
 
@@ -84,10 +85,6 @@ def _template() -> Template:
 
 
 _HTML = """\
-{% macro content(cell) %}
-{% if cell.bold %}<b>{{ cell.text }}</b>{% elif cell.struck %}<s>{{ cell.text }}</s>{% else %}
-{{- cell.text }}{% endif %}{% if cell.mark %}<sup>{{ cell.mark }}</sup>{% endif %}
-{% endmacro %}
 {% if not opens %}<style>{{ css }}</style>{% endif %}
 <table class="jestlab">
 {% if not opens %}
@@ -114,13 +111,15 @@ _HTML = """\
 {% endif %}
 {% for line in lines[:most] %}
 <tr class="{{ 'apart' if line.apart }}">
-<th scope="row"><span class="name">{{ content(line.cells[0]) }}</span></th>
-{% for column, cell in zip(table.columns[1:], line.cells[1:]) %}
-<td class="{{ column.align }}{{ ' long' if cell.text|length > 40 }}">
-{%- if opens and table.opens and column.formula and cell.text not in ('', missing) -%}
-<button type="button" aria-haspopup="dialog" data-row="{{ line.key }}" data-column="{{ column.key }}">
-{{- content(cell) }}</button>
-{%- else %}{{ content(cell) }}{% endif %}</td>
+{% for column, cell, key in zip(table.columns, line.cells, keys) %}
+{% set text, is_left, is_button = cell.text, column.align == "left", key and cell.text not in empty %}
+{% if loop.first %}<th scope="row"><span class="name">{% else %}
+<td{% if is_left %} class="left{% if text|length > 40 %} long{% endif %}"{% endif %}>{% endif %}
+{% if is_button %}
+<button type="button" aria-haspopup="dialog" data-row="{{ line.key }}" data-column="{{ key }}">{% endif %}
+{% if cell.bold %}<b>{{ text }}</b>{% elif cell.struck %}<s>{{ text }}</s>{% else %}{{ text }}{% endif %}
+{% if cell.mark %}<sup>{{ cell.mark }}</sup>{% endif %}{% if is_button %}</button>{% endif %}
+{% if loop.first %}</span></th>{% else %}</td>{% endif %}
 {% endfor %}
 </tr>
 {% endfor %}
