@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.simulation import DRAWS, LAST, losing, once, simulated, slack, until_decided
 
 from jestlab.analysis.claims.claim import MOST_SEEDS
-from jestlab.analysis.claims.evidence import any_look, needed, one_look, power
+from jestlab.analysis.claims.evidence import evidence_of, needed, power
 from jestlab.analysis.claims.sign_test import NO_FORECAST
 
 INF, NAN = math.inf, math.nan
@@ -27,8 +27,8 @@ with_lost = st.lists(
 within = st.sampled_from([0.25, 1.0])
 errors = st.sampled_from([0.05, 0.05 / 8])
 
-looked = partial(any_look, at_most=LAST)
-JUDGES: tuple[Any, ...] = (one_look, looked)
+looked = partial(evidence_of, at_most=LAST)
+JUDGES: tuple[Any, ...] = (evidence_of, looked)
 
 
 @given(st.one_of(values, with_lost), st.sampled_from(RELATIONS), within, errors)
@@ -71,13 +71,13 @@ def test_one_look_equals_scipy_s_one_sided_t_tests(differences, near):
     def p(side, threshold):
         return ttest_1samp(differences, threshold, alternative=side).pvalue
 
-    found = one_look(differences, "above", 0.0, 0.05)
+    found = evidence_of(differences, "above", 0.0, 0.05)
     assert found.chance == pytest.approx(min(p("greater", 0.0), p("less", 0.0)), rel=1e-6, abs=1e-12)
     bounds = ttest_1samp(differences, 0.0).confidence_interval(0.9)  # 5% on each side
     assert (found.low, found.high) == pytest.approx((bounds.low, bounds.high), rel=1e-6, abs=1e-9)
     holds = max(p("greater", -near), p("less", near))  # two one-sided tests
     fails = min(1.0, 2 * min(p("greater", near), p("less", -near)))
-    found = one_look(differences, "near", near, 0.05)
+    found = evidence_of(differences, "near", near, 0.05)
     assert found.chance == pytest.approx(min(holds, fails), rel=1e-6, abs=1e-12)
 
 
@@ -101,7 +101,7 @@ def test_one_look_equals_scipy_s_one_sided_t_tests(differences, near):
     ],
 )
 def test_decides_by_one_look(differences, relation, within, verdict):
-    assert one_look(differences, relation, within, 0.05).verdict == verdict
+    assert evidence_of(differences, relation, within, 0.05).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_decides_by_one_look(differences, relation, within, verdict):
     ],
 )
 def test_decides_by_many_looks(differences, relation, within, claims, verdict, seeds, agree):
-    found = any_look(differences, relation, within, 0.05 / claims, 24)
+    found = evidence_of(differences, relation, within, 0.05 / claims, 24)
     assert (found.verdict, found.seeds, found.agree) == (verdict, seeds, agree)
     if seeds == 11:
         assert (found.low, found.high) == (min(differences), max(differences))
@@ -128,7 +128,7 @@ def test_without_seeds_a_claim_is_undecided():
         assert (found.verdict, found.seeds, found.chance, found.agree) == ("undecided", 0, 1.0, 0)
     ahead = looked([], "above", 0.0, 0.05).forecast
     assert (ahead.decided, ahead.expected) == pytest.approx((0.72, 12.1), abs=0.1)
-    assert math.isnan(one_look([1.0], "above", 0.0, 0.05).low)
+    assert math.isnan(evidence_of([1.0], "above", 0.0, 0.05).low)
 
 
 @given(with_lost, st.data(), st.sampled_from(["above", "below"]))
@@ -171,7 +171,7 @@ def test_needed_seeds_increase_with_the_spread():
 def test_the_needed_seeds_depend_on_the_distance_to_the_nearest_bound(relation, within, margin):
     is_far = relation == "near" and within < 0.5  # on either side
     expected = needed(margin, math.sqrt(0.625), 5, 0.005 if is_far else 0.01)
-    assert one_look([-0.5, 0.0, 0.5, 1.0, 1.5], relation, within, 0.01).needed == expected
+    assert evidence_of([-0.5, 0.0, 0.5, 1.0, 1.5], relation, within, 0.01).needed == expected
 
 
 # ---- error rates of simulated studies that lose seeds
@@ -188,7 +188,7 @@ def test_few_studies_are_wrong_if_one_side_loses_its_worst_runs(look):
 @pytest.mark.parametrize("value", [-INF, INF, NAN])
 def test_the_simulation_judges_like_the_product(value):
     values = losing(DRAWS["normal"], 0.1, value)(np.random.default_rng(5), (40, 1, 12)) + 0.8
-    whole, found = once(values, 0.05), [one_look(list(each), "above", 0.0, 0.05) for (each,) in values]
+    whole, found = once(values, 0.05), [evidence_of(list(each), "above", 0.0, 0.05) for (each,) in values]
     assert whole.right == np.mean([each.verdict == "holds" for each in found]) > 0.1
     assert whole.decided == np.mean([each.verdict != "undecided" for each in found])
 

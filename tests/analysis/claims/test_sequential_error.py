@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from tests.simulation import DRAWS, LAST, one_look, peeking, simulated, slack, until_decided
 
-from jestlab.analysis.claims.evidence import any_look
+from jestlab.analysis.claims.evidence import evidence_of
 
 STUDIES = 10_000
 
 
 def wrong_shares(values, near):
     """Shares of runs of differences, one a row, that are called near and not near."""
-    found = [any_look(list(each), "near", near, 0.05, LAST).verdict for each in values]
+    found = [evidence_of(list(each), "near", near, 0.05, LAST).verdict for each in values]
     return found.count("holds") / len(found), found.count("does not hold") / len(found)
 
 
@@ -39,7 +39,7 @@ def test_the_simulation_judges_like_the_product():
     """The same studies, one by one, by the function that judges claims."""
     values = DRAWS["heavy-tailed (t of 2)"](np.random.default_rng(3), (40, 5, LAST)) + 0.6
     whole = until_decided(values, 0.05)
-    found = [any_look(list(each), "above", 0.0, 0.05 / 5, LAST) for each in values.reshape(-1, LAST)]
+    found = [evidence_of(list(each), "above", 0.0, 0.05 / 5, LAST) for each in values.reshape(-1, LAST)]
     assert whole.right == np.mean([each.verdict == "holds" for each in found])
     assert whole.decided == np.mean([each.verdict != "undecided" for each in found])
     assert whole.seeds == np.mean([each.seeds for each in found])

@@ -160,9 +160,7 @@ class Claim(_Part):
         if self.of == self.other:
             raise ValueError(f"{given[0]} equals `of`: name another run or another measure")
         if self.near is not None and self.within is None:
-            raise ValueError(
-                "within is missing: near requires a tolerance (0.02 means two points of a score)"
-            )
+            raise ValueError("within is missing: near requires a tolerance (0.02 means two points)")
         return self
 
     @property

@@ -53,7 +53,6 @@ class Evidence:
         agree: Number of seeds whose difference agrees with the claim.
         low: Lower bound of the mean (t-test) or of the median (sign test) at the given error. It is infinite
             or NaN without enough seeds.
-        high: Upper bound.
         forecast: The expected course of an undecided sequence, else `NO_FORECAST`.
         needed: Number of seeds that would have a 50% chance to decide what one look left undecided; more than
             `MOST_SEEDS` if so many are not enough; None if a difference isn't finite.
@@ -69,50 +68,48 @@ class Evidence:
     needed: int | None = None
 
 
-def one_look(differences: Sequence[float], relation: Relation, within: float, error: float) -> Evidence:
-    """Test a claim once: by Student's t, or by the sign test if a difference isn't finite.
-
-    Args:
-        differences: One for each seed.
-        within: The tolerance of the claim.
-        error: Maximum probability that a verdict is wrong.
-    """
-    import numpy as np
-
-    n, values = len(differences), np.array(differences, float)
-    mean, std = moments(differences) if n else (math.nan, math.nan)
-    if n > 1 and not math.isfinite(std):
-        p_values = sign_test.one_look(n)
-        p_values[:n] = 1.0  # no earlier look
-        return _by_signs(values, relation, within, error, p_values)
-    half = float(half_widths([std], [n], 1 - 2 * error)[0])
-    found = _evidence(_student, values, relation, within, error)
-    found = replace(found, low=mean - half, high=mean + half)
-    if n < 2 or found.verdict != "undecided":
-        return found
-    shift = mean if relation == "above" else -mean if relation == "below" else -abs(mean)
-    is_far = relation == "near" and shift < -within
-    return replace(found, needed=needed(abs(shift + within), std, n, error / 2 if is_far else error))
-
-
-def any_look(
-    differences: Sequence[float], relation: Relation, within: float, error: float, at_most: int
+def evidence_of(
+    differences: Sequence[float], relation: Relation, within: float, error: float, at_most: int | None = None
 ) -> Evidence:
-    """Test a claim after every seed; the first decision is final.
+    """Test a claim once, after all seeds, or after every seed; the first decision is final.
 
     Args:
         differences: One for each seed, in the order of the seeds.
         within: The tolerance of the claim.
         error: Maximum probability that a verdict is wrong at any look.
-        at_most: Number of seeds at which the study ends.
+        at_most: Number of seeds at which a study ends that tests after every seed; None for one look.
     """
     import numpy as np
 
     values = np.array(differences[:at_most], float)
-    found = _by_signs(values, relation, within, error, sign_test.all_looks(at_most))
-    if found.verdict != "undecided":
-        return found
     n = len(values)
+    if at_most is None:
+        mean, std = moments(differences) if n else (math.nan, math.nan)
+        if n < 2 or math.isfinite(std):
+            half = float(half_widths([std], [n], 1 - 2 * error)[0])
+            found = _evidence(_student, values, relation, within, error)
+            found = replace(found, low=mean - half, high=mean + half)
+            if n < 2 or found.verdict != "undecided":
+                return found
+            shift = mean if relation == "above" else -mean if relation == "below" else -abs(mean)
+            is_far = relation == "near" and shift < -within
+            seeds = needed(abs(shift + within), std, n, error / 2 if is_far else error)
+            return replace(found, needed=seeds)
+        p_values = sign_test.one_look(n)
+        p_values[:n] = 1.0  # no earlier look
+    else:
+        p_values = sign_test.all_looks(at_most)
+
+    def by_signs(values: Floats, threshold: float, inclusive: bool) -> Floats:
+        against = np.cumsum(~(values >= threshold if inclusive else values > threshold))
+        return np.minimum.accumulate(p_values[np.arange(1, n + 1), against])
+
+    found = _evidence(by_signs, values, relation, within, error)
+    against = sign_test.most_against(p_values, error)
+    low, high = sign_test.median_interval(values[: found.seeds].tolist(), against)
+    found = replace(found, low=low, high=high)
+    if at_most is None or found.verdict != "undecided":
+        return found
     if relation != "near":
         return replace(found, forecast=sign_test.forecast(error, at_most, n, n - found.agree))
     # The more likely verdict; a difference that isn't near may be on either side.
@@ -121,20 +118,6 @@ def any_look(
     far = sign_test.forecast(error / 2, at_most, n, n - beyond)
     likely = max(near, far, key=lambda each: each.decided)
     return replace(found, forecast=likely._replace(earliest=min(near.earliest, far.earliest)))
-
-
-def _by_signs(values: Floats, relation: Relation, within: float, error: float, p_values: Floats) -> Evidence:
-    """Test the median of differences by the p-values of each look, from `sign_test`."""
-    import numpy as np
-
-    def test(values: Floats, threshold: float, inclusive: bool) -> Floats:
-        against = np.cumsum(~(values >= threshold if inclusive else values > threshold))
-        return np.minimum.accumulate(p_values[np.arange(1, len(values) + 1), against])
-
-    found = _evidence(test, values, relation, within, error)
-    against = sign_test.most_against(p_values, error)
-    low, high = sign_test.median_interval(values[: found.seeds].tolist(), against)
-    return replace(found, low=low, high=high)
 
 
 def _student(values: Floats, threshold: float, inclusive: bool) -> Floats:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..metrics import Metric
 from .claim import MOST_SEEDS, Claim, Family, Until
-from .evidence import VERDICTS, Evidence, Relation, Verdict, agreeing, any_look, one_look
+from .evidence import VERDICTS, Evidence, Relation, Verdict, agreeing, evidence_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,9 +47,8 @@ class Judging:
 
     def test(self, differences: Sequence[float], relation: Relation, within: float) -> Evidence:
         """Test the differences of a claim, one for each seed, in the order of the seeds."""
-        if self.until is None:
-            return one_look(differences, relation, within, self.error)
-        return any_look(differences, relation, within, self.error, self.until.at_most)
+        at_most = None if self.until is None else self.until.at_most
+        return evidence_of(differences, relation, within, self.error, at_most)
 
 
 @dataclass(frozen=True)
@@ -63,12 +62,9 @@ class Judged:
         difference: Mean over seeds of one side minus the other; NaN if unknown.
         low: Lower end of its 95% confidence interval by Student's t, for this claim alone and one look; NaN
             with fewer than two seeds.
-        high: Upper end.
         planned: Number of seeds that both sides have in the study.
-        metric: Goal and unit of the difference.
         parts: One row for each run and measure: experiment, label, seed, fingerprint, value (of the
             measure), weight, difference (weight × value, which add up to the difference of the seed).
-        labels: Labels of the runs.
         shown: Label or run → display name.
         gap: One clause about missing results; empty if none are missing.
         lost: The seeds in which runs diverged or failed: "joint diverged in 2 of 5 seeds".

@@ -45,7 +45,6 @@ class Measures:
         frames: The results; None if nothing has been evaluated.
         curves: Scores over training, from `curves.score_curves`; None if nothing has been evaluated.
         logged: The training metrics of claims: label, seed, name, step, value.
-        declared: The declarations of the metrics.
     """
 
     frames: Frames | None
@@ -55,7 +54,7 @@ class Measures:
 
     @classmethod
     def load(cls, store: Snapshot, experiment: str, study: Study, runs: pd.DataFrame) -> Measures:
-        """Read what the claims of a study compare; `runs` has the program of each run."""
+        """Read the measures of a study's claims; `runs` has the program of each run."""
         frames = None
         if len(runs):
             with suppress(NotYet):  # training metrics may exist before the first evaluation
