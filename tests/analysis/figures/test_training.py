@@ -103,7 +103,7 @@ def test_no_spike_of_a_long_run_is_lost_by_any_key(new_store, stored_run):
     key = "selection.filtering_ratio"
     losses = {0.5: noisy(7000, 3333), 0.9: noisy(7000)}
     store = new_store().add(*(run(stored_run, "joint", f, loss, key=key) for f, loss in losses.items()))
-    raw = figures.optimizer_spikes(store.url, "study", key=key).data.query("kind == 'raw'")
+    raw = figures.optimizer_spikes(store.url, "study", x=key).data.query("kind == 'raw'")
     lines = {("joint", f"filtering_ratio = {f}") for f in losses}
     assert set(zip(raw["panel"], raw["line"], strict=True)) == lines
     assert len(raw) < 2 * 2 * 1000 + 2
@@ -116,6 +116,6 @@ def test_spikes_need_two_values_of_the_key_and_more_points(study, new_store, sto
         figures.optimizer_spikes(study.url, "study")
     store = new_store().add(*(run(stored_run, "joint", beta2, noisy(20, 10)) for beta2 in (0.95, 0.999)))
     with pytest.raises(ValueError, match="has logged 'grad_norm'"):
-        figures.optimizer_spikes(store.url, "study", metric="grad_norm")
+        figures.optimizer_spikes(store.url, "study", metric=("grad_norm",))
     figure = figures.optimizer_spikes(store.url, "study").figure()
     assert figure.axes[0].get_title(loc="left") == "joint"  # without counts
