@@ -117,5 +117,5 @@ def test_spikes_need_two_values_of_the_key_and_more_points(study, new_store, sto
     store = new_store().add(*(run(stored_run, "joint", beta2, noisy(20, 10)) for beta2 in (0.95, 0.999)))
     with pytest.raises(ValueError, match="has logged 'grad_norm'"):
         figures.optimizer_spikes(store.url, "study", metric=("grad_norm",))
-    figure = figures.optimizer_spikes(store.url, "study").figure()
+    figure = figures.draw("optimizer_spikes", store.url, "study", metric=()).figure()
     assert figure.axes[0].get_title(loc="left") == "joint"  # without counts

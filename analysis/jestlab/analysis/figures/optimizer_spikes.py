@@ -28,7 +28,7 @@ _COLUMNS = 500  # of pixels, in which spikes stay visible
 def optimizer_spikes(
     store: Snapshot,
     experiment: str,
-    metric: Sequence[str] = ("loss",),
+    metric: Sequence[str] = (),
     x: str = "optimizer.beta2",
     baseline: str | None = None,
 ) -> Plot:
@@ -39,7 +39,7 @@ def optimizer_spikes(
     of the run's deviations from its running median.
 
     Args:
-        metric: One training metric: "loss", "grad_norm".
+        metric: One training metric; the loss by default.
         x: Config key whose values are compared.
         baseline: Label or run that is shown even if other runs depend on it.
 
@@ -53,11 +53,11 @@ def optimizer_spikes(
     """
     import pandas as pd
 
-    results = store.frames(experiment)
+    results, measured = store.frames(experiment), next(iter(metric), "loss")
     places = placed(results, Axis(x, by=()), results.baseline(baseline))
     varies = places.groupby("line")["x"].transform("nunique") > 1
     places = places[varies] if varies.any() else places
-    logged = store.metrics(experiment, metric).dropna(subset="value")
+    logged = store.metrics(experiment, [measured]).dropna(subset="value")
     letter = "β₂" if x == "optimizer.beta2" else x.rpartition(".")[2]
     places["name"] = f"{letter} = " + places["tick"]
     names = list(places.sort_values("x")["name"].unique())
@@ -68,10 +68,10 @@ def optimizer_spikes(
             rows = _rows(runs).assign(panel=str(panel), line=str(name))
             parts.append(with_looks(rows, [chosen[str(name)]] * len(rows)))
     if not parts:
-        raise NotYet(f"no run of experiment {experiment!r} that varies {x} has logged {metric[0]!r}")
+        raise NotYet(f"no run of experiment {experiment!r} that varies {x} has logged {measured!r}")
     caption = "Faint: each seed as logged; bold: running median, mean over seeds. "
     caption += f"Spike: points more than {FAR:g} robust standard deviations above the run's median."
-    words = Texts(title(results), caption, "steps", NAMES.get(metric[0], metric[0]))
+    words = Texts(title(results), caption, "steps", NAMES.get(measured, measured))
     return Plot("optimizer_spikes", pd.concat(parts, ignore_index=True), words, _draw)
 
 
