@@ -19,7 +19,6 @@ from .axes import (
     draw_intervals,
     draw_levels,
     draw_seeds,
-    draw_steps,
     value_axis,
 )
 from .panels import finish, panels
@@ -189,8 +188,10 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     draw_levels(axes, near_references(every_mean.rename(columns={"score": "mean"}), means["score"]))
     is_log, percent = texts.metric.scale == "log", texts.metric.suffix == "%"
     value_axis(axes, [*means["score"], *seeds["score"]], log=is_log, percent=percent)
-    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
-    down = texts.metric.goal == "min"
-    on_front = means[means["on_front"].eq(True)]
-    draw_steps(axes, on_front["cost"], on_front["score"], down=down, color=GRAY, linewidth=1.0, zorder=2)
+    across, up = axes.get_xlim(), axes.get_ylim()
+    axes.set(xlim=across, ylim=up)
+    on_front = means[means["on_front"].eq(True)].sort_values("cost")
+    x, y = on_front["cost"].tolist(), on_front["score"].tolist()  # empty if a seed of every label diverged
+    heights = [up[texts.metric.goal == "min"], *y, *y[-1:]]
+    axes.step([*x[:1], *x, across[1]], heights, where="post", color=GRAY, linewidth=1.0, zorder=2)
     return finish(figure, texts, sheet)
