@@ -64,6 +64,8 @@ def test_an_infinite_score_and_the_largest_numbers_are_shown(read_runs, stored_r
         found = read_runs(*uniform, *stored_runs("a", *([score] for score in scores)), spec=spec)
         score = cell(summary(finals(found)), "a", "score")
         assert (score.text, score.bold) == shown
+        for plot in (figures.pareto(found), figures.learning_curves(found), figures.speedup(found)):
+            assert plot._drawn([".svg"]), plot.name
 
 
 def test_a_run_that_diverged_is_not_on_the_front_and_the_front_stays(diverged):
