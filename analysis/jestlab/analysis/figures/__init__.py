@@ -22,7 +22,7 @@ from ..errors import NotYet, RequestError
 from ..frames import Frames
 from ..results import Snapshot, opened
 from ..sheet import PLAIN, Sheet
-from .against import PRESETS, Axis, against
+from .against import PRESETS, Axis, against, against_reference
 from .composition import composition
 from .custom import custom_plot
 from .learnability import learnability
@@ -31,7 +31,6 @@ from .optimizer_spikes import optimizer_spikes
 from .pareto import pareto
 from .plot import Plot
 from .published import published_scores
-from .references import against_reference
 from .selected import selected
 from .speedup import speedup
 from .step_costs import method_costs, step_costs
@@ -81,16 +80,14 @@ KINDS: dict[str, Callable[..., Plot]] = {
     "step_costs": step_costs,
     **{name: partial(against, axis=axis, name=name) for name, axis in PRESETS.items()},
     "against_reference": against_reference,
-    "optimizer_spikes": lambda store, experiment, metric=(), x="optimizer.beta2", baseline=None: (
-        optimizer_spikes(store, experiment, (metric or ("loss",))[0], x, baseline)
-    ),
+    "optimizer_spikes": optimizer_spikes,
     "learnability": learnability,
     "published": published_scores,
     "against": lambda frames, x, by=("selection.rule",), split=None, baseline=None: against(
         frames, Axis(x, tuple(by), split), baseline
     ),
-    "composition": lambda store, frames, x=None: composition(store, frames, x),
-    "selected": lambda frames, pictures=None: selected(frames, pictures),
+    "composition": composition,
+    "selected": selected,
 }
 """Kind → function that makes the figure. `draw` passes sources and options to parameters of the same name."""
 

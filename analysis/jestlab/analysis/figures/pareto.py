@@ -101,7 +101,8 @@ def pareto(
     is_main = data["on_front"].eq(True) | data["role"].isin(["baseline", "reference"])
     data["is_named"] = is_main | (len(means) <= _MOST_NAMED)
     of_means = data[data["kind"] == "mean"]
-    unpriced = [frames.shown[label] for label in ended["label"].unique() if label not in means["label"].array]
+    is_unpriced = ~ended["label"].isin(means["label"])
+    unpriced = [frames.shown[label] for label in ended.loc[is_unpriced, "label"].unique()]
     sentences = [
         what_score_is(frames),
         *about_seeds(means["seeds"].max()),

@@ -15,10 +15,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import flops
 from .cell import (
@@ -34,9 +31,13 @@ from .cell import (
     order,
 )
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 _RATIO = 5.0  # B/b of the paper's tables: filtering ratio .8
 
-Interval = npt.NDArray[np.float64]
+Interval: TypeAlias = "npt.NDArray[np.float64]"
 """The least number that rounds to a printed one, the printed one, and the greatest. The reversed interval is
 subtracted, or divided by."""
 
@@ -72,7 +73,7 @@ class _Row:
     Attributes:
         first: One of its cells, for the columns that are equal in all of them.
         cells: Quantity → cell.
-        baseline: The row of its group's baseline; None if the group has none, or several.
+        baseline: The row of its group's baseline, if the group has one.
         twins: Rows of the same training in other tables.
     """
 
@@ -137,17 +138,14 @@ def _rows(cells: Iterable[PublishedCell]) -> list[_Row]:
     rows: dict[tuple[Any, ...], _Row] = {}
     for cell in cells:
         rows.setdefault(cell.key[:3], _Row(cell)).cells[cell.quantity] = cell
-    baselines, trainings = defaultdict(list), defaultdict(list)
-    for row in rows.values():
-        first = row.first
-        if first.baseline:
-            baselines[first.source, first.table, first.group].append(row)
+    groups = {row: (row.first.source, row.first.table, row.first.group) for row in rows.values()}
+    baselines = {group: row for row, group in groups.items() if row.first.baseline}
+    trainings = defaultdict(list)
+    for row, group in groups.items():
+        row.baseline = baselines.get(group)
         if EXAMPLES in row.cells:
-            key = (first.source, first.method, first.variant, first.data, row.cells[EXAMPLES].value)
-            trainings[key].append(row)
-    for row in rows.values():
-        of_group = baselines[row.first.source, row.first.table, row.first.group]
-        row.baseline = of_group[0] if len(of_group) == 1 else None
+            key = (row.first.source, row.first.method, row.first.variant, row.first.data)
+            trainings[key, row.cells[EXAMPLES].value].append(row)
     for same in trainings.values():
         for row in same:
             row.twins = [other for other in same if other.first.table != row.first.table]
@@ -175,6 +173,8 @@ def _derive(row: _Row, quantity: str) -> tuple[Interval, str] | None:
         if cells := twin.directions(quantity):
             where = "" if twin is row else f", in {twin.first.table},"
             return _interval(*cells), f"the mean of {' and '.join(cell.printed for cell in cells)}{where} is"
+    import numpy as np
+
     baseline = row.baseline
     if baseline is None or quantity not in (PER_ITERATION, TOTAL, DELTA):
         return None
@@ -202,6 +202,8 @@ def _derive(row: _Row, quantity: str) -> tuple[Interval, str] | None:
 
 def _interval(*cells: PublishedCell) -> Interval:
     """Return the interval of the mean of some cells."""
+    import numpy as np
+
     mean: Interval = np.mean([cell.number.interval for cell in cells], axis=0)
     return mean
 
