@@ -75,6 +75,12 @@ def test_a_run_that_diverged_is_not_on_the_front_and_the_front_stays(diverged):
     assert plot._drawn([".svg"])
 
 
+def test_the_front_may_be_empty(read_runs, stored_runs):
+    plot = pareto(read_runs(*stored_runs("a", [0.4], [INF]), *stored_runs("b", [0.5], [INF])))
+    assert not plot.data["on_front"].eq(True).any()
+    assert plot._drawn([".svg"])
+
+
 @pytest.mark.parametrize("lost", [INF, None, "failed"])
 def test_figures_tell_a_mean_of_survivors_from_one_of_all_seeds(lost, read_runs, stored_run, stored_runs):
     state, last = ("FAILED", 0.4) if lost == "failed" else ("COMPLETED", lost)

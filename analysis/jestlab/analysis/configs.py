@@ -106,7 +106,7 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 @lru_cache(maxsize=16_384)
 def parsed(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Parse the JSON text of a config: its tree, which callers share and must not change, and its keys."""
+    """Parse the JSON text of a config: return the tree, which callers must not change, and its keys."""
     tree = json.loads(text)
     return tree, tuple(flat(tree))
 

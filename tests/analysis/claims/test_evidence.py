@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.simulation import DRAWS, LAST, losing, once, simulated, slack, until_decided
+from tests.simulation import DRAWS, LAST, losing, once, one_look, peeking, simulated, slack, until_decided
 
 from jestlab.analysis.claims.claim import MOST_SEEDS
 from jestlab.analysis.claims.evidence import evidence_of, needed, power
@@ -174,7 +174,7 @@ def test_the_needed_seeds_depend_on_the_distance_to_the_nearest_bound(relation, 
     assert evidence_of([-0.5, 0.0, 0.5, 1.0, 1.5], relation, within, 0.01).needed == expected
 
 
-# ---- error rates of simulated studies that lose seeds
+# ---- error rates of simulated studies
 
 
 @pytest.mark.parametrize("look", [once, until_decided])
@@ -185,12 +185,54 @@ def test_few_studies_are_wrong_if_one_side_loses_its_worst_runs(look):
     assert found.right <= 0.05 + slack(300)
 
 
-@pytest.mark.parametrize("value", [-INF, INF, NAN])
-def test_the_simulation_judges_like_the_product(value):
-    values = losing(DRAWS["normal"], 0.1, value)(np.random.default_rng(5), (40, 1, 12)) + 0.8
-    whole, found = once(values, 0.05), [evidence_of(list(each), "above", 0.0, 0.05) for (each,) in values]
+@pytest.mark.parametrize(
+    ("draw", "look", "shape", "effect", "at_most"),
+    [
+        (DRAWS["heavy-tailed (t of 2)"], until_decided, (40, 5, LAST), 0.6, LAST),
+        *((losing(DRAWS["normal"], 0.1, value), once, (40, 1, 12), 0.8, None) for value in (-INF, INF, NAN)),
+    ],
+)
+def test_the_simulation_judges_like_the_product(draw, look, shape, effect, at_most):
+    """The same studies, claim by claim, by the function that judges claims."""
+    values, (_, claims, seeds) = draw(np.random.default_rng(5), shape) + effect, shape
+    whole, error = look(values, 0.05), 0.05 / claims
+    found = [evidence_of(list(each), "above", 0.0, error, at_most) for each in values.reshape(-1, seeds)]
     assert whole.right == np.mean([each.verdict == "holds" for each in found]) > 0.1
     assert whole.decided == np.mean([each.verdict != "undecided" for each in found])
+    assert at_most is None or whole.seeds == np.mean([each.seeds for each in found])
+
+
+def wrong_shares(values, near):
+    """Shares of runs of differences, one a row, that are called near and not near."""
+    found = [evidence_of(list(each), "near", near, 0.05, LAST).verdict for each in values]
+    return found.count("holds") / len(found), found.count("does not hold") / len(found)
+
+
+def test_few_studies_are_wrong_by_any_claim():
+    found = simulated(DRAWS["skewed (exponential)"], until_decided, studies=2_000, claims=8)
+    assert 0.02 < found.wrong <= 0.05 + slack(2_000)  # nor is power wasted
+    peeked = simulated(DRAWS["normal"], peeking, studies=1_000, claims=55)
+    assert peeked.wrong > 0.98  # which the sequential test avoids
+
+
+def test_a_real_effect_is_found():
+    one, many = (
+        simulated(DRAWS["normal"], until_decided, studies=2_000, claims=claims, effect=1.5)
+        for claims in (1, 55)
+    )
+    assert one.right > 0.99
+    assert one.seeds == pytest.approx(6.7, abs=0.2)
+    assert many.right == pytest.approx(0.94, abs=0.01)
+    assert many.seeds == pytest.approx(15.2, abs=0.3)
+    fixed = simulated(DRAWS["normal"], one_look, studies=2_000, claims=1, effect=1.5, seeds=7)
+    assert fixed.right < one.right  # with as many seeds as the sequential test takes on average
+
+
+def test_few_differences_at_the_limit_are_called_near():
+    """Medians at the limit of what counts as near, and in the middle of a tiny range."""
+    values = DRAWS["normal"](np.random.default_rng(4), (150, LAST))
+    assert wrong_shares(0.1 * values + 0.5, 0.5)[0] <= 0.05 + slack(150)
+    assert wrong_shares(values, 1e-9)[1] <= 0.05 + slack(150)
 
 
 @pytest.mark.full
@@ -204,3 +246,17 @@ def test_the_error_is_kept_however_seeds_are_lost(name, look, value, the_worst, 
     draw = losing(DRAWS[name], share, value, the_worst=the_worst)
     found = simulated(draw, look, studies=10_000, claims=1, seeds=seeds)
     assert found.right <= 0.05 + slack(10_000)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", DRAWS)
+class TestEveryDistribution:
+    @pytest.mark.parametrize("claims", [1, 8, 55])
+    def test_few_studies_are_wrong_by_any_claim(self, name, claims):
+        found = simulated(DRAWS[name], until_decided, studies=10_000, claims=claims)
+        assert 0.02 < found.wrong <= 0.05 + slack(10_000)
+
+    @pytest.mark.parametrize("seeds", [3, 5, 8, 12, 24])
+    def test_the_error_is_kept_wherever_a_study_ends(self, name, seeds):
+        found = simulated(DRAWS[name], until_decided, studies=10_000, claims=8, seeds=seeds)
+        assert found.wrong <= 0.05 + slack(10_000)

@@ -286,6 +286,21 @@ def test_reports_runs_that_have_not_completed(study):
     assert count_verdicts(found) == "At scale smoke, 4 claims: 1 holds, 1 undecided, 2 not run."
 
 
+def test_runs_without_a_common_seed_are_not_compared(new_store, stored_run):
+    runs = [stored_run(name, [0.1], seed=seed) for seed, name in enumerate(("joint", "uniform"))]
+    (found,) = read(new_store().add(*runs, spec={"claims": [JOINT]}).url, ["study"])
+    assert (found.verdict, found.planned, found.gap) == ("not run", 0, "the runs have no seed in common")
+
+
+def test_a_sequence_that_nothing_can_decide_is_out_of_reach(new_store, stored_run):
+    runs = [stored_run(name, [0.1], seed=seed, logged={"m": [1.0]}) for name in "ab" for seed in range(5)]
+    claim = {"statement": "unclear", "of": "a", "better_than": "b", "measure": "m"}
+    spec = {"claims": [claim], "seeds": {"until": "decided"}}
+    (found,) = read(new_store().add(*runs, spec=spec).url, ["study"])
+    assert (found.verdict, found.seeds, found.gap) == ("undecided", 5, "m: no common goal and unit")
+    assert not found.is_open and found.stopped.startswith("out of reach")
+
+
 def test_a_study_without_a_scale_names_none(new_store, stored_run):
     """Also in a store with a study that has one, where the missing scale is read as NaN."""
     runs = [

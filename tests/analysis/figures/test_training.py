@@ -99,11 +99,13 @@ def test_spikes_are_counted(new_store, stored_run):
     ]
 
 
-def test_no_spike_of_a_long_run_is_lost(new_store, stored_run):
-    store = new_store().add(
-        run(stored_run, "joint", 0.95, noisy(7000, 3333)), run(stored_run, "joint", 0.999, noisy(7000))
-    )
-    raw = figures.optimizer_spikes(store.url, "study").data.query("kind == 'raw'")
+def test_no_spike_of_a_long_run_is_lost_by_any_key(new_store, stored_run):
+    key = "selection.filtering_ratio"
+    losses = {0.5: noisy(7000, 3333), 0.9: noisy(7000)}
+    store = new_store().add(*(run(stored_run, "joint", f, loss, key=key) for f, loss in losses.items()))
+    raw = figures.optimizer_spikes(store.url, "study", x=key).data.query("kind == 'raw'")
+    lines = {("joint", f"filtering_ratio = {f}") for f in losses}
+    assert set(zip(raw["panel"], raw["line"], strict=True)) == lines
     assert len(raw) < 2 * 2 * 1000 + 2
     assert raw["value"].max() > 6.9
     assert raw.groupby("label")["step"].is_monotonic_increasing.all()
@@ -114,14 +116,6 @@ def test_spikes_need_two_values_of_the_key_and_more_points(study, new_store, sto
         figures.optimizer_spikes(study.url, "study")
     store = new_store().add(*(run(stored_run, "joint", beta2, noisy(20, 10)) for beta2 in (0.95, 0.999)))
     with pytest.raises(ValueError, match="has logged 'grad_norm'"):
-        figures.optimizer_spikes(store.url, "study", metric="grad_norm")
-    figure = figures.optimizer_spikes(store.url, "study").figure()
+        figures.optimizer_spikes(store.url, "study", metric=("grad_norm",))
+    figure = figures.draw("optimizer_spikes", store.url, "study", metric=()).figure()
     assert figure.axes[0].get_title(loc="left") == "joint"  # without counts
-
-
-def test_spikes_by_another_key(new_store, stored_run):
-    key = "selection.filtering_ratio"
-    store = new_store().add(*(run(stored_run, "joint", f, noisy(60), key=key) for f in (0.5, 0.9)))
-    plot = figures.optimizer_spikes(store.url, "study", key=key)
-    lines = {("joint", f"filtering_ratio = {f}") for f in (0.5, 0.9)}
-    assert set(zip(plot.data["panel"], plot.data["line"], strict=True)) == lines

@@ -132,12 +132,14 @@ def judge(
         return sum(known) / len(known) - (sum(known_minus) / len(known_minus) if minus else 0.0)
 
     differences = [value(*sides[0], seed) - value(*sides[1], seed) for seed in seeds]
-    metric, unclear = _metric(claim, measures)
+    of, other = (measures.metric(measure) for measure in claim.measures)
+    metric = of if (of.goal, of.unit) == (other.goal, other.unit) else Metric()
+    is_unclear = claim.comparison == "better_than" and metric.goal is None
     relation: Relation = "below" if metric.goal == "min" else "above"
     if claim.comparison != "better_than":
         relation = claim.comparison
     evidence = judging.test(differences, relation, claim.within or 0.0)
-    if unclear:
+    if is_unclear:
         evidence = replace(evidence, verdict="undecided", forecast=NO_FORECAST, needed=None)
     if not completed:
         evidence = replace(evidence, verdict="not run")
@@ -173,7 +175,7 @@ def judge(
 
     gaps = [
         "retracted: " + "; ".join(" ".join(reason.split()) for reason in reasons) if reasons else "",
-        unclear,
+        f"{' and '.join(dict.fromkeys(claim.measures))}: no common goal and unit" if is_unclear else "",
         f"unknown run: {', '.join(unknown)}" if unknown else "",
         "" if planned else "the runs have no seed in common",
         told([seed for seed in planned if seed not in completed], len(planned)),
@@ -217,12 +219,3 @@ def _weights(sides: Sequence[tuple[str, Sequence[str], Sequence[str]]]) -> dict[
             for label in labels:
                 weights[measure, label] = weights.get((measure, label), 0.0) + part_sign / len(labels)
     return weights
-
-
-def _metric(claim: Claim, measures: Measures) -> tuple[Metric, str]:
-    """Return goal and unit of the difference, and why they are unclear; empty if they are clear."""
-    of, other = (measures.metric(measure) for measure in claim.measures)
-    metric = of if (of.goal, of.unit) == (other.goal, other.unit) else Metric()
-    if claim.comparison != "better_than" or metric.goal is not None:
-        return metric, ""
-    return metric, f"{' and '.join(dict.fromkeys(claim.measures))}: no common goal and unit"

@@ -81,16 +81,14 @@ KINDS: dict[str, Callable[..., Plot]] = {
     "step_costs": step_costs,
     **{name: partial(against, axis=axis, name=name) for name, axis in PRESETS.items()},
     "against_reference": against_reference,
-    "optimizer_spikes": lambda store, experiment, metric=(), x="optimizer.beta2", baseline=None: (
-        optimizer_spikes(store, experiment, (metric or ("loss",))[0], x, baseline)
-    ),
+    "optimizer_spikes": optimizer_spikes,
     "learnability": learnability,
     "published": published_scores,
     "against": lambda frames, x, by=("selection.rule",), split=None, baseline=None: against(
         frames, Axis(x, tuple(by), split), baseline
     ),
-    "composition": lambda store, frames, x=None: composition(store, frames, x),
-    "selected": lambda frames, pictures=None: selected(frames, pictures),
+    "composition": composition,
+    "selected": selected,
 }
 """Kind → function that makes the figure. `draw` passes sources and options to parameters of the same name."""
 

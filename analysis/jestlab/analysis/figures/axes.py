@@ -1,12 +1,10 @@
-"""What panels have in common: scales and ticks of axes, confidence intervals, seeds, and steps."""
+"""What panels have in common: scales and ticks of axes, confidence intervals, seeds, and levels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from .. import units
 from .style import DASHED, size_of
@@ -83,14 +81,3 @@ def draw_levels(axes: Axes, levels: Iterable[tuple[float, str]]) -> None:
     """Draw the scores of references, from `near_references`, as dashed lines with their names."""
     for level, name in levels:
         axes.axhline(level, label=name, **DASHED)
-
-
-def draw_steps(axes: Axes, x: Any, y: Any, *, down: bool, **style: Any) -> None:
-    """Draw the best values y from each cost x on, [m] in any order, as steps across the panel.
-
-    The limits of the panel are final. Less of y is better if steps go `down`.
-    """
-    order = np.argsort(x)
-    xs, ys = np.asarray(x, float)[order], np.asarray(y, float)[order]
-    start, end = axes.get_ylim()[down], axes.get_xlim()[1]
-    axes.step([xs[0], *xs, end], [start, *ys, ys[-1]], where="post", **style)

@@ -21,11 +21,11 @@ _PARTS = "selected/(?P<rule>[^/]*)/(?P<column>[^/]*)/(?P<component>.*)"
 
 
 @opens_store
-def composition(store: Snapshot, frames: Frames, column: str | None = None) -> Plot:
+def composition(store: Snapshot, frames: Frames, x: str | None = None) -> Plot:
     """Plot the composition of the batches of each run, next to that of the candidates.
 
     Args:
-        column: Metadata column that runs have counted (`runtime.diagnostics.columns`); by default the first
+        x: Metadata column that runs have counted (`runtime.diagnostics.columns`); by default the first
             in alphabetical order.
 
     Returns:
@@ -44,7 +44,7 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
             f"no run of {frames.experiment!r} has counted its selection: set "
             "runtime.diagnostics.every_steps, and its columns"
         )
-    column = columns[0] if column is None else column
+    column = columns[0] if x is None else x
     if column not in columns:
         raise NotYet(f"no run of {frames.experiment!r} has counted by {column!r}: {nearest(column, columns)}")
     counted = counted[counted["column"] == column]
@@ -56,8 +56,8 @@ def composition(store: Snapshot, frames: Frames, column: str | None = None) -> P
     looks = {value: (value, *look) for value, look in zip(shown, PARTS, strict=False)}
     data = stacked(shares, looks | {_OTHERS: (_OTHERS, GRAY, "")})
     caption = (
-        f"Shares of the examples by {column}: of batches, mean over the recorded steps and over seeds, "
-        f"and of all candidates that they were selected from."
+        f"Examples by {column}: shares of batches and of the candidates, from which batches were selected; "
+        "mean over the recorded steps, then over seeds."
     )
     words = Texts(title(frames), caption, "", f"share of the examples, by {column}")
     return Plot("composition", data, words, draw_stacked_bars)

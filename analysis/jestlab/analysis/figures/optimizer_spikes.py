@@ -28,8 +28,8 @@ _COLUMNS = 500  # of pixels, in which spikes stay visible
 def optimizer_spikes(
     store: Snapshot,
     experiment: str,
-    metric: str = "loss",
-    key: str = "optimizer.beta2",
+    metric: Sequence[str] = (),
+    x: str = "optimizer.beta2",
     baseline: str | None = None,
 ) -> Plot:
     """Plot a training metric over steps, raw and smoothed: a line for each value of β₂, a panel for each run
@@ -39,8 +39,8 @@ def optimizer_spikes(
     of the run's deviations from its running median.
 
     Args:
-        metric: Training metric: "loss", "grad_norm".
-        key: Config key whose values are compared.
+        metric: One training metric; the loss by default.
+        x: Config key whose values are compared.
         baseline: Label or run that is shown even if other runs depend on it.
 
     Returns:
@@ -53,12 +53,12 @@ def optimizer_spikes(
     """
     import pandas as pd
 
-    results = store.frames(experiment)
-    places = placed(results, Axis(key, by=()), results.baseline(baseline))
+    results, measured = store.frames(experiment), next(iter(metric), "loss")
+    places = placed(results, Axis(x, by=()), results.baseline(baseline))
     varies = places.groupby("line")["x"].transform("nunique") > 1
     places = places[varies] if varies.any() else places
-    logged = store.metrics(experiment, [metric]).dropna(subset="value")
-    letter = "β₂" if key == "optimizer.beta2" else key.rpartition(".")[2]
+    logged = store.metrics(experiment, [measured]).dropna(subset="value")
+    letter = "β₂" if x == "optimizer.beta2" else x.rpartition(".")[2]
     places["name"] = f"{letter} = " + places["tick"]
     names = list(places.sort_values("x")["name"].unique())
     chosen = looks(names[1:], names[0])
@@ -68,10 +68,10 @@ def optimizer_spikes(
             rows = _rows(runs).assign(panel=str(panel), line=str(name))
             parts.append(with_looks(rows, [chosen[str(name)]] * len(rows)))
     if not parts:
-        raise NotYet(f"no run of experiment {experiment!r} that varies {key} has logged {metric!r}")
+        raise NotYet(f"no run of experiment {experiment!r} that varies {x} has logged {measured!r}")
     caption = "Faint: each seed as logged; bold: running median, mean over seeds. "
     caption += f"Spike: points more than {FAR:g} robust standard deviations above the run's median."
-    words = Texts(title(results), caption, "steps", NAMES.get(metric, metric))
+    words = Texts(title(results), caption, "steps", NAMES.get(measured, measured))
     return Plot("optimizer_spikes", pd.concat(parts, ignore_index=True), words, _draw)
 
 
@@ -94,7 +94,7 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw raw values faintly and their running medians in bold; titles count the spikes of each line."""
     titles = []
     shown = list(data.groupby("panel", sort=False))
-    figure, all_axes = panels(sheet, len(shown), least=1.6, height=1.5, sharex=True, sharey=True)
+    figure, all_axes = panels(sheet, len(shown), least=1.6, height=1.9, sharex=True, sharey=True)
     for axes, (name, panel) in zip(all_axes, shown, strict=True):
         count_axis(axes)
         axes.margins(x=0)

@@ -19,7 +19,6 @@ from .axes import (
     draw_intervals,
     draw_levels,
     draw_seeds,
-    draw_steps,
     value_axis,
 )
 from .panels import finish, panels
@@ -102,7 +101,8 @@ def pareto(
     is_main = data["on_front"].eq(True) | data["role"].isin(["baseline", "reference"])
     data["is_named"] = is_main | (len(means) <= _MOST_NAMED)
     of_means = data[data["kind"] == "mean"]
-    unpriced = [frames.shown[label] for label in ended["label"].unique() if label not in means["label"].array]
+    is_unpriced = ~ended["label"].isin(means["label"])
+    unpriced = [frames.shown[label] for label in ended.loc[is_unpriced, "label"].unique()]
     sentences = [
         what_score_is(frames),
         *about_seeds(means["seeds"].max()),
@@ -189,8 +189,10 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     draw_levels(axes, near_references(every_mean.rename(columns={"score": "mean"}), means["score"]))
     is_log, percent = texts.metric.scale == "log", texts.metric.suffix == "%"
     value_axis(axes, [*means["score"], *seeds["score"]], log=is_log, percent=percent)
-    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
-    down = texts.metric.goal == "min"
-    on_front = means[means["on_front"].eq(True)]
-    draw_steps(axes, on_front["cost"], on_front["score"], down=down, color=GRAY, linewidth=1.0, zorder=2)
+    across, up = axes.get_xlim(), axes.get_ylim()
+    axes.set(xlim=across, ylim=up)
+    on_front = means[means["on_front"].eq(True)].sort_values("cost")
+    x, y = on_front["cost"].tolist(), on_front["score"].tolist()  # empty if a seed of every label diverged
+    heights = [up[texts.metric.goal == "min"], *y, *y[-1:]]
+    axes.step([*x[:1], *x, across[1]], heights, where="post", color=GRAY, linewidth=1.0, zorder=2)
     return finish(figure, texts, sheet)

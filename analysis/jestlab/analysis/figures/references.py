@@ -53,15 +53,16 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
     x, y = (f"{whose}'s {difference_axis(frames, compared)}" for whose in ("reference", "learner"))
     data = pd.concat([points, paths, zero], ignore_index=True)
     data = data.assign(title="", x_label=x, y_label=y, text=data["label"].map(frames.shown))
-    sentences = [
+    caption = [
         what_score_is(frames),
         f"Each point: a learner, against the reference it selects with, both minus {frames.shown[compared]} "
         "with the same seed, each at the end of the run.",
         *about_seeds(data["seeds"].max()),
         *about_lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]])),
-        "Gray: references trained on the same data, in the order of examples seen.",
+        "Gray: references trained on the same data." * (len(set(trained)) < len(trained)),
     ]
-    return Plot("against_reference", data, Texts(title(frames), " ".join(sentences), x, y), draw_points)
+    words = Texts(title(frames), " ".join(filter(None, caption)), x, y)
+    return Plot("against_reference", data, words, draw_points)
 
 
 def _pairs(frames: Frames, configs: Configs, baseline: str) -> pd.DataFrame:

@@ -53,7 +53,7 @@ Pictures = Callable[[str, tuple[str, ...], int], list[ShownExample]]
 """Reads so many examples at a few steps of some labels of an experiment; ValueError if there are none."""
 
 
-def selected(frames: Frames, pictures: Pictures | None) -> Plot:
+def selected(frames: Frames, pictures: Pictures | None = None) -> Plot:
     """Show examples that each run selected at the start, after a quarter of its steps, and at the end.
 
     Args:

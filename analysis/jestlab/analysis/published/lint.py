@@ -15,10 +15,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import flops
 from .cell import (
@@ -34,9 +31,13 @@ from .cell import (
     order,
 )
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 _RATIO = 5.0  # B/b of the paper's tables: filtering ratio .8
 
-Interval = npt.NDArray[np.float64]
+Interval: TypeAlias = "npt.NDArray[np.float64]"
 """The least number that rounds to a printed one, the printed one, and the greatest. The reversed interval is
 subtracted, or divided by."""
 
@@ -175,6 +176,8 @@ def _derive(row: _Row, quantity: str) -> tuple[Interval, str] | None:
         if cells := twin.directions(quantity):
             where = "" if twin is row else f", in {twin.first.table},"
             return _interval(*cells), f"the mean of {' and '.join(cell.printed for cell in cells)}{where} is"
+    import numpy as np
+
     baseline = row.baseline
     if baseline is None or quantity not in (PER_ITERATION, TOTAL, DELTA):
         return None
@@ -202,6 +205,8 @@ def _derive(row: _Row, quantity: str) -> tuple[Interval, str] | None:
 
 def _interval(*cells: PublishedCell) -> Interval:
     """Return the interval of the mean of some cells."""
+    import numpy as np
+
     mean: Interval = np.mean([cell.number.interval for cell in cells], axis=0)
     return mean
 

@@ -101,7 +101,7 @@ def table(
         made = custom_table(code, access, options or {})
     elif name == "claims":
         if baseline is not None or score:
-            raise RequestError("claims name what they compare with and by: leave out baseline and score")
+            raise RequestError("claims name what they compare with: leave out baseline and score")
         made = _claims(store, studies, shape.digits)
     elif name in _OF_FINALS:
         made = _OF_FINALS[name](finals(results(studies[0]), baseline, scope, crossing))

@@ -53,7 +53,7 @@ def _md_cell(cell: Cell) -> str:
 def _md(text: str) -> str:
     """Escape a string for Markdown: one line, without characters that would format it."""
     text = re.sub(r"[\\|*`<$]", r"\\\g<0>", " ".join(text.split()))
-    return _UNDERSCORE.sub(r"\_", text).replace("](", "]\\(")  # brackets alone are no link
+    return _UNDERSCORE.sub(r"\_", text).replace("](", "]\\(")  # brackets alone make no link
 
 
 # ---- HTML

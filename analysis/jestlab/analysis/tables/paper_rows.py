@@ -52,10 +52,8 @@ def table_rows(
     rows["row"] = _unique_names(rows)
     if not made:
         return rows, None
-    names = rows.loc[~rows["published"], ["section", "label", "row"]].rename(
-        columns={"section": "experiment"}
-    )
     parts = pd.concat([runs for _, runs in made], ignore_index=True)
+    names = rows.rename(columns={"section": "experiment"})[["experiment", "label", "row"]]
     return rows, parts.merge(names, on=["experiment", "label"])
 
 
@@ -66,27 +64,24 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
     frames, runs, by_label, configs = found.frames, found.runs, found.by_label, Configs(found.frames)
     is_baseline = runs["label"] == found.baseline
     examples = runs["examples_seen"]
-    # Column of FLOPs → suffix of the columns that compare them with the baseline, and the values.
-    flops = {"flops": ("", runs["flops"])}
-    if beside_published:
-        flops = {"flops": (COUNTED, runs["flops"]), PAPER_FLOPS: ("", _paper_flops(found, configs))}
-    compared: dict[str, pd.Series[float]] = {}
-    for name, (suffix, spent) in flops.items():
-        total = spent / spent[is_baseline].mean()
-        per_iteration = total / (examples / examples[is_baseline].mean())
-        compared |= {name: spent, f"{PER_ITERATION}{suffix}": per_iteration, f"{TOTAL}{suffix}": total}
     scores = {name: runs[name] for name in frames.metrics}
     values: dict[str, pd.Series[float]] = {
         EXAMPLES: examples,
-        **compared,
         DELTA: runs["delta"],
         **(_pair(scores) if pair else scores),
         MEAN: runs["score"],
     }
+    flops = {"flops": runs["flops"]}
+    if beside_published:
+        flops[PAPER_FLOPS] = _paper_flops(found, configs)
+    for name, spent in flops.items():
+        suffix = COUNTED if beside_published and name == "flops" else ""
+        total = spent / spent[is_baseline].mean()
+        per_iteration = total / (examples / examples[is_baseline].mean())
+        values |= {name: spent, f"{PER_ITERATION}{suffix}": per_iteration, f"{TOTAL}{suffix}": total}
     parts = runs[["fingerprint", "label", "seed"]].assign(experiment=frames.experiment, **values)
 
     labels = frames.labels
-    filters = [configs.get(label, "data.filter") for label in labels]
     rows = pd.DataFrame(
         {
             "row": labels,
@@ -97,7 +92,7 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
             "apart": by_label["apart"].to_numpy(),
             "published": False,
             "baseline": by_label.index == found.baseline,
-            FILTERED: [float(bool(text)) for text in filters],
+            FILTERED: [float(bool(configs.get(label, "data.filter"))) for label in labels],
         }
     )
     for name in values:
