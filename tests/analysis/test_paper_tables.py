@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from jestlab.analysis import published, tables
-from jestlab.analysis.results import read as read_frames
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 """The exact text of each table. To change one on purpose, write its new text there."""
@@ -31,7 +30,7 @@ def rows_of(table):
 
 
 def own(store, experiment="study", *options):
-    return tables.finals(read_frames(store.url, experiment), *(options or ["uniform"]))
+    return tables.finals(store.read(experiment), *(options or ["uniform"]))
 
 
 @pytest.fixture
