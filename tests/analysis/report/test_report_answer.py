@@ -6,11 +6,10 @@ from tests.analysis.report.conftest import by_class, words
 from jestlab.analysis import tables
 from jestlab.analysis.report import gather
 from jestlab.analysis.report.answer import Answer, answer
-from jestlab.analysis.results import read as read_frames
 
 
 def answer_of(store, baseline="uniform", scope="scoring") -> Answer:
-    found = read_frames(store.url, "study")
+    found = store.read()
     finals = tables.finals(found, baseline, scope)
     return answer(tables.summary(finals).frame, finals)
 
@@ -141,7 +140,7 @@ def test_flops_of_a_pretraining_run_count_although_no_plan_knows_them(new_store,
     assert "3.8× fewer training FLOPs; 2.4× fewer with a share in the training of needed runs." in said
     said = answer_of(store, scope="reference_training").sentence
     assert "2.4× fewer FLOPs with a share in the training of needed runs." in said
-    table = tables.summary(tables.finals(read_frames(store.url, "study"), scope="reference_training"))
+    table = tables.summary(tables.finals(store.read(), scope="reference_training"))
     assert any("a share in the reference's training" in note for note in table.notes)
     assert table.frame.set_index("label")["flops"].to_dict() == {"uniform": 6e9, "tuned": 2.9e9}
 
