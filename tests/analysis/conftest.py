@@ -80,6 +80,9 @@ class Store:
     def url(self) -> str:
         return f"sqlite:///{self.path}"
 
+    def read(self, experiment: str = "study") -> Frames:
+        return read_frames(self.url, experiment)
+
     def copy(self, path: Path) -> Store:
         return Store(Path(shutil.copy(self.path, path)))
 
@@ -200,7 +203,7 @@ def stored_runs() -> Callable[..., list[StoredRun]]:
 @pytest.fixture
 def read_runs(new_store: Callable[[], Store]) -> Callable[..., Frames]:
     """A function that records runs in a new store, and returns their results."""
-    return lambda *runs, **options: read_frames(new_store().add(*runs, **options).url, "study")
+    return lambda *runs, **options: new_store().add(*runs, **options).read()
 
 
 @pytest.fixture(scope="session")
@@ -245,4 +248,4 @@ def drawings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture(scope="session")
 def results(finished_study: Store) -> Frames:
-    return read_frames(finished_study.url, "study")
+    return finished_study.read()

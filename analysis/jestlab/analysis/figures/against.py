@@ -301,10 +301,7 @@ def _tick(axes: Axes, means: pd.DataFrame) -> None:
 
 
 def _gains(frames: Frames, points: pd.DataFrame, base: str) -> pd.DataFrame:
-    """Return the panel of gains over the baseline's line at the same x and seed; its level is 0.
-
-    Points without a counterpart are left out.
-    """
+    """Return the panel of gains over the baseline's line at the same x and seed, where it has a point."""
     import pandas as pd
 
     is_base = points["line"] == base
@@ -316,10 +313,7 @@ def _gains(frames: Frames, points: pd.DataFrame, base: str) -> pd.DataFrame:
 
 
 def _positions(frames: Frames, key: str, values: Sequence[Any]) -> dict[str, tuple[float, str]]:
-    """Return the position and the text of each value.
-
-    Words are placed at equal distances, as are numbers that include 0 and span a wide range.
-    """
+    """Return position and text of each value; equal distances for words, and for 0 in a wide range."""
     are_words = any(isinstance(value, bool) or not isinstance(value, int | float) for value in values)
     distinct = {_json(value): value for value in (values if are_words else sorted(values))}
     least = min((value for value in values if value > 0), default=math.inf) if not are_words else 0

@@ -139,10 +139,7 @@ def _means(runs: pd.DataFrame, sign: float, apart: Sequence[str]) -> pd.DataFram
 
 
 def _about_hypervolume(frames: Frames, data: pd.DataFrame, effort: Effort) -> str:
-    """State the hypervolume of several labels up to the worst score of any seed.
-
-    Percentages of which more is better have no score below 0, which is the end for them.
-    """
+    """State the hypervolume of several labels up to the worst score of any seed, of percentages up to 0."""
     metric, means = frames.score, data[data["kind"] == "mean"]
     end = means["cost"].nlargest(1) * _BEYOND
     (divisor, named), cost = unit(effort, end), end.item()
