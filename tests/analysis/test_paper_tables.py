@@ -35,8 +35,8 @@ def own(store, experiment="study", *options):
 
 @pytest.fixture
 def paper_like(new_store, stored_runs):
-    """An experiment on the paper's benchmarks."""
-    metrics = ["imagenet/zero_shot", "coco/i2t_r1", "coco/t2i_r1"]
+    """An experiment on the paper's benchmarks, with the names that CLIP_benchmark gives them."""
+    metrics = ["imagenet1k/zero_shot", "mscoco_captions/i2t_r1", "mscoco_captions/t2i_r1"]
     config = {"selection.rule": "joint", "selection.filtering_ratio": 1 - 1 / 3.6}
     selecting = {"flops_per_step": (3e9, 4e9, 0.0), "config": config}
     return new_store().add(

@@ -51,7 +51,7 @@ class _Printed(NamedTuple):
 
 def latex(table: Table) -> str:
     """Write a float; comments above it name the packages that it needs, and columns that do not fit."""
-    environment, columns, left_out = _layout(table)
+    environment, columns, omitted = _layout(table)
     label = table.label or "tab:" + re.sub(r"[\W_]", "-", table.name)
     notes = " ".join(sentence(escape(note, breaks=True)) for note in table.notes)
     below = f"{_BELOW}{notes}}}\n" if notes else ""
@@ -59,7 +59,7 @@ def latex(table: Table) -> str:
         r"% \usepackage{array, booktabs, graphicx}",
         *([r"% \usepackage[normalem]{ulem}"] if table.struck else []),
         _FIT,
-        *([f"% Left out, since not all columns fit: {listed(left_out)}"] if left_out else []),
+        *([f"% Left out, since not all columns fit: {listed(omitted)}"] if omitted else []),
         f"\\begin{{{environment}}}[t]",
         r"  \centering",
         f"  \\caption{{{escape(table.caption, breaks=True)}}}",
@@ -74,6 +74,11 @@ def latex(table: Table) -> str:
         f"{below}\\end{{{environment}}}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def left_out(table: Table) -> list[str]:
+    """Name the columns that do not fit."""
+    return _layout(table)[2]
 
 
 def _layout(table: Table) -> tuple[str, list[_Printed], list[str]]:
@@ -91,11 +96,11 @@ def _layout(table: Table) -> tuple[str, list[_Printed], list[str]]:
     environment = "table*" if is_wide or table.width == "text" else "table"
     optional = [each for each in columns[1:] if each.column.is_optional]
     optional.sort(key=lambda each: -each.column.importance)
-    left_out = []
+    omitted = []
     while optional and sum(each.width for each in columns) > _READABLE[environment]:
-        left_out.append(optional.pop())
-        columns.remove(left_out[-1])
-    return environment, columns, [each.column.title for each in sorted(left_out)]
+        omitted.append(optional.pop())
+        columns.remove(omitted[-1])
+    return environment, columns, [each.column.title for each in sorted(omitted)]
 
 
 # ---- rows

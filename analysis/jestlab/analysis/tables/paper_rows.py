@@ -25,6 +25,10 @@ PAPER_FLOPS = "paper_flops"
 COUNTED = "_counted"
 """Suffix of the columns that compare the FLOPs which runs execute, in tables with published rows."""
 
+_DATASETS = {"imagenet1k": "imagenet", "mscoco_captions": "coco", "cub": "birds", "caltech101": "caltech",
+             "stanford_cars": "cars", "oxford_pets": "pets"}  # fmt: skip
+"""Name of a dataset elsewhere, such as in CLIP_benchmark → its name in the paper's tables."""
+
 SUFFIXES = ("_std", "_seeds", "_printed")
 """Ends of the columns that have no value."""
 
@@ -64,7 +68,9 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
     frames, runs, by_label, configs = found.frames, found.runs, found.by_label, Configs(found.frames)
     is_baseline = runs["label"] == found.baseline
     examples = runs["examples_seen"]
-    scores = {name: runs[name] for name in frames.metrics}
+    scores = {_in_paper(name): runs[name] for name in frames.metrics}
+    if len(scores) < len(frames.metrics):  # two names of one dataset
+        scores = {name: runs[name] for name in frames.metrics}
     values: dict[str, pd.Series[float]] = {
         EXAMPLES: examples,
         DELTA: runs["delta"],
@@ -123,6 +129,12 @@ def _kept_share(configs: Configs, label: str) -> float:
         return 0.0
     trained_fully = 1.0 - float(configs.get(label, "approximation.share") or 0.0)
     return trained_fully * (1.0 - float(configs.get(label, "selection.filtering_ratio") or 0.0))
+
+
+def _in_paper(name: str) -> str:
+    """Name a metric as the paper's tables do."""
+    dataset, _, metric = name.partition("/")
+    return f"{_DATASETS.get(dataset, dataset)}/{metric}"
 
 
 def _pair(scores: Mapping[str, pd.Series[float]]) -> Mapping[str, pd.Series[float]]:

@@ -20,6 +20,8 @@ from jestlab.analysis.files import write_whole
 from jestlab.analysis.results import experiments as known
 from jestlab.analysis.tables import NAMES, default_name
 from jestlab.analysis.tables.core import FORMATS, Format
+from jestlab.analysis.tables.latex import left_out
+from jestlab.analysis.units import listed
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, TABLE
 from jestlab.platform.cli.options import (
     RUN_HELP,
@@ -36,6 +38,7 @@ from jestlab.platform.cli.output import (
     default_format,
     print_or_write,
     print_or_write_blocks,
+    say,
     show,
     writing,
 )
@@ -112,6 +115,8 @@ def table_command(
         print_or_write_blocks(output, result_blocks(made))
     else:
         print_or_write(output, made.render(form))
+        if form == "latex" and (names := left_out(made)):
+            say(f"Left out, since not all columns fit: {listed(names)}. Choose with --columns.", err=True)
 
 
 # ---- plot
