@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jestlab.analysis import guards, query
+from jestlab.analysis import read_only, query
 
 CONFIGS = {
     "reference": {"seed": 0, "selection": {"rule": "uniform"}, "steps": 10, "flag": False},
@@ -165,4 +165,4 @@ def test_the_time_limit_is_for_one_query(study):
 )
 def test_sql_on_postgresql_cannot_name_the_secrets_of_jobs(sql):
     with pytest.raises(ValueError, match=r"secrets of jobs|prohibited"):
-        guards.refuse_secret(sql)
+        read_only.refuse_secret(sql)

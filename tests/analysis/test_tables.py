@@ -8,7 +8,7 @@ import pytest
 
 from jestlab.analysis import figures, tables
 from jestlab.analysis.metrics import Metric
-from jestlab.analysis.provenance.soundness import Soundness
+from jestlab.analysis.provenance.warnings import Origins
 from jestlab.analysis.tables.show import spread
 
 
@@ -210,4 +210,4 @@ def test_marks_and_fewer_seeds_are_explained(read_runs, stored_run, stored_runs)
     assert row["Δ uniform"] == "+10.0†"  # two seeds have nothing to be compared with
     assert row["I2T R@1"] == "**50.0 ± 0.0 (n = 2)**"
     assert row["zero-shot"] == "**50.0 ± 0.0**"
-    assert "† one seed only: its spread is unknown" in table.marked(Soundness()).notes
+    assert "† one seed only: its spread is unknown" in table.marked(Origins()).notes

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jestlab.analysis import guards
+from jestlab.analysis import read_only
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
@@ -104,7 +104,7 @@ def _engine(url: URL) -> Engine:
     if url.get_backend_name() == "sqlite":
         return create_engine("sqlite://", creator=lambda: _open_sqlite(url), poolclass=NullPool)
     engine = create_engine(url, poolclass=NullPool)
-    return guards.only_queries(engine) if engine.dialect.name == "postgresql" else engine
+    return read_only.only_queries(engine) if engine.dialect.name == "postgresql" else engine
 
 
 def other_version(
@@ -122,9 +122,9 @@ def _open_sqlite(url: URL) -> sqlite3.Connection:
     connection may make but not remove; `query_only` forbids writing just as well and leaves nothing.
     """
     try:
-        connection = guards.open_readonly(Path(url.database or "").absolute(), "rw")
+        connection = read_only.open_readonly(Path(url.database or "").absolute(), "rw")
     except OSError as error:
         raise ValueError(f"cannot read results from {shown(url)}: {error.strerror or error}") from error
     connection.execute("PRAGMA query_only = ON")
-    guards.only_selects(connection, hidden=guards.SECRET)
+    read_only.only_selects(connection, hidden=read_only.SECRET)
     return connection

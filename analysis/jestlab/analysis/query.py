@@ -20,7 +20,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import guards
+from . import read_only
 from .connection import connect
 from .results import opened
 from .rows import Row, StoreView, matching, rank, shown
@@ -110,9 +110,9 @@ def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
     with connect(url or default_url()) as connection, ExitStack() as stack:
         is_postgresql = connection.dialect.name == "postgresql"
         if is_postgresql:
-            guards.refuse_secret(sql)
+            read_only.refuse_secret(sql)
         if limits is not None:
-            stack.enter_context(guards.limits(connection, limits.seconds, limits.most_bytes))
+            stack.enter_context(read_only.limits(connection, limits.seconds, limits.most_bytes))
         try:
             # Without parameters `%` is a sign like any other. A buffer of several rows may be large.
             options = {"no_parameters": True} | ({} if limits is None else {"max_row_buffer": 1})
@@ -120,13 +120,13 @@ def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
             if is_postgresql and limits is not None:
                 # First unchanged, without reading a row: SQL that closes our parenthesis has no limits.
                 connection.exec_driver_sql(sql).close()
-                sql = guards.short_rows(sql, limits.most_bytes)
+                sql = read_only.short_rows(sql, limits.most_bytes)
             with connection.exec_driver_sql(sql) as result:  # interrupted but open, it would stop a rollback
                 if not result.returns_rows:
                     raise ValueError("query: this SQL returns no rows")
                 return _limited(distinct(result.keys()), result, limits)
         except (DBAPIError, StatementError) as error:
-            if limits is not None and guards.is_out_of_time(error):
+            if limits is not None and read_only.is_out_of_time(error):
                 raise ValueError(_TOO_LONG.format(limits.seconds)) from None
             raise ValueError(f"query: {_refused(sql, error.orig or error)}") from None
         except MemoryError:

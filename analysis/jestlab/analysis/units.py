@@ -50,12 +50,12 @@ def dollars(amount: float) -> str:
     return f"${amount:.2f}" if amount < 99.995 else f"${significant(amount)}"
 
 
-def duration(n: float) -> str:
-    """Format a time of n hours in the largest unit that fits: "20 s", "4.5 min", "3.2 h", "12 days"."""
+def duration(hours: float) -> str:
+    """Format a time, given in hours, in the largest unit that fits: "20 s", "4.5 min", "3.2 h", "12 days"."""
     for unit, scale in _HOURS.items():
-        if n >= 1.5 * scale:
-            return f"{significant(n / scale, 2)} {unit}"
-    return f"{3600 * n:.0f} s" if 3600 * n >= 0.5 else "no time"
+        if hours >= 1.5 * scale:
+            return f"{significant(hours / scale, 2)} {unit}"
+    return f"{3600 * hours:.0f} s" if 3600 * hours >= 0.5 else "no time"
 
 
 def flops_unit(amounts: Iterable[float]) -> tuple[float, str]:

@@ -104,7 +104,7 @@ def test_the_code_that_judges_is_registered_without_its_prose(monkeypatch):
     modules = {module.removeprefix("jestlab.analysis.") for module in code}
     decide = ("verdicts", "evidence", "sign_test", "measures")
     assert modules >= {f"claims.{name}" for name in decide}
-    assert modules >= {"claims", "names", "provenance.soundness", "connection", "frames", "metrics"}
+    assert modules >= {"claims", "names", "provenance.warnings", "connection", "frames", "metrics"}
     assert not {module.split(".")[0] for module in modules} & {"figures", "tables", "report", "published"}
     parse = ast.parse
 

@@ -10,7 +10,7 @@ import plans_support as plans
 import pytest
 
 from jestlab.analysis import query
-from jestlab.analysis.provenance import soundness
+from jestlab.analysis.provenance import warnings
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import adopt_store
 from jestlab.platform.exchange.adopt import Adoption, AdoptOptions
@@ -323,4 +323,4 @@ def test_adopting_is_all_or_nothing(store, monkeypatch, tmp_path):
 def test_a_store_with_adopted_runs_has_no_faults(store, tmp_path):
     take(store, source())
     assert check(str(store.engine.url), tmp_path) == []
-    assert soundness.ADOPTED == ADOPTED
+    assert warnings.ADOPTED == ADOPTED

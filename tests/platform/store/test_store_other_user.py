@@ -14,7 +14,7 @@ import plans_support as plans
 import pytest
 from tests.rights import without_rights
 
-from jestlab.analysis import guards, query
+from jestlab.analysis import read_only, query
 from jestlab.platform.errors import StoreError, StoreUnreachable, UserError
 from jestlab.platform.store import schema
 from jestlab.platform.store.store import Store
@@ -123,9 +123,9 @@ def test_only_a_file_that_cannot_be_locked_is_read_without_locks(tmp_path):
     with closing(sqlite3.connect(tmp_path / "results.db")) as owner:
         owner.execute("PRAGMA journal_mode = WAL")
         owner.execute("CREATE TABLE t (x)")
-        with closing(guards.open_readonly(tmp_path / "results.db")) as reader:
+        with closing(read_only.open_readonly(tmp_path / "results.db")) as reader:
             owner.execute("INSERT INTO t VALUES (1)")
             owner.commit()
-            assert not guards.is_stale(reader, tmp_path / "results.db")
+            assert not read_only.is_stale(reader, tmp_path / "results.db")
             assert reader.execute("SELECT x FROM t").fetchall() == [(1,)]
             reader.rollback()

@@ -11,7 +11,7 @@ from ..frames import DIVERGED, LOST, in_words
 from ..intervals import half_widths, moments
 from ..metrics import Metric
 from ..names import Names, names_in
-from ..provenance.soundness import retractions
+from ..provenance.warnings import retractions
 from ..results import Snapshot, opens_store
 from .claim import Claim, Study, studies
 from .evidence import Relation

@@ -14,7 +14,7 @@ from ..goodput import QUERY, AttemptTime
 from ..names import Shown, names_in
 from ..results import Snapshot, opens_store
 from .code import code_of, commit_text, names_of, parsed
-from .soundness import retractions
+from .warnings import retractions
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,7 +24,7 @@ from ..figures import Plot, charts, draw, learnability, learning_curves, pareto
 from ..figures.selected import Pictures
 from ..frames import Frames
 from ..provenance.history import History, load, recipe
-from ..provenance.soundness import Soundness
+from ..provenance.warnings import Origins
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from ..tables import Shape, Table, finals, speedup_table, summary
@@ -139,12 +139,12 @@ def _add_results(made: PageSection, store: Snapshot, frames: Frames, baseline: s
     except NotYet as error:
         made.missing["Final scores"] = str(error)
         return Answer("No run has completed yet.")
-    sound = Soundness.read(store, [frames.experiment])
-    table = summary(found).marked(sound)
+    origins = Origins.read(store, [frames.experiment])
+    table = summary(found).marked(origins)
     made.tables.append(TablePart("summary", "Final scores", table))
     with contextlib.suppress(NotYet):  # without a completed baseline nothing can be compared
         if len(frames.competitors) > 1:
-            made.tables.append(TablePart("speedups", "Speed-ups", speedup_table(found).marked(sound)))
+            made.tables.append(TablePart("speedups", "Speed-ups", speedup_table(found).marked(origins)))
     said = answer(table.frame, found)
     if not table.struck:
         return said

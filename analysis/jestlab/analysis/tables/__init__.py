@@ -13,7 +13,7 @@ from ..curves import Crossing
 from ..custom import Loader, Results, load
 from ..errors import RequestError
 from ..frames import Frames
-from ..provenance.soundness import Soundness
+from ..provenance.warnings import Origins
 from ..results import Snapshot, opens_store
 from ..units import nearest, some
 from .claims import claims_table
@@ -118,7 +118,7 @@ def table(
     archives = {study: store.imported_from(study) for study in made.experiments or studies}
     imported = [f"{study} was imported from {archive}." for study, archive in archives.items() if archive]
     made = replace(made, notes=(*made.notes, *imported))
-    return shape.applied(made.marked(Soundness.read(store, made.experiments)), used)
+    return shape.applied(made.marked(Origins.read(store, made.experiments)), used)
 
 
 @opens_store

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..errors import RequestError
 from ..files import to_csv
-from ..provenance.soundness import MIXED, Soundness
+from ..provenance.warnings import MIXED, Origins
 from ..units import MISSING as MISSING
 from ..units import nearest, some
 from . import formats, latex
@@ -163,12 +163,12 @@ class Table:
         """Names of its rows."""
         return [str(row) for row in self.frame["row"]]
 
-    def marked(self, sound: Soundness) -> Table:
+    def marked(self, origins: Origins) -> Table:
         """Mark rows of mixed code or data, strike through retracted ones, and explain all marks in notes."""
         if self.parts is None:
             return self
         runs = self.parts.groupby("row", sort=False)["fingerprint"].agg(list)
-        struck, mixed, notes = sound.marks(dict(zip(map(str, runs.index), runs, strict=True)))
+        struck, mixed, notes = origins.marks(dict(zip(map(str, runs.index), runs, strict=True)))
         counts = sorted({column.seeds for column in self.columns}.intersection(self.frame.columns))
         if self.frame[counts].eq(1).any(axis=None):
             notes = (f"{ONE_SEED} one seed only: its spread is unknown", *notes)

@@ -38,14 +38,14 @@ _TABLES = (
 
 def _query(context: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]:
     """Query the lab's SQLite store; return no rows if it is missing, locked, or another database."""
-    from jestlab.analysis import guards
+    from jestlab.analysis import read_only
 
     url = context.params.get("store") or os.environ.get("JESTLAB_STORE")
     root = context.params.get("root") or os.environ.get("JESTLAB_ROOT") or "lab"
     path = Path(url.removeprefix("sqlite:///") if url else Path(root).expanduser() / "results.db").absolute()
     if not path.is_file():
         return []
-    with suppress(sqlite3.Error, OSError), closing(guards.open_readonly(path, timeout=0.1)) as connection:
+    with suppress(sqlite3.Error, OSError), closing(read_only.open_readonly(path, timeout=0.1)) as connection:
         rows = connection.execute(query, values).fetchall()
         return [row for row in rows if all(str(value).isprintable() for value in row)]
     return []

@@ -29,7 +29,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Table, select
 from sqlalchemy.exc import DataError, IntegrityError
 
-from jestlab.analysis import guards
+from jestlab.analysis import read_only
 from jestlab.analysis.connection import SCHEMA, other_version
 from jestlab.platform.errors import SpecError, UserError
 from jestlab.platform.exchange.archive_check import Row, decode, unpack
@@ -94,7 +94,7 @@ def read_archive(lab: Lab, store: Store, path: Path) -> ImportSummary:
         with tempfile.TemporaryDirectory(".part", ".import.", lab.root, ignore_cleanup_errors=True) as folder:
             staging = Path(folder)
             unpack(path, staging)
-            with closing(guards.open_readonly(staging / STORE)) as source, store.writing() as connection:
+            with closing(read_only.open_readonly(staging / STORE)) as source, store.writing() as connection:
                 importing = _Import(connection, source, imported_from(path).to_json())
                 importing.take_all()
                 move_files(importing, staging, lab)

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from jestlab.analysis import guards
+from jestlab.analysis import read_only
 from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.exchange.source_run import (
     MetricLog,
@@ -150,7 +150,7 @@ ORDER BY experiments.experiment_id, runs.start_time, runs.run_uuid
 
 def _read_database(path: Path, report: Report) -> Iterator[SourceRun]:
     try:
-        with closing(guards.open_readonly(path.absolute())) as connection:
+        with closing(read_only.open_readonly(path.absolute())) as connection:
             connection.text_factory = lambda text: text.decode(errors="replace")
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_CELL_BYTES)

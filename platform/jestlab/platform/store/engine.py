@@ -20,7 +20,7 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
-from jestlab.analysis import guards
+from jestlab.analysis import read_only
 from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable, sentence
 from jestlab.platform.store.address import parse_url, refuse_remnants, shown_url, sqlite_file
 
@@ -51,7 +51,7 @@ def writable(url: str) -> Engine:
 def read_only(url: str) -> Engine:
     """Create an engine that can't write: the database itself refuses.
 
-    See `jestlab.analysis.guards` for how, and for the limits of that.
+    See `jestlab.analysis.read_only` for how, and for the limits of that.
     """
     return _engine(url, writes=False)
 
@@ -174,10 +174,10 @@ def _set(engine: Engine, *pragmas: str) -> None:
 def _sqlite(path: Path, writes: bool) -> Engine:
     def connect() -> sqlite3.Connection:
         try:
-            guards.check_not_emptied(path)
+            read_only.check_not_emptied(path)
             if not writes:
-                connection = guards.open_readonly(path, timeout=BUSY_SECONDS)
-                guards.only_selects(connection)
+                connection = read_only.open_readonly(path, timeout=BUSY_SECONDS)
+                read_only.only_selects(connection)
                 return connection
         except FileNotFoundError as error:
             raise StoreMissing(f"store {sentence(error)}") from error
@@ -206,7 +206,7 @@ def _sqlite(path: Path, writes: bool) -> Engine:
     def _check_place(connection: Any, record: Any, _: Any) -> None:
         # Writes to an open file that was moved, or replaced by a copy, are lost. A connection to such a file
         # is replaced by a new one.
-        if record.info.get("file") != _identity(path) or guards.is_stale(connection, path):
+        if record.info.get("file") != _identity(path) or read_only.is_stale(connection, path):
             raise DisconnectionError
 
     @event.listens_for(engine, "begin")
@@ -221,7 +221,7 @@ def _sqlite(path: Path, writes: bool) -> Engine:
 
 def _identity(path: Path) -> tuple[int, ...]:
     """Return the identity of a file, which differs if another file replaces it; empty if it doesn't exist."""
-    return (guards.version(path) or ())[:2]
+    return (read_only.version(path) or ())[:2]
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
@@ -268,7 +268,7 @@ def _postgresql(store: URL, writes: bool) -> Engine:
         connection.execute(f"SELECT {calls}")
         connection.autocommit = False
 
-    return engine if writes else guards.only_queries(engine)
+    return engine if writes else read_only.only_queries(engine)
 
 
 def _milliseconds(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Find rows of a table with retracted results, and rows made with different code, data, or packages."""
+"""Warn of rows with retracted results, and of rows made with different code, data, or packages (‡)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Marks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Soundness:
+class Origins:
     """How the runs of some experiments were made; `code` explains the values.
 
     Attributes:
@@ -59,7 +59,7 @@ class Soundness:
     accepted: Accepted = ()
 
     @classmethod
-    def read(cls, store: Snapshot, experiments: Iterable[str]) -> Soundness:
+    def read(cls, store: Snapshot, experiments: Iterable[str]) -> Origins:
         """Read how the runs of experiments were made."""
         retracted: dict[str, str] = {}
         made: dict[str, Made] = {}
@@ -100,7 +100,7 @@ class Soundness:
                     notes[f"{MIXED} {row}: seeds were {made_with_different(items)}"] = None
             uniform = {row: of_runs[0] for row, of_runs in made.items() if row not in mixed}
             for item, odd_rows in odd_ones(uniform, self.accepted).items():
-                if item != JESTLAB:
+                if item != JESTLAB:  # only seeds of one row must have the same version of jestlab
                     odd.update(odd_rows)
                     different = made_with_different([item])
                     notes[f"{MIXED} {', '.join(odd_rows)}: {different} than the other rows"] = None
