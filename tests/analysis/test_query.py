@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jestlab.analysis import read_only, query
+from jestlab.analysis import query, read_only
 
 CONFIGS = {
     "reference": {"seed": 0, "selection": {"rule": "uniform"}, "steps": 10, "flag": False},

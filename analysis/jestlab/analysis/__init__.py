@@ -1,1 +1,1 @@
-"""What it means: costs in FLOPs, tables, curves and Pareto fronts, read from the results store's views."""
+"""Turn a results store into verdicts, tables, figures, and reports; count costs in FLOPs."""

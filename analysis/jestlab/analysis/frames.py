@@ -1,4 +1,4 @@
-"""Results of one experiment as pandas frames; see `results`, which reads them."""
+"""`Frames`: runs, scores, costs, and fates of the runs of one experiment in pandas; `results` reads them."""
 
 from __future__ import annotations
 

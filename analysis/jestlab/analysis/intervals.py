@@ -1,7 +1,8 @@
 """Statistics over seeds: confidence intervals of means, and medians of efforts that some seeds don't reach.
 
-`half_widths` computes the interval of claims and of Δ in tables: Student's t at `CONFIDENCE`. `direction`
-decides whether a difference is significant.
+Every interval of claims, tables, and figures is Student's t at the level `CONFIDENCE`, from `half_widths`.
+The level does not change verdicts: the error of claims is `claims.claim.Family.error`. `direction` decides
+whether a difference is significant.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONFIDENCE = 0.95
+"""Level of every interval, of tables, claims, and figures."""
 
 INTERVAL = f"{CONFIDENCE:.0%} confidence interval"
 """Its name in notes under tables."""
+
+CI = f"{CONFIDENCE:.0%} CI"
+"""Its short name in sentences and on charts."""
 
 
 class Reach(NamedTuple):

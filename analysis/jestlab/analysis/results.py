@@ -1,4 +1,4 @@
-"""A results store at one moment: open it once, and pass it to everything that reads results.
+"""`Snapshot`: a results store at one moment. Open it once, and pass it to everything that reads results:
 
 with opened("sqlite:///lab/results.db") as store:
     frames = store.frames("comparison")

@@ -55,8 +55,12 @@ def test_the_height_is_that_of_the_whole_figure(drawn):
             drawn(kind, {"width": "3.25in", "height": "0.8in"}).figure()
 
 
-def test_title_and_caption_can_be_left_out_or_replaced(drawn):
-    assert [text.get_text() for text in drawn("curves", COLUMN).figure().texts if text.get_text()] == []
+def test_title_and_caption_can_be_left_out_or_replaced(drawn, tmp_path):
+    """A text file has what is left out."""
+    bare = drawn("curves", COLUMN)
+    assert [text.get_text() for text in bare.figure().texts if text.get_text()] == []
+    assert [path.suffix for path in bare.save(tmp_path)] == [".png", ".svg", ".pdf", ".txt"]
+    assert (tmp_path / "curves.txt").read_text() == f"{bare.texts.title}\n\n{bare.texts.caption}\n"
     own = drawn("curves", {"title": "Ours", "caption": "Three seeds."})
     assert [text.get_text() for text in own.figure().texts if text.get_text()] == ["Ours", "Three seeds."]
 

@@ -14,7 +14,7 @@ import plans_support as plans
 import pytest
 from tests.rights import without_rights
 
-from jestlab.analysis import read_only, query
+from jestlab.analysis import query, read_only
 from jestlab.platform.errors import StoreError, StoreUnreachable, UserError
 from jestlab.platform.store import schema
 from jestlab.platform.store.store import Store

@@ -1,4 +1,4 @@
-"""What panels have in common: scales and ticks of axes, confidence intervals, seeds, and levels."""
+"""Draw what panels share: scales and ticks of axes, confidence intervals, dots of seeds, and levels."""
 
 from __future__ import annotations
 

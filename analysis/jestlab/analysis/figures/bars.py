@@ -1,4 +1,4 @@
-"""Horizontal bars: costs of steps, contents of batches, and costs to match the baseline."""
+"""Draw horizontal bars for `step_costs`, `composition`, and `speedup`."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .. import units
+from ..intervals import CI
 from .plot import Plot, axis_unit, near_references
 from .style import GRAY
 
@@ -103,6 +104,7 @@ def _chart(
         "kind": kind,
         "x_title": title,
         "y_title": plot.texts.y,
+        "interval": CI,
         "y_log": plot.texts.metric.scale == "log" and bool(scores.min() > 0),
         "series": [one | {"shown": one["label"] in shown} for one in series],
         "levels": [{"y": y, "text": text} for y, text in near_references(data, scores)],

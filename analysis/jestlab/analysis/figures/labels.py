@@ -1,4 +1,4 @@
-"""The names of what panels show: right of the ends of lines, and around markers where they cover nothing.
+"""Write names in panels: right of the ends of lines, and around markers where they cover nothing.
 
 The names are the Matplotlib labels of the artists.
 """

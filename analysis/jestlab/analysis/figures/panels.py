@@ -1,4 +1,4 @@
-"""The page of a printed figure: panels, title, caption, legend, and the names next to curves and points.
+"""Lay out a printed figure: panels, title, caption, legend, and the names next to curves and points.
 
 `panels` makes the axes. Ordinary Matplotlib calls draw on them, with a `label` for each line, marker, or bar
 that readers must identify. `finish` adds the words, names the labeled artists, and lays everything out.

@@ -1,4 +1,4 @@
-"""A figure before it is drawn: data, texts, and files; looks of labels, and words for captions."""
+"""`Plot`: data and words of a figure, drawn when needed; looks, intervals, and captions for all figures."""
 
 from __future__ import annotations
 
@@ -91,8 +91,15 @@ class Plot:
             return self.draw(shown, replace(self.texts, **words), self.sheet)
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write the `files` of the figure, each atomically, and return their paths."""
-        return [write_whole(Path(folder) / name, content) for name, content in self.files([folder]).items()]
+        """Write the `files` of the figure, each atomically, and return their paths.
+
+        A title or caption that the user leaves out is written to a text file, to be copied into a paper.
+        """
+        contents = self.files([folder])
+        words = ((self.sheet.title, self.texts.title), (self.sheet.caption, self.texts.caption))
+        if left_out := [text for given, text in words if given == NONE]:
+            contents[f"{self.name}.txt"] = ("\n\n".join(left_out) + "\n").encode()
+        return [write_whole(Path(folder) / name, content) for name, content in contents.items()]
 
     def files(
         self, folders: Iterable[str | Path] = (), suffixes: Sequence[str] = SUFFIXES

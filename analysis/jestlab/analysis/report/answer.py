@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..costs import SCOPES, Scope
 from ..efforts import WORDS, Effort
-from ..intervals import CONFIDENCE, direction
+from ..intervals import CI, direction
 from ..metrics import Metric, lacks_goal
 from ..tables import Finals, finals, summary
 from ..tables.core import Record, records
@@ -112,7 +112,7 @@ def _delta(value: float, metric: Metric, sign: str = "") -> str:
 
 def _evidence(row: Record, metric: Metric) -> str:
     low, high = (metric.text(row[end]) for end in ("delta_low", "delta_high"))
-    return f"{CONFIDENCE:.0%} CI {low} to {high}, {row['delta_seeds']:.0f} seeds"
+    return f"{CI} {low} to {high}, {row['delta_seeds']:.0f} seeds"
 
 
 def _gaps(own: Record, others: Sequence[Record]) -> str:

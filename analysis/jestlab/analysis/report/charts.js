@@ -2,14 +2,14 @@
 
 const MOST_BANDS = 8; // more of them would hide the lines
 
-function curveShapes(one, banded) {
+function curveShapes(one, banded, interval) {
   const { label, x, y, low, high } = one;
   const colour = ink(one.color);
   const shapes = low.length && banded ? [{ kind: "band", label, x, low, high, colour }] : [];
   const texts = x.map((_, i) => [
     shortened(one.text),
     `${one.y_text[i]} at ${one.x_text[i]}`,
-    ...(low.length ? [`95% CI ${one.low_text[i]} to ${one.high_text[i]}, ${one.seeds} seeds`] : []),
+    ...(low.length ? [`${interval} ${one.low_text[i]} to ${one.high_text[i]}, ${one.seeds} seeds`] : []),
   ]);
   shapes.push({ kind: "line", label, x, y, colour, dash: one.dash });
   shapes.push({ kind: "marks", label, x, y, colour, symbol: one.symbol, size: 7, texts });
@@ -19,14 +19,14 @@ function curveShapes(one, banded) {
 const STANDINGS = { front: "on the front", ambiguous: "on the front or dominated", dominated: "dominated" };
 const FILLS = { front: "full", ambiguous: "half" }; // filled: on the front for certain; open: dominated, or a reference
 
-function paretoShapes(one) {
+function paretoShapes(one, interval) {
   const { label, symbol, low, high, x_low, x_high } = one;
   const colour = ink(one.color);
   const name = shortened(one.text);
   const mean = [
     name,
     `${one.y_text[0]}${one.spread_text ? " ± " + one.spread_text : ""} at ${one.x_text[0]}`,
-    ...(one.seeds > 1 ? [`95% CI ${one.low_text} to ${one.high_text}, ${one.seeds} seeds`] : []),
+    ...(one.seeds > 1 ? [`${interval} ${one.low_text} to ${one.high_text}, ${one.seeds} seeds`] : []),
     ...(one.standing ? [STANDINGS[one.standing]] : []),
   ];
   const seeds = one.seed.map((seed, i) => [`${name}, seed ${seed}`, `${one.seed_y_text[i]} at ${one.seed_x_text[i]}`]);
@@ -168,7 +168,8 @@ class Chart {
     for (const entry of this.listed.values()) paint(entry, this.data.kind);
     const series = this.visible();
     const banded = series.length <= MOST_BANDS;
-    const shapes = series.flatMap((one) => (this.data.kind === "curves" ? curveShapes(one, banded) : paretoShapes(one)));
+    const { kind, interval } = this.data;
+    const shapes = series.flatMap((one) => (kind === "curves" ? curveShapes(one, banded, interval) : paretoShapes(one, interval)));
     if (this.data.front) shapes.unshift({ kind: "line", ...this.data.front, colour: css("--muted"), width: 1.5, step: true });
     const levels = [
       ...(this.data.baseline_level ?? []).map((y) => ({ y, colour: css("--ink"), dash: "2,2" })),
@@ -195,8 +196,8 @@ class Chart {
     const curves = this.data.kind === "curves";
     const cost = this.data.x_title.replace(/ \(.*\)/, "");
     const headers = curves
-      ? ["run", "seeds", cost, this.data.y_title, "95% CI"]
-      : ["run", "seed", cost, this.data.y_title, "± std", "95% CI", "standing"];
+      ? ["run", "seeds", cost, this.data.y_title, this.data.interval]
+      : ["run", "seed", cost, this.data.y_title, "± std", this.data.interval, "standing"];
     const rows = [];
     for (const one of this.visible()) {
       if (curves) {

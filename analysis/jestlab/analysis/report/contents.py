@@ -1,4 +1,4 @@
-"""The contents of a page: answer, claims, tables, figures, costs, failures, and recipe.
+"""Fill the page of a study or a union: answer, claims, tables, figures, costs, failures, and recipe.
 
 A union of studies has the claims of all, and then a section for each study with the reports of its spec.
 """

@@ -1,4 +1,4 @@
-"""The contents of a report page as plain data, which `html` renders."""
+"""`ReportPage` and its parts: plain data that `contents` fills and `html` renders."""
 
 from __future__ import annotations
 

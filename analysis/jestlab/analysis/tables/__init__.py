@@ -1,4 +1,4 @@
-"""Tables by name."""
+"""Make a table by its name: `table(store, "summary", ["comparison"])`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's tables: published rows, rows of own runs, or both in one table."""
+"""The tables of the JEST paper (Evans et al., 2024): published rows, rows of own runs, or both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of cells and headings, and the mark of numbers from one seed."""
+"""Write cells and headings: mean ± deviation, differences with intervals, seeds, and metrics."""
 
 from __future__ import annotations
 

@@ -20,7 +20,14 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
-from jestlab.analysis import read_only
+from jestlab.analysis.read_only import (
+    check_not_emptied,
+    is_stale,
+    only_queries,
+    only_selects,
+    open_readonly,
+    version,
+)
 from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable, sentence
 from jestlab.platform.store.address import parse_url, refuse_remnants, shown_url, sqlite_file
 
@@ -174,10 +181,10 @@ def _set(engine: Engine, *pragmas: str) -> None:
 def _sqlite(path: Path, writes: bool) -> Engine:
     def connect() -> sqlite3.Connection:
         try:
-            read_only.check_not_emptied(path)
+            check_not_emptied(path)
             if not writes:
-                connection = read_only.open_readonly(path, timeout=BUSY_SECONDS)
-                read_only.only_selects(connection)
+                connection = open_readonly(path, timeout=BUSY_SECONDS)
+                only_selects(connection)
                 return connection
         except FileNotFoundError as error:
             raise StoreMissing(f"store {sentence(error)}") from error
@@ -206,7 +213,7 @@ def _sqlite(path: Path, writes: bool) -> Engine:
     def _check_place(connection: Any, record: Any, _: Any) -> None:
         # Writes to an open file that was moved, or replaced by a copy, are lost. A connection to such a file
         # is replaced by a new one.
-        if record.info.get("file") != _identity(path) or read_only.is_stale(connection, path):
+        if record.info.get("file") != _identity(path) or is_stale(connection, path):
             raise DisconnectionError
 
     @event.listens_for(engine, "begin")
@@ -221,7 +228,7 @@ def _sqlite(path: Path, writes: bool) -> Engine:
 
 def _identity(path: Path) -> tuple[int, ...]:
     """Return the identity of a file, which differs if another file replaces it; empty if it doesn't exist."""
-    return (read_only.version(path) or ())[:2]
+    return (version(path) or ())[:2]
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
@@ -268,7 +275,7 @@ def _postgresql(store: URL, writes: bool) -> Engine:
         connection.execute(f"SELECT {calls}")
         connection.autocommit = False
 
-    return engine if writes else read_only.only_queries(engine)
+    return engine if writes else only_queries(engine)
 
 
 def _milliseconds(seconds: float) -> str:
