@@ -66,6 +66,8 @@ class StoredRun:
     counts: bool = True  # whether examples and FLOPs are known
     seconds_per_step: float | None = None
     chips: int = 1
+    fails_before: Sequence[str] = ()  # reasons of attempts that failed; in real stores only
+    needs: dict[str, str] = field(default_factory=dict)  # role → run of the same seed; in real stores only
     # Metric → value at each step, or step → value.
     logged: dict[str, Sequence[float | None] | dict[int, float]] = field(default_factory=dict)
 
@@ -77,6 +79,9 @@ class Store:
     @property
     def url(self) -> str:
         return f"sqlite:///{self.path}"
+
+    def read(self, experiment: str = "study") -> Frames:
+        return read_frames(self.url, experiment)
 
     def copy(self, path: Path) -> Store:
         return Store(Path(shutil.copy(self.path, path)))
@@ -198,7 +203,7 @@ def stored_runs() -> Callable[..., list[StoredRun]]:
 @pytest.fixture
 def read_runs(new_store: Callable[[], Store]) -> Callable[..., Frames]:
     """A function that records runs in a new store, and returns their results."""
-    return lambda *runs, **options: read_frames(new_store().add(*runs, **options).url, "study")
+    return lambda *runs, **options: new_store().add(*runs, **options).read()
 
 
 @pytest.fixture(scope="session")
@@ -243,4 +248,4 @@ def drawings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture(scope="session")
 def results(finished_study: Store) -> Frames:
-    return read_frames(finished_study.url, "study")
+    return finished_study.read()

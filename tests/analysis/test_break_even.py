@@ -3,7 +3,6 @@
 import math
 
 from jestlab.analysis import tables
-from jestlab.analysis.results import read as read_frames
 from jestlab.analysis.tables.explain import explain
 
 
@@ -27,7 +26,7 @@ def test_break_even(new_store, stored_run):
         stored_run("lost", [0.1, 0.1, 0.1, 0.1], **NEEDS),
         stored_run("unpriced", [0.3, 0.5, 0.6, 0.6], flops_per_step=None, **NEEDS),
     )
-    results = read_frames(store.url, "study")
+    results = store.read()
     assert break_even(results) == {"joint": 5, "lost": math.inf}  # 24 / 7.5 < 4; of 24 / 6 four are as much
     assert break_even(results, "lone") == {"joint": math.inf, "lost": math.inf}
 
@@ -53,9 +52,9 @@ def test_the_reference_s_scoring_counts_and_an_unknown_cost_until_the_match_make
         stored_run("uniform", [0.1, 0.2, 0.3, 0.4]),
         stored_run("joint", [0.3, 0.5, 0.6, 0.6], flops_per_step=(3e9, 0.0, 1e9), **NEEDS),
     )
-    assert break_even(read_frames(store.url, "study")) == {"joint": 5}
+    assert break_even(store.read()) == {"joint": 5}
     # Joint gets there between an evaluation of unknown FLOPs and the next.
     store.execute("UPDATE v_evaluations SET flops_total = NULL WHERE label = 'joint' AND step = 1")
-    results = read_frames(store.url, "study")
+    results = store.read()
     assert break_even(results) == {}
     assert "break-even" not in tables.speedup_table(tables.finals(results)).markdown()

@@ -6,7 +6,6 @@ import pytest
 from tests.analysis.conftest import UNIFORM
 
 from jestlab.analysis.configs import BATCH_SIZE, Configs
-from jestlab.analysis.results import read as read_frames
 
 JOINT = UNIFORM | {"selection.rule": "joint", "selection.reference": "reference"}
 
@@ -23,7 +22,7 @@ def configs(new_store, stored_run):
                 for run, label, point, config in points
             ),
         )
-        return Configs(read_frames(store.url, "study"))
+        return Configs(store.read())
 
     return make
 
@@ -91,7 +90,7 @@ def test_a_shared_run_is_read_by_the_names_of_this_study(new_store, stored_run):
             }
         },
     )
-    found = Configs(read_frames(store.url, "study"))
+    found = Configs(store.read())
     assert found.reference("jest-strong") == "strong"
     assert found.reference("strong") is None
 
@@ -102,7 +101,7 @@ def test_a_reference_in_a_union_has_the_name_of_its_study(new_store, stored_run)
         stored_run("base/joint", [0.1], config=JOINT | {"selection.reference": "teacher"}),
         spec={"studies": {"base": {"runs": {"teacher": {}, "joint": {}}}}},
     )
-    assert Configs(read_frames(store.url, "study")).reference("base/joint") == "base/teacher"
+    assert Configs(store.read()).reference("base/joint") == "base/teacher"
 
 
 def test_an_ambiguous_or_missing_reference_is_an_error(configs):

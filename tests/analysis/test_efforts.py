@@ -11,7 +11,6 @@ from jestlab.analysis.claims.verdicts import read
 from jestlab.analysis.curves import mean_curves, score_curves
 from jestlab.analysis.report import gather
 from jestlab.analysis.report.answer import answer
-from jestlab.analysis.results import read as read_frames
 
 CLAIM = {"statement": "In the same time", "of": "quick", "better_than": "slow", "measure": "score_at_seconds"}
 SPEC = {"metrics": {"wiki/perplexity": {"goal": "min", "digits": 2}}, "claims": [CLAIM]}
@@ -33,7 +32,7 @@ def timed(new_store, stored_run):
 
 
 def test_only_known_efforts_have_a_column(timed):
-    found = tables.finals(read_frames(timed.url, "study"), "slow")
+    found = tables.finals(timed.read(), "slow")
     assert found.efforts == ["seconds"]
     headers = [column.header for column in tables.summary(found).columns]
     assert headers[-2:] == ["time (s)", "less time"]
@@ -51,7 +50,7 @@ def test_only_known_efforts_have_a_column(timed):
 
 
 def test_figures_and_pages_use_the_known_effort(timed):
-    found = read_frames(timed.url, "study")
+    found = timed.read()
     front = figures.pareto(found)
     means = front.data[front.data["kind"] == "mean"].set_index("label")
     assert front.texts.x == "training time"
@@ -101,7 +100,7 @@ def test_shows_all_known_efforts_and_chip_hours_of_several_chips(new_store, read
         stored_run("one", [0.1, 0.2, 0.4], seconds_per_step=100.0, chips=4),
         stored_run("two", [0.2, 0.4, 0.5], seconds_per_step=50.0, chips=16),
     )
-    found = tables.finals(read_frames(store.url, "study"), "one")
+    found = tables.finals(store.read(), "one")
     assert found.efforts == ["examples_seen", "flops", "seconds", "chip_hours"]
     one_chip = read_runs(stored_run("one", [0.1, 0.2], seconds_per_step=100.0))
     assert tables.finals(one_chip).efforts == ["examples_seen", "flops", "seconds"]

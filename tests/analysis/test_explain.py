@@ -6,7 +6,6 @@ from dataclasses import asdict
 import pytest
 
 from jestlab.analysis import published, tables
-from jestlab.analysis.results import read as read_frames
 from jestlab.analysis.tables.explain import explain
 
 
@@ -28,7 +27,7 @@ def traced(study):
 
 
 def summary(store):
-    return tables.summary(tables.finals(read_frames(store.url, "study"), "uniform"))
+    return tables.summary(tables.finals(store.read(), "uniform"))
 
 
 def test_a_mean_its_runs_attempts_and_config_difference_to_the_baseline(traced):
@@ -57,7 +56,7 @@ def test_a_mean_its_runs_attempts_and_config_difference_to_the_baseline(traced):
 @pytest.mark.parametrize("name", ["summary", "speedups", "specialists"])
 def test_explains_every_cell(traced, name):
     if name == "specialists":
-        own = tables.finals(read_frames(traced.url, "study"))
+        own = tables.finals(traced.read())
         table = tables.paper_table(name, published.frame(published.paper()), [own])
     else:
         table = tables.table(traced.url, name, ["study"], baseline="uniform")
@@ -84,7 +83,7 @@ def test_a_published_cell_and_its_source():
 
 
 def test_a_crossing_is_explained_by_the_points_around_it(traced):
-    table = tables.speedup_table(tables.finals(read_frames(traced.url, "study"), "uniform"))
+    table = tables.speedup_table(tables.finals(traced.read(), "uniform"))
     run = explain(traced.url, table, "joint", "examples_to_match").runs[0]
     at = run["inputs"]
     assert at == pytest.approx(

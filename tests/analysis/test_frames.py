@@ -12,7 +12,7 @@ from jestlab.analysis.results import read as read_frames
 
 def test_read_returns_runs_in_the_order_of_the_study(study, stored_run):
     study.add(stored_run("uniform", [0.9]), experiment="other")
-    read = read_frames(study.url, "study")
+    read = study.read()
     assert (read.experiment, read.question) == ("study", "Is it faster?")
     assert read.labels == ["reference", "uniform", "independent", "joint"]
     assert len(read.runs) == len(read.costs) == 8
@@ -23,7 +23,7 @@ def test_read_returns_runs_in_the_order_of_the_study(study, stored_run):
     assert read.progress() == "8 COMPLETED"
     assert read.reference_labels == ["reference"]
     assert read.competitors == ["uniform", "independent", "joint"]
-    assert read_frames(study.url, "other").labels == ["uniform"]
+    assert study.read("other").labels == ["uniform"]
     assert experiments_in(study.url) == ["other", "study"]
 
 
@@ -31,7 +31,7 @@ def test_a_run_that_completed_without_an_evaluation_is_not_compared(study, store
     """Cached embeddings, for example. Their progress is reported until they have completed."""
     study.add(stored_run("cache", [], needed=1))
     study.add(stored_run("slow", [], state="RUNNING"), stored_run("slow", [], seed=1))
-    read = read_frames(study.url, "study")
+    read = study.read()
     assert read.labels == ["reference", "slow", "uniform", "independent", "joint"]
     assert set(read.costs["label"]) == set(read.labels)
     assert list(read.runs.index) == list(range(10))
@@ -81,16 +81,16 @@ def test_unknown_experiment_names_the_nearest(study):
         ("study' OR '1'='1", "no experiment \"study' OR '1'='1\""),
     ):
         with pytest.raises(ValueError, match=message):
-            read_frames(study.url, name)
+            study.read(name)
 
 
 def test_a_store_without_evaluations_is_an_error(new_store, stored_run):
     store = new_store()
     with pytest.raises(ValueError, match=r"no experiment .study.*it has none"):
-        read_frames(store.url, "study")
+        store.read()
     store.add(stored_run("uniform", [], state="RUNNING"), stored_run("joint", [], state="PENDING"))
     with pytest.raises(ValueError, match="'study' has no evaluation yet: 1 RUNNING, 1 PENDING"):
-        read_frames(store.url, "study")
+        store.read()
 
 
 def test_rejects_what_is_not_a_store(tmp_path):
@@ -115,7 +115,7 @@ def test_reading_a_store_in_wal_mode_leaves_no_files(study):
         writing.execute("PRAGMA journal_mode = WAL")
     writing.close()
     before = {path: path.read_bytes() for path in study.path.parent.iterdir()}
-    read_frames(study.url, "study")
+    study.read()
     assert study.path.read_bytes() == before[study.path]
     assert {path: path.read_bytes() for path in study.path.parent.iterdir()} == before
 
@@ -138,7 +138,7 @@ def test_a_connection_is_read_only_and_paths_may_have_special_characters(study):
 def test_reads_everything_in_one_transaction(study, monkeypatch):
     with sqlite3.connect(study.path) as writing:
         writing.execute("PRAGMA journal_mode = WAL")
-    before = read_frames(study.url, "study")
+    before = study.read()
     read_one = Snapshot.select
 
     def read_one_while_a_worker_writes(*args, **kwargs):
@@ -148,8 +148,8 @@ def test_reads_everything_in_one_transaction(study, monkeypatch):
         return frame
 
     monkeypatch.setattr(Snapshot, "select", read_one_while_a_worker_writes)
-    assert len(read_frames(study.url, "study").scores) == len(before.scores)
-    assert len(read_frames(study.url, "study").scores) < len(before.scores)
+    assert len(study.read().scores) == len(before.scores)
+    assert len(study.read().scores) < len(before.scores)
     writing.close()
 
 

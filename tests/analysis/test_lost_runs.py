@@ -8,7 +8,6 @@ from jestlab.analysis import curves, figures
 from jestlab.analysis.figures.pareto import pareto
 from jestlab.analysis.figures.style import SURVIVORS
 from jestlab.analysis.report.answer import answer
-from jestlab.analysis.results import read as read_frames
 from jestlab.analysis.tables import finals, speedup_table, summary
 
 INF = math.inf
@@ -64,6 +63,8 @@ def test_an_infinite_score_and_the_largest_numbers_are_shown(read_runs, stored_r
         found = read_runs(*uniform, *stored_runs("a", *([score] for score in scores)), spec=spec)
         score = cell(summary(finals(found)), "a", "score")
         assert (score.text, score.bold) == shown
+        for plot in (figures.pareto(found), figures.learning_curves(found), figures.speedup(found)):
+            assert plot._drawn([".svg"]), plot.name
 
 
 def test_a_run_that_diverged_is_not_on_the_front_and_the_front_stays(diverged):
@@ -109,7 +110,7 @@ def test_figures_tell_a_mean_of_survivors_from_one_of_all_seeds(lost, read_runs,
 def test_a_figure_of_a_metric_tells_which_seeds_lost_that_one(new_store, stored_runs):
     store = new_store().add(*stored_runs("uniform", [0.4, 0.5], [0.4, 0.5], [0.4, 0.5]))
     store.execute("UPDATE v_evaluations SET value = NULL WHERE step = 2 AND seed = 1 AND metric = 'i2t_r1'")
-    found = read_frames(store.url, "study").scored_by(["shapes/zero_shot"])
+    found = store.read().scored_by(["shapes/zero_shot"])
     [retrieval, zero_shot] = (
         figures.learning_curves(found, shown=figures.recorded(store.url, found, [name])).texts.caption
         for name in ("shapes_retrieval/i2t_r1", "shapes/zero_shot")
@@ -171,6 +172,6 @@ def test_runs_with_and_without_examples_are_read_together(new_store, stored_run)
         stored_run("a", [0.1, 0.2]), stored_run("b", [0.1, 0.3, 0.4], counts=False, metrics=("x/y", "x/z"))
     )
     store.execute("DELETE FROM v_evaluations WHERE label = 'b' AND metric = 'y' AND step = 1")
-    read = read_frames(store.url, "study").scores.set_index(["label", "step"])
+    read = store.read().scores.set_index(["label", "step"])
     assert read.loc[("a", 2), "examples_seen"] == 128
     assert read.xs("b")["examples_seen"].isna().all()

@@ -14,7 +14,6 @@ from jestlab.analysis.claims.verdicts import judge, read
 from jestlab.analysis.curves import score_curves
 from jestlab.analysis.frames import Frames
 from jestlab.analysis.report.answer import answer
-from jestlab.analysis.results import read as read_frames
 from jestlab.platform.store.views import VIEWS
 
 LESS, MORE = {"goal": "min", "digits": 2, "name": "PPL"}, {"goal": "max", "unit": "percent"}
@@ -61,7 +60,7 @@ def test_claims_of_both_goals(language):
 
 
 def test_texts_say_that_less_is_better(language):
-    found = tables.finals(read_frames(language.url, "study"), "slow")
+    found = tables.finals(language.read(), "slow")
     table = tables.summary(found)
     assert [column.header for column in table.columns][2:5] == ["PPL ↓", "accuracy (%) ↑", "score ↓"]
     assert any(note.endswith("; less is better") for note in table.notes)
@@ -72,7 +71,7 @@ def test_texts_say_that_less_is_better(language):
 
 
 def test_the_answer_does_not_call_the_worst_run_the_best(language):
-    found = tables.finals(read_frames(language.url, "study").only(["slow", "fast"]), "fast")
+    found = tables.finals(language.read().only(["slow", "fast"]), "fast")
     said = answer(tables.summary(found).frame, found).sentence
     assert said.startswith("slow scores 43.57 ± 0.55, 20.23 in score above fast (95% CI")
 
@@ -93,7 +92,7 @@ def test_an_undeclared_metric_is_not_ranked(read_runs, stored_run):
 
 
 def test_metrics_without_a_mean_are_shown_without_a_score(language):
-    without = read_frames(language.url, "study")
+    without = language.read()
     without = replace(without, spec={key: value for key, value in without.spec.items() if key != "score"})
     table = tables.summary(tables.finals(without, "slow"))
     assert "score" not in {column.key for column in table.columns}

@@ -11,7 +11,6 @@ from jestlab.analysis import figures, tables
 from jestlab.analysis.names import Names
 from jestlab.analysis.provenance.history import load
 from jestlab.analysis.report import gather
-from jestlab.analysis.results import read as read_frames
 from jestlab.analysis.tables.explain import explain, page_data
 
 F = "selection.filtering_ratio"
@@ -68,7 +67,7 @@ def plain_labels(text):
 
 
 def test_tables_show_the_names(renamed):
-    read = read_frames(renamed.url, "study")
+    read = renamed.read()
     for name in ("summary", "speedups"):
         table = tables.table(renamed.url, name, ["study"], baseline="IID")
         text = table.markdown()
@@ -102,7 +101,7 @@ def test_a_row_is_explained_by_either_name(renamed):
 
 
 def test_resolves_either_name_of_a_run(renamed):
-    read = read_frames(renamed.url, "study")
+    read = renamed.read()
     assert read.label_of("IID") == read.label_of("uniform") == "uniform"
     assert read.label_of("JEST (ours) f=0.9") == "joint filtering_ratio=0.9"
     assert read.only(["JEST (ours)"]).labels == read.only(["joint"]).labels

@@ -76,10 +76,7 @@ class Configs:
         return found
 
     def _name_here(self, label: str, key: str) -> str | None:
-        """Return the name of another run as this study's spec writes it.
-
-        The config of a run that several studies share may contain its name in another study.
-        """
+        """Return the name of another run in this study; the config of a shared run may have another's."""
         resolved = self.get(label, key)
         if not isinstance(resolved, str):
             return None

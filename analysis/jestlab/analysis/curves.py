@@ -55,15 +55,11 @@ def score_curves(
     Raises:
         ValueError: The scope is unknown.
     """
-    check_scope(scope)
-    averaged = tuple(frames.averaged if metrics is None else metrics)
-    return frames.once(("curves", scope, averaged), lambda: _score_curves(frames, scope, list(averaged)))
-
-
-def _score_curves(frames: Frames, scope: Scope, averaged: list[str]) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
+    check_scope(scope)
+    averaged = list(frames.averaged if metrics is None else metrics)
     curves = frames.scores.copy()
     curves["score"] = math.nan
     if averaged:

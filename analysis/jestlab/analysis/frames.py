@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -65,14 +65,6 @@ class Frames:
     configs: pd.DataFrame
     spec: Mapping[str, Any] = field(default_factory=dict)
     digits: int | None = None
-    _computed: dict[Any, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
-
-    def once(self, key: Any, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-        """Return a copy of a frame that is computed only once for each key."""
-        if key not in self._computed:
-            self._computed[key] = compute()
-        found: pd.DataFrame = self._computed[key]
-        return found.copy()
 
     @cached_property
     def labels(self) -> list[str]:

@@ -53,7 +53,7 @@ class StoreView:
             store.check_known(experiment)
             if "experiment" not in self.columns:
                 raise ValueError(f"{self.name} has no column 'experiment'")
-        self._connection, self._experiment = store.connection, experiment
+        self._store, self._experiment = store, experiment
         self._fetched: dict[str, int] = {}  # column → its index in the fetched rows
 
     def getter(self, name: str) -> Getter:
@@ -113,10 +113,8 @@ class StoreView:
     def _tags(self) -> Mapping[str, set[str]]:
         """Fingerprint of a run, or name of an experiment → its tags."""
         tags: dict[str, set[str]] = {}
-        columns = ["fingerprint", "experiment", "text", "kind"]
-        for fingerprint, experiment, text, kind in self._select("v_notes", columns):
-            if kind == "tag":
-                tags.setdefault(fingerprint or experiment, set()).add(text)
+        for row in self._store.rows("SELECT fingerprint, experiment, text FROM v_notes WHERE kind = 'tag'"):
+            tags.setdefault(row["fingerprint"] or row["experiment"], set()).add(row["text"])
         return tags
 
     def _tags_of(self, places: str | tuple[str, ...]) -> Tags:
@@ -127,9 +125,9 @@ class StoreView:
         from sqlalchemy import column, select, table
 
         statement: Any = select(*map(column, columns)).select_from(table(view)).order_by(*map(column, order))
-        if self._experiment is not None and view in (self.name, "v_runs"):
+        if self._experiment is not None:
             statement = statement.where(column("experiment") == self._experiment)
-        return map(tuple, self._connection.execute(statement))
+        return map(tuple, self._store.connection.execute(statement))
 
 
 def matching(view: StoreView, where: str) -> list[Row]:

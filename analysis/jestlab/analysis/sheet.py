@@ -1,6 +1,6 @@
 """How figures are printed: size, words, font, and place of the names.
 
-`Sheet(width="3.25in", caption="none", font="serif")` suits the column of a paper that has its own caption.
+`Sheet(width="3.25in", caption="none", font="serif")` suits the column of a paper, whose caption is in LaTeX.
 Specs and commands have the same options, so only the search for a font imports Matplotlib.
 """
 
@@ -34,7 +34,7 @@ def inches(length: str) -> float:
     """Convert a length with its unit to inches.
 
     Raises:
-        ValueError: It isn't a length, or no figure has it; the message begins with "must be".
+        ValueError: It isn't a length, or no figure has it; the message starts with "must be".
     """
     try:
         found = float(length[:-2]) * _INCHES[length[-2:]]

@@ -15,7 +15,6 @@ from PIL import Image
 
 from jestlab.analysis import figures
 from jestlab.analysis.figures.style import GRAY, ink, looks
-from jestlab.analysis.results import read as read_frames
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +166,7 @@ def test_of_very_many_labels_the_front_and_the_baseline_are_named(read_runs, sto
 
 def test_nothing_to_draw(new_store, stored_run):
     running = new_store().add(stored_run("uniform", [0.1], state="RUNNING", total_steps=2))
-    results = read_frames(running.url, "study")
+    results = running.read()
     assert len(figures.learning_curves(results).data) == 1  # a curve may be shown before it ends
     with pytest.raises(ValueError, match="has completed with a score and known FLOPs"):
         figures.pareto(results)
@@ -176,7 +175,7 @@ def test_nothing_to_draw(new_store, stored_run):
         stored_run("joint", [0.1], metrics=["b/zero_shot"]),
     )
     with pytest.raises(ValueError, match="'study' has no score to draw over examples_seen yet: 2 COMPLETED"):
-        figures.learning_curves(read_frames(split.url, "study"))
+        figures.learning_curves(split.read())
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +203,7 @@ def test_saved_files_are_complete_and_reproducible(pareto, saved, tmp_path):
 
 def test_is_drawn_only_when_something_changed(study, stored_run, tmp_path, drawings):
     def save(**changes):
-        plot = figures.pareto(read_frames(study.url, "study"), "uniform")
+        plot = figures.pareto(study.read(), "uniform")
         dataclasses.replace(plot, sheet=figures.Sheet(**changes)).save(tmp_path)
         return len(drawings)
 
@@ -214,7 +213,7 @@ def test_is_drawn_only_when_something_changed(study, stored_run, tmp_path, drawi
     (tmp_path / "pareto.svg").write_text("half a file")
     assert save() == 3
     assert save(width="4in") == 4
-    plot = figures.pareto(read_frames(study.url, "study"), "uniform")
+    plot = figures.pareto(study.read(), "uniform")
     for known, count in ((b"another", 5), (b"older " + plot._mark.encode(), 5)):
         (tmp_path / "pareto.png").write_bytes(known)
         assert (plot.png([tmp_path / "none", tmp_path]) == known) == (known[:5] == b"older")

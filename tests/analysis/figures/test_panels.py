@@ -54,13 +54,17 @@ def test_long_titles_are_whole_and_apart():
         assert figure.get_tightbbox().y1 <= figure.get_figheight()
 
 
-@pytest.mark.parametrize(("count", "is_direct"), [(3, True), (40, False)])
-def test_points_are_named_directly_unless_names_would_cover_the_panel(count, is_direct):
+@pytest.mark.parametrize(
+    ("count", "alike", "is_direct"), [(3, False, True), (40, False, False), (40, True, True)]
+)
+def test_points_are_named_directly_if_names_have_room_or_a_legend_could_not_tell_them_apart(
+    count, alike, is_direct
+):
     with applied():
         figure, [axes] = panels(Sheet())
         for i in range(count):
-            look: Any = {"marker": "so^"[i % 3], "color": f"#0000{i:02x}", "linestyle": "none"}
-            axes.plot(i, i % 7, label=f"run {i} filtering_ratio=0.5", **look)
+            marker, color = ("o", "#6e6e6e") if alike else ("so^"[i % 3], f"#0000{i:02x}")
+            axes.plot(i, i % 7, marker, color=color, label=f"run {i} filtering_ratio=0.5")
         finish(figure, TEXTS, Sheet())
         assert len(axes.texts) == (count if is_direct else 0)
         assert bool(figure.legends) != is_direct
@@ -69,17 +73,6 @@ def test_points_are_named_directly_unless_names_would_cover_the_panel(count, is_
             xy: Any = point.get_xydata()
             place, end = axes.transData.transform([text.get_position(), xy[0]])
             assert abs(place - end).max() < 250  # pixels
-
-
-def test_points_of_one_look_are_named_next_to_them():
-    """A legend could not tell them apart."""
-    with applied():
-        figure, [axes] = panels(Sheet())
-        for i in range(40):
-            axes.plot(i, i % 7, linestyle="none", marker="o", color="#6e6e6e", label=f"method {i}")
-        finish(figure, TEXTS, Sheet())
-    assert len(axes.texts) == 40
-    assert not figure.legends
 
 
 def test_a_name_never_covers_the_front_or_an_interval():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from jestlab.analysis import figures
-from jestlab.analysis.results import read as read_frames
 
 UNIFORM = {"selection.rule": "uniform", "schedule.examples_seen": 128, "data.filter": None}
 LONG = {"data.filter": "similarity > 0.3", "schedule.examples_seen": 512}
@@ -34,7 +33,7 @@ def curation(new_store, stored_runs):
 
 
 def test_learners_against_their_references(curation):
-    plot = figures.against_reference(read_frames(curation.url, "study"))
+    plot = figures.against_reference(curation.read())
     means: Any = plot.data[plot.data["kind"] == "mean"].set_index("text")
     strong = means.loc["joint-strong", ["x", "y", "x_low", "x_high", "low", "high"]].tolist()
     half = 12.7062 * 5  # of the confidence interval of two seeds that are 10 points apart
@@ -58,7 +57,7 @@ def test_needs_references_and_a_completed_baseline(results, new_store, stored_ru
         *pairs(stored_runs, "a", (0.3, 0.4), (0.4, 0.5)),
     )
     with pytest.raises(ValueError, match="baseline 'uniform' of 'study' has not completed"):
-        figures.against_reference(read_frames(store.url, "study"))
+        figures.against_reference(store.read())
 
 
 def run(stored_run, rule, value, losses, seed=0, key="optimizer.beta2"):

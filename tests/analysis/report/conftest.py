@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "platform" / "support"))
 import plans_support as plans
 import stores_support as stores
 from PIL import Image
+from tests.analysis.conftest import StoredRun
 from tests.browser_support import Opened, open_page
 
 from jestlab.analysis.costs import Cost
@@ -39,21 +40,6 @@ SPENT = Spent(
 
 
 @dataclass
-class Run:
-    """One run: an evaluation at each step, with the same value for both metrics."""
-
-    name: str
-    scores: Sequence[float] = ()
-    seed: int = 0
-    label: str = ""
-    ends: str = "complete"  # complete, fail, never (it is still RUNNING), none (it has not begun)
-    fails_before: Sequence[str] = ()  # reasons of attempts that failed
-    flops: float | None = 3e9  # per step; None if the program counts none
-    needs: Mapping[str, str] = field(default_factory=dict)  # role → name, of the same seed
-    config: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass
 class Lab:
     url: str
     folder: Path
@@ -62,7 +48,7 @@ class Lab:
 
 def make_lab(
     folder: Path,
-    runs: Sequence[Run],
+    runs: Sequence[StoredRun],
     question: str = "Is it faster?",
     name: str = "study",
     reports: Sequence[Mapping[str, Any]] = (),
@@ -77,58 +63,59 @@ def make_lab(
         needs = {role: planned[needed, run.seed].fingerprint for role, needed in run.needs.items()}
         steps = max(1, len(run.scores))
         made = plans.run(
-            run.name,
-            config={"selection": {"rule": run.label or run.name}, "seed": run.seed} | dict(run.config),
+            run.run,
+            config={"selection": {"rule": run.label or run.run}, "seed": run.seed} | run.config,
             seed=run.seed,
             needs=needs,
             price=None
-            if run.flops is None
-            else Price(Cost(image_tower=run.flops * steps), examples=64 * steps),
+            if run.flops_per_step is None
+            else Price(Cost(image_tower=run.flops_per_step[0] * steps), examples=64 * steps),
         )
-        planned[run.label or run.name, run.seed] = replace(made, label=run.label or made.label)
-    names: dict[str, Any] = {run.name: {} for run in runs} | {"greedy": {}}  # greedy is never launched
+        planned[run.label or run.run, run.seed] = replace(made, label=run.label or made.label)
+    names: dict[str, Any] = {run.run: {} for run in runs} | {"greedy": {}}  # greedy is never launched
     spec: dict[str, Any] = {"name": name, "question": question, "scale": "smoke", "runs": names}
     spec |= {"reports": list(reports), "claims": list(claims), "family": family}
     spec["metrics"] = {"*": {"goal": "max", "unit": "percent"}}
     needed = frozenset(name for run in runs for name in run.needs.values())
     plans.record(store, Plan(StudySpec.parse(spec), tuple(planned.values()), needed))
     for run in runs:
-        _happen(store, planned[run.label or run.name, run.seed], run)
+        _happen(store, planned[run.label or run.run, run.seed], run)
     store.close()
     return Lab(url, folder, name)
 
 
-def _happen(store: Store, made: Any, run: Run) -> None:
+def _happen(store: Store, made: Any, run: StoredRun) -> None:
     row = next(row for row in store.runs(store.experiments()[0].name) if row.fingerprint == made.fingerprint)
     for reason in run.fails_before:
         plans.begun(store, row, spent=SPENT).fail(reason)
         plans.move(store, made, RunState.PENDING)
-    if run.ends == "none":
+    if run.state == "PENDING":
         return
     attempt = plans.begun(store, row, spent=SPENT)
     for step, score in enumerate(run.scores, start=1):
         scores = {"shapes/zero_shot": score, "shapes_retrieval/i2t_r1": score}
-        attempt.evaluation(step, 64 * step, None if run.flops is None else run.flops * step, scores)
+        flops = None if run.flops_per_step is None else run.flops_per_step[0] * step
+        attempt.evaluation(step, 64 * step, flops, scores)
         attempt.progress(step, len(run.scores))
-    if run.ends == "complete":
+    if run.state == "COMPLETED":
         attempt.complete()
-    elif run.ends == "fail":
+    elif run.state == "FAILED":
         attempt.fail("ValueError: it broke <b>here</b>")
     else:
         attempt.flush()
 
 
-def finished() -> list[Run]:
+def finished() -> list[StoredRun]:
     """A reference, uniform, independent and joint, three seeds each; one attempt failed on the way."""
     runs = []
-    selecting: dict[str, Any] = {"flops": 8e9, "needs": {"selection": "reference"}}
+    selecting: dict[str, Any] = {"flops_per_step": (8e9, 0, 0), "needs": {"selection": "reference"}}
     for seed, more in enumerate((0.0, 0.04, -0.03)):
         lost = ["lost its node"] if seed == 1 else []
         runs += [
-            Run("reference", [0.5, 0.7 + more], seed, flops=9e9),
-            Run("uniform", [0.1, 0.2, 0.3, 0.4 + more], seed),
-            Run("independent", [0.1, 0.3, 0.4, 0.45 - more], seed, **selecting),
-            Run("joint", [0.3, 0.5, 0.6, 0.65 + more], seed, fails_before=lost, **selecting),
+            StoredRun("reference", [0.5, 0.7 + more], seed=seed, flops_per_step=(9e9, 0, 0)),
+            StoredRun("uniform", [0.1, 0.2, 0.3, 0.4 + more], seed=seed),
+            StoredRun("independent", [0.1, 0.3, 0.4, 0.45 - more], seed=seed, **selecting),
+            StoredRun("joint", [0.3, 0.5, 0.6, 0.65 + more], seed=seed, fails_before=lost, **selecting),
         ]
     return runs
 

@@ -1,14 +1,15 @@
-"""The answer in one sentence, which claims no more than the numbers support."""
+"""The answer in one sentence, which claims no more than the numbers support; and the claims of a study."""
 
 import pytest
+from tests.analysis.report.conftest import by_class, words
 
 from jestlab.analysis import tables
+from jestlab.analysis.report import gather
 from jestlab.analysis.report.answer import Answer, answer
-from jestlab.analysis.results import read as read_frames
 
 
 def answer_of(store, baseline="uniform", scope="scoring") -> Answer:
-    found = read_frames(store.url, "study")
+    found = store.read()
     finals = tables.finals(found, baseline, scope)
     return answer(tables.summary(finals).frame, finals)
 
@@ -139,7 +140,7 @@ def test_flops_of_a_pretraining_run_count_although_no_plan_knows_them(new_store,
     assert "3.8× fewer training FLOPs; 2.4× fewer with a share in the training of needed runs." in said
     said = answer_of(store, scope="reference_training").sentence
     assert "2.4× fewer FLOPs with a share in the training of needed runs." in said
-    table = tables.summary(tables.finals(read_frames(store.url, "study"), scope="reference_training"))
+    table = tables.summary(tables.finals(store.read(), scope="reference_training"))
     assert any("a share in the reference's training" in note for note in table.notes)
     assert table.frame.set_index("label")["flops"].to_dict() == {"uniform": 6e9, "tuned": 2.9e9}
 
@@ -152,3 +153,32 @@ def test_a_score_reached_at_the_first_evaluation_is_only_a_bound(new_store, stor
     assert answer_of(store).sentence.endswith(
         "with at least 2.0× fewer examples and at most 1.5× more training FLOPs."
     )
+
+
+# ---- claims
+
+
+def test_claims_are_shown_in_words(study, page, parsed_page):
+    (main,) = parsed_page.iter("main")
+    assert main[0].get("id") == "claims"
+    told = [words(claim) for claim in by_class(parsed_page, "claim")]
+    assert told[0].startswith("✓ holds Joint selection learns more than uniform sampling Figure 3, middle +")
+    evidence = " points, 3 seeds: joint above uniform, by score Expected above 0; 3 of 3 seeds agree; chance"
+    assert evidence in told[0]
+    assert told[1].startswith("✗ does not hold at this scale (smoke) Independent selection is as good")
+    assert told[1].endswith("Likely reason: the learners are small.")
+    assert told[2].startswith("✗ does not hold at this scale (smoke) Selection hurts <b>")
+    assert told[3].startswith("○ not run Greedy learns more 0 seeds: greedy above uniform, by score")
+    assert told[3].endswith("Missing: unknown run: greedy.")
+    assert not [text for text in told if "never shown" in text]
+    claims = tables.table(study.url, "claims", ["study"])
+    assert (page.parent / "report" / "claims.csv").read_text() == claims.csv()
+    answer = words(by_class(parsed_page, "answer")[0])
+    assert answer.startswith(f"{claims.caption} joint, the best of 2, scores 65.3 ± 3.5%, 25.0 points above")
+
+
+def test_the_answer_is_only_the_claims_if_no_runs_compete(new_store, stored_runs):
+    retrieval, zero_shot = ({"of": "a", "measure": name} for name in ("shapes_retrieval/i2t_r1", "score"))
+    claim = {"statement": "As well as classes", "within": 0.01, "of": retrieval, "near": zero_shot}
+    store = new_store().add(*stored_runs("a", [0.1, 0.4], [0.1, 0.4]), spec={"claims": [claim]})
+    assert gather(store.url, "study").answer.sentence == "At scale smoke, 1 claim: holds."

@@ -8,7 +8,6 @@ import pytest
 from tests.analysis.report.conftest import CLAIMS, REPORTS, by_class, by_id, words
 
 from jestlab.analysis import figures, tables
-from jestlab.analysis.connection import shown
 from jestlab.analysis.results import read as read_frames
 from jestlab.platform.cli import main
 from jestlab.platform.spec.load import load
@@ -90,9 +89,3 @@ def test_errors_are_one_line(capsys, study):
         code, out, err = run_verb(capsys, *arguments, "--store", study.url)
         assert (code, out, err.count("\n")) == (1, "", 1)
         assert said in err
-
-
-def test_passwords_are_not_shown():
-    for place in (":secret@host/lab", "@host/lab?password=secret", "@host/lab?sslpassword=secret&sslkey=a"):
-        url = shown(f"postgresql://me{place}")
-        assert "me" in url and "secret" not in url

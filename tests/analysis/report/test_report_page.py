@@ -10,7 +10,8 @@ import shutil
 import numpy as np
 import pytest
 from PIL import Image
-from tests.analysis.report.conftest import Run, by_class, by_id, check_accessible, parse_page, words
+from tests.analysis.conftest import StoredRun
+from tests.analysis.report.conftest import by_class, by_id, check_accessible, parse_page, words
 
 from jestlab.analysis import tables
 from jestlab.analysis.figures import Plot, learning_curves, pareto
@@ -74,11 +75,11 @@ def test_is_one_small_file(page, parsed_page):
 
 
 def test_hostile_names_and_infinite_scores(built):
-    runs = [Run("uniform", [0.1, 0.2], seed) for seed in (0, 1)]
-    runs += [Run("joint", [0.2, 0.3], seed, label=label) for label in HOSTILE for seed in (0, 1)]
-    runs += [Run("broken", [0.1], label="broken <b>", ends="fail")]
-    runs += [Run("infinite", [float("inf"), 0.3, float("-inf")])]
-    runs += [Run("largest", [0.1, 1.7e308], seed) for seed in (0, 1)]
+    runs = [StoredRun("uniform", [0.1, 0.2], seed=seed) for seed in (0, 1)]
+    runs += [StoredRun("joint", [0.2, 0.3], seed=seed, label=label) for label in HOSTILE for seed in (0, 1)]
+    runs += [StoredRun("broken", [0.1], label="broken <b>", state="FAILED")]
+    runs += [StoredRun("infinite", [float("inf"), 0.3, float("-inf")])]
+    runs += [StoredRun("largest", [0.1, 1.7e308], seed=seed) for seed in (0, 1)]
     hostile = built(*runs, question=f"{HOSTILE[0]} {HOSTILE[3]}")
     tree = parse_page(hostile)
     rows = {button.get("data-row") for button in by_id(tree, "table-summary").iter("button")}
@@ -92,7 +93,11 @@ def test_hostile_names_and_infinite_scores(built):
 
 def test_without_results(built):
     reports = [{"kind": "table", "name": "comparison"}, {"kind": "speedup"}]
-    page = parse_page(built(Run("uniform", ends="fail"), Run("joint", ends="none"), reports=reports))
+    page = parse_page(
+        built(
+            StoredRun("uniform", [], state="FAILED"), StoredRun("joint", [], state="PENDING"), reports=reports
+        )
+    )
     text = words(page)
     assert "Unfinished: 0 of 2 runs have completed; 1 failed, 1 pending. No run has a final" in text
     assert "Scores below" not in text
@@ -106,7 +111,7 @@ def test_without_results(built):
 
 def test_notes_and_equal_tables_are_shown_once_and_backticks_are_code(built):
     scores = {"uniform": 0.2, "joint": 0.3}
-    runs = [Run(name, [0.1, score], seed) for name, score in scores.items() for seed in (0, 1)]
+    runs = [StoredRun(name, [0.1, score], seed=seed) for name, score in scores.items() for seed in (0, 1)]
     metrics = ["shapes/zero_shot", "shapes_retrieval/i2t_r1"]
     reports = [{"kind": "table", "score": metrics}, {"kind": "table", "columns": ["score"]}]
     claim = {"statement": "`joint` learns more", "of": "joint", "above": "uniform"}
@@ -123,10 +128,10 @@ def test_notes_and_equal_tables_are_shown_once_and_backticks_are_code(built):
 
 def test_an_unfinished_study_without_prices(built):
     html = built(
-        Run("uniform", [0.1, 0.2], flops=None),
-        Run("uniform", [0.1], 1, ends="never", flops=None),
-        Run("joint", [0.3, 0.4], flops=None),
-        Run("joint", [0.3], 1, ends="fail", flops=None),
+        StoredRun("uniform", [0.1, 0.2], flops_per_step=None),
+        StoredRun("uniform", [0.1], seed=1, state="RUNNING", flops_per_step=None),
+        StoredRun("joint", [0.3, 0.4], flops_per_step=None),
+        StoredRun("joint", [0.3], seed=1, state="FAILED", flops_per_step=None),
     )
     page = parse_page(html)
     (banner,) = by_class(page, "banner")

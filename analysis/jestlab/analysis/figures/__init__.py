@@ -22,7 +22,7 @@ from ..errors import NotYet, RequestError
 from ..frames import Frames
 from ..results import Snapshot, opened
 from ..sheet import PLAIN, Sheet
-from .against import PRESETS, Axis, against
+from .against import PRESETS, Axis, against, against_reference
 from .composition import composition
 from .custom import custom_plot
 from .learnability import learnability
@@ -31,7 +31,6 @@ from .optimizer_spikes import optimizer_spikes
 from .pareto import pareto
 from .plot import Plot
 from .published import published_scores
-from .references import against_reference
 from .selected import selected
 from .speedup import speedup
 from .step_costs import method_costs, step_costs

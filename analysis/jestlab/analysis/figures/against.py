@@ -1,6 +1,6 @@
 """Final scores against a config key: a point for each label, connected where labels differ in that key only.
 
-`PRESETS` are the paper's figures of this kind. `references` plots scores against those of reference models.
+`PRESETS` are the paper's figures of this kind. `against_reference` plots scores against those of references.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
-from ..configs import BATCH_SIZE, Configs
+from ..configs import BATCH_SIZE, Configs, lookup
 from ..curves import score_curves
 from ..errors import NotYet
 from ..frames import Frames
@@ -98,7 +98,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     import pandas as pd
 
     compared = frames.baseline(baseline)
-    places, finals = placed(frames, axis, compared), final_scores(frames).rename(columns={"score": "y"})
+    places, finals = placed(frames, axis, compared), _final_scores(frames).rename(columns={"score": "y"})
     points = places.merge(finals, on="label").assign(y_label=score_axis(frames))
     if points.empty:
         raise NotYet(
@@ -123,7 +123,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
         more.append(f"Dotted: {base}.")
     if others := _others(Configs(frames), places, axis.key):
         more.append(f"Also different along a line: {', '.join(others)}.")
-    data = summarized(points)
+    data = _summarized(points)
     data["title"] = [frames.names.value(axis.split, panel) if axis.split else "" for panel in data["panel"]]
     data["x_label"] = x_label = axis.label or frames.names.key(axis.key) or axis.key
     data["text"], look = data["line"], looks_of(frames, compared)
@@ -135,15 +135,61 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
         words.append("Open: not all seeds have completed.")
     words += [*about_lost(frames, [*labels, compared]), *about_unfinished(frames, labels), *more]
     texts = Texts(title(frames), " ".join(words), x_label, score_axis(frames), frames.score)
-    return Plot(name or f"against_{axis.key.replace('.', '_')}", data, texts, draw_points)
+    return Plot(name or f"against_{axis.key.replace('.', '_')}", data, texts, _draw_points)
 
 
-def final_scores(frames: Frames) -> pd.DataFrame:
-    """Return the finite scores of all completed runs, in the unit of the axis: label, seed, score.
+def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
+    """Plot each learner against the reference that it selects with, both relative to the baseline.
+
+    Gray lines connect references that were trained on the same data, in the order of examples seen.
+
+    Args:
+        baseline: Label or run that is 0 on both axes; by default the first that is not a reference.
+
+    Returns:
+        The plot, with the data of `against`, and the label of the reference. x is the reference's score and
+        y the learner's, both minus the baseline's with the same seed. Rows of kind "path" are connected.
 
     Raises:
-        ValueError: The study has no score (`Frames.score`).
+        ValueError: Fewer than two references have completed with their learners, the baseline has not
+            completed, or it is unknown.
     """
+    import pandas as pd
+
+    compared, configs = frames.baseline(baseline), Configs(frames)
+    pairs = _pairs(frames, configs, compared)
+    if (count := pairs["reference"].nunique()) < 2:
+        raise NotYet(
+            f"experiment {frames.experiment!r} has {count} references that completed with their learners; a "
+            f"comparison needs two: {frames.progress()}"
+        )
+    chosen = looks_of(frames, compared)
+    points = _summarized(pairs.assign(panel="", line=pairs["label"], planned=1))
+    points = with_looks(points, map(chosen.__getitem__, points["label"]))
+    means = points[points["kind"] == "mean"]
+    of_references = [configs.by_label[label] for label in means["reference"]]
+    trained = [_json(lookup(config, "data.filter")) for config in of_references]
+    seen = [lookup(config, "schedule.examples_seen") or 0 for config in of_references]
+    paths = means.assign(kind="path", line=trained, seen=seen).sort_values("seen")
+    zero = means.head(1).assign(kind="level", line="", label=compared, color=chosen[compared].color)
+    zero[["x", "y", "low", "high"]] = 0.0
+    x, y = (f"{whose}'s {difference_axis(frames, compared)}" for whose in ("reference", "learner"))
+    data = pd.concat([points, paths, zero], ignore_index=True)
+    data = data.assign(title="", x_label=x, y_label=y, text=data["label"].map(frames.shown))
+    caption = [
+        what_score_is(frames),
+        f"Each point: a learner, against the reference it selects with, both minus {frames.shown[compared]} "
+        "with the same seed, each at the end of the run.",
+        *about_seeds(data["seeds"].max()),
+        *about_lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]])),
+        "Gray: references trained on the same data." * (len(set(trained)) < len(trained)),
+    ]
+    words = Texts(title(frames), " ".join(filter(None, caption)), x, y)
+    return Plot("against_reference", data, words, _draw_points)
+
+
+def _final_scores(frames: Frames) -> pd.DataFrame:
+    """Return the finite scores of all completed runs, in the unit of the axis: label, seed, score."""
     factor, curves = frames.score.factor, score_curves(frames)
     finals = curves.loc[curves["final"] & (curves["score"].abs() < math.inf), ["label", "seed", "score"]]
     return finals.assign(score=factor * finals["score"]).reset_index(drop=True)
@@ -180,20 +226,8 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     return places.assign(line=_lines(frames, places, configs, axis))
 
 
-def summarized(points: pd.DataFrame) -> pd.DataFrame:
-    """Compute the mean over seeds of each point, with a 95% confidence interval.
-
-    Args:
-        points: One row per run: panel, line, label, seed, x, y, and columns that are equal for all seeds of
-            a label, such as kind; x may be unknown, or differ between seeds.
-
-    Returns:
-        Rows of kind "mean", or of a given kind, in the order of panels, lines, and x, with low, high, x_low,
-        x_high, and seeds; then rows of kind "seed", for means of several seeds.
-
-    Raises:
-        ValueError: There are too many lines for one figure.
-    """
+def _summarized(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean of the seeds of each point with its interval, of kind "mean", and the seeds."""
     import pandas as pd
 
     if (count := points["line"].nunique()) > _MOST_LINES:
@@ -219,15 +253,8 @@ def with_looks(data: pd.DataFrame, looks: Iterable[Look]) -> pd.DataFrame:
     return data.join(pd.DataFrame(list(looks), index=data.index).rename(columns={"line": "dash"}))
 
 
-def draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """Draw means with confidence intervals, connected along a line, a dot for each seed, and levels.
-
-    Args:
-        data: From `summarized`, with title, x_label, and y_label of the panel, and text, color, marker, and
-            dash of the line.
-        texts: Title and caption, and the metric of the vertical axes.
-        sheet: Size, font, legend.
-    """
+def _draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
+    """Draw means with intervals, connected along a line, a dot for each seed, paths, and levels."""
     shown = [panel for _, panel in data.groupby("panel", sort=False)]
     figure, all_axes = panels(sheet, len(shown), sharey=data["y_label"].nunique() == 1)
     measured = data["kind"].eq("path").any()  # x is a score, not a value of a key
@@ -274,10 +301,7 @@ def _tick(axes: Axes, means: pd.DataFrame) -> None:
 
 
 def _gains(frames: Frames, points: pd.DataFrame, base: str) -> pd.DataFrame:
-    """Return the panel of gains over the baseline's line at the same x and seed; its level is 0.
-
-    Points without a counterpart are left out.
-    """
+    """Return the panel of gains over the baseline's line at the same x and seed, where it has a point."""
     import pandas as pd
 
     is_base = points["line"] == base
@@ -289,10 +313,7 @@ def _gains(frames: Frames, points: pd.DataFrame, base: str) -> pd.DataFrame:
 
 
 def _positions(frames: Frames, key: str, values: Sequence[Any]) -> dict[str, tuple[float, str]]:
-    """Return the position and the text of each value.
-
-    Words are placed at equal distances, as are numbers that include 0 and span a wide range.
-    """
+    """Return position and text of each value; equal distances for words, and for 0 in a wide range."""
     are_words = any(isinstance(value, bool) or not isinstance(value, int | float) for value in values)
     distinct = {_json(value): value for value in (values if are_words else sorted(values))}
     least = min((value for value in values if value > 0), default=math.inf) if not are_words else 0
@@ -336,6 +357,22 @@ def _others(configs: Configs, places: pd.DataFrame, key: str) -> list[str]:
     return sorted(
         other for other in map(str, points) if counts[other].gt(1).any() and not other.endswith(key)
     )
+
+
+def _pairs(frames: Frames, configs: Configs, baseline: str) -> pd.DataFrame:
+    """Return one row per learner and seed: label, reference, seed, x, y, both minus the baseline's score."""
+    finals = _final_scores(frames).set_index(["label", "seed"])["score"].unstack("label")
+    if baseline not in finals:
+        raise NotYet(
+            f"baseline {baseline!r} of {frames.experiment!r} has not completed with a score: "
+            f"{frames.progress()}"
+        )
+    finals = finals[[label for label in frames.labels if label in finals]].sub(finals[baseline], axis=0)
+    gains = finals.melt(value_name="y", ignore_index=False).dropna().reset_index()
+    references = gains[["label", "seed", "y"]].rename(columns={"label": "reference", "y": "x"})
+    gains["reference"] = [configs.reference(label) for label in gains["label"]]
+    pairs: pd.DataFrame = gains.merge(references, on=["reference", "seed"])
+    return pairs
 
 
 def _json(value: Any) -> str:

@@ -16,7 +16,7 @@ LOG_FROM = 8.0
 """Costs that differ by this factor get a logarithmic axis; from it on, ticks are at 1, 2, 5, 10, …"""
 
 _DECADES = 300.0  # a logarithmic axis that spans this factor has ticks at powers of 10 only
-_TICK = 5.5  # room for a tick of the horizontal axis, relative to the font size
+_TICK = 4.5  # room for a tick of the horizontal axis, relative to the font size
 
 
 def count_axis(axes: Axes, values: Iterable[float] = (), *, log: bool = False) -> None:
@@ -53,7 +53,7 @@ def _scale(
     if ratio > 1.0:
         getattr(axes, f"set_{which}scale")("log")
         axis.set_minor_formatter(NullFormatter())
-    linear = MaxNLocator(most, steps=[1, 2, 5, 10])
+    linear = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
     subs = (1, 2, 5) if ratio < _DECADES else (1,)
     axis.set_major_locator(linear if ratio < LOG_FROM else LogLocator(subs=subs))
     axis.set_major_formatter(lambda value, _: form(value))

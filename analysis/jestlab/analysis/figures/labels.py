@@ -81,7 +81,7 @@ def place_names(axes: Axes, names: Sequence[Any]) -> bool:
     """
     frame, dpi = axes.get_window_extent(), axes.figure.dpi
     of_lines = [name for name in names if name.anncoords == "axes fraction"]
-    of_points = [name for name in names if name not in of_lines]
+    of_points = [name for name in names if name not in of_lines and np.isfinite(name.xy).all()]
     gap = _LINE * size_of("name") * dpi / 72
     if of_lines:
         ends = [name._get_position_xy(None)[1] for name in of_lines]

@@ -199,11 +199,7 @@ def recorded(
 
 
 def _of_training(frames: Frames, logged: pd.DataFrame, name: str, scope: Scope) -> pd.DataFrame:
-    """Curves of a training metric, with the efforts spent by each step.
-
-    Examples are as logged at the same step. Other efforts, which only evaluations state, are interpolated
-    linearly between evaluations, from 0 at the start.
-    """
+    """Curves of a training metric; examples are as logged, efforts interpolated between evaluations."""
     import numpy as np
 
     run = ["label", "seed"]

@@ -101,7 +101,8 @@ def pareto(
     is_main = data["on_front"].eq(True) | data["role"].isin(["baseline", "reference"])
     data["is_named"] = is_main | (len(means) <= _MOST_NAMED)
     of_means = data[data["kind"] == "mean"]
-    unpriced = [frames.shown[label] for label in ended["label"].unique() if label not in means["label"].array]
+    is_unpriced = ~ended["label"].isin(means["label"])
+    unpriced = [frames.shown[label] for label in ended.loc[is_unpriced, "label"].unique()]
     sentences = [
         what_score_is(frames),
         *about_seeds(means["seeds"].max()),
@@ -138,10 +139,7 @@ def _means(runs: pd.DataFrame, sign: float, apart: Sequence[str]) -> pd.DataFram
 
 
 def _about_hypervolume(frames: Frames, data: pd.DataFrame, effort: Effort) -> str:
-    """State the hypervolume of several labels up to the worst score of any seed.
-
-    Percentages of which more is better have no score below 0, which is the end for them.
-    """
+    """State the hypervolume of several labels up to the worst score of any seed, of percentages up to 0."""
     metric, means = frames.score, data[data["kind"] == "mean"]
     end = means["cost"].nlargest(1) * _BEYOND
     (divisor, named), cost = unit(effort, end), end.item()

@@ -239,7 +239,7 @@ def near_references(data: pd.DataFrame, scores: pd.Series[float]) -> list[tuple[
         data: Rows of a figure: role, label, text, and the score as `mean`.
         scores: The other scores.
     """
-    low, high = min(scores), max(scores)
+    low, high = scores.min(), scores.max()
     room = _NEAR * (high - low)
     ends = _references(data)
     near = ends[ends["mean"].between(low - room, high + room)]

@@ -60,17 +60,22 @@ def made_by(program: str, attempts: Iterable[Mapping[str, Any]], packages: Colle
             sources, inputs, versions, git_commit; and changes: the length of the patch of jestlab's code.
         packages: Packages to compare in addition to `DECISIVE`.
     """
+    columns = ("sources", "inputs", "versions", "git_commit", "changes")
+    recorded = tuple(tuple(attempt[name] for name in columns) for attempt in contributing(attempts))
+    return _made_by(program, recorded, tuple(packages))
+
+
+@functools.lru_cache(maxsize=256)  # thousands of runs recorded the same, and share one mapping
+def _made_by(program: str, attempts: Sequence[Sequence[Any]], packages: Sequence[str]) -> Made:
     values: dict[str, set[str]] = {}
-    for attempt in contributing(attempts):
-        recorded = (attempt[name] for name in ("sources", "inputs", "versions"))
+    for *recorded, commit, changes in attempts:
         sources, inputs, installed = (parsed(each) or {} for each in recorded)
         items = {f"code {name}": digest for name, digest in sources.items()}
         items |= {f"data {name}": digest or ABSENT for name, digest in inputs.items()}
         items |= package_items(installed, packages)
-        commit = attempt["git_commit"]
         if program in OWN_PROGRAMS and (jestlab := commit or installed.get("jestlab")):
-            changes = commit and attempt["changes"]
-            items[JESTLAB] = jestlab + (f" with {changes} characters of changes" if changes else "")
+            patch = f" with {changes} characters of changes" if commit and changes else ""
+            items[JESTLAB] = jestlab + patch
         for item, value in items.items():
             values.setdefault(item, set()).add(value)
     return {item: frozenset(found) for item, found in values.items()}
@@ -90,7 +95,7 @@ def package_items(versions: Mapping[str, str], packages: Iterable[str]) -> dict[
 def differing(runs: Iterable[Made], accepted: Accepted = ()) -> dict[str, list[str]]:
     """Return the items in which runs differ beyond accepted differences, and their values in order."""
     values: dict[str, dict[str, None]] = {}
-    for run in runs:
+    for run in {id(run): run for run in runs}.values():
         for item, found in run.items():
             values.setdefault(item, {}).update(dict.fromkeys(sorted(found)))
     return {item: [*found] for item, found in values.items() if len(_groups(item, found, accepted)) > 1}

@@ -73,7 +73,7 @@ class _Row:
     Attributes:
         first: One of its cells, for the columns that are equal in all of them.
         cells: Quantity → cell.
-        baseline: The row of its group's baseline; None if the group has none, or several.
+        baseline: The row of its group's baseline, if the group has one.
         twins: Rows of the same training in other tables.
     """
 
@@ -138,17 +138,14 @@ def _rows(cells: Iterable[PublishedCell]) -> list[_Row]:
     rows: dict[tuple[Any, ...], _Row] = {}
     for cell in cells:
         rows.setdefault(cell.key[:3], _Row(cell)).cells[cell.quantity] = cell
-    baselines, trainings = defaultdict(list), defaultdict(list)
-    for row in rows.values():
-        first = row.first
-        if first.baseline:
-            baselines[first.source, first.table, first.group].append(row)
+    groups = {row: (row.first.source, row.first.table, row.first.group) for row in rows.values()}
+    baselines = {group: row for row, group in groups.items() if row.first.baseline}
+    trainings = defaultdict(list)
+    for row, group in groups.items():
+        row.baseline = baselines.get(group)
         if EXAMPLES in row.cells:
-            key = (first.source, first.method, first.variant, first.data, row.cells[EXAMPLES].value)
-            trainings[key].append(row)
-    for row in rows.values():
-        of_group = baselines[row.first.source, row.first.table, row.first.group]
-        row.baseline = of_group[0] if len(of_group) == 1 else None
+            key = (row.first.source, row.first.method, row.first.variant, row.first.data)
+            trainings[key, row.cells[EXAMPLES].value].append(row)
     for same in trainings.values():
         for row in same:
             row.twins = [other for other in same if other.first.table != row.first.table]

@@ -234,7 +234,7 @@ def _add_requested(
                     continue
                 made.tables.append(TablePart(part, title, table))
             else:
-                options |= {"sheet": _sheet(history, options), **makers}
+                options |= {"sheet": Sheet(**options.pop("figure", {})), **makers}
                 plot = replace(draw(name, store, history.experiment, **options), name=part)
                 made.figures.append(FigurePart(part, title, (plot,), history.experiment))
             names[stem] += 1
@@ -262,12 +262,8 @@ def _heading(name: str) -> str:
 
 def _sheet_of(history: History, kind: str) -> Sheet:
     """Return how the spec wants figures of a kind printed: as its first such report, or else as all."""
-    reports = (report for report in history.spec.get("reports", []) if report["kind"] == kind)
-    return _sheet(history, next(reports, {}))
-
-
-def _sheet(history: History, report: Mapping[str, Any]) -> Sheet:
-    return Sheet(**report.get("figure") or {}).over(Sheet(**history.spec.get("figure") or {}))
+    sheets = (report.get("figure") for report in history.spec.get("reports", []) if report["kind"] == kind)
+    return Sheet(**next(sheets, None) or {}).over(Sheet(**history.spec.get("figure") or {}))
 
 
 # ---- a union

@@ -99,9 +99,10 @@ function madeFrom(column, key, row, baseline) {
   return [make("h3", {}, "Computed from"), boxed("Computed from", headers, lines, [1])];
 }
 
-/** All attempts at each of the runs. */
+/** All attempts at each of the runs; a claim may use two measures of one run. */
 function ran(row) {
   const lines = row.runs.flatMap((run, i) => {
+    if (row.runs.indexOf(run) < i) return [];
     const { state, directory, attempts } = DATA.provenance.runs[run];
     const whole = attempts.length ? attempts : [["—", "—", "—", "—", "—", "—"]];
     return whole.map((attempt) => [row.names[i], state, ...attempt, directory]);

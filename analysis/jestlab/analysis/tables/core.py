@@ -123,7 +123,7 @@ class Table:
         columns: The columns that are shown.
         notes: What else a reader must know: conventions, and runs that are missing and why.
         parts: The runs behind the numbers, one line for each row and run: `row`, experiment, label, seed,
-            fingerprint, and what the run contributes, by the columns' keys. None without runs.
+            fingerprint, and the numbers of the run by the columns' keys. None without runs.
         published: Published cells: `row`, `column`, and the columns of `v_published`. None without any.
         baselines: Row → the row that it is compared with.
         struck: Row → why the results behind it are wrong.

@@ -24,7 +24,7 @@ _READABLE = {"table": 62, "table*": 142}
 
 _GAP = 2  # characters between columns
 _LONG = 30  # characters; longer texts break into lines
-_HEADING = 10  # characters; longer headings break into lines if they are wider than the cells below
+_HEADING = 7  # characters; longer headings break into lines if they are wider than the cells below
 
 _FIT = (
     "\\providecommand{\\jestlabfit}[1]{\\sbox0{#1}%\n"

@@ -70,18 +70,20 @@ _BY_PAPER = (
 class Layout(NamedTuple):
     """Layout of one of the paper's tables: beginning of its caption, and quantities before the scores.
 
-    With `pair`, zero-shot accuracy and the mean of both retrieval directions replace all scores of runs.
+    `mean` adds the mean of the scores after them. With `pair`, zero-shot accuracy and the mean of both
+    retrieval directions replace all scores of runs.
     """
 
     caption: str
     quantities: tuple[str, ...]
+    mean: bool = False
     pair: bool = False
 
 
 LAYOUTS: dict[str, Layout] = {
     "comparison": Layout("Comparison to prior art.", _EFFORTS),
     "longer_training": Layout("Longer training runs.", _EFFORTS),
-    "specialists": Layout("All benchmarks.", (EXAMPLES,)),
+    "specialists": Layout("All benchmarks.", (EXAMPLES,), mean=True),
     "laion": Layout("Pretraining on LAION.", (EXAMPLES,), pair=True),
     "raw_vs_filtered": Layout("Training on raw and on filtered data.", (FILTERED,), pair=True),
 }
@@ -115,13 +117,13 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     wrong = [finding for finding in findings if not finding.confirmed]
     keys = {key for finding in wrong for key in finding.keys if key.table == name}
     columns = [Column("method", "Method", lambda row: row["method"], align="left", importance=ESSENTIAL)]
-    if rows["variant"].nunique() > 1:
+    if rows.groupby("published")["variant"].nunique().max() > 1:
         columns.append(
             Column("variant", "Variant", lambda row: row["variant"] or MISSING, align="left", importance=95)
         )
     scores = [name for name in map(str, rows) if is_score(name) and not name.endswith(SUFFIXES)]
     scores.sort(key=order)
-    for quantity in (*layout.quantities, *scores, MEAN):
+    for quantity in (*layout.quantities, *scores, *[MEAN] * layout.mean):
         if quantity in rows:
             columns.append(_column(quantity, scores, own, PAPER_FLOPS in rows, keys))
     first = rows[rows["baseline"]].drop_duplicates("section").set_index("section")["row"]

@@ -17,8 +17,8 @@ class Shape:
     """What to show of a table, and how.
 
     Attributes:
-        columns: Columns to show after the names of the rows, in order: keys, headings, or those of
-            a group or family; empty for all.
+        columns: Columns to show after the names of the rows, in order: keys, headings, groups of headings, or
+            families (scores, costs, factors); empty for all.
         rows: Rows to show, in order: their names, or runs, for all their points; empty for all.
             Comparisons with the baseline remain even if it isn't shown.
         digits: Decimals of scores and differences; None for the usual ones.
