@@ -12,7 +12,7 @@ from tests.simulation import DRAWS, LAST, losing, once, one_look, peeking, simul
 
 from jestlab.analysis.claims.claim import MOST_SEEDS
 from jestlab.analysis.claims.evidence import evidence_of, needed, power
-from jestlab.analysis.claims.sign_test import NO_FORECAST
+from jestlab.analysis.claims.sign_test import NO_FORECAST, forecast
 
 INF, NAN = math.inf, math.nan
 RELATIONS = ("above", "below", "near")
@@ -113,6 +113,8 @@ def test_decides_by_one_look(differences, relation, within, verdict):
         ([0.0] * 24, "above", 0.0, 1, "undecided", 24, 0),  # agrees with neither side
         ([0.1, -0.2, 0.0, 0.2, -0.1], "near", 0.2, 1, "holds", 5, 5),
         ([0.3] * 6, "near", 0.2, 1, "does not hold", 6, 0),  # either side could have been far
+        ([0.2] + [0.3] * 5, "near", 0.2, 1, "undecided", 6, 1),  # the tolerance itself is near
+        ([-0.2] + [-0.3] * 5, "near", 0.2, 1, "undecided", 6, 1),
     ],
 )
 def test_decides_by_many_looks(differences, relation, within, claims, verdict, seeds, agree):
@@ -120,6 +122,16 @@ def test_decides_by_many_looks(differences, relation, within, claims, verdict, s
     assert (found.verdict, found.seeds, found.agree) == (verdict, seeds, agree)
     if seeds == 11:
         assert (found.low, found.high) == (min(differences), max(differences))
+
+
+@pytest.mark.parametrize(
+    ("differences", "error", "against"),
+    [([2.0] * 3 + [NAN] * 2 + [0.0] * 2, 0.05, 5), ([2.0] + [NAN] * 3 + [0.0] * 4, 0.025, 7)],
+)
+def test_the_forecast_of_near_is_that_of_the_likelier_verdict(differences, error, against):
+    found = looked(differences, "near", 1.0, 0.05).forecast
+    expected = forecast(error, LAST, len(differences), against)
+    assert (found.decided, found.expected) == (expected.decided, expected.expected)
 
 
 def test_without_seeds_a_claim_is_undecided():
