@@ -160,7 +160,7 @@ def test_a_running_mean_is_over_points_of_each_run(results):
     assert list(smooth) == pytest.approx([0.15, 0.2, 0.3, 0.35])  # of .1, .2, .3, .4
     wrong: Any
     for wrong in (1, "5%"):
-        with pytest.raises(RequestError, match="number of recorded points from 2"):
+        with pytest.raises(RequestError, match="whole number of points, at least 2"):
             curves.smoothed(raw, wrong)
 
 

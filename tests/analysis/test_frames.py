@@ -62,7 +62,7 @@ def test_resolves_names_of_runs_and_labels_and_keeps_only_some(read_runs, stored
     assert sorted(some.costs["label"]) == sorted(some.labels)
     assert list(some.scores.index) == [0, 1]
     assert read.only(["joint"]).labels == ["joint f=0.5", "joint f=0.8"]
-    with pytest.raises(ValueError, match="nothing of waiting has been evaluated yet"):
+    with pytest.raises(ValueError, match="none of waiting has been evaluated yet"):
         read.only(["waiting"])
 
 

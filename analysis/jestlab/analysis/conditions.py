@@ -1,4 +1,4 @@
-"""Conditions such as `selection.rule = "joint" and seed < 3`: boolean expressions of SQL, parsed by sqlglot.
+"""Conditions such as `selection.rule = "joint" and seed < 3`: a subset of SQL, parsed by sqlglot.
 
 A condition compares keys with constants or other keys. It has no functions, arithmetic, subqueries, or
 comments. A key by itself holds if it is true or a number other than 0. In a pattern, % matches any text and _
@@ -6,7 +6,7 @@ any character; case matters. As in SQL, a comparison with a missing value (null 
 its negation.
 
 NOTE: `jestlab.analysis.conditions` and `jestlab.models.data.conditions` are copies of one file, because
-neither portion imports the other; tests/test_conditions.py compares them.
+neither package imports the other; tests/test_conditions.py compares them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlglot import Dialect, Expr
 
 LONGEST, MOST_PARTS = 10_000, 200
-"""Limits of a condition: characters; parentheses, negations, `and`, and `or`."""
+"""Maximum number of characters of a condition, and of its opening parentheses, `not`, `and`, and `or`."""
 
 LOGIC = ("and", "or", "not", "paren")
 COMPARISONS = {
@@ -38,18 +38,18 @@ _WORDS = ("AND", "OR", "NOT", "IN", "LIKE", "IS", "NULL", "TRUE", "FALSE")
 _NAME = re.compile(r"[^\W\d]\w*(\.\w+)*")
 _OPERAND = "expected a key, a text in quotes, a number such as 0.5, true or false"
 _EXPECTED = {"Required": _OPERAND, "Expectin": "expected `)`"}
-"""Start of a message of sqlglot → our message."""
+"""First eight characters of sqlglot's message → our message."""
 
 
 def parse(text: str) -> Expr:
     """Parse a condition.
 
     Returns:
-        A node whose `key` is one of `LOGIC` (of other conditions) or of `COMPARISONS`, "in", "like", or "is"
-        (null), each of operands; or "column", a key of the data by itself.
+        The root node. Its `key` is one of `LOGIC`, whose children are conditions; one of `COMPARISONS`, "in",
+        "like", or "is" (null), whose children are operands; or "column", a key of the data by itself.
 
     Raises:
-        ValueError: The text is not a condition. The message starts with the place of the error.
+        ValueError: The text is not a condition. The message starts with the position of the error.
     """
     from sqlglot import ParseError, TokenError, exp
 
@@ -70,10 +70,10 @@ def parse(text: str) -> Expr:
     except RecursionError:
         raise _error(text, 0, "nested too deeply") from None
     except ParseError as error:
-        found = error.errors[0]
-        problem = _EXPECTED.get(found["description"][:8])
-        is_cut = problem and not found["end_context"].strip()  # sqlglot then names the last token
-        index = len(text) if is_cut else len(found["start_context"])
+        first = error.errors[0]
+        problem = _EXPECTED.get(first["description"][:8])
+        is_cut = problem and not first["end_context"].strip()  # sqlglot reports the last token instead
+        index = len(text) if is_cut else len(first["start_context"])
         raise _error(text, index, problem or "expected `and`, `or` or the end") from None
     assert tree is not None
     for node in tree.walk():
@@ -90,7 +90,7 @@ def operands(test: Expr) -> list[Any]:
 
 
 def is_key(operand: Any) -> bool:
-    """Return whether an operand is a key, whose `name` it has, instead of a constant."""
+    """Return whether an operand is a key (a node with a `name`), not a constant."""
     return getattr(operand, "key", None) == "column"
 
 
@@ -132,7 +132,7 @@ def _problem(node: Expr) -> str | None:
 
 @cache
 def _language() -> Dialect:
-    """Define the language for sqlglot: these tokens are all that its parser can use."""
+    """Define the language for sqlglot, whose parser then recognizes only these tokens."""
     from sqlglot import Dialect, exp, parser, tokens
     from sqlglot import TokenType as Type
 

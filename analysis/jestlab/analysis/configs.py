@@ -50,17 +50,17 @@ class Configs:
         return None if _is_idle(config, key) else lookup(config, key)
 
     def reference(self, label: str) -> str | None:
-        """Return the label of the reference that a label selects with; None if it needs none.
+        """Return the label of the reference model that a label selects with; None without a reference.
 
-        If the label reads cached embeddings, this is the reference that computed them. If a run has several
-        points, its reference is at the point with equal values on all shared axes.
+        If the label reads cached embeddings, this is the reference that computed them. If the reference's run
+        has several points, this is the point with the same values on all axes that the two runs share.
 
         Raises:
             NotYet: No label or several labels match.
         """
-        needed, found = self._name_here(label, "selection.reference"), None
+        needed, reference = self._named_run(label, "selection.reference"), None
         while needed is not None:
-            point = self.points[found or label]
+            point = self.points[reference or label]
             matches = [
                 other
                 for other, run in self.runs.items()
@@ -71,19 +71,19 @@ class Configs:
                     f"{label!r} of {self._frames.experiment!r} needs {needed!r}, which is "
                     f"{'no label' if not matches else 'several labels'} of the experiment"
                 )
-            [found] = matches
-            needed = self._name_here(found, "reference")  # of a run that caches embeddings
-        return found
+            [reference] = matches
+            needed = self._named_run(reference, "reference")  # key of runs that cache embeddings
+        return reference
 
-    def _name_here(self, label: str, key: str) -> str | None:
-        """Return the name of another run in this study; the config of a shared run may have another's."""
+    def _named_run(self, label: str, key: str) -> str | None:
+        """Return the run that a key names, as called in this study: studies that share a run may differ."""
         resolved = self.get(label, key)
         if not isinstance(resolved, str):
             return None
         study, prefix, name = study_of(self._frames.spec, self.runs[label])
         run, base = (study.get("runs") or {}).get(name), study.get("base")
-        written = (self.points[label].get(key), lookup(run, key), lookup(base, key), resolved)
-        return prefix + next(name for name in written if isinstance(name, str))
+        candidates = (self.points[label].get(key), lookup(run, key), lookup(base, key), resolved)
+        return prefix + next(name for name in candidates if isinstance(name, str))
 
 
 def _parsed(texts: pd.Series[Any]) -> dict[str, dict[str, Any]]:
@@ -91,7 +91,7 @@ def _parsed(texts: pd.Series[Any]) -> dict[str, dict[str, Any]]:
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the values of a config by dotted key. An empty section is a value."""
+    """Flatten a config: dotted key → value. An empty section counts as a value."""
     values: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, dict) and value:
@@ -134,9 +134,10 @@ def _is_idle(config: Mapping[str, Any], key: str) -> bool:
 
 
 def _batch_size(config: Mapping[str, Any]) -> int | None:
-    """Compute b: as given, or from the super-batch size and the filtering ratio."""
-    whole = lookup(config, "schedule.super_batch_size")
-    if whole is None:
-        given = lookup(config, "schedule.batch_size")
-        return None if given is None else int(given)
-    return max(1, round(int(whole) * (1.0 - float(lookup(config, "selection.filtering_ratio") or 0.0))))
+    """Compute b from the super-batch size and the filtering ratio, or return the configured batch size."""
+    super_batch_size = lookup(config, "schedule.super_batch_size")
+    if super_batch_size is None:
+        batch_size = lookup(config, "schedule.batch_size")
+        return None if batch_size is None else int(batch_size)
+    filtering_ratio = float(lookup(config, "selection.filtering_ratio") or 0.0)
+    return max(1, round(int(super_batch_size) * (1.0 - filtering_ratio)))

@@ -1,4 +1,4 @@
-"""Read-only connections to a store by its URL; each sees one moment. No part of a password is shown."""
+"""Open a store read-only, as of one moment, by its URL. No message shows any part of a password."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
 
 SCHEMA = "0013"
-"""The version of stores that this code reads and writes: raised whenever tables change. Compared as text."""
+"""Schema version of the stores that this code reads and writes; increased whenever tables change."""
 
 EXAMPLES = "sqlite:///lab/results.db or postgresql://user@host/database"
 _POSTGRESQL = ("postgres", "postgresql", "postgresql+psycopg")
 
 
 def parse(url: str) -> URL:
-    """Parse the URL of a store; `postgresql://` and `postgres://` need no driver's name.
+    """Parse the URL of a store; `postgresql://` and `postgres://` need no driver name.
 
     Raises:
-        ValueError: It isn't the URL of a database, or characters of its password aren't quoted, so that a
-            part of it would be taken for the host and shown. The message, one line, holds no part of a
-            password.
+        ValueError: The text isn't a database URL, or special characters of the password aren't
+            percent-encoded, so that a part of it would be taken for the host and shown. The message is one
+            line without any part of the password.
     """
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
@@ -36,7 +36,7 @@ def parse(url: str) -> URL:
     after_user = re.fullmatch(r"[^:/]+://[^:/]*:(.*)", url, re.DOTALL)
     if after_user is not None and after_user[1].count("@") > 1:
         raise ValueError(
-            f"store {hidden(url)!r}: an @ of its password has to be written %40 (and / as %2F, : as %3A, "
+            f"store {hidden(url)!r}: an @ in the password has to be written %40 (and / as %2F, : as %3A, "
             "? as %3F, % as %25)"
         )
     try:
@@ -51,27 +51,27 @@ def shown(url: str | URL) -> str:
     url = parse(url) if isinstance(url, str) else url
     if url.get_backend_name() == "postgresql":
         url = url.set(drivername="postgresql")
-    secret = any("password" in name.lower() for name in url.query)
-    text = (url.set(query={}) if secret else url).render_as_string(hide_password=True)
-    return f"{text}?***" if secret else text
+    has_secret = any("password" in name.lower() for name in url.query)
+    text = (url.set(query={}) if has_secret else url).render_as_string(hide_password=True)
+    return f"{text}?***" if has_secret else text
 
 
 def hidden(text: str) -> str:
-    """Return what can be shown of a text that should be a URL, and of which a password may be any part."""
+    """Mask a malformed URL except its scheme, since a password may be anywhere after the scheme."""
     scheme = re.match(r"[\w+.-]*://", text)
     return f"{scheme[0] if scheme else ''}***" if scheme or re.search("[@:?=]", text) else text
 
 
 @contextmanager
 def connect(store: str) -> Iterator[Connection]:
-    """Open a read-only transaction that sees one moment; a missing SQLite file is not created.
+    """Open a read-only transaction, which sees the store as of one moment.
 
     Args:
         store: SQLAlchemy URL, as in `parse`.
 
     Raises:
-        FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If the store cannot be read, or has another version. The message holds no password.
+        FileNotFoundError: The URL names a SQLite file that doesn't exist; it is not created.
+        ValueError: The store can't be read, or has another version. The message has no password.
     """
     from sqlalchemy.exc import DatabaseError
 
@@ -81,7 +81,7 @@ def connect(store: str) -> Iterator[Connection]:
     try:
         with _engine(url).connect() as connection:
             if connection.dialect.name == "sqlite":
-                # sqlite3 opens no transaction for a SELECT by itself: without one, each sees another moment.
+                # sqlite3 begins no transaction for a SELECT; each would see the store as of another moment.
                 connection.exec_driver_sql("BEGIN")
             version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
             if version != SCHEMA:
@@ -97,7 +97,7 @@ def connect(store: str) -> Iterator[Connection]:
 
 @lru_cache(maxsize=16)
 def _engine(url: URL) -> Engine:
-    """Create an engine. Between transactions it keeps no connection, which a forked process would inherit."""
+    """Create an engine without a pool, since a forked process would inherit the pool's connections."""
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
@@ -110,7 +110,7 @@ def _engine(url: URL) -> Engine:
 def other_version(
     version: str, remedy: str = "read it with the version that made it, or give another --root or --store"
 ) -> str:
-    """Describe the version of a store or an archive, with the remedy."""
+    """Say that a store or an archive has another schema version, with the remedy."""
     age, remedy = ("newer", "upgrade jestlab") if version > SCHEMA else ("older", remedy)
     return f"has schema {version}, {age} than this jestlab's {SCHEMA}: {remedy}"
 
@@ -118,8 +118,8 @@ def other_version(
 def _open_sqlite(url: URL) -> sqlite3.Connection:
     """Open a SQLite file read-only.
 
-    NOTE: footgun. `mode=ro` on a database in WAL mode leaves -wal and -shm files behind, which a read-only
-    connection may make but not remove; `query_only` forbids writing just as well and leaves nothing.
+    NOTE: On a database in WAL mode, a connection with `mode=ro` creates -wal and -shm files and can't remove
+    them. `query_only` forbids writing as well, and leaves no files behind.
     """
     try:
         connection = read_only.open_readonly(Path(url.database or "").absolute(), "rw")

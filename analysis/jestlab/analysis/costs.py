@@ -6,15 +6,15 @@
 The formulas and the letters are in `flops`. There are two conventions (`Step.cost`):
 
 - *counted*: the executed FLOPs, without diagnostics and recomputation. An example seen costs 3F + F·B/b, plus
-  loss and selection: training passes the sub-batch again after scoring unless the step `reuses` that pass.
+  loss and selection: training repeats the forward pass over the sub-batch unless the step `reuses` scoring's.
 - *paper*: training reuses a full scoring pass, and loss and selection are free: C_IID, C_JEST, and C_Flexi.
-  JEST with a part that is trained on approximately, which the paper does not price, reuses the pass of the
-  other part.
+  The paper has no formula for JEST that trains on a part of the sub-batch approximately. Here, such a step
+  reuses the scoring pass over the other part.
 
-There are four scopes, each with those before it (`Cost.total`): the learner; scoring; the reference's
-scoring; a share of the cost of the runs that a run needs.
+Each of the four scopes adds costs to the one before it (`Cost.total`): training the learner; its scoring and
+selection; the reference's scoring; a share in the cost of the runs that the run depends on.
 
-This module imports only the standard library, because plans of thousands of runs are priced with it.
+This module imports only the standard library, because planning imports it, and must start quickly.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ COUNTED: dict[Scope, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """FLOPs by component, of an example, a step, or a run, in the order in which scopes add them.
+    """FLOPs of an example, a step, or a run by component, in the order in which scopes add components.
 
     Attributes:
         image_tower, text_tower: The learner's forward and backward passes over sub-batches.
         loss: Logits of all pairs of a sub-batch, and their gradients.
         scoring: The learner's forward passes over super-batches.
-        selection: Choosing the sub-batch by the embeddings of scoring.
+        selection: Choosing the sub-batch from the embeddings that scoring computed.
         reference_scoring: The reference's forward passes over super-batches, or over the data whose
             embeddings it caches.
-        reference_training: The run's share in the cost of the runs that it needs.
+        reference_training: The run's share in the cost of the runs that it depends on.
     """
 
     image_tower: float = 0.0
@@ -83,9 +83,9 @@ class Cost:
 
 
 _WITHIN: dict[Scope, int] = {"learner": 3, "scoring": 5, "reference_scoring": 6, "reference_training": 7}
-"""Scope → number of the attributes of `Cost` that it includes, from the first."""
+"""Scope → how many of the attributes of `Cost` it includes, counted from the first."""
 
-EXECUTED: tuple[str, ...] = tuple(each.name for each in fields(Cost))[:-1]
+EXECUTED: tuple[str, ...] = tuple(component.name for component in fields(Cost))[:-1]
 """The components that a run executes itself."""
 
 
@@ -96,7 +96,7 @@ def check_scope(scope: str) -> None:
 
 
 def planned_flops(planned: Any, scope: Scope) -> Any:
-    """Sum the planned FLOPs that a run itself executes within a scope, without a share in the reference's.
+    """Sum the planned FLOPs that a run itself executes within a scope, without a share in other runs' cost.
 
     `planned` maps columns of the store's view `v_costs` to values, or is a pandas frame of them.
     """
@@ -120,19 +120,20 @@ class Step:
     """One training step.
 
     Attributes:
-        full, approximate: F and A·F, the learner's forward passes on one example; None without the latter.
-        batch_size, super_batch_size: b and B, which is b without selection.
+        full, approximate: F and A·F, the learner's full and approximate forward pass on one example; the
+            latter is None if the step has no such pass.
+        batch_size, super_batch_size: b and B; B = b without selection.
         embedding_dim: E of the learner.
-        approximate_share: λ, a whole number of examples over b.
+        approximate_share: λ, the fraction of the sub-batch trained on approximately.
         scoring: Which of the learner's passes scores the super-batch; None if the learner does not score.
         reference: The reference's forward pass on one example; None without a reference, or with cached
             embeddings.
         reference_scores: Whether the reference scores the super-batch.
-        compares: Whether the loss uses the reference, so that it embeds the sub-batch if it does not score.
+        compares: Whether the loss uses the reference, which then embeds the sub-batch even without scoring.
         selection: FLOPs of choosing one sub-batch.
         reuses: Whether training reuses the scoring pass of the sub-batch.
         own_loss: FLOPs of the loss of one sub-batch, forward and backward; None for sigmoid or softmax.
-        selecting_share: Fraction of the steps that select. The others read their sub-batch.
+        selecting_share: Fraction of the steps that select. The other steps train on a batch as read.
     """
 
     full: Forward
@@ -173,7 +174,7 @@ class Step:
 
     @property
     def reading(self) -> Step:
-        """A step that reads its sub-batch, without scoring and selection."""
+        """A step that trains on a batch as read, without scoring and selection."""
         plain: Any = {"scoring": None, "reference_scores": False, "selection": 0.0, "reuses": False}
         return replace(self.selecting, super_batch_size=self.batch_size, **plain)
 
@@ -181,7 +182,8 @@ class Step:
     def methods(self) -> dict[str, Step]:
         """The step of each method of the paper, for its figure of costs.
 
-        The reference has the learner's size if the step has none. Flexi-JEST requires an approximate pass.
+        If the step has no reference, one of the learner's size is assumed. Without an approximate pass,
+        Flexi-JEST is left out.
         """
         jest = replace(self, scoring="full", approximate_share=0.0, reference=self.reference or self.full)
         steps = {"IID": self.iid, "JEST": jest, "JEST, cached reference": replace(jest, reference=None)}
@@ -231,34 +233,35 @@ def matching_examples(
 ) -> float:
     """Compute the number of examples at which one way of training costs as much as another (iso-FLOP).
 
-    The paper matches "learner" in "Comparing approximation methods": 3B examples of uniform sampling cost as
-    much as 3.69B, 4.8B, 6.86B, and 10.43B at λ = .25, .5, .75, and .95, with A = .25.
+    The paper matches the scope "learner" in "Comparing approximation methods": 3B examples of uniform
+    sampling cost as much as 3.69B, 4.8B, 6.86B, and 10.43B at λ = .25, .5, .75, and .95, with A = .25.
 
     Args:
-        examples: Examples seen by the other way, whose FLOPs are the budget.
+        examples: Examples seen by the first way of training, whose FLOPs are the budget.
         spent: Cost of each of these examples (`Step.cost`).
-        wanted: Cost of an example of the way to be matched, by the same convention.
+        wanted: Cost of an example by the second way of training, in the same convention.
         scope: Which FLOPs count.
-        fixed: FLOPs that do not grow with the examples, such as a share in the reference's training.
+        fixed: FLOPs of the second way that do not grow with the examples, such as a share in the reference's
+            training.
 
     Raises:
         ValueError: An example costs nothing, or `fixed` alone exceeds the budget.
     """
-    budget, each = examples * spent.total(scope), wanted.total(scope)
-    if not each > 0:
+    budget, per_example = examples * spent.total(scope), wanted.total(scope)
+    if not per_example > 0:
         raise ValueError(f"an example costs nothing in scope {scope!r}: any number fits the budget")
     if fixed > budget:
         raise ValueError(f"{fixed:.3g} FLOPs are spent before the first example, of a budget of {budget:.3g}")
-    return (budget - fixed) / each
+    return (budget - fixed) / per_example
 
 
 def break_even_runs(making: float, run: float, baseline: float) -> float:
     """Compute how many runs must share a reference until the reference has paid for itself.
 
     Args:
-        making: FLOPs of making the reference, once.
-        run: FLOPs until a run that selects by it reaches a target score, without `making`; infinite if it
-            doesn't reach the score.
+        making: FLOPs to produce the reference, once.
+        run: FLOPs until a run that selects with the reference reaches a target score, without `making`;
+            infinite if the run doesn't reach the score.
         baseline: FLOPs until the uniform baseline reaches the same target.
 
     Returns:

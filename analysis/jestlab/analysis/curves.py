@@ -1,7 +1,7 @@
-"""Learning curves: scores over training, when a run matches the baseline's final score, means, and smoothing.
+"""Learning curves: scores over training, crossings of the baseline's final score, means, and smoothing.
 
-The score of a run at a step is the mean of its averaged metrics (`Frames.averaged`). Whether more or less of
-it is better is in `Frames.score`. The score is missing where a metric is missing.
+The score of a run at a step is the mean of its averaged metrics (`Frames.averaged`). `Frames.score` tells
+whether a higher or lower score is better. The score is missing where a metric is missing.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def score_curves(
 
     Args:
         frames: Results of an experiment.
-        scope: What counts as cost. The store records the FLOPs of scope "scoring". The FLOPs of the other
-            scopes grow in proportion to the planned parts. The share in a reference's training is added in
-            full from the first step.
+        scope: Which FLOPs count. The store records those of scope "scoring". For another scope, they are
+            multiplied by the ratio of the scopes' planned FLOPs. The share in a reference's training is added
+            in full from the first step.
         metrics: Names of the metrics to average; by default those of the experiment.
 
     Returns:
@@ -71,19 +71,19 @@ def score_curves(
     flops = curves.pop("flops_total")
     if scope != "scoring":
         planned = frames.costs.set_index(["label", "seed"])
-        of_run = pd.MultiIndex.from_frame(curves[["label", "seed"]])
-        # All FLOPs that a run without a price reports are training: 0/0 and unknown parts are NaN.
+        runs = pd.MultiIndex.from_frame(curves[["label", "seed"]])
+        # Runs without a planned price report only training FLOPs: 0/0 and unknown parts, NaN, become 1.
         ratio = (planned_flops(planned, scope) / planned["total_flops"]).fillna(1.0)
-        flops = flops * ratio.reindex(of_run).to_numpy()
+        flops = flops * ratio.reindex(runs).to_numpy()
         if scope == "reference_training":
             shares = planned["reference_training_share_flops"].fillna(0.0)
-            flops = flops + shares.reindex(of_run).to_numpy()
+            flops = flops + shares.reindex(runs).to_numpy()
     curves["flops"] = flops
     return curves
 
 
 class Place(NamedTuple):
-    """A point of a curve on the line between two evaluations: their indices, and the fraction of the way."""
+    """A point on the line between two evaluations of a curve: their indices, and the fraction of the way."""
 
     before: int
     after: int
@@ -101,12 +101,12 @@ def crossing(y: Sequence[float], target: float, which: Crossing = "first") -> Pl
         y: Score at each evaluation; NaN where it is unknown.
         target: The score to reach.
         which: "first" is the first crossing from below. After the "lasting" one, the curve never falls below
-            the target again: it comes later, and noise does not favor it.
+            the target again; noise does not make this crossing earlier.
 
     Returns:
-        The place of the crossing. It is the first point if that has reached the target already: the effort
-        there is an upper bound. None if the curve does not reach the target, which is right-censored, or
-        does not stay there; curves are not extrapolated.
+        The place of the crossing. If the first point has already reached the target, it is that point, whose
+        effort is an upper bound. None if the curve does not reach the target (right-censored), or does not
+        stay there. Curves are not extrapolated.
     """
     below: int | None = None
     place: Place | None = None
@@ -136,14 +136,15 @@ def speedups(
         sign: −1 where less is better, so that a curve reaches the score from above; see `Metric.sign`.
 
     Returns:
-        One row for each completed run whose baseline of the same seed has a final score, and which has a
-        score or diverged (then it reaches nothing). Columns: fingerprint, label, seed; target (the
+        One row for each completed run that has a score or diverged (a diverged run never reaches the target),
+        and whose baseline of the same seed has a final score. Columns: fingerprint, label, seed; target (the
         baseline's final score), reached (bool), bounded (bool: reached at the first evaluation, so that the
         effort is an upper bound and the factor a lower bound); score_before and score_after (at the two
         evaluations around the crossing; NaN without one). For each effort, by its name in `efforts.WORDS`:
         `<effort>_before` and `_after` (at these evaluations), `_to_match` (at the crossing; NaN without one,
-        or if the effort is unknown), `_spent` (in all; a lower bound if the target was not reached), and
-        `fewer_<effort>` (the effort of the baseline divided by that of the run; infinite if the latter is 0).
+        or if the effort is unknown), `_spent` (in total; if the target was not reached, a lower bound of the
+        effort to match), and `fewer_<effort>` (the effort of the baseline divided by that of the run;
+        infinite if the latter is 0).
     """
     import numpy as np
 
@@ -161,29 +162,28 @@ def speedups(
         place = crossing(score[rows].tolist(), target, which) if has_score[rows[-1]] else None
         return Place(rows[place.before], rows[place.after], place.fraction) if place else _NOWHERE
 
-    of_run = {run: place_of(rows, score[ends[run[1]]]) for run, rows in runs.items()}
-    at = np.array([*of_run.values()], _PLACE_DTYPE)
-    of_baseline = np.array([of_run[baseline, seed] for _, seed in runs], _PLACE_DTYPE)
+    places = {run: place_of(rows, score[ends[run[1]]]) for run, rows in runs.items()}
+    crossings = np.array([*places.values()], _PLACE_DTYPE)
+    baseline_crossings = np.array([places[baseline, seed] for _, seed in runs], _PLACE_DTYPE)
     last = np.array([rows[-1] for rows in runs.values()], int)
     table = curves[["fingerprint", "label", "seed"]].iloc[last].reset_index(drop=True)
     table["target"] = curves["score"].to_numpy(float)[[ends[seed] for _, seed in runs]]
-    table["reached"] = reached = ~np.isnan(at["fraction"])
-    table["bounded"] = reached & (at["before"] == at["after"])
+    table["reached"] = reached = ~np.isnan(crossings["fraction"])
+    table["bounded"] = reached & (crossings["before"] == crossings["after"])
     for name, column in {"score": "score", **{WORDS[effort].name: effort for effort in EFFORTS}}.items():
         values = curves[column].to_numpy(float)
         for end in ("before", "after"):
-            table[f"{name}_{end}"] = np.where(reached, values[at[end]], math.nan)
+            table[f"{name}_{end}"] = np.where(reached, values[crossings[end]], math.nan)
         if column == "score":
             continue
         to_match, spent = (
-            values[places["before"]]
-            + (values[places["after"]] - values[places["before"]]) * places["fraction"]
-            for places in (at, of_baseline)
+            values[at["before"]] + (values[at["after"]] - values[at["before"]]) * at["fraction"]
+            for at in (crossings, baseline_crossings)
         )
         table[f"{name}_to_match"] = to_match
         table[f"{name}_spent"] = values[last]
         with np.errstate(divide="ignore", invalid="ignore"):
-            factor = np.where(spent == 0, 1.0, math.inf)  # if the run takes nothing
+            factor = np.where(spent == 0, 1.0, math.inf)  # of a run that spends nothing
             table[f"fewer_{name}"] = np.where(to_match == 0, factor, spent / to_match)
     return table
 
@@ -192,10 +192,10 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
     """Average the curves of each label over its seeds, with the confidence interval of the mean.
 
     If some runs of a label completed with a finite score, only these count, so that a failed run does not
-    shorten the curve; otherwise all evaluated runs count. The mean covers the efforts that all curves cover,
-    at each evaluation of any of them, with linear interpolation. If the effort is measured, and so differs
-    between seeds, effort and score are averaged at the steps at which all seeds were evaluated: the curve
-    ends at the mean of the ends.
+    shorten the curve; otherwise all evaluated runs count. The mean covers the range of efforts that all runs
+    cover. It has a point at every effort at which one of them was evaluated, and the other runs are
+    interpolated linearly. A measured effort differs between seeds: then effort and score are averaged over
+    seeds at each step at which all were evaluated, and the curve ends at the mean of their last efforts.
 
     Args:
         curves: From `score_curves`.
@@ -219,7 +219,7 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
         counted = np.unique(completed if completed.size else seed[rows])
         runs = [rows[seed[rows] == one] for one in counted]
         if effort in MEASURED:
-            if len({step[run].tobytes() for run in runs}) > 1:  # rarely: intersections are slow
+            if len({step[run].tobytes() for run in runs}) > 1:  # rare; intersections are slow
                 shared = functools.reduce(np.intersect1d, [step[run] for run in runs])
                 runs = [run[np.isin(step[run], shared)] for run in runs]
             x = np.mean([efforts[run] for run in runs], axis=0)
@@ -229,7 +229,7 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
             start, end = max(efforts[run[0]] for run in runs), min(efforts[run[-1]] for run in runs)
             x = x[(x >= start) & (x <= end)]
             scores = np.stack([np.interp(x, efforts[run], score[run]) for run in runs])
-        with np.errstate(over="ignore", invalid="ignore"):  # of the largest numbers
+        with np.errstate(over="ignore", invalid="ignore"):  # the largest numbers overflow
             mean, spread = scores.mean(axis=0), scores.std(axis=0, ddof=int(len(runs) > 1))
         is_final = bool(completed.size) & (x == x.max(initial=-math.inf))
         points[label] = np.stack([np.full(x.size, len(runs)), x, mean, spread, is_final])
@@ -248,25 +248,25 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
 def break_even(frames: Frames, baseline: str, which: Crossing = "first") -> pd.DataFrame:
     """Compute the break-even of each seed: how many runs must share a reference until it has paid off.
 
-    A run saves FLOPs until it reaches the baseline's final score, where scoring by both the run and its
-    reference counts. The break-even is the FLOPs of making everything that the run needs, divided by these
-    savings (`costs.break_even_runs`).
+    A run saves FLOPs if it reaches the baseline's final score with fewer FLOPs than the baseline, including
+    scoring by the run and by its reference. The break-even is the FLOPs of all runs that the run depends on,
+    divided by these savings (`costs.break_even_runs`).
 
     Returns:
         One row for each completed run that is compared and whose FLOPs are known: label, seed, scored_flops
-        (until the crossing, with references' scoring; NaN without one), making_flops (of everything that the
-        run needs), and break_even (NaN for a run that needs nothing, or with unknown costs).
+        (until the crossing, with references' scoring; NaN without a crossing), making_flops (of all runs that
+        the run depends on), and break_even (NaN for a run without dependencies, or with unknown costs).
     """
     rows = speedups(score_curves(frames, "reference_scoring"), baseline, which, frames.ranked.sign)
     rows = rows.rename(columns={"flops_to_match": "scored_flops"})
-    of_baseline = rows[rows["label"] == baseline].set_index("seed")["scored_flops"]
+    baseline_flops = rows[rows["label"] == baseline].set_index("seed")["scored_flops"]
     rows = rows[~rows["label"].isin(frames.apart_from(baseline))].dropna(subset="flops_spent")
     making = frames.costs[["label", "seed", "reference_training_flops"]]
     rows = rows.merge(making, "left", ["label", "seed"])
     rows["making_flops"] = rows["reference_training_flops"].mask(rows["label"] == baseline, 0.0)
     scored = rows["scored_flops"].where(rows["reached"], math.inf)
-    costs = zip(rows["making_flops"], scored, rows["seed"].map(of_baseline), strict=True)
-    rows["break_even"] = [break_even_runs(*each) for each in costs]
+    costs = zip(rows["making_flops"], scored, rows["seed"].map(baseline_flops), strict=True)
+    rows["break_even"] = [break_even_runs(*costs_of_run) for costs_of_run in costs]
     return rows[["label", "seed", "scored_flops", "making_flops", "break_even"]]
 
 
@@ -274,10 +274,10 @@ def smoothed(curves: pd.DataFrame, points: int) -> pd.DataFrame:
     """Replace the scores of each run by their running mean over some evaluations, fewer at both ends.
 
     Raises:
-        ValueError: `points` is not a whole number from 2.
+        ValueError: `points` is not a whole number of at least 2.
     """
     if not isinstance(points, int) or points < 2:
-        raise RequestError(f"a running mean is over a number of recorded points from 2, got {points!r}")
+        raise RequestError(f"a running mean takes a whole number of points, at least 2, got {points!r}")
     scores = curves.groupby(["label", "seed"], sort=False)["score"]
     return curves.assign(
         score=scores.transform(lambda score: score.rolling(points, center=True, min_periods=1).mean())

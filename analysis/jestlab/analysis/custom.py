@@ -1,6 +1,6 @@
-"""Custom figures and tables: functions of a study's results that a spec or a command names.
+"""Custom figures and tables: functions that a spec or a command names, called with a study's results.
 
-A function gets `Results` and its options. The caller passes a `Loader`, which finds the code and decides
+A function receives `Results` and its options. The caller passes a `Loader`, which finds the code and decides
 whether it may be executed.
 """
 
@@ -63,9 +63,9 @@ class CustomCode:
         except (Exception, SystemExit) as error:
             raise CodeFailed(f"{self._place(error)}: {one_line(error)}") from error
 
-    def unexpected(self, made: object, expected: str) -> CodeFailed:
-        """Return the error that says that the function returned something else than expected."""
-        return CodeFailed(f"{self.name} returned {type(made).__name__}: expected {expected}")
+    def unexpected(self, returned: object, expected: str) -> CodeFailed:
+        """Return the error for a return value of an unexpected type."""
+        return CodeFailed(f"{self.name} returned {type(returned).__name__}: expected {expected}")
 
     def _place(self, error: BaseException) -> str:
         """Return file and line of the last call in the function's file, or the function's name."""
@@ -76,25 +76,26 @@ class CustomCode:
 
 
 Loader = Callable[[str, Kind, str], CustomCode]
-"""Imports the code of a name that the reports of an experiment use: called with experiment, kind, and name.
+"""Imports custom code: called with the experiment that uses the code, its kind, and its name.
 
-It raises ValueError, with a message of one line, if the code may not be executed or can't be imported.
+A loader raises ValueError, with a message of one line, if the code may not be executed or can't be imported.
 """
 
 
 def load(loader: Loader | None, experiment: str, kind: Kind, name: str) -> CustomCode:
-    """Import custom code by a loader.
+    """Import custom code with a loader.
 
     Raises:
-        ValueError: The loader is missing, or raised the error.
+        ValueError: There is no loader, or the loader rejected the code.
     """
     if loader is None:
-        raise RequestError(f"{name} is custom code, which is not executed from here: use jestlab {kind}")
+        verb = {"figure": "plot", "table": "table"}[kind]
+        raise RequestError(f"{name} is custom code, which is not executed from here: use jestlab {verb}")
     return loader(experiment, kind, name)
 
 
 def stem_of(name: str) -> str:
-    """Return the name of custom code for files and headings: that of its function or entry point."""
+    """Return the name of the function or entry point, for file names and headings."""
     return re.sub(r"[^\w.+-]", "_", name.rpartition(":")[2])
 
 
@@ -103,7 +104,7 @@ class Results:
     """The results of one experiment for a custom figure or table.
 
     Frames are copies, so changing one affects nothing else. Missing results raise `NotYet`, which is reported
-    as "not yet" instead of a failure. Functions need not catch it.
+    as "not yet" instead of a failure. Functions need not catch this exception.
     """
 
     _store: Snapshot
@@ -129,7 +130,7 @@ class Results:
 
     @property
     def baseline(self) -> str:
-        """Label that others are compared with."""
+        """Label that other labels are compared with."""
         return self.frames.baseline(self._baseline)
 
     @property

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Effort = Literal["examples_seen", "flops", "seconds", "chip_hours"]
-"""Columns of `curves.score_curves`; seconds are those of training, and chip-hours chips × these."""
+"""Columns of `curves.score_curves`: `seconds` is the training time, and `chip_hours` that time × chips."""
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
@@ -53,7 +53,7 @@ WORDS: dict[Effort, Words] = {
 
 
 def known(rows: pd.DataFrame) -> list[Effort]:
-    """List the columns of efforts that are known for any row; chip-hours only if they aren't the seconds."""
+    """List the efforts that are known for any row; chip-hours only if a run used more than one chip."""
     efforts = [effort for effort in EFFORTS if effort in rows and bool(rows[effort].notna().any())]
     if "chip_hours" in efforts and "seconds" in efforts:
         chips = 3600 * (rows["chip_hours"] / rows["seconds"]).dropna()
@@ -63,7 +63,7 @@ def known(rows: pd.DataFrame) -> list[Effort]:
 
 
 def cost_of(rows: pd.DataFrame) -> Effort:
-    """Choose the default effort to compare runs by: FLOPs, else seconds, else examples, if any are spent."""
+    """Choose the default effort to compare runs by: the first of FLOPs, seconds, and examples above 0."""
     spent = [effort for effort in known(rows) if rows[effort].max() > 0]
     return next((effort for effort in ("flops", "seconds", "examples_seen") if effort in spent), "flops")
 
@@ -75,6 +75,6 @@ def unit(effort: Effort, values: pd.Series[float]) -> tuple[float, str]:
 
 
 def writer(effort: Effort, divisor: float) -> Callable[[float], str]:
-    """Return a function that writes an amount without the name of its unit, whose divisor is given."""
+    """Return a function that writes an amount in the unit with this divisor, without the unit's name."""
     write = {"examples_seen": units.count, "chip_hours": units.hours}.get(effort, units.significant)
     return lambda amount: write(amount / divisor)

@@ -1,4 +1,4 @@
-"""Errors that users can fix, and texts in their messages. Any other exception of this portion is a bug."""
+"""Errors that users can fix, and helpers for messages. Any other exception from this package is a bug."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def csv_cell(value: Any) -> Any:
 
 
 def from_csv_cell(text: str) -> str:
-    """Return the text that `csv_cell` was given."""
+    """Undo `csv_cell`: return the original text."""
     return text[1:] if text.startswith("'") and text.lstrip("'").startswith(_FORMULAS) else text
 
 

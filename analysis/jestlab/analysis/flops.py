@@ -24,7 +24,7 @@ Formulas, in FLOPs; E* is the reference's E:
         C_JEST = F(2 + 2B/b) if the reference's embeddings aren't cached
         C_Flexi = 3F((1 − λ) + λA) + A·F·B/b: the approximate model scores, so training reuses no pass
 
-This module imports only the standard library, because plans of thousands of runs are priced with it.
+This module imports only the standard library, because planning imports it, and must start quickly.
 """
 
 from __future__ import annotations
@@ -79,15 +79,15 @@ def vision_forward(
     """Count the FLOPs of the image tower on one square RGB image: 46.82 GFLOP for ViT-B/16 at 256 px.
 
     A tower at another patch size than its default resizes its patch kernel and positions once per pass. This
-    product does not grow with the images and is left out (FlexiViT; B/16 at 32 px: 0.06 GFLOP per pass).
+    cost does not depend on the number of images and is left out (FlexiViT; B/16 at 32 px: 0.06 GFLOP).
 
     Args:
         image_size, patch_size: Sides in pixels.
         width, depth, mlp_dim: D, number of blocks, and M of the encoder; the MAP head has the same M.
         pooling: "map" for attention pooling by one probe with an MLP after it, "mean" for the tokens' mean.
         embedding_dim: E of the dense head after pooling; None without a head.
-        keep: Fraction of the patches that pass the encoder, at least one patch; the others are embedded and
-            dropped ("PatchDrop").
+        keep: Fraction of the patches that pass through the encoder, at least one patch; the others are
+            dropped after embedding ("PatchDrop").
     """
     patches = (image_size // patch_size) ** 2
     embedding = patches * (_RGB * patch_size * patch_size) * width
@@ -117,21 +117,21 @@ def head_flops(width: int, embedding_dim: int | None) -> int:
 # ---- losses and selection
 
 REFERENCE_LOSSES = frozenset({"distilled", "drrho"})
-"""jestlab's losses that compare with a reference, by name."""
+"""Names of jestlab's losses that compare with a reference."""
 
 RULES = ("uniform", "independent", "joint", "greedy", "gibbs")
 
 FREE_RULES = frozenset({"highest", "concept_diversity", "concept_frequency"})
-"""jestlab's other rules, by name. They choose without matrix products: "highest" (RHO-LOSS) costs as much as
+"""Names of jestlab's other rules, which choose without matrix products: "highest" (RHO-LOSS) costs as much as
 independent selection, and the rules of CABS count concepts."""
 
 
 def loss_flops(*, batch_size: int, embedding_dim: int, reference_dim: int = 0) -> int:
-    """Count the FLOPs of the loss of a sub-batch, forward and backward: sigmoid, softmax, or compared.
+    """Count the FLOPs of the sigmoid or softmax loss of a sub-batch, forward and backward.
 
     The logits of b² pairs are computed once for both directions, then their gradients with respect to both
-    sides; a reference's logits (E* is `reference_dim`) have no gradient. On several devices the backward pass
-    computes the logits again, which is not counted.
+    sides. If the loss compares with a reference, the reference's logits (E* is `reference_dim`) are computed
+    without gradients. On several devices the backward pass computes logits again, which is not counted.
     """
     return _MAC * batch_size**2 * (3 * embedding_dim + reference_dim)
 
@@ -146,18 +146,18 @@ def selection_flops(
     sweeps: int = 1,
     traced: bool = False,
 ) -> int:
-    """Count the FLOPs of choosing a sub-batch by embeddings that scoring has computed.
+    """Count the FLOPs of choosing a sub-batch from embeddings that scoring has computed.
 
-    After an example is chosen, every candidate is multiplied with it in both directions: 4 Σ E FLOPs per
-    candidate and chosen example, which is one meeting. The members of the last chunk meet no candidate,
-    because no draw follows. The number of meetings per candidate is
+    After an example is chosen, its embeddings are multiplied with those of every candidate in both
+    directions: 4 Σ E FLOPs per candidate. Each such product is called a meeting. The examples of the last
+    chunk meet no candidate, because no draw follows. The number of meetings per candidate is
 
         independent, uniform   0
         joint                  b − (the last chunk's size)
         greedy                 b − 1, for chunks of one example
         gibbs                  b − 1 at each of sweeps · b draws
 
-    The score of each candidate costs another 2 Σ E, once. Both losses cost the same.
+    The score of each candidate costs another 2 Σ E, once. Sigmoid and softmax losses cost the same.
 
     Args:
         rule: One of `RULES`.
@@ -185,9 +185,9 @@ def selection_flops(
 
 
 def clip_loss_scores_flops(*, examples: int, embedding_dim: int, batch_size: int, repeats: int) -> int:
-    """Count the FLOPs of negCLIPLoss: every example meets those of its batch both ways, in each division.
+    """Count the FLOPs of negCLIPLoss: in each division into batches, all pairs of a batch in both directions.
 
-    The last batch of a division is filled up and counts as whole.
+    The last batch of a division is padded and counts as a full one.
     """
     size = min(batch_size, examples)
     batches = -(-examples // size)
@@ -195,7 +195,7 @@ def clip_loss_scores_flops(*, examples: int, embedding_dim: int, batch_size: int
 
 
 def norm_similarity_flops(*, examples: int, targets: int, embedding_dim: int) -> int:
-    """Count the FLOPs of NormSim: every example meets every target."""
+    """Count the FLOPs of NormSim: the similarity of every example to every target."""
     return _MAC * examples * targets * embedding_dim
 
 

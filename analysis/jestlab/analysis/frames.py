@@ -1,4 +1,4 @@
-"""`Frames`: runs, scores, costs, and fates of the runs of one experiment in pandas; `results` reads them."""
+"""`Frames`: runs, scores, costs, and configs of one experiment as pandas frames, which `results` reads."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Frames:
         configs: One row for each run, also for runs that are left out of `runs`: run, label, seed, point
             (values on the axes) and config, both JSON; see `configs`.
         spec: The study as it was last launched; empty if unknown.
-        digits: Digits after the decimal point of scores; None for those of each metric.
+        digits: Digits after the decimal point of scores; None for each metric's own.
     """
 
     experiment: str
@@ -73,7 +73,7 @@ class Frames:
 
     @cached_property
     def names(self) -> Names:
-        """Display names of the runs, by the spec."""
+        """Display names of the runs, from the spec."""
         return names_in(self.spec, self.configs)
 
     @property
@@ -92,9 +92,9 @@ class Frames:
 
     @cached_property
     def competitors(self) -> list[str]:
-        """Labels of all other runs, in the order of the study."""
-        apart = set(self.reference_labels)
-        return [label for label in self.labels if label not in apart]
+        """Labels except the references, in the order of the study."""
+        references = set(self.reference_labels)
+        return [label for label in self.labels if label not in references]
 
     @cached_property
     def evaluated(self) -> list[str]:
@@ -103,7 +103,7 @@ class Frames:
 
     @cached_property
     def fates(self) -> dict[str, list[str]]:
-        """Label → for each of its runs, how it was lost if it ended without a finite score, else empty.
+        """Label → one text for each run: how it was lost if it ended without a finite score, else empty.
 
         Leaving out lost seeds silently would favor labels that lost runs.
         """
@@ -121,34 +121,35 @@ class Frames:
     @cached_property
     def lost(self) -> dict[str, str]:
         """Label → how many of its runs were lost and how; only labels that lost some."""
-        return {label: told for label, each in self.fates.items() if (told := in_words(each, len(each)))}
+        texts = {label: in_words(fates, len(fates)) for label, fates in self.fates.items()}
+        return {label: text for label, text in texts.items() if text}
 
     @cached_property
     def declared(self) -> Metrics:
         """Goals and units of the metrics, by the spec and by the programs of the runs.
 
-        If the spec declares a metric in percent and a score is too large for a share, the metric was recorded
-        from 0 to 100.
+        If the spec declares a metric in percent and a score is too large for a share of 1, all scores are
+        taken as recorded from 0 to 100.
         """
-        found = Metrics.of_spec(self.spec, self.runs["program"].unique() if "program" in self.runs else ())
-        by_spec = Metrics(found.declared)
-        own = {name: metric for name in self.evaluated if (metric := by_spec.of(name)).in_percent}
-        largest = self.scores[list(own)].replace([math.inf, -math.inf], math.nan).abs().max()
-        whole = {name: own[name].of_hundred for name in own if largest[name] > MOST_SHARE}
-        return replace(found, declared={**found.declared, **whole}, digits=self.digits)
+        metrics = Metrics.of_spec(self.spec, self.runs["program"].unique() if "program" in self.runs else ())
+        by_spec = Metrics(metrics.declared)
+        shares = {name: metric for name in self.evaluated if (metric := by_spec.of(name)).in_percent}
+        largest = self.scores[list(shares)].replace([math.inf, -math.inf], math.nan).abs().max()
+        of_hundred = {name: shares[name].of_hundred for name in shares if largest[name] > MOST_SHARE}
+        return replace(metrics, declared={**metrics.declared, **of_hundred}, digits=self.digits)
 
     @cached_property
     def metrics(self) -> list[str]:
         """Names (dataset/metric) of the headline evaluations, which tables show.
 
         Metrics that the spec declares come first, in the spec's order. Then come the metrics of the spec's
-        `score`, or else all others, in alphabetical order. Recall at higher ranks, such as `coco/i2t_r5`, is
-        left out if recall at 1 was evaluated, because it would count one ability twice.
+        `score`, or all others without a `score`, in alphabetical order. Without a `score`, recall at higher
+        ranks (`coco/i2t_r5`) is left out if recall at 1 was evaluated: it would count one ability twice.
         """
         declared = self.declared.in_order(self.evaluated)
-        said = set(self.spec.get("score") or ()).intersection(self.evaluated)
-        names = said or set(self.evaluated)
-        others = names if said else {n for n in names if _RECALL.sub(r"\1_r1", n) not in names - {n}}
+        scored = set(self.spec.get("score") or ()).intersection(self.evaluated)
+        names = scored or set(self.evaluated)
+        others = names if scored else {n for n in names if _RECALL.sub(r"\1_r1", n) not in names - {n}}
         return [*declared, *sorted(others.difference(declared))]
 
     @cached_property
@@ -158,22 +159,22 @@ class Frames:
         Raises:
             NotYet: The score is undefined. The message has the reason and the remedy.
         """
-        said = self.spec.get("score") or ()
-        if absent := [name for name in said if name not in self.evaluated]:
+        scored = self.spec.get("score") or ()
+        if absent := [name for name in scored if name not in self.evaluated]:
             raise NotYet(
                 f"no score: no run of {self.experiment!r} has recorded {some(absent)}, which its `score` "
                 f"names: {nearest(absent[0], self.evaluated)}"
             )
         try:
-            metric = self.declared.mean(self._wanted)
+            metric = self.declared.mean(self._score_metrics)
         except RequestError as error:
             raise NotYet(f"no score: {error}") from None
-        if metric.goal is None and len(self._wanted) > 1 and not said:
-            raise NotYet(f"no score: {lacks_goal(self._wanted)}")
+        if metric.goal is None and len(self._score_metrics) > 1 and not scored:
+            raise NotYet(f"no score: {lacks_goal(self._score_metrics)}")
         return metric
 
     @cached_property
-    def _wanted(self) -> list[str]:
+    def _score_metrics(self) -> list[str]:
         ranked = [name for name in self.metrics if self.declared.of(name).goal is not None]
         return sorted(self.spec.get("score") or ()) or ranked or self.metrics
 
@@ -189,7 +190,7 @@ class Frames:
     @property
     def averaged(self) -> list[str]:
         """The metrics whose mean is the score; empty if the score is undefined."""
-        return [] if self.no_score else self._wanted
+        return [] if self.no_score else self._score_metrics
 
     @property
     def ranked(self) -> Metric:
@@ -203,7 +204,7 @@ class Frames:
         return self.score
 
     def scored_by(self, names: Sequence[str]) -> Frames:
-        """Return the same results with the mean of other evaluations as the score.
+        """Return the same results with the mean of the named evaluations as the score.
 
         Raises:
             NotYet: An evaluation is unknown, or the mean is undefined.
@@ -213,7 +214,7 @@ class Frames:
         return other
 
     def counted(self, scope: Scope) -> str:
-        """Describe which FLOPs a scope counts; scoring is only mentioned if a run scores."""
+        """Describe which FLOPs a scope counts; scoring is mentioned only if a run scores."""
         planned = self.costs[["scoring_flops", "selection_flops", "reference_scoring_flops"]]
         shares = self.costs["reference_training_share_flops"]
         is_training = scope in ("scoring", "reference_scoring") and not (planned > 0).any(axis=None)
@@ -272,7 +273,7 @@ class Frames:
             for rows in (self.runs, self.scores, self.costs)
         )
         if scores.empty:
-            raise NotYet(f"nothing of {', '.join(names)} has been evaluated yet")
+            raise NotYet(f"none of {', '.join(names)} has been evaluated yet")
         return replace(self, runs=runs, scores=scores, costs=costs)
 
     def progress(self) -> str:
@@ -282,7 +283,7 @@ class Frames:
 
 
 def in_words(fates: Iterable[str], seeds: int) -> str:
-    """Write how many seeds were lost and how: "diverged in 2 of 5, failed in 1 of 5 seeds".
+    """Describe how many seeds were lost and how: "diverged in 2 of 5, failed in 1 of 5 seeds".
 
     Args:
         fates: One for each seed: a verb as in `LOST`, or empty if the seed has a value.

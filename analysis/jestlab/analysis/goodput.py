@@ -1,4 +1,4 @@
-"""Goodput: the share of the held machine time that was useful, and the causes of the rest.
+"""Goodput: the useful share of the time that machines were held, and the causes of the rest.
 
 Pure arithmetic on rows of `v_goodput`. Times are whole microseconds multiplied by the number of chips,
 so that parts add up exactly. Training and evaluation are useful unless a later attempt repeats them.
@@ -26,7 +26,7 @@ CAUSES = {
     "failed": "failed work",
     "cancelled": "cancelled work",
 }
-"""Cause → its name. The last three are lost work, by the final state of the attempt."""
+"""Cause → its name. The last three are work that was lost, by the final state of the attempt."""
 
 USEFUL = ("training", "evaluation")
 
@@ -60,7 +60,7 @@ class AttemptTime:
 
 
 QUERY = f"""
-    SELECT {", ".join(each.name for each in fields(AttemptTime))}
+    SELECT {", ".join(column.name for column in fields(AttemptTime))}
     FROM v_goodput WHERE experiment = :experiment"""
 """SQL query for the attempts of an experiment, one row for each label of their runs."""
 
@@ -72,8 +72,9 @@ class Goodput:
     Attributes:
         parts: Cause → chip-microseconds.
         unknown: Chip-microseconds of attempts that didn't measure how their time was spent.
-        waited: Microseconds from the claims of attempts to the starts of their workers. They are not held.
-        attempts, unknown_attempts: Number of attempts whose workers started, and of those in `unknown`.
+        waited: Microseconds from the claims of attempts to the starts of their workers; not in held time.
+        attempts: Number of attempts whose workers started.
+        unknown_attempts: Number of attempts in `unknown`.
     """
 
     parts: Counter[str] = field(default_factory=Counter)
@@ -94,7 +95,7 @@ class Goodput:
         return sum(self.parts[cause] for cause in USEFUL) / known if known else None
 
     def share(self, cause: str) -> float:
-        """Return the share of a cause in the held time, without unknown time."""
+        """Return the share of the held time, without unknown time, that a cause took."""
         return self.parts[cause] / max(self.parts.total(), 1)
 
     def as_data(self) -> dict[str, Any]:
@@ -146,10 +147,10 @@ def of_run(attempts: Sequence[AttemptTime]) -> Goodput:
 
 
 def divide(attempt: AttemptTime, resumed: int | None) -> dict[str, int]:
-    """Divide the held time of an attempt, which measured its time, among causes.
+    """Divide the held time of an attempt among causes.
 
     Args:
-        attempt: The attempt.
+        attempt: An attempt that measured how its time was spent.
         resumed: The smallest step from which a later attempt resumed; None if unknown.
 
     Returns:
@@ -171,7 +172,7 @@ def divide(attempt: AttemptTime, resumed: int | None) -> dict[str, int]:
     if kept is None or began is None or kept <= began:
         return {**dict.fromkeys(CAUSES, 0), lost: held}
     useful = sum(parts[cause] for cause in USEFUL)
-    # Useful time until a step; between known steps, all steps take the same time.
+    # Interpolate the useful time until the kept step: between known steps, all steps take the same time.
     at, spent = began, 0
     saved = None if attempt.saved_seconds is None else attempt.saved_step
     for step, until in ((saved, min(saved_at, useful)), (attempt.reached_step, useful)):
@@ -196,7 +197,7 @@ def _micro(seconds: float | None) -> int:
 
 
 def percent(share: float) -> str:
-    """Format a share as whole percent; only exact shares become 0% and 100%."""
+    """Format a share as a whole percentage; only exact shares of 0 and 1 become 0% and 100%."""
     if 0 < share < 0.005:
         return "<1%"
     return ">99%" if 0.995 <= share < 1 else f"{share:.0%}"

@@ -1,7 +1,7 @@
-"""Statistics over seeds: confidence intervals of means, and medians of efforts that some seeds don't reach.
+"""Statistics over seeds: confidence intervals of means, and medians where some seeds don't reach a target.
 
 Every interval of claims, tables, and figures is Student's t at the level `CONFIDENCE`, from `half_widths`.
-The level does not change verdicts: the error of claims is `claims.claim.Family.error`. `direction` decides
+Verdicts don't depend on this level: their error rate is `claims.claim.Family.error`. `direction` decides
 whether a difference is significant.
 """
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONFIDENCE = 0.95
-"""Level of every interval, of tables, claims, and figures."""
+"""Confidence level of every interval in tables, claims, and figures."""
 
 INTERVAL = f"{CONFIDENCE:.0%} confidence interval"
-"""Its name in notes under tables."""
+"""Name of the intervals in notes under tables."""
 
 CI = f"{CONFIDENCE:.0%} CI"
-"""Its short name in sentences and on charts."""
+"""Short name of the intervals in sentences and on charts."""
 
 
 class Reach(NamedTuple):
     """The effort to reach a target, over seeds of which some may not reach it.
 
     Attributes:
-        value: The median, or a lower bound of it if `most` is greater.
+        value: The median, or a lower bound of the median if `most` is greater.
         most: Upper bound of the median; infinite if too many seeds don't reach the target.
         low: The least effort of a seed, even of one that doesn't reach the target.
         high: The greatest effort; infinite if a seed doesn't reach the target.
@@ -43,14 +43,15 @@ class Reach(NamedTuple):
     high: float
 
 
-# Sums of values above HUGE would overflow: values are multiplied by _SCALE, which is exact.
+# Sums of values above HUGE would overflow: such values are multiplied by _SCALE, a power of two, first.
 HUGE, _SCALE = 1e300, 2.0**-64
 
 
 def moments(values: Sequence[float]) -> tuple[float, float]:
-    """Compute mean and sample standard deviation (n − 1) of at least one value; of one, the latter is NaN.
+    """Compute mean and sample standard deviation (n − 1) of at least one value.
 
-    If a value is infinite or NaN, the mean is too, and the deviation is NaN.
+    The deviation of a single value is NaN. If a value is infinite or NaN, the mean is too, and the deviation
+    is NaN.
     """
     if not all(map(math.isfinite, values)):
         return sum(values) / len(values), math.nan
@@ -71,9 +72,9 @@ def of_groups(values: pd.Series[float], groups: pd.Series[Any]) -> pd.DataFrame:
     scaled = np.ldexp(values, -exponents).groupby(groups, sort=False)
     back = exponents.groupby(groups, sort=False).first()
     with np.errstate(over="ignore"):
-        mean, std = (np.ldexp(each, back) for each in (scaled.mean(), scaled.std()))
-    found: pd.DataFrame = mean.to_frame("mean").assign(std=std, count=scaled.count())
-    return found
+        mean, std = (np.ldexp(moment, back) for moment in (scaled.mean(), scaled.std()))
+    table: pd.DataFrame = mean.to_frame("mean").assign(std=std, count=scaled.count())
+    return table
 
 
 def half_widths(
@@ -84,7 +85,7 @@ def half_widths(
     Args:
         std: Standard deviations of samples (n − 1), [m].
         n: Sizes of the samples, [m].
-        confidence: Probability with which the interval holds the mean of normal samples.
+        confidence: Probability that the interval contains the true mean, if samples are normal.
 
     Returns:
         [m]; NaN where n < 2.
@@ -111,7 +112,7 @@ def direction(low: float, high: float, value: float = 0.0) -> int:
 
 
 def tail(distance: float, std: float, n: int) -> float:
-    """Compute the one-sided p-value of Student's t, of a sample's mean at a distance from the tested mean.
+    """Compute the one-sided p-value of Student's t-test of a sample's mean.
 
     Args:
         distance: Difference between the mean of the sample and the tested mean.
@@ -126,9 +127,9 @@ def tail(distance: float, std: float, n: int) -> float:
 
 
 def censored_median(values: Iterable[float]) -> float:
-    """Compute the median over seeds of factors, of which NaN (not reached) is less than every other.
+    """Compute the median over seeds of factors; NaN (target not reached) ranks below every other factor.
 
-    The median is NaN if it is one of the factors that weren't reached, or without values.
+    The median is NaN if it falls on a seed that did not reach the target, or without values.
     """
     known = [-math.inf if math.isnan(value) else float(value) for value in values]
     middle = median(known) if known else -math.inf
@@ -138,10 +139,10 @@ def censored_median(values: Iterable[float]) -> float:
 def to_match(values: Iterable[float], bounds: Iterable[float]) -> Reach:
     """Compute median and range of the effort to reach a target, which some seeds don't reach.
 
-    With n seeds, the range contains the median of all seeds with probability 1 − 2^(1−n), for every
-    distribution: all seeds are on one side of it with probability 2 · ½ⁿ. The effort of a seed that doesn't
-    reach the target (NaN) is greater than its bound, its total effort: the median is at least the one with
-    the bound, and at most the one with infinity.
+    With n seeds, the range contains the true median with probability 1 − 2^(1−n), for every distribution: all
+    n seeds are on one side of the true median with probability 2 · ½ⁿ. A seed that doesn't reach the target
+    (NaN) would take more effort than its bound, the total that it spent. So the median is at least the median
+    with bounds in place of NaN, and at most the median with infinity in place of NaN.
     """
     pairs = list(zip(values, bounds, strict=True))
     if not pairs or any(math.isnan(bound) for _, bound in pairs):

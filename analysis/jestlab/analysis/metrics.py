@@ -1,7 +1,7 @@
 """Meaning of metrics: whether higher or lower is better, their units, and how values are written.
 
 A spec declares the metrics of its programs (`metrics`). `OF_PROGRAM` declares those of jestlab's programs. A
-metric without a declaration has no goal and is not ranked: nothing is inferred from values.
+metric without a declaration has no goal and is not ranked: a goal is never inferred from values.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Metric:
     """Meaning of a metric.
 
     Attributes:
-        goal: max if higher is better, min if lower is better; null if undeclared, which is not ranked.
+        goal: max if higher is better, min if lower is better; null if undeclared: it is then not ranked.
         unit: "percent": a share of 1 that is shown in percent; "%": a percentage that is recorded from 0 to
             100; "raw": a number without a unit; or the name of the unit, such as "dB".
-        name: Shown name; empty for the recorded one.
-        digits: Digits after the decimal point; null for one of a percentage, and for four significant digits
-            of other numbers.
+        name: Display name; empty for the recorded name.
+        digits: Digits after the decimal point; null for one digit in percentages, and for four significant
+            digits in other numbers.
         scale: Scale of the metric's axis.
     """
 
@@ -51,7 +51,7 @@ class Metric:
 
     @model_serializer
     def written(self) -> dict[str, Any]:
-        """Return the declaration as a spec has it, without defaults."""
+        """Return the declaration as written in a spec, without defaults."""
         return {key: value for key, value in vars(self).items() if value != getattr(Metric, key)}
 
     @property
@@ -90,13 +90,13 @@ class Metric:
         return {"max": "↑", "min": "↓", None: ""}[self.goal]
 
     def text(self, value: float, sign: str = "") -> str:
-        """Write a value as in tables; `sign` "+" adds a plus sign to positive values."""
+        """Format a value as in tables; `sign` "+" adds a plus sign to positive values."""
         scaled, digits = self.factor * value, 1 if self.digits is None and self.in_percent else self.digits
         form = "4g" if digits is None or not abs(scaled) < HUGEST_WRITTEN else f"{digits}f"
         return f"{scaled:{sign}.{form}}".replace("-", "−")
 
     def rank(self, value: float) -> float:
-        """Round a value to the shown digits, with the sign that makes higher better; NaN without a goal."""
+        """Round a value to the shown digits, negated if lower is better; NaN without a goal."""
         return self.sign * float(self.text(value).replace("−", "-"))
 
 
@@ -129,7 +129,7 @@ OF_PROGRAM: dict[str, dict[str, Metric]] = {
     "weights": {},
     "diagnose": {"learnability*": Metric(), **_SELECTED},
 }
-"""Program → name or pattern → meaning. Metrics without a goal have no better values."""
+"""Program → name or pattern → meaning. Metrics without a goal are not ranked."""
 
 
 @dataclass(frozen=True)
@@ -150,32 +150,33 @@ class Metrics:
     def of_spec(cls, spec: Mapping[str, Any], programs: Iterable[str]) -> Metrics:
         """Take the metrics of a resolved spec. Those of a union override those of its studies."""
         specs = (*reversed((spec.get("studies") or {}).values()), spec)
-        written = {name: each for part in specs for name, each in (part.get("metrics") or {}).items()}
+        written = {name: metric for part in specs for name, metric in (part.get("metrics") or {}).items()}
         return cls(_DECLARATIONS.validate_python(written), tuple(dict.fromkeys(programs)))
 
     def of(self, name: str) -> Metric:
         """Return the meaning of a metric, by the spec or else by a program; `UNKNOWN` without a declaration.
 
-        A declaration without a goal in the spec overrides single keys of the program's.
+        If the spec's declaration has no goal, it overrides single keys of the program's declaration.
         """
-        found: list[Metric] = []
+        declarations: list[Metric] = []
         for layer in (self.declared, *(OF_PROGRAM.get(program, {}) for program in self.programs)):
-            patterns = (each for pattern, each in layer.items() if fnmatchcase(name, pattern))
-            if (each := layer.get(name) or next(patterns, None)) is not None:
-                found.append(each)
-        if found and found[0].goal is None:
-            found = [Metric(**{key: v for each in reversed(found) for key, v in each.written().items()})]
-        metric = found[0] if found else UNKNOWN
+            matches = (metric for pattern, metric in layer.items() if fnmatchcase(name, pattern))
+            if (metric := layer.get(name) or next(matches, None)) is not None:
+                declarations.append(metric)
+        if declarations and declarations[0].goal is None:
+            keys = {key: v for metric in reversed(declarations) for key, v in metric.written().items()}
+            declarations = [Metric(**keys)]
+        metric = declarations[0] if declarations else UNKNOWN
         return metric if self.digits is None else replace(metric, digits=self.digits)
 
     def called(self, names: Iterable[str]) -> dict[str, str]:
-        """Map each name to the declared name to show, unless several metrics have the same."""
+        """Map each name to its declared display name, or to itself if several metrics share that name."""
         shown_names = {name: self.of(name).name or name for name in names}
         times = Counter(shown_names.values())
         return {name: text if times[text] == 1 else name for name, text in shown_names.items()}
 
     def in_order(self, names: Sequence[str]) -> list[str]:
-        """Return those of the names that the spec declares, in the order of the spec."""
+        """Return the names that the spec declares, in the order of the spec."""
         matches = (name for pattern in self.declared for name in names if fnmatchcase(name, pattern))
         return list(dict.fromkeys(matches))
 
@@ -192,23 +193,23 @@ class Metrics:
         """
         if repeated := [name for name, times in Counter(names).items() if times > 1]:
             raise RequestError(f"{some(repeated)} would count more than once: name each evaluation once")
-        found = [self.of(name) for name in names]
-        if len(found) == 1:
-            return found[0]
-        if len({(each.goal, each.unit) for each in found}) > 1:
-            pairs = zip(names, found, strict=True)
-            different = [f"{name} ({each.goal or 'no goal'}, {each.unit})" for name, each in pairs]
+        metrics = [self.of(name) for name in names]
+        if len(metrics) == 1:
+            return metrics[0]
+        if len({(metric.goal, metric.unit) for metric in metrics}) > 1:
+            pairs = zip(names, metrics, strict=True)
+            different = [f"{name} ({metric.goal or 'no goal'}, {metric.unit})" for name, metric in pairs]
             remedy = "name one metric, or several of the same goal and unit, as `score`"
-            if {each.unit for each in found} == {PERCENT, OF_HUNDRED}:
+            if {metric.unit for metric in metrics} == {PERCENT, OF_HUNDRED}:
                 remedy = "declare unit: '%' for those recorded from 0 to 100, percent for shares of 1"
             raise RequestError(f"{some(different)} have no mean, since their goals or units differ: {remedy}")
-        first, *others = found
+        first, *others = metrics
         shared = (key for key in ("digits", "scale") if all(vars(first)[key] == vars(m)[key] for m in others))
         return Metric(first.goal, first.unit, **{key: vars(first)[key] for key in shared})
 
 
 def lacks_goal(names: Sequence[str]) -> str:
-    """Write that metrics have no goal, and the remedy."""
+    """Say that metrics have no goal, with the remedy."""
     return (
         f"{some(list(names))} {'has' if len(names) == 1 else 'have'} no goal: say in the spec whether more "
         f"or less is better, metrics: {{{names[0]}: {{goal: max}}}} or {{goal: min}}, and launch it again "

@@ -24,7 +24,7 @@ Point = Mapping[str, Any]
 """A run's values on its axes: dotted key → value."""
 
 Texts = Mapping[str, Mapping[str, str]]
-"""Dotted key of an axis → its display name, under `NAME`, and those of its values, by `value_text`."""
+"""Dotted key of an axis → display names: of the key under `NAME`, of each value under its `value_text`."""
 
 
 def value_text(value: Any) -> str:
@@ -35,24 +35,24 @@ def value_text(value: Any) -> str:
 def short_names(keys: Iterable[str]) -> dict[str, str]:
     """Map each dotted key to its shortest ending that no other key shares."""
     endings = {key: [key.split(".", n)[-1] for n in range(key.count("."), -1, -1)] for key in keys}
-    uses = Counter(ending for each in endings.values() for ending in each)
-    return {key: next((e for e in each if uses[e] == 1), key) for key, each in endings.items()}
+    uses = Counter(ending for of_key in endings.values() for ending in of_key)
+    return {key: next((e for e in of_key if uses[e] == 1), key) for key, of_key in endings.items()}
 
 
 def compose(run: str, point: Point, short: Mapping[str, str], texts: Texts | None = None) -> str:
     """Compose the name of a run at a point.
 
     Args:
-        run: The name or display name of the run; empty for the values alone.
+        run: The name or display name of the run; empty to compose the values alone.
         point: Its values on the axes.
         short: Short names of the axes' keys, from `short_names`.
-        texts: Display names of keys and values; None for the run's label.
+        texts: Display names of keys and values; None to compose the run's label.
     """
     parts = [run] if run else []
     for key, value in point.items():
-        given, text = (texts or {}).get(key, {}), value_text(value)
-        name = given.get(NAME, short[key])
-        parts.append(f"{name}={given.get(text, text)}" if name else given.get(text, text))
+        displays, text = (texts or {}).get(key, {}), value_text(value)
+        name = displays.get(NAME, short[key])
+        parts.append(f"{name}={displays.get(text, text)}" if name else displays.get(text, text))
     return " ".join(parts)
 
 
@@ -67,7 +67,7 @@ class Names:
     """The names of an experiment's runs.
 
     Attributes:
-        shown: Label, or name of a run → display name.
+        shown: Label or name of a run → display name.
     """
 
     def __init__(self, spec: Mapping[str, Any], rows: Iterable[tuple[str, str, Point | str | None]]) -> None:
@@ -82,7 +82,7 @@ class Names:
             parsed = json.loads(point or "{}") if isinstance(point, str) else point
             points.setdefault(run, {})[label] = parsed if isinstance(parsed, Mapping) else {}
         self.shown = Shown()
-        self._texts: dict[str, Mapping[str, str]] = {}  # of the axes of all runs
+        self._texts: dict[str, Mapping[str, str]] = {}  # display names for the axes of all runs
         for run, labels in points.items():
             study, prefix, name = study_of(spec, run)
             texts: dict[str, Mapping[str, str]] = {}
@@ -97,8 +97,8 @@ class Names:
             for label, point in labels.items():
                 composed = compose(display, point, short, texts) if texts or isinstance(given, str) else ""
                 self.shown[label] = prefix + composed if composed else label
-        self._labels: dict[str, list[str]] = {}  # by each name that refers to them
-        names = [(each, run, self.shown[each], self.shown[run]) for run in points for each in points[run]]
+        self._labels: dict[str, list[str]] = {}  # name → the labels that it refers to
+        names = [(label, run, self.shown[label], self.shown[run]) for run in points for label in points[run]]
         for layer in zip(*names, strict=True):  # in the order of precedence
             taken = set(self._labels)
             for name, (label, *_) in zip(layer, names, strict=True):
@@ -106,7 +106,7 @@ class Names:
                     self._labels.setdefault(name, []).append(label)
 
     def value(self, key: str, value: Any) -> str:
-        """Return the display name of a key's value, or the value formatted: "easy reference", "0.9"."""
+        """Return the display name of a key's value, or else a formatted value: "easy reference", "0.9"."""
         plain = value.replace("_", " ") if isinstance(value, str) else str(value)
         if isinstance(value, int | float) and not isinstance(value, bool):
             plain = units.tick(value)

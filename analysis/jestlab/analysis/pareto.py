@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 Standing = Literal["front", "ambiguous", "dominated", "unknown"]
-"""The relation to the front of a point that is known up to an interval; see `standing`."""
+"""How a point, which is known up to an interval, relates to the front: see `standing`."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 def front(cost: npt.ArrayLike, score: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     """Find the points that no other point dominates; bool [n].
 
-    Copies of a point are on the front together. A point with NaN is never on it and dominates nothing.
+    Equal points are on the front together. A point with NaN is never on the front and dominates nothing.
     """
     on_front: npt.NDArray[np.bool_] = standing(cost, cost, score, score) == "front"
     return on_front
@@ -67,7 +67,7 @@ def _dominated(cost: Floats, score: Floats, by_cost: Floats, by_score: Floats) -
 
 
 def hypervolume(cost: npt.ArrayLike, score: npt.ArrayLike, reference: tuple[float, float]) -> float:
-    """Compute the area between the dominated region and a reference point; greater is better.
+    """Compute the area that the front dominates, up to a reference point; greater is better.
 
     Args:
         cost: Costs.
@@ -79,7 +79,7 @@ def hypervolume(cost: npt.ArrayLike, score: npt.ArrayLike, reference: tuple[floa
     """
     costs, scores = np.asarray(cost, float), np.asarray(score, float)
     on_front = front(costs, scores) & (costs < reference[0]) & (scores > reference[1])
-    costs, places = np.unique(costs[on_front], return_index=True)  # without copies
+    costs, places = np.unique(costs[on_front], return_index=True)  # without duplicates
     # Each step is a rectangle from its cost to the reference's, as high as it rises above the step before.
     with np.errstate(over="ignore"):
         rises = np.diff(scores[on_front][places], prepend=reference[1])

@@ -1,4 +1,4 @@
-"""Query the results store: rows of a view by a condition on columns and config keys, or SQL.
+"""Query the results store: select rows of a view by a condition on columns and config keys, or use SQL.
 
     from jestlab.analysis import query
     query.frame(view="evaluations", where='final and selection.rule = "joint" and seed < 3',
@@ -34,10 +34,10 @@ class Result:
     """Rows of a query, under named columns.
 
     Attributes:
-        columns: Their names, without duplicates.
+        columns: Names of the columns, without duplicates.
         rows: Values: text, numbers, booleans, None, times in UTC without a zone; lists and sections of a
             config as JSON text.
-        more: Whether a limit has left out rows of a SELECT.
+        more: Whether a limit cut off further rows.
     """
 
     columns: list[str]
@@ -71,7 +71,7 @@ def frame(url: str | None = None, *, sql: str | None = None, **selection: Any) -
 
     Raises:
         FileNotFoundError: The store doesn't exist.
-        ValueError: The query is invalid; the message names the place.
+        ValueError: The query is invalid; the message gives the position.
     """
     if sql is not None and selection:
         raise ValueError("give either SQL, or a view with its condition")
@@ -84,8 +84,8 @@ class Limits:
 
     Attributes:
         rows: Maximum number of rows.
-        most_bytes: Maximum size of all rows, as text, and of each value.
-        seconds: Maximum time of the database.
+        most_bytes: Maximum size of each value, and of all rows together as text.
+        seconds: Maximum time that the database may take.
     """
 
     rows: int
@@ -94,7 +94,7 @@ class Limits:
 
 
 def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
-    """Execute one SELECT, in a transaction that only reads.
+    """Execute one SELECT in a read-only transaction.
 
     Args:
         url: As in `frame`.
@@ -114,14 +114,15 @@ def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
         if limits is not None:
             stack.enter_context(read_only.limits(connection, limits.seconds, limits.most_bytes))
         try:
-            # Without parameters `%` is a sign like any other. A buffer of several rows may be large.
+            # Without parameters, `%` needs no escape. Rows are buffered one by one, since they may be large.
             options = {"no_parameters": True} | ({} if limits is None else {"max_row_buffer": 1})
             connection = connection.execution_options(**options)
             if is_postgresql and limits is not None:
-                # First unchanged, without reading a row: SQL that closes our parenthesis has no limits.
+                # Execute the SQL unchanged first, without reading a row: SQL that is valid only within the
+                # parentheses of `short_rows`, which it closes, would evade the limits.
                 connection.exec_driver_sql(sql).close()
                 sql = read_only.short_rows(sql, limits.most_bytes)
-            with connection.exec_driver_sql(sql) as result:  # interrupted but open, it would stop a rollback
+            with connection.exec_driver_sql(sql) as result:  # closed, so that it can't block a rollback
                 if not result.returns_rows:
                     raise ValueError("query: this SQL returns no rows")
                 return _limited(distinct(result.keys()), result, limits)
@@ -155,8 +156,8 @@ _TOO_LONG = "query: took longer than {:g} s: ask for less"
 
 
 def _refused(sql: str, error: BaseException) -> str:
-    """Explain in one line why a database has refused some SQL."""
-    primary = getattr(getattr(error, "diag", None), "message_primary", None)  # of PostgreSQL
+    """Explain in one line why the database rejected a query."""
+    primary = getattr(getattr(error, "diag", None), "message_primary", None)  # set by PostgreSQL
     message = " ".join(str(primary or error).split())
     if re.match(r"\W*(SELECT|WITH|VALUES|TABLE)\b", sql, re.IGNORECASE):
         return message
@@ -198,23 +199,23 @@ def select(
         names = source.expand(columns) if columns is not None else source.columns
         getters = {name: source.getter(name) for name in names}
         sorting = [(source.getter(name.removeprefix("-")), name.startswith("-")) for name in order_by]
-        found: Iterable[Row] = source.rows() if where is None else matching(source, where)
+        selected: Iterable[Row] = source.rows() if where is None else matching(source, where)
         for get, is_descending in reversed(sorting):
-            ranked = [(rank(get(row)), row) for row in found]
+            ranked = [(rank(get(row)), row) for row in selected]
             known = [pair for pair in ranked if pair[0] is not None]
             known.sort(key=itemgetter(0), reverse=is_descending)
-            found = [row for _, row in (*known, *(pair for pair in ranked if pair[0] is None))]
+            selected = [row for _, row in (*known, *(pair for pair in ranked if pair[0] is None))]
         rows = [
             tuple(shown(name, get(row)) for name, get in getters.items())
-            for row in itertools.islice(found, limit)
+            for row in itertools.islice(selected, limit)
         ]
     return Result(names, rows)
 
 
 def distinct(names: Iterable[str], separator: str = "_") -> list[str]:
     """Make names unique by numbering repeated ones: name, name_2."""
-    found: list[str] = []
+    unique: list[str] = []
     for name in names:
         candidates = itertools.chain([name], (f"{name}{separator}{number}" for number in itertools.count(2)))
-        found.append(next(candidate for candidate in candidates if candidate not in found))
-    return found
+        unique.append(next(candidate for candidate in candidates if candidate not in unique))
+    return unique

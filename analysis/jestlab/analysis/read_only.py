@@ -1,4 +1,4 @@
-"""Read-only access to stores for any SQL: the database itself rejects writes, and limits time and size."""
+"""Execute untrusted SQL on a store: the database itself rejects writes, and limits time and size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-# The actions of a SELECT. A file that is opened read-only would still allow ATTACH to create a new file.
+# The actions of a SELECT. Opening a file read-only isn't enough: ATTACH could still create a new file.
 _READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_TRANSACTION)
 
 _READ_PRAGMAS = (
@@ -27,8 +27,8 @@ _READ_PRAGMAS = (
 SECRET = ("attempt", "token")
 """The table and column of the secrets with which jobs authenticate."""
 
-# PostgreSQL has no authorizer. SQL can read the column by the name of its table, also in a text that a
-# function executes, or from samples in the statistics. A setting can make it a superuser or lift time limits.
+# PostgreSQL has no authorizer callback, so these words are rejected: the name of the table, functions that
+# execute SQL in a text or show samples of columns, and settings, which could lift limits or grant rights.
 _TOWARDS_SECRET = re.compile(
     rf"\b({SECRET[0]}|\w+_to_xml\w*|ts_(stat|rewrite)|pg_stat(s|istic)\w*"
     r"|set_config|dblink\w*|crosstab\w*|connectby|xpath_table)\b|U&",
@@ -41,12 +41,12 @@ _COLUMNS = 120  # maximum number of columns of a result from SQLite with a limit
 
 
 class _Unlocked(sqlite3.Connection):
-    """A connection without locks; `is_unchanged` compares the file with that which was opened."""
+    """A connection without locks; `is_unchanged` tells whether the file is as it was when opened."""
 
     is_unchanged: Callable[[], bool]
 
     def rollback(self) -> None:
-        """End a transaction; OperationalError if the file was written to, so that the rows may be wrong."""
+        """End a transaction; OperationalError if the file has changed, so that rows may be wrong."""
         super().rollback()
         if not self.is_unchanged():
             error = sqlite3.OperationalError("another process wrote to the file while it was read: try again")
@@ -55,18 +55,18 @@ class _Unlocked(sqlite3.Connection):
 
 
 def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3.Connection:
-    """Open a SQLite file for reading; end each transaction by `rollback`.
+    """Open a SQLite file for reading; end each transaction with `rollback`.
 
-    SQLite creates two files next to a file in WAL mode, which needs permission and space. Without them, the
-    file is read without locks if it has all of the content.
+    For a file in WAL mode, SQLite creates two more files in the folder, which needs permission and space. If
+    that is impossible, the file is read without locks, provided that no log has content that it lacks.
 
     Args:
         path: The file.
-        mode: "rw" removes the two files again where this user may; "ro" leaves them.
+        mode: "rw" removes the two files again if this user has permission; "ro" leaves them.
         timeout: Seconds to wait for a lock.
 
     Raises:
-        FileNotFoundError: The file is missing, or is empty next to a log that isn't.
+        FileNotFoundError: The file is missing, or is empty although a log next to it isn't.
         PermissionError: This user can't read the file, or the log next to it.
         OSError: The disk is too full to read the log.
         sqlite3.Error: The file can't be read.
@@ -89,8 +89,8 @@ def open_readonly(path: Path, mode: str = "ro", timeout: float = 5.0) -> sqlite3
     before = version(path)
     if log := _log(path):
         raise PermissionError(
-            f"no permission to read {log.name}, which holds some of its results, without permission to "
-            f"write in {path.parent}: read it as its owner, or copy the folder"
+            f"no permission to read {log.name}, which has some of the results: this takes permission to "
+            f"write in {path.parent}; read it as its owner, or copy the folder"
         )
     unlocked: _Unlocked = sqlite3.connect(f"{address}&immutable=1", factory=_Unlocked, **options)
     unlocked.is_unchanged = lambda: version(path) == before
@@ -101,7 +101,7 @@ def check_not_emptied(path: Path) -> None:
     """Reject an empty file next to a log that isn't: SQLite would delete the log.
 
     Raises:
-        FileNotFoundError: The file is missing, or it is such a file.
+        FileNotFoundError: The file is missing, or is empty next to such a log.
         IsADirectoryError: The path is a folder.
         PermissionError: This user can't access the file.
     """
@@ -112,12 +112,12 @@ def check_not_emptied(path: Path) -> None:
 
 
 def is_stale(connection: Any, path: Path) -> bool:
-    """Return whether the file of an idle connection of `open_readonly` was written to since."""
+    """Return whether an idle connection from `open_readonly` has no locks and its file was written to."""
     return isinstance(connection, _Unlocked) and not (connection.is_unchanged() and _log(path) is None)
 
 
 def version(path: Path) -> tuple[int, ...] | None:
-    """Return a version of a file, which changes if the file is written or replaced; None without a file."""
+    """Return values that change if a file is written or replaced; None without a file."""
     try:
         status = path.stat()
     except OSError:
@@ -126,14 +126,14 @@ def version(path: Path) -> tuple[int, ...] | None:
 
 
 def _log(path: Path) -> Path | None:
-    """Return a file next to a SQLite file that holds some of its content; None without one."""
+    """Return the log next to a SQLite file that has some of its content; None without such a log."""
     whole = os.path.realpath(path)
     logs = [Path(f"{whole}{suffix}") for suffix in ("-wal", "-journal")]
     return next((log for log in logs if log.exists() and log.stat().st_size), None)
 
 
 def only_selects(connection: sqlite3.Connection, hidden: tuple[str, str] | None = None) -> None:
-    """Make a connection to SQLite reject everything but SELECTs, and those of a hidden (table, column)."""
+    """Make a SQLite connection reject everything but SELECTs, and SELECTs of a hidden (table, column)."""
 
     def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
         allowed = action in _READS
@@ -149,9 +149,9 @@ def only_selects(connection: sqlite3.Connection, hidden: tuple[str, str] | None 
 
 
 def refuse_secret(sql: str) -> None:
-    """Raise ValueError with the word by which SQL for PostgreSQL may read the secrets of jobs."""
-    if found := _TOWARDS_SECRET.search(sql):
-        raise ValueError(f"query: {found[0]!r} could show secrets of jobs: read the views")
+    """Raise ValueError if a word in SQL for PostgreSQL could expose the secrets of jobs."""
+    if word := _TOWARDS_SECRET.search(sql):
+        raise ValueError(f"query: {word[0]!r} could show secrets of jobs: query the views instead")
 
 
 _AS_READER = """
@@ -161,11 +161,11 @@ WHERE current_setting('is_superuser') = 'on' AND current_setting('server_version
 
 
 def only_queries(engine: Engine) -> Engine:
-    """Make an engine of PostgreSQL execute each statement as a cursor's query in a read-only transaction.
+    """Make a PostgreSQL engine execute each statement as a cursor's query in a read-only transaction.
 
     Any statement but a SELECT (`COMMIT`, `SET …`, two at once) is then a syntax error. Functions can still
-    act outside of tables, such as end sessions; only permissions prevent that: give people whom you don't
-    trust a role that can only SELECT. A superuser reads as `pg_read_all_data`, unless the SQL becomes a
+    act outside of tables, such as end sessions. Only permissions prevent that: give untrusted people a role
+    that can only SELECT. A superuser's queries run as `pg_read_all_data`, unless the SQL makes itself a
     superuser again. Don't commit transactions: some functions write in spite of a read-only transaction.
     """
     from sqlalchemy import event
@@ -178,7 +178,7 @@ def only_queries(engine: Engine) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _take_snapshot(connection: Connection) -> None:
-        # After its first query, a read-only transaction can't become a writing one.
+        # A read-only transaction can't be made writable after its first query.
         connection.exec_driver_sql(_AS_READER).fetchall()
 
     return engine.execution_options(
@@ -188,7 +188,7 @@ def only_queries(engine: Engine) -> Engine:
 
 @contextmanager
 def limits(connection: Connection, seconds: float, most_bytes: int) -> Iterator[None]:
-    """Let the database cancel queries in the last transaction of a connection that exceed a limit.
+    """Let the database cancel queries that exceed a limit, in the last transaction of a connection.
 
     Args:
         connection: The connection.
@@ -201,7 +201,7 @@ def limits(connection: Connection, seconds: float, most_bytes: int) -> Iterator[
         yield
         return
     raw: Any = connection.connection.driver_connection
-    # Not a progress handler: it counts instructions, each of which may take a second.
+    # A progress handler would not do: it counts instructions, each of which may take a second.
     timer = threading.Timer(seconds, raw.interrupt)
     lower = {sqlite3.SQLITE_LIMIT_LENGTH: most_bytes, sqlite3.SQLITE_LIMIT_COLUMN: _COLUMNS}
     for limit, value in lower.items():
@@ -214,7 +214,7 @@ def limits(connection: Connection, seconds: float, most_bytes: int) -> Iterator[
 
 
 def short_rows(sql: str, most_bytes: int) -> str:
-    """Return a SELECT for PostgreSQL that fails at a longer row before the row is sent."""
+    """Wrap a SELECT for PostgreSQL so that it fails at a row of more bytes, instead of sending the row."""
     error = f"'a row is longer than {most_bytes:,} bytes, ' || octet_length(answer::text)"
     check = f"CASE WHEN octet_length(answer::text) <= {most_bytes} THEN true ELSE ({error})::boolean END"
     return f"SELECT answer.* FROM (\n{_END.sub('', sql)}\n) AS answer WHERE {check}"

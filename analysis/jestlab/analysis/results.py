@@ -44,7 +44,7 @@ _METRICS = """
     FROM v_metrics WHERE experiment = :experiment AND name IN :names"""
 
 _AMOUNTS = ("value", "_steps", "_flops", "_hours", "_dollars")
-"""Ends of the names of numeric columns. A column with only NULLs has no type by itself."""
+"""Endings of the names of numeric columns, which need a type even if all their values are NULL."""
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -72,11 +72,11 @@ class Snapshot:
         return kept
 
     def select(self, sql: str, **parameters: Any) -> pd.DataFrame:
-        """Read the rows of a SELECT into a frame, in any order: databases sort text in different ways.
+        """Read the rows of a SELECT into a frame, in any order, since databases sort text differently.
 
         Args:
-            sql: With named parameters; `:names` is a list.
-            parameters: Their values.
+            sql: The SELECT, with named parameters; `:names` is a list.
+            parameters: Values of the parameters.
         """
         import pandas as pd
 
@@ -87,7 +87,7 @@ class Snapshot:
         return frame.astype({name: float for name in names if name.endswith(_AMOUNTS)})
 
     def rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
-        """Read the rows of a SELECT as dictionaries, which is faster than a frame if they are used singly."""
+        """Read the rows of a SELECT as dictionaries, which are faster than a frame to use one by one."""
         result = self._execute(sql, parameters)
         names = list(result.keys())
         return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
@@ -95,7 +95,7 @@ class Snapshot:
     def _execute(self, sql: str, parameters: dict[str, Any]) -> CursorResult[Any]:
         from sqlalchemy import String, bindparam, text
 
-        # Of a list without a value, PostgreSQL would not know the type.
+        # PostgreSQL can't infer the type of an empty list.
         lists = [bindparam("names", expanding=True, type_=String)] if "names" in parameters else []
         return self.connection.execute(text(sql).bindparams(*lists), parameters)
 
@@ -113,8 +113,8 @@ class Snapshot:
     def frames(self, experiment: str) -> Frames:
         """Return the results of an experiment.
 
-        Labels are left out if all their runs completed for other runs and were never evaluated, such as
-        cached embeddings.
+        Labels without an evaluation are left out if none can follow: their runs completed as dependencies of
+        other runs (such as cached embeddings), or their program evaluates nothing.
 
         Raises:
             NotYet: Nothing of the experiment has been evaluated yet.
@@ -196,12 +196,12 @@ def _frames(store: Snapshot, experiment: str) -> Frames:
     frames = Frames(experiment, question, runs, scores, costs, configs, spec)
     if scores.empty:
         raise NotYet(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
-    # Some labels will never have an evaluation: their runs completed for other runs, or their program
-    # evaluates nothing while another one does.
+    # Some labels will never have an evaluation: their runs completed as dependencies of other runs, or their
+    # program evaluates nothing.
     is_evaluated = runs["label"].isin(scores["label"].unique())
     is_needed = (runs["state"] == "COMPLETED") & (runs["needed"] > 0)
-    may = is_evaluated | (runs["program"].isin(runs.loc[is_evaluated, "program"].unique()) & ~is_needed)
-    labels = runs.loc[may, "label"].unique()
+    evaluating = runs["program"].isin(runs.loc[is_evaluated, "program"].unique())
+    labels = runs.loc[is_evaluated | (evaluating & ~is_needed), "label"].unique()
     runs, costs = (rows[rows["label"].isin(labels)] for rows in (runs, costs))
     return replace(frames, runs=runs.reset_index(drop=True), costs=costs.reset_index(drop=True))
 
@@ -219,14 +219,14 @@ def _scores(store: Snapshot, experiment: str, runs: pd.DataFrame) -> pd.DataFram
         columns.append(f"{dataset}/{metric}")
     sql = _SCORES.format("".join(_SCORE.format(i) for i in range(len(names))))
     rows = list(map(tuple, store._execute(sql, parameters)))
-    # One array is made much faster than a column at a time.
+    # Converting one array is much faster than converting each column.
     scores = pd.DataFrame(np.array(rows, float).reshape(-1, len(columns)), columns=columns)
-    run_ids = np.array([row[0] for row in rows], int)  # have 60 bits
+    run_ids = np.array([row[0] for row in rows], int)  # 60 bits: too many for a float
     scores = scores.assign(run_id=run_ids, step=scores["step"].astype(int))
     is_infinite = scores[columns[effort_columns:]].isin([math.inf, -math.inf]).any(axis=1)
     scores["diverged"] = (scores["diverged"] > 0) | is_infinite
-    whose = runs[["run_id", "fingerprint", "label", "seed", "state"]].assign(place=range(len(runs)))
-    scores = whose.merge(scores, on="run_id").sort_values(["place", "step"], ignore_index=True)
+    ordered = runs[["run_id", "fingerprint", "label", "seed", "state"]].assign(place=range(len(runs)))
+    scores = ordered.merge(scores, on="run_id").sort_values(["place", "step"], ignore_index=True)
     last = scores["step"] == scores.groupby("place")["step"].transform("max")
     scores["final"] = last & (scores["state"] == "COMPLETED")
     return scores.drop(columns=["run_id", "state", "place"])

@@ -33,18 +33,21 @@ _ORDER = (
 
 
 class Tags(tuple[str, ...]):
-    """The keys `tag` and `tags`, of the row's run and experiment. A test holds if it holds for one tag."""
+    """Value of the keys `tag` and `tags`: the tags of a row's run and experiment.
+
+    A test holds if it holds for one tag; `!=` holds if it holds for all.
+    """
 
 
 class StoreView:
-    """A view. Its SELECT fetches the columns that `getter` was asked for."""
+    """A view of the store. `rows` fetches only the columns that `getter` was asked for."""
 
     def __init__(self, store: Snapshot, name: str, experiment: str | None) -> None:
         from sqlalchemy import inspect
 
         inspector = inspect(store.connection)
         names = (*inspector.get_view_names(), *inspector.get_table_names())
-        known = sorted(found.removeprefix("v_") for found in names if found.startswith("v_"))
+        known = sorted(view.removeprefix("v_") for view in names if view.startswith("v_"))
         if name.removeprefix("v_") not in known:
             raise ValueError(f"no view {name!r}: {nearest(name, known)}")
         self.name = f"v_{name.removeprefix('v_')}"
@@ -63,11 +66,11 @@ class StoreView:
             ValueError: The name is unknown.
         """
         columns, decode = self._source(name)
-        pick = itemgetter(*(self._fetched.setdefault(each, len(self._fetched)) for each in columns))
+        pick = itemgetter(*(self._fetched.setdefault(column, len(self._fetched)) for column in columns))
         return pick if decode is None else lambda row: decode(pick(row))
 
     def _source(self, name: str) -> tuple[list[str], Callable[[Any], Any] | None]:
-        """Return the columns that a name needs, and the function that computes its value from theirs."""
+        """Return the columns that a name depends on, and a function from their values to the name's value."""
         if name in self.columns:
             return [name], _time_text if name.endswith("_at") else None
         places: list[str] = [column for column in ("fingerprint", "experiment") if column in self.columns]
@@ -82,18 +85,18 @@ class StoreView:
         raise ValueError(f"no column or config key {name!r} in {self.name}: {near}")
 
     def expand(self, names: Iterable[str]) -> list[str]:
-        """Expand `config.*` and `selection.*`, all config keys below, in a list of columns."""
+        """Replace names such as `config.*` and `selection.*` by all config keys in that section."""
         expanded: list[str] = []
         for name in names:
             section = name.removesuffix("*")
             keys = [*(f"config.{key}" for key in self.keys), *self.keys] if section != name else [name]
-            if not (found := [key for key in keys if key.startswith(section)]):
+            if not (matches := [key for key in keys if key.startswith(section)]):
                 raise ValueError(f"no config key {name!r}: {nearest(section, keys, self.columns)}")
-            expanded += found
+            expanded += matches
         return list(dict.fromkeys(expanded))
 
     def rows(self) -> Iterator[Row]:
-        """Fetch all rows, of the experiment if one was given, in the view's order."""
+        """Fetch all rows, or those of the given experiment, in the order of `_ORDER`."""
         order = [name for name in _ORDER if name in self.columns]
         return self._select(self.name, list(self._fetched) or self.columns[:1], order)
 
@@ -135,7 +138,7 @@ def matching(view: StoreView, where: str) -> list[Row]:
 
     Raises:
         ValueError: The condition is invalid, names an unknown key, or compares a key with a value of a type
-            that the key has in no row. The message names the place.
+            that the key has in no row. The message gives the position.
     """
     try:
         condition = parse(where)
@@ -149,16 +152,16 @@ def matching(view: StoreView, where: str) -> list[Row]:
         except ValueError as error:
             raise _error(key, f"{error} (text is written in quotes)") from None
     types: dict[str, set[type]] = {name: set() for name in getters}
-    holds, found = predicate(condition, getters.__getitem__), []
+    holds, kept = predicate(condition, getters.__getitem__), []
     for row in view.rows():
         for name, get in getters.items():
             types[name].add(type(get(row)))
         if holds(row):
-            found.append(row)
-    kinds = {name: {_kind(each) for each in types[name] - {type(None)}} for name in types}
+            kept.append(row)
+    kinds = {name: {_kind(type_) for type_ in types[name] - {type(None)}} for name in types}
     for test in tests:
         _check_types(test, kinds)
-    return found
+    return kept
 
 
 def _is_test(node: Expr) -> bool:
@@ -172,7 +175,7 @@ def _error(key: Expr, problem: str) -> ValueError:
 
 
 def _check_types(test: Expr, kinds: Mapping[str, set[str]]) -> None:
-    """Refuse a comparison of values that have no type in common."""
+    """Reject a comparison of values that have no type in common."""
     values = [True, *operands(test)] if test.key == "column" else operands(test)
     for key in filter(is_key, operands(test)):
         for value in values if kinds[key.name] and test.key != "is" else ():
@@ -205,15 +208,15 @@ def predicate(condition: Expr, getter: Callable[[str], Getter]) -> Truth:
         decisive = node.key == "or"
         left, right = predicate(node.this, getter), predicate(node.expression, getter)
 
-        def both(row: Row) -> bool | None:
+        def combined(row: Row) -> bool | None:
             first = left(row)
             if first is decisive:
                 return first
             second = right(row)
             return second if second is decisive or first is not None else None
 
-        return both
-    get, *others = [getter(each.name) if is_key(each) else _constant(each) for each in operands(node)]
+        return combined
+    get, *others = [getter(part.name) if is_key(part) else _constant(part) for part in operands(node)]
     test = _TESTS.get(node.key) or partial(_compared, COMPARISONS[node.key])
 
     def truth(row: Row) -> bool | None:
@@ -267,7 +270,7 @@ def rank(value: Any) -> tuple[int, Any] | None:
 
 
 def shown(name: str, value: Any) -> Any:
-    """Convert a value for output: times are times, nested values are JSON text."""
+    """Convert a value for output: texts of times to times, tags to one text, and nested values to JSON."""
     if isinstance(value, Tags):
         return ", ".join(value) or None
     if isinstance(value, dict | list):

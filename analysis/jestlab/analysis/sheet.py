@@ -1,7 +1,8 @@
-"""How figures are printed: size, words, font, and place of the names.
+"""Options of printed figures: size, title and caption, font, and placement of names.
 
-`Sheet(width="3.25in", caption="none", font="serif")` suits the column of a paper, whose caption is in LaTeX.
-Specs and commands have the same options, so only the search for a font imports Matplotlib.
+`Sheet(width="3.25in", caption="none", font="serif")` suits a column of a paper with the caption in LaTeX.
+Specs and commands have the same options. They import this module, so only the search for a font imports
+Matplotlib.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from .errors import RequestError
 
 NONE = "none"
-"""No title, or no caption."""
+"""Value of `title` or `caption` that leaves it out."""
 
 Legend = Literal["direct", "below", "none"]
 """Where the names of curves and points are: next to them, in a legend below, or nowhere."""
@@ -27,23 +28,23 @@ _FAMILIES = {
     "sans-serif": ("Arial", "Helvetica", "Liberation Sans", "Nimbus Sans", "DejaVu Sans"),
     "monospace": ("Courier New", "Courier", "Liberation Mono", "Nimbus Mono PS", "DejaVu Sans Mono"),
 }
-"""Family → its fonts, the best known first; Matplotlib ships with some of each."""
+"""Family → its fonts in order of preference; Matplotlib includes at least one of each."""
 
 
 def inches(length: str) -> float:
     """Convert a length with its unit to inches.
 
     Raises:
-        ValueError: It isn't a length, or no figure has it; the message starts with "must be".
+        ValueError: It isn't a length with a unit, or is out of range; the message starts with "must be".
     """
     try:
-        found = float(length[:-2]) * _INCHES[length[-2:]]
+        size = float(length[:-2]) * _INCHES[length[-2:]]
     except (KeyError, ValueError):
-        what = "a length with its unit, such as 3.25in, 8.3cm, 83mm, or 234pt"
-        raise RequestError(f"must be {what}, not {length!r}") from None
-    if not 0.8 <= found <= 40.0:
-        raise RequestError(f"must be between 0.8 and 40 inches, not {found:.4g}")
-    return found
+        expected = "a length with its unit, such as 3.25in, 8.3cm, 83mm, or 234pt"
+        raise RequestError(f"must be {expected}, not {length!r}") from None
+    if not 0.8 <= size <= 40.0:
+        raise RequestError(f"must be between 0.8 and 40 inches, not {size:.4g}")
+    return size
 
 
 def _length(written: Any) -> Any:
@@ -85,7 +86,7 @@ class Sheet(BaseModel):
 
     @property
     def families(self) -> list[str]:
-        """The fonts of the letters: the chosen one, then one that has all characters.
+        """The chosen font, then a fallback for characters that it lacks.
 
         Raises:
             ValueError: The font isn't installed; the message names similar ones.
@@ -95,12 +96,12 @@ class Sheet(BaseModel):
 
 
 PLAIN = Sheet()
-"""No options."""
+"""A sheet without options, for the defaults."""
 
 
 @cache
 def _installed(font: str) -> str:
-    """Find an installed font by its name in any case, or the best of a family, or raise ValueError."""
+    """Return an installed font, by its name in any case or the first of a family, or raise ValueError."""
     from matplotlib import font_manager
 
     names = {entry.name.lower(): entry.name for entry in font_manager.fontManager.ttflist}

@@ -10,7 +10,7 @@ MISSING = "—"
 """Shown for a missing value."""
 
 HUGEST_WRITTEN = 1e21
-"""Numbers from here on are written with an exponent, and so are numbers below its inverse."""
+"""Numbers from this one on, and numbers below its inverse, are written with an exponent."""
 
 _PREFIXES = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "": 1.0}
 _HOURS = {"days": 24.0, "h": 1.0, "min": 1 / 60}
@@ -59,13 +59,13 @@ def duration(hours: float) -> str:
 
 
 def flops_unit(amounts: Iterable[float]) -> tuple[float, str]:
-    """Choose one unit for a column or axis of FLOPs, by the least: (1e12, "TFLOP"); NaN is ignored."""
+    """Choose one unit for a column or axis of FLOPs, by the smallest amount above 0: (1e12, "TFLOP")."""
     scale, letter = _prefix(min((amount for amount in amounts if amount > 0), default=1.0))
     return scale, f"{letter}FLOP"
 
 
 def seconds_unit(amounts: Iterable[float]) -> tuple[float, str]:
-    """Choose one unit for a column or axis of seconds, by the greatest: (60, "min"); NaN is ignored."""
+    """Choose one unit for a column or axis of seconds, by the largest amount: (60, "min")."""
     most = max((amount for amount in amounts if amount > 0), default=0.0)
     fitting = ((3600 * scale, unit) for unit, scale in _HOURS.items() if most >= 7200 * scale)
     return next(fitting, (1.0, "s"))
@@ -93,7 +93,7 @@ def near(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str], listed: Sequence[str] | None = None) -> str:
-    """Suggest a known name for an unknown one, or else list the names in `listed` (by default all)."""
+    """Suggest a known name for an unknown one; if none is similar, list `listed` (by default all known)."""
     names = list(dict.fromkeys(known))
     shown = names if listed is None else listed
     return near(name, names) or (f"it has {some(shown)}" if shown else "it has none")
@@ -105,10 +105,10 @@ def listed(names: Sequence[str]) -> str:
 
 
 def sentence(text: str) -> str:
-    """End a text with a full stop, unless it has another end."""
+    """End a text with a period, unless it already ends with a punctuation mark."""
     return text if text.endswith((".", "?", "!", "…")) else f"{text}."
 
 
 def some(names: Sequence[str]) -> str:
-    """Join the first twelve names."""
+    """Join the first twelve names; "…" stands for further ones."""
     return ", ".join(names[:12]) + (", …" if len(names) > 12 else "")

@@ -96,7 +96,7 @@ def test_missing_seeds_are_marked(plot):
         ratio("joint", 0.9, 0.6, 0.7, states=("COMPLETED", "FAILED")),
         ratio("joint", 0.8, 0.6, states=["RUNNING"]),
     )
-    assert "Open: not all seeds have completed." in part.texts.caption
+    assert "Open markers: not all seeds have completed." in part.texts.caption
     assert rows(part, x=0.9)[["seeds", "planned"]].to_numpy().tolist() == [[1, 2]]
     assert "Not shown (no seed has completed): joint 0.8 learnability." in part.texts.caption
     assert {"joint", "uniform"} <= {text.get_text() for text in part.figure().axes[0].texts}

@@ -54,7 +54,7 @@ def test_unquoted_passwords_are_errors_in_one_line(root, monkeypatch):
     url = "postgresql://lab:p@ss/word@server/db"
     done = labs.here("doctor", "--no-jax", "--store", url, root=root)
     assert done.returncode == 1
-    assert "store 'postgresql://***': an @ of its password has to be written %40" in done.stdout
+    assert "store 'postgresql://***': an @ in the password has to be written %40" in done.stdout
     assert not any(part in done.stdout.replace("***", "") for part in ("ss/", "word@", "p@"))
     monkeypatch.setenv("JESTLAB_STORE", url)
     with pytest.raises(ValueError, match=r"has to be written %40"):

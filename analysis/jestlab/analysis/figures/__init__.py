@@ -1,8 +1,8 @@
 """The figures of an experiment, by name: `draw("pareto", store, experiment).save(folder)`.
 
-The module of a figure turns results into plain data once, and draws that data with Matplotlib for print.
-`charts` converts the same data for the page. All share `style` (colors), `axes`, `panels` (layout), and
-`plot` (words).
+Each figure's module turns results into plain data, and draws that data with Matplotlib for print. `charts`
+converts the same data for the page. All modules share `style` (colors), `axes`, `panels` (layout), and `plot`
+(words).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ KINDS: dict[str, Callable[..., Plot]] = {
 """Kind → function that makes the figure. `draw` passes sources and options to parameters of the same name."""
 
 _ON_DEMAND = ("published", "against", "composition", "selected")
-"""Kinds that repeat part of another, or need more options to say anything about the experiment."""
+"""Kinds that `all_possible` leaves out: they repeat part of another kind, or need further options."""
 
 
 def draw(
@@ -110,7 +110,7 @@ def draw(
         kind: The kind, or the name of custom code.
         store: SQLAlchemy URL of the store, or a snapshot of it.
         experiment: Name of the experiment; empty for published methods only.
-        sheet: Size, font, words and legend of the printed figure, over those of the study's spec.
+        sheet: Options of the printed figure, which override those of the study's spec.
         own: Imports the code of custom figures; None if it must not be executed.
         options: Options of a report; each kind uses those that apply to it. `runs` and `score` apply to all;
             `pictures` reads selected examples from a lab.
@@ -128,9 +128,9 @@ def draw(
         def frames() -> Any:
             if not experiment:
                 return None
-            found = opened_store.frames(experiment)
-            found = found.only(options["runs"]) if options.get("runs") else found
-            return found.scored_by(options["score"]) if options.get("score") else found
+            results = opened_store.frames(experiment)
+            results = results.only(options["runs"]) if options.get("runs") else results
+            return results.scored_by(options["score"]) if options.get("score") else results
 
         if kind in KINDS:
             sources: dict[str, Callable[[], Any]] = {

@@ -50,8 +50,8 @@ class Axis:
 
     Attributes:
         key: Key on the horizontal axis.
-        by: Keys whose values are lines, which are split by run where two points coincide. Empty: a line for
-            each run.
+        by: Keys whose values are lines. A line is split by run where two points would coincide. Empty: a line
+            for each run.
         split: Key whose values are panels; None for one panel. A run without a value is in all panels.
         label: Label of the horizontal axis; empty for the key's display name.
         gain: Whether a second panel shows the difference from the baseline's line at the same x and seed.
@@ -84,8 +84,8 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
 
     Args:
         axis: The keys.
-        baseline: Label or run; by default the first that is not a reference. A baseline without a value of
-            the key is a dotted line.
+        baseline: Label or run; by default the study's baseline. A baseline without a value of the key is a
+            dotted line.
         name: Name of the plot; by default "against_" and the key.
 
     Returns:
@@ -116,7 +116,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     if axis.gain:
         if len(gains := _gains(frames, points, base)):
             points = pd.concat([points.assign(panel="score"), gains])
-            more.append(f"Second panel: minus {base} at the same position and with the same seed.")
+            more.append(f"Second panel: difference from {base} at the same position and with the same seed.")
     elif base not in first:
         level = finals[finals["label"] == compared].assign(line=base, kind="level")
         points = pd.concat([points, level.merge(points[["panel", "y_label"]].drop_duplicates(), how="cross")])
@@ -132,7 +132,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     words = [what_score_is(frames), "Each point is a separate run, at its end."]
     words += about_seeds(means["seeds"].max())
     if (means["seeds"] < means["planned"]).any():
-        words.append("Open: not all seeds have completed.")
+        words.append("Open markers: not all seeds have completed.")
     words += [*about_lost(frames, [*labels, compared]), *about_unfinished(frames, labels), *more]
     texts = Texts(title(frames), " ".join(words), x_label, score_axis(frames), frames.score)
     return Plot(name or f"against_{axis.key.replace('.', '_')}", data, texts, _draw_points)
@@ -144,15 +144,16 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
     Gray lines connect references that were trained on the same data, in the order of examples seen.
 
     Args:
-        baseline: Label or run that is 0 on both axes; by default the first that is not a reference.
+        baseline: Label or run that is 0 on both axes; by default the study's baseline.
 
     Returns:
-        The plot, with the data of `against`, and the label of the reference. x is the reference's score and
-        y the learner's, both minus the baseline's with the same seed. Rows of kind "path" are connected.
+        The plot, with the data of `against` and a column for the reference's label. x is the reference's
+        score and y the learner's, both minus the baseline's with the same seed. Rows of kind "path" are
+        connected.
 
     Raises:
-        ValueError: Fewer than two references have completed with their learners, the baseline has not
-            completed, or it is unknown.
+        ValueError: Fewer than two references have completed with their learners, or the baseline is unknown
+            or has not completed.
     """
     import pandas as pd
 
@@ -167,9 +168,9 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
     points = _summarized(pairs.assign(panel="", line=pairs["label"], planned=1))
     points = with_looks(points, map(chosen.__getitem__, points["label"]))
     means = points[points["kind"] == "mean"]
-    of_references = [configs.by_label[label] for label in means["reference"]]
-    trained = [_json(lookup(config, "data.filter")) for config in of_references]
-    seen = [lookup(config, "schedule.examples_seen") or 0 for config in of_references]
+    reference_configs = [configs.by_label[label] for label in means["reference"]]
+    trained = [_json(lookup(config, "data.filter")) for config in reference_configs]
+    seen = [lookup(config, "schedule.examples_seen") or 0 for config in reference_configs]
     paths = means.assign(kind="path", line=trained, seen=seen).sort_values("seen")
     zero = means.head(1).assign(kind="level", line="", label=compared, color=chosen[compared].color)
     zero[["x", "y", "low", "high"]] = 0.0
@@ -227,17 +228,17 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
 
 
 def _summarized(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean of the seeds of each point with its interval, of kind "mean", and the seeds."""
+    """Return a row of kind "mean" for each point, with its interval, and rows of kind "seed"."""
     import pandas as pd
 
     if (count := points["line"].nunique()) > _MOST_LINES:
-        raise NotYet(f"{count} lines are too many for one figure: choose some with runs, or keys with by")
+        raise NotYet(f"{count} lines are too many for one figure: choose some `runs`, or other keys as `by`")
     points = points.assign(kind=points.get("kind")).reset_index(drop=True)
     groups = points.groupby(["panel", "line", "label"], sort=False)
     means = groups.first().reset_index().drop(columns="seed")
     for column, low, high in (("x", "x_low", "x_high"), ("y", "low", "high")):
-        found = mean_intervals(points[column], groups.ngroup()).reindex(means.index)
-        means[column], means[low], means[high] = found["mean"], found["low"], found["high"]
+        spans = mean_intervals(points[column], groups.ngroup()).reindex(means.index)
+        means[column], means[low], means[high] = spans["mean"], spans["low"], spans["high"]
     means["seeds"] = groups.size().array
     ordered = {key: pd.Categorical(means[key], points[key].unique()) for key in ("panel", "line")}
     means = means.loc[means.assign(**ordered).sort_values(["panel", "line", "x"], kind="stable").index]
@@ -247,7 +248,7 @@ def _summarized(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_looks(data: pd.DataFrame, looks: Iterable[Look]) -> pd.DataFrame:
-    """Add color, marker, and dash: the look of each row."""
+    """Add the look of each row: color, marker, and dash."""
     import pandas as pd
 
     return data.join(pd.DataFrame(list(looks), index=data.index).rename(columns={"line": "dash"}))
@@ -259,8 +260,8 @@ def _draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     figure, all_axes = panels(sheet, len(shown), sharey=data["y_label"].nunique() == 1)
     measured = data["kind"].eq("path").any()  # x is a score, not a value of a key
     for axes, panel in zip(all_axes, shown, strict=True):
-        of = {kind: panel[panel["kind"] == kind] for kind in ("mean", "seed", "level", "path")}
-        means, dots, y_label = of["mean"], of["seed"], panel["y_label"].iloc[0]
+        rows = {kind: panel[panel["kind"] == kind] for kind in ("mean", "seed", "level", "path")}
+        means, dots, y_label = rows["mean"], rows["seed"], panel["y_label"].iloc[0]
         axes.set(xlabel=panel["x_label"].iloc[0], ylabel=y_label)
         for _, line in means.groupby("line", sort=False):
             color, marker, dash, text = line[["color", "marker", "dash", "text"]].iloc[0]
@@ -270,10 +271,10 @@ def _draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
                 axes.plot(x, y, markerfacecolor="white", **style)
             ends = (line["x_low"], line["x_high"]), (line["low"], line["high"])
             draw_intervals(axes, line["x"], line["y"], *ends, color)
-        for _, path in of["path"].groupby("line"):
+        for _, path in rows["path"].groupby("line"):
             axes.plot(path["x"], path["y"], color=GRAY, linewidth=0.8, zorder=1)
         draw_seeds(axes, dots["x"], dots["y"], dots["color"])
-        for level in of["level"].to_dict("records"):
+        for level in rows["level"].to_dict("records"):
             color = level["color"]
             axes.axhline(level["y"], color=color, label=level["text"], **DOTTED)
             axes.axhspan(level["low"], level["high"], color=color, alpha=0.08, linewidth=0, zorder=0)
@@ -290,7 +291,7 @@ def _draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
 
 
 def _tick(axes: Axes, means: pd.DataFrame) -> None:
-    """Write ticks at the values if they are few or placed at equal distances."""
+    """Write a tick at each value if there are few, or if they are equidistant."""
     values = means.drop_duplicates("x").sort_values("x")
     x = values["x"]
     count_axis(axes, x, log=x.max() >= LOG_FROM * x.min())
@@ -313,7 +314,7 @@ def _gains(frames: Frames, points: pd.DataFrame, base: str) -> pd.DataFrame:
 
 
 def _positions(frames: Frames, key: str, values: Sequence[Any]) -> dict[str, tuple[float, str]]:
-    """Return position and text of each value; equal distances for words, and for 0 in a wide range."""
+    """Return position and text of each value; words, and wide ranges with 0, have equidistant positions."""
     are_words = any(isinstance(value, bool) or not isinstance(value, int | float) for value in values)
     distinct = {_json(value): value for value in (values if are_words else sorted(values))}
     least = min((value for value in values if value > 0), default=math.inf) if not are_words else 0
@@ -324,7 +325,7 @@ def _positions(frames: Frames, key: str, values: Sequence[Any]) -> dict[str, tup
 
 
 def _lines(frames: Frames, places: pd.DataFrame, configs: Configs, axis: Axis) -> list[str]:
-    """Name the line of each row by the axis's keys or by its run, and by more where two points coincide."""
+    """Name the line of each row by the axis's keys or by its run; add more keys where two points coincide."""
     names = frames.names
 
     def pair(key: str, value: Any) -> str:
@@ -342,9 +343,9 @@ def _lines(frames: Frames, places: pd.DataFrame, configs: Configs, axis: Axis) -
     rows = places.assign(line=places["label"].map(by_keys), run=places["label"].map(configs.runs))
     is_one = [rows.groupby(a)[b].transform("nunique") == 1 for a, b in (("line", "run"), ("run", "line"))]
     rows["line"] = rows["line"].where(~(is_one[0] & is_one[1]), rows["run"].map(names.shown))
-    for longer in (by_other_axes, names.shown.__getitem__):
-        crowded = rows.loc[rows.duplicated(["panel", "line", "x"]), "line"]
-        rows["line"] = rows["line"].where(~rows["line"].isin(crowded), rows["label"].map(longer))
+    for longer_name in (by_other_axes, names.shown.__getitem__):
+        ambiguous = rows.loc[rows.duplicated(["panel", "line", "x"]), "line"]
+        rows["line"] = rows["line"].where(~rows["line"].isin(ambiguous), rows["label"].map(longer_name))
     return list(rows["line"])
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LOG_FROM = 8.0
-"""Costs that differ by this factor get a logarithmic axis; from it on, ticks are at 1, 2, 5, 10, …"""
+"""Costs that differ by this factor get a logarithmic axis, with ticks at 1, 2, 5, 10, …"""
 
 _DECADES = 300.0  # a logarithmic axis that spans this factor has ticks at powers of 10 only
 _TICK = 4.5  # room for a tick of the horizontal axis, relative to the font size
@@ -32,8 +32,8 @@ def value_axis(axes: Axes, values: Iterable[float], *, log: bool = False, percen
     Args:
         axes: The panel, drawn.
         values: Means on the axis, which stays linear unless all are positive.
-        log: Whether it is logarithmic.
-        percent: Whether it ends at 0 and 100 like its scores, which intervals may exceed.
+        log: Whether the axis is logarithmic.
+        percent: Whether to end the axis at 0 and 100, which intervals may exceed but scores can't.
     """
     known = [*filter(math.isfinite, values)]
     _scale(axes, "y", known, log, "auto", lambda y: f"{y:g}")

@@ -27,8 +27,8 @@ def stacked(
         shown: Returns the name of a label.
 
     Returns:
-        A row for each label and component: label, text (name of the label), component, name, relative (its
-        length), total (of the label), color, and hatch.
+        A row for each label and component: label, text (name of the label), component, name, relative (length
+        of the component), total (length of the bar), color, and hatch.
     """
     data = lengths.rename_axis("label").melt(var_name="component", value_name="relative", ignore_index=False)
     data = data.reset_index()
@@ -38,7 +38,7 @@ def stacked(
 
 
 def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """Draw a horizontal bar for each label, the first at the top, with their sums unless all are equal.
+    """Draw a horizontal bar for each label, the first at the top, with its sum unless all sums are equal.
 
     Args:
         data: From `stacked`.

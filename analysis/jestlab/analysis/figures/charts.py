@@ -1,6 +1,6 @@
-"""Figures as the page draws them: the rows that a printed figure shows, as plain JSON for report/charts.js.
+"""Interactive figures: the rows that a printed figure shows, as plain JSON for report/charts.js.
 
-Every number comes with its text, rounded here, so that the page shows the digits that the tables show.
+Every number comes with its rounded text, so that the page shows the same digits as the tables.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHOWN_AT_FIRST = 16
-"""Series that are drawn when the page opens; more of them can't be distinguished."""
+"""Number of series that are drawn when the page opens; more can't be distinguished."""
 
 MOST_PRINTED = 40
-"""Number of runs above which a printed figure shows only those that the page shows initially."""
+"""If there are more runs, a printed figure shows only those that the page shows initially."""
 
 _SYMBOLS = {
     "o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross",
@@ -38,8 +38,8 @@ def curves(plot: Plot) -> dict[str, Any]:
         plot: From `learning_curves`.
 
     Returns:
-        Axis titles and series, plain JSON: x and y, the ends of the interval low and high, and the text of
-        each number.
+        Axis titles and series as plain JSON. A series has x, y, the ends of the intervals (low and high), and
+        the text of each number.
     """
     data, number = plot.data, plot.texts.number
     divisor, title, amount = _effort(plot.texts.x, data["effort"])
@@ -60,9 +60,9 @@ def pareto(plot: Plot) -> dict[str, Any]:
         plot: From `pareto`.
 
     Returns:
-        Axis titles and series, plain JSON: x and y of the mean and the ends of their intervals, standing
-        (front, ambiguous, or dominated; empty for references), x and y of the seeds, the text of each number;
-        the front, whose steps the page draws as the printed figure does.
+        Axis titles, series, and the points of the front, as plain JSON. A series has x and y of the mean, the
+        ends of their intervals, standing (front, ambiguous, or dominated; empty for references), x and y of
+        the seeds, and the text of each number.
     """
     data, number = plot.data, plot.texts.number
     means, seeds = (data[data["kind"] == kind].reset_index(drop=True) for kind in ("mean", "seed"))
@@ -90,13 +90,13 @@ def pareto(plot: Plot) -> dict[str, Any]:
 def _chart(
     kind: str, plot: Plot, title: str, data: pd.DataFrame, series: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return what both kinds have, from rows with a mean; the baseline and the best are shown initially."""
+    """Return the entries that both kinds share. The baseline and the best series are shown initially."""
     sign = -1.0 if plot.texts.metric.goal == "min" else 1.0
     scores = data.loc[data["role"] != "reference", "mean"]
 
     def rank(one: dict[str, Any]) -> Any:
-        standing = [one.get("standing") != each for each in ("front", "ambiguous")]
-        return one["role"] != "baseline", standing, -sign * one["y"][-1]
+        standings = [one.get("standing") != standing for standing in ("front", "ambiguous")]
+        return one["role"] != "baseline", standings, -sign * one["y"][-1]
 
     best = sorted((one for one in series if one["role"] != "reference"), key=rank)[:SHOWN_AT_FIRST]
     shown = {one["label"] for one in best}
@@ -112,7 +112,7 @@ def _chart(
 
 
 def printable(plot: Plot, variant: dict[str, Any]) -> Plot:
-    """Reduce a figure of very many runs to the baseline and the best for print, with a note in the caption.
+    """Reduce a figure of very many runs to the baseline and the best runs, with a note in the caption.
 
     Args:
         plot: The whole figure.
@@ -128,14 +128,14 @@ def printable(plot: Plot, variant: dict[str, Any]) -> Plot:
 
 
 def _of_labels(data: pd.DataFrame) -> Iterator[tuple[Mapping[Any, Any], slice]]:
-    """Yield for each label its first row, and the places of its rows, which are adjacent."""
+    """Yield the first row of each label, and the slice of its rows, which are adjacent."""
     firsts = (~data["label"].duplicated()).to_numpy().nonzero()[0].tolist()
     heads = data.iloc[firsts].to_dict("records")
     yield from zip(heads, map(slice, firsts, [*firsts[1:], len(data)]), strict=True)
 
 
 def _identity(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Label, name, and look of a series; dashes are those of SVG, for lines two pixels wide."""
+    """Return label, name, and look of a series, with dashes in SVG's notation for lines two pixels wide."""
     look = {"color": GRAY, "symbol": "circle", "dash": "dash"}
     if row["role"] != "reference":
         line = row["line"]
@@ -156,8 +156,8 @@ def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Callable[
 def _columns(
     data: pd.DataFrame, columns: Mapping[str, str], text: Callable[[float], str], divisor: float = 1.0
 ) -> dict[str, list[Any]]:
-    """Numbers and texts of columns: name → values, and name with "_text" → their texts."""
-    found: dict[str, list[Any]] = {}
+    """Return numbers and texts of columns: name → values, and name with "_text" → their texts."""
+    lists: dict[str, list[Any]] = {}
     for name, column in columns.items():
-        found |= {name: (data[column] / divisor).tolist(), f"{name}_text": list(map(text, data[column]))}
-    return found
+        lists |= {name: (data[column] / divisor).tolist(), f"{name}_text": list(map(text, data[column]))}
+    return lists

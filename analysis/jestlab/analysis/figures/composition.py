@@ -1,4 +1,4 @@
-"""What batches consist of: shares by the values of a metadata column, one bar per run."""
+"""Composition of batches: shares of the values of a metadata column, one bar per run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def composition(store: Snapshot, frames: Frames, x: str | None = None) -> Plot:
     """Plot the composition of the batches of each run, next to that of the candidates.
 
     Args:
-        x: Metadata column that runs have counted (`runtime.diagnostics.columns`); by default the first
-            in alphabetical order.
+        x: Metadata column whose values runs have counted (`runtime.diagnostics.columns`); by default the
+            first in alphabetical order.
 
     Returns:
-        The plot. Its data is from `bars.stacked`: the share of each value, the mean over recorded steps, then
-        over seeds. The first bar is of the candidates, and the most frequent value is first. A run that
-        selects by several rules has a bar for each.
+        The plot, with the data of `bars.stacked`: the share of each value, averaged over recorded steps, then
+        over seeds. The first bar shows the candidates, and the most frequent value is first. A run that
+        selects by several rules has a bar for each rule.
 
     Raises:
         ValueError: No run has counted its selection, or none by this column.
@@ -42,7 +42,7 @@ def composition(store: Snapshot, frames: Frames, x: str | None = None) -> Plot:
     if not columns:
         raise NotYet(
             f"no run of {frames.experiment!r} has counted its selection: set "
-            "runtime.diagnostics.every_steps, and its columns"
+            "runtime.diagnostics.every_steps and runtime.diagnostics.columns"
         )
     column = columns[0] if x is None else x
     if column not in columns:
@@ -64,7 +64,7 @@ def composition(store: Snapshot, frames: Frames, x: str | None = None) -> Plot:
 
 
 def _shares(frames: Frames, logged: pd.DataFrame) -> pd.DataFrame:
-    """Average shares, [name of a bar, value]; a value that is missing in a batch has a share of 0 there."""
+    """Average shares, [name of a bar, value]; a value that a batch lacks has a share of 0 in that batch."""
     rules = logged[logged["rule"] != _CANDIDATES].groupby("label")["rule"].nunique()
     several = list(rules.index[rules > 1])  # runs of `diagnose`
     labels = list(dict.fromkeys([*frames.competitors, *several]))

@@ -1,6 +1,6 @@
 """Custom figures: a Matplotlib figure that a function returns becomes a figure like the built-in ones.
 
-Matplotlib draws in jestlab's style. The files are up to date as long as they show the same picture.
+Matplotlib draws in jestlab's style. Files from earlier are up to date if the picture hasn't changed.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def custom_plot(code: CustomCode, results: Results, options: Mapping[str, Any]) 
     from matplotlib.figure import Figure
 
     with applied(), rc_context({"figure.dpi": DPI}):  # pages show pictures by their pixels
-        made = code(results, options)
-        figure, caption = made if isinstance(made, tuple) and len(made) == 2 else (made, "")
+        returned = code(results, options)
+        figure, caption = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, "")
         if not isinstance(figure, Figure) or not isinstance(caption, str):
-            raise code.unexpected(made, "a matplotlib.figure.Figure, or a pair of it and its caption")
+            raise code.unexpected(returned, "a matplotlib.figure.Figure, or a figure and its caption")
         if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
-            pyplot.close(figure)  # pyplot keeps every figure that it made
+            pyplot.close(figure)  # pyplot keeps every figure that it creates
     picture = io.BytesIO()
     try:
         with applied():

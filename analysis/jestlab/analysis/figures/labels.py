@@ -1,4 +1,4 @@
-"""Write names in panels: right of the ends of lines, and around markers where they cover nothing.
+"""Write names in panels: right of the ends of lines, and around markers where the names cover nothing.
 
 The names are the Matplotlib labels of the artists.
 """
@@ -17,20 +17,20 @@ from .style import ink, size_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LEAST = 1.3  # inches that names next to lines must leave to the panel
+_LEAST = 1.3  # inches: minimum width of a panel next to names of lines
 _LINE = 1.3  # distance between names of lines, relative to the font size
 _MOST_POINTS = 12  # with names around them in a panel
 _WRAPPED = 28  # letters of a line of the name of a point
-_DISTANCES = np.array([0.7, 1.0, 1.4, 1.8, 2.6, 3.6, 5.0])  # of names from points, relative to their height
-_PALE = 200  # grid lines and bands are brighter: names may cover them
+_DISTANCES = np.array([0.7, 1.0, 1.4, 1.8, 2.6, 3.6, 5.0])  # from point to name, relative to name's height
+_PALE = 200  # brightness from which names may cover pixels: that of grid lines and bands
 
 
 def by_label(handles: Iterable[Any]) -> list[Any]:
     """Return the first artist of each label."""
-    found: dict[str, Any] = {}
+    first: dict[str, Any] = {}
     for handle in handles:
-        found.setdefault(handle.get_label(), handle)
-    return list(found.values())
+        first.setdefault(handle.get_label(), handle)
+    return list(first.values())
 
 
 def is_curve(handle: Any) -> bool:
@@ -39,7 +39,7 @@ def is_curve(handle: Any) -> bool:
 
 
 def alike(handles: Iterable[Any]) -> list[Any]:
-    """Return the lines and markers that have the look of another."""
+    """Return the lines and markers that look like another one."""
     look_of = {
         handle: (handle.get_color(), handle.get_marker(), str(handle._dash_pattern), handle.get_fillstyle())
         for handle in handles
@@ -50,7 +50,7 @@ def alike(handles: Iterable[Any]) -> list[Any]:
 
 
 def write_name(axes: Axes, handle: Any) -> Any:
-    """Write the name of a line at the right of its panel, joined to its end; that of a point next to it."""
+    """Write the name of a line right of its panel, joined to its end, or the name of a point next to it."""
     color = handle.get_color()
     style: dict[str, Any] = {"size": size_of("name"), "color": ink(color), "zorder": 6}
     x, y = (np.asarray(each, float) for each in handle.get_data(orig=False))
@@ -74,10 +74,10 @@ def write_name(axes: Axes, handle: Any) -> Any:
 
 
 def place_names(axes: Axes, names: Sequence[Any]) -> bool:
-    """Move names apart: those of lines up and down, near the level of their ends; others around points.
+    """Move names apart: names of lines up or down, near the ends of the lines; names of points around points.
 
     Returns:
-        Whether they leave enough of the panel, and no name of a point covers anything.
+        Whether the names leave the panel enough room, and no name of a point covers anything.
     """
     frame, dpi = axes.get_window_extent(), axes.figure.dpi
     of_lines = [name for name in names if name.anncoords == "axes fraction"]
@@ -96,7 +96,7 @@ def place_names(axes: Axes, names: Sequence[Any]) -> bool:
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Move positions apart, each as little as possible (least squares), and keep their order.
 
-    With q[i] = p[i] − i·gap, p[i+1] − p[i] ≥ gap is isotonic regression.
+    With q[i] = p[i] − i·gap, the constraint is q[i+1] ≥ q[i]: isotonic regression.
 
     Args:
         wanted: Positions, in any order.
@@ -107,14 +107,14 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     from scipy.optimize import isotonic_regression
 
     order, steps = np.argsort(wanted, kind="stable"), gap * np.arange(len(wanted))
-    found = isotonic_regression(np.asarray(wanted, float)[order] - steps).x
+    fitted = isotonic_regression(np.asarray(wanted, float)[order] - steps).x
     placed = np.empty(len(wanted))
-    placed[order] = np.clip(found, low, max(low, high - steps[-1])) + steps
+    placed[order] = np.clip(fitted, low, max(low, high - steps[-1])) + steps
     return placed.tolist()
 
 
 def _place(axes: Axes, names: Sequence[Any]) -> bool:
-    """Move each name from its point to the nearest place around it that covers least; a line joins the two.
+    """Move each name to the nearest place around its point where it covers least; a line joins distant names.
 
     adjustText 1.4 covered more of the same plots, and took 80 s for 19 names.
     """
@@ -148,11 +148,11 @@ def _place(axes: Axes, names: Sequence[Any]) -> bool:
 
 
 def drawn(axes: Axes, without: Iterable[Any] = ()) -> Any:
-    """Return which pixels of a figure are dark, [rows from the bottom, columns], without some artists."""
+    """Return which pixels of a figure are dark without some artists, [rows from the bottom, columns]."""
     figure: Any = axes.figure
-    for each in without:
-        each.set_visible(False)
+    for artist in without:
+        artist.set_visible(False)
     figure.canvas.draw()
-    for each in without:
-        each.set_visible(True)
+    for artist in without:
+        artist.set_visible(True)
     return np.asarray(figure.canvas.buffer_rgba())[::-1, :, :3].min(axis=2) < _PALE

@@ -1,4 +1,4 @@
-"""How learnable the batches are that each selection rule selects (paper, Figure 2)."""
+"""Learnability of the batches that each selection rule selects (paper, Figure 2)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CRITERIA = {
     "hard_learner": "learner's loss",
     "easy_reference": "negative reference loss",
 }
-_CLIPPED = 0.02  # share of the pairs, outliers, that may exceed the color scale
+_CLIPPED = 0.02  # share of the pairs (outliers) that may exceed the color scale
 
 
 @opens_store
@@ -41,16 +41,16 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
     """Plot the scores of pairs, and those of sub-batches by iteration and filtering ratio.
 
     Args:
-        run: Label or name of a `diagnose` run; by default the study's first.
+        run: Label or name of a `diagnose` run; by default the study's first that has completed.
 
     Returns:
-        The plot. Its data has the panels that the run measured: "matrix" (x text, y image), "iterations" (a
-        line for each rule over draws; levels without x), and "ratios" (a line for each number of chunks over
-        the filtering ratio). value is the mean over seeds, with the 95% confidence interval from low to high;
-        the matrix is that of the first seed.
+        The plot. Its data has the panels that the run measured: "matrix" (x text, y image; the first seed),
+        "iterations" (a line for each rule over draws; rules with only a result have no x), and "ratios" (a
+        line for each rule and number of chunks over the filtering ratio). value is the mean over seeds, with
+        the 95% confidence interval from low to high.
 
     Raises:
-        ValueError: The experiment is unknown, or no such run of it has completed.
+        ValueError: The experiment is unknown, or none of its `diagnose` runs has completed.
     """
     import pandas as pd
 
@@ -103,9 +103,9 @@ def _matrix(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the scores of the first seed's pairs."""
     import pandas as pd
 
-    of_names = metrics[metrics["seed"] == metrics["seed"].min()].set_index("name")
-    scores = of_names.loc[of_names.index == "learnability_matrix"].reset_index()
-    row, column = divmod(scores["step"], of_names["value"].get("learnability_matrix/size", 1))
+    first = metrics[metrics["seed"] == metrics["seed"].min()].set_index("name")
+    scores = first.loc[first.index == "learnability_matrix"].reset_index()
+    row, column = divmod(scores["step"], first["value"].get("learnability_matrix/size", 1))
     return pd.DataFrame({"panel": "matrix", "x": column, "y": row, "value": scores["value"]})
 
 
@@ -117,7 +117,7 @@ def _lines(metrics: pd.DataFrame) -> list[pd.DataFrame]:
     means = means.reset_index()
     means = means.join(means["name"].str.split("/", n=3, expand=True).reindex(columns=range(4)))
     rules = means[(means[0] == "learnability") & means[1].isin(_RULES)]
-    x = rules["step"].where(rules[1].isin(_ITERATIVE))  # of the others only the result matters
+    x = rules["step"].where(rules[1].isin(_ITERATIVE))  # other rules only have a result
     rules = rules.assign(panel="iterations", line=rules[1].replace("gibbs", "Gibbs"), x=x)
     ratios = means[means[1] == "filtering_ratio"].sort_values([3, "step", 2])
     lines = ratios[3] + ratios["step"].map(", N = {}".format).where(ratios[3] == "joint", "")
@@ -146,7 +146,7 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
 
 
 def _draw_matrix(axes: Axes, matrix: pd.DataFrame) -> None:
-    """Draw a heat map, red where the learner can learn; its colors span most of the pairs."""
+    """Draw a heat map of the pairs, red where learnability is positive; a few outliers are clipped."""
     scores = matrix.pivot(index="y", columns="x", values="value").to_numpy()
     limit = float(matrix["value"].abs().quantile(1 - _CLIPPED)) or 1.0
     image = axes.imshow(scores, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest")
@@ -160,7 +160,7 @@ def _draw_matrix(axes: Axes, matrix: pd.DataFrame) -> None:
 
 
 def _draw_lines(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw a line for each rule over iterations or filtering ratios; a level if only the result matters."""
+    """Draw a line for each rule over iterations or filtering ratios, or a level if it has only a result."""
     lines = list(data.dropna(subset="x").groupby("line", sort=False))
     for name, line in data.groupby("line", sort=False):
         style: dict[str, Any] = {"color": line["color"].iloc[0], "label": str(name)}

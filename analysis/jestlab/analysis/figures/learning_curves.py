@@ -1,4 +1,4 @@
-"""Curves over training, of the score or of any recorded metric: together, or in a panel each if many."""
+"""Curves of the score or of recorded metrics over training, in one panel, or in a panel each if many."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Recorded:
     Attributes:
         name: Recorded name.
         metric: Goal, unit, and format.
-        curves: With the columns of `curves.score_curves`, the metric as score.
-        axis: The label of its axis: "PPL, less is better".
+        curves: Rows with the columns of `curves.score_curves`, where score is the metric.
+        axis: The label of the metric's axis: "PPL, less is better".
     """
 
     name: str
@@ -81,21 +81,21 @@ def learning_curves(
 ) -> Plot:
     """Plot the mean score, or metrics, over training: a curve for each label, with a band.
 
-    The baseline's final score is a dotted line; that of a reference, which doesn't compete, a gray one. More
-    than seven curves have a panel each, unless some are highlighted.
+    The final score of the baseline is a dotted line, and that of a reference, which doesn't compete, a dashed
+    gray line. More than seven curves have a panel each, unless some are highlighted.
 
     Args:
         baseline: Label or run; by default the study's baseline.
-        over: Unit of the horizontal axis; None for examples seen, or else for seconds or steps.
-        scope: What counts as FLOPs.
+        over: Unit of the horizontal axis; None for the first known of examples seen, seconds, and steps.
+        scope: Which FLOPs count.
         shown: Metrics in place of the score, from `recorded`; several have a panel each.
-        smooth: Number of recorded points of a running mean over the curve of each seed.
-        highlight: Labels or runs in color, as the baseline; the others are thin and gray.
+        smooth: Number of recorded points in a running mean over the curve of each seed.
+        highlight: Labels or runs in color, like the baseline; the others are thin and gray.
         together: Whether even many curves share one panel.
 
     Returns:
-        The plot, named "curves", for metrics "curves_" and their names. Its data: for each panel, label, and
-        point the effort, mean, low, and high; panel, y_label, log, and in_percent describe the panel and its
+        The plot, named "curves", or "curves_" and the names of the metrics. Its data: effort, mean, low, and
+        high for each panel, label, and point; panel, y_label, log, and in_percent describe the panel and its
         vertical axis; alone is true for a curve with a panel to itself.
 
     Raises:
@@ -108,21 +108,21 @@ def learning_curves(
     measured = list(shown) or [
         Recorded("score", frames.score, score_curves(frames, scope), score_axis(frames))
     ]
-    usual = (each for each in ("examples_seen", "seconds") if each in known(measured[0].curves))
-    over = over or cast(Over, next(usual, "steps"))
+    efforts = (effort for effort in ("examples_seen", "seconds") if effort in known(measured[0].curves))
+    over = over or cast(Over, next(efforts, "steps"))
     parts, lost = [], []
-    for each in measured:
-        judged = frames.scored_by([each.name]) if each.name in frames.evaluated else frames
+    for values in measured:
+        judged = frames.scored_by([values.name]) if values.name in frames.evaluated else frames
         lost += about_lost(judged, frames.labels)
         column = "step" if over == "steps" else over
-        curves = mean_curves(smoothed(each.curves, smooth) if smooth else each.curves, column)
+        curves = mean_curves(smoothed(values.curves, smooth) if smooth else values.curves, column)
         if curves.empty:
-            missing = f"no {each.name} to draw over {over} yet"
+            missing = f"no {values.name} to draw over {over} yet"
             raise NotYet(f"experiment {frames.experiment!r} has {missing}: {frames.progress()}")
         part = _thinned(styled(judged, curves.rename(columns={column: "effort"}), compared, []))
-        part[["mean", "low", "high"]] *= each.metric.factor
-        part["panel"], part["y_label"] = each.name, each.axis
-        part["log"], part["in_percent"] = each.metric.scale == "log", each.metric.suffix == "%"
+        part[["mean", "low", "high"]] *= values.metric.factor
+        part["panel"], part["y_label"] = values.name, values.axis
+        part["log"], part["in_percent"] = values.metric.scale == "log", values.metric.suffix == "%"
         parts.append(part)
     data = pd.concat(parts, ignore_index=True).assign(alone=False)
     metric, sentences = measured[0].metric, [] if shown else [what_score_is(frames)]
@@ -152,12 +152,12 @@ def learning_curves(
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
     x_label = "steps" if over == "steps" else WORDS[over].axis
     words = Texts(title(frames), " ".join(sentences), x_label, str(data["y_label"].iloc[0]), metric)
-    name = "_".join(["curves", *(re.sub(r"\W+", "_", each.name) for each in shown)])
+    name = "_".join(["curves", *(re.sub(r"\W+", "_", values.name) for values in shown)])
     return Plot(name, data, words, _draw)
 
 
 def _thinned(data: pd.DataFrame) -> pd.DataFrame:
-    """Keep the points of long curves that a plot needs."""
+    """Drop the points of long curves that a plot does not need."""
     x, y = data["effort"].to_numpy(float), data["mean"].to_numpy(float)
     of_labels: Any = data.groupby("label", sort=False).indices.values()
     kept = [place for rows in of_labels for place in rows[thinned(x[rows], y[rows], _COLUMNS)]]
@@ -171,22 +171,22 @@ def recorded(
     """Read metrics that runs have recorded.
 
     Args:
-        names: Of evaluations (`shapes/zero_shot`) and of training metrics (`loss`).
-        scope: What counts as FLOPs.
+        names: Names of evaluations (`shapes/zero_shot`) and of training metrics (`loss`).
+        scope: Which FLOPs count.
 
     Raises:
-        ValueError: One has not been recorded; the message names the nearest that has.
+        ValueError: A metric has not been recorded; the message suggests a similar name.
     """
     of_training = [name for name in names if name not in frames.evaluated]
     logged = store.metrics(frames.experiment, [*of_training, "examples_seen"] if of_training else [])
     missing = [name for name in of_training if name not in set(logged["name"])]
     if missing:
-        there = sorted(map(str, store.select(_RECORDED, experiment=frames.experiment)["name"]))
+        others = sorted(map(str, store.select(_RECORDED, experiment=frames.experiment)["name"]))
         raise NotYet(
             f"no run of {frames.experiment!r} has recorded {missing[0]!r}: "
-            f"{units.nearest(missing[0], [*frames.evaluated, *there])}"
+            f"{units.nearest(missing[0], [*frames.evaluated, *others])}"
         )
-    found = []
+    metrics = []
     for name in names:
         metric = frames.declared.of(name)
         is_logged = name in of_training
@@ -194,12 +194,12 @@ def recorded(
             _of_training(frames, logged, name, scope) if is_logged else score_curves(frames, scope, [name])
         )
         axis = value_label(metric, metric.name or NAMES.get(name, name))
-        found.append(Recorded(name, metric, curves, axis))
-    return found
+        metrics.append(Recorded(name, metric, curves, axis))
+    return metrics
 
 
 def _of_training(frames: Frames, logged: pd.DataFrame, name: str, scope: Scope) -> pd.DataFrame:
-    """Curves of a training metric; examples are as logged, efforts interpolated between evaluations."""
+    """Return the curves of a training metric: examples as logged, efforts interpolated."""
     import numpy as np
 
     run = ["label", "seed"]
@@ -234,7 +234,7 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
 
 
 def _draw_curves(axes: Axes, data: pd.DataFrame) -> None:
-    """Draw curves, those of the role "other" thin and gray, bands of up to seven, and levels."""
+    """Draw curves (thin and gray for the role "other"), the bands if there are few, and levels."""
     competing = data[data["role"] != "reference"]
     is_banded = competing.loc[competing["role"] != "other", "label"].nunique() <= _MOST_TOGETHER
     count_axis(axes)
@@ -262,7 +262,7 @@ def _draw_each(data: pd.DataFrame, texts: Texts, sheet: Sheet, x_label: str) -> 
     """Draw a panel for each curve, with the baseline in black and all others in gray."""
     alone = data[data["alone"]].drop_duplicates("label")
     is_baseline = data["role"] == "baseline"
-    seeds = data["seeds"].mask(is_baseline, 1)  # its band would be in every panel
+    seeds = data["seeds"].mask(is_baseline, 1)  # without a band, which would be in every panel
     figure, all_axes = panels(sheet, len(alone), least=1.05, height=1.4, sharex=True, sharey=True)
     for axes, label in zip(all_axes, alone["label"], strict=True):
         role = data["role"].where(is_baseline | (data["label"] == label), "other")

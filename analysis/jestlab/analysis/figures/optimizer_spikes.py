@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-_COLUMNS = 500  # of pixels, in which spikes stay visible
+_COLUMNS = 500  # of pixels: a line keeps its extremes in each, so that spikes stay visible
 
 
 @opens_store
@@ -32,8 +32,7 @@ def optimizer_spikes(
     x: str = "optimizer.beta2",
     baseline: str | None = None,
 ) -> Plot:
-    """Plot a training metric over steps, raw and smoothed: a line for each value of β₂, a panel for each run
-    that varies it.
+    """Plot a training metric over steps, raw and smoothed, by β₂: a panel for each run that varies the key.
 
     A spike is a stretch of points that exceed the running median by more than six robust standard deviations
     of the run's deviations from its running median.
@@ -44,20 +43,20 @@ def optimizer_spikes(
         baseline: Label or run that is shown even if other runs depend on it.
 
     Returns:
-        The plot. Its data: rows of kind "raw" (panel, line, label, seed, step, value; of long runs the
-        extremes), "smooth" (the running median, mean over seeds) and "end" (spikes in all seeds of the line;
-        NaN if one logged too few points).
+        The plot. Its data: rows of kind "raw" (panel, line, label, seed, step, value; only the extremes of
+        long runs), "smooth" (the running median, averaged over seeds) and "end" (number of spikes in all
+        seeds of the line; NaN if a seed logged too few points).
 
     Raises:
         ValueError: No run varies the key, or none has logged the metric.
     """
     import pandas as pd
 
-    results, measured = store.frames(experiment), next(iter(metric), "loss")
+    results, name_of_metric = store.frames(experiment), next(iter(metric), "loss")
     places = placed(results, Axis(x, by=()), results.baseline(baseline))
     varies = places.groupby("line")["x"].transform("nunique") > 1
     places = places[varies] if varies.any() else places
-    logged = store.metrics(experiment, [measured]).dropna(subset="value")
+    logged = store.metrics(experiment, [name_of_metric]).dropna(subset="value")
     letter = "β₂" if x == "optimizer.beta2" else x.rpartition(".")[2]
     places["name"] = f"{letter} = " + places["tick"]
     names = list(places.sort_values("x")["name"].unique())
@@ -68,10 +67,10 @@ def optimizer_spikes(
             rows = _rows(runs).assign(panel=str(panel), line=str(name))
             parts.append(with_looks(rows, [chosen[str(name)]] * len(rows)))
     if not parts:
-        raise NotYet(f"no run of experiment {experiment!r} that varies {x} has logged {measured!r}")
+        raise NotYet(f"no run of experiment {experiment!r} that varies {x} has logged {name_of_metric!r}")
     caption = "Faint: each seed as logged; bold: running median, mean over seeds. "
     caption += f"Spike: points more than {FAR:g} robust standard deviations above the run's median."
-    words = Texts(title(results), caption, "steps", NAMES.get(measured, measured))
+    words = Texts(title(results), caption, "steps", NAMES.get(name_of_metric, name_of_metric))
     return Plot("optimizer_spikes", pd.concat(parts, ignore_index=True), words, _draw)
 
 
@@ -86,8 +85,8 @@ def _rows(runs: Sequence[pd.DataFrame]) -> pd.DataFrame:
     medians = pd.concat([running_median(run.set_index("step")["value"]) for run in runs], axis=1)
     smooth = drawn(medians.mean(axis=1).sort_index().rename("value").rename_axis("step").reset_index())
     end = smooth.tail(1).assign(spikes=float(sum(spike_count(run["value"]) for run in runs)))
-    of_kinds = {"raw": raw, "smooth": smooth, "end": end}
-    return pd.concat([rows.assign(kind=kind) for kind, rows in of_kinds.items()], ignore_index=True)
+    parts = {"raw": raw, "smooth": smooth, "end": end}
+    return pd.concat([rows.assign(kind=kind) for kind, rows in parts.items()], ignore_index=True)
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:

@@ -46,10 +46,10 @@ def panels(
     Args:
         sheet: Width of the figure.
         count: Number of panels.
-        height: Of a row with its labels, inches; None for one that suits the width.
+        height: Height of a row with its labels, inches; None for one that suits the width.
         columns: Number of panels in a row; None for as many as are at least `least` inches wide.
         least: Width of a panel, inches.
-        options: Of `Figure.subplots`, such as `sharey` and `width_ratios`.
+        options: Arguments of `Figure.subplots`, such as `sharey` and `width_ratios`.
     """
     width = sheet.inches
     columns = columns or max(1, min(count, int(width / least)))
@@ -62,7 +62,7 @@ def panels(
     for unused in axes[count:]:
         unused.remove()
     for above in axes[count - columns : columns * (rows - 1)]:
-        above.tick_params(labelbottom=True)  # nothing is below it, even if the panels share the axis
+        above.tick_params(labelbottom=True)  # no panel is below, so labels are needed even on a shared axis
     return figure, axes[:count]
 
 
@@ -82,31 +82,31 @@ def finish(
         texts: Title and caption; either may be empty.
         sheet: Height and place of the names, if the user chose them.
         named: Default place of the names. "direct" is next to lines and markers, if the panels have room.
-        x: Label below all panels, in place of a label for each.
+        x: Label below all panels, in place of a label below each.
         y: Label left of all panels.
 
     Raises:
         ValueError: The figure doesn't fit in its width or height.
     """
-    of_panels = {axes: by_label(axes.get_legend_handles_labels()[0]) for axes in figure.axes}
+    labeled = {axes: by_label(axes.get_legend_handles_labels()[0]) for axes in figure.axes}
     where = sheet.legend or named
-    if where == "direct" and not all(map(is_curve, itertools.chain(*of_panels.values()))):
+    if where == "direct" and not all(map(is_curve, itertools.chain(*labeled.values()))):
         where = "below"
-    twins = {axes: alike(handles) for axes, handles in of_panels.items()}  # a legend can't tell them apart
+    twins = {axes: alike(handles) for axes, handles in labeled.items()}  # a legend can't tell them apart
     attempts: dict[str, list[dict[Axes, list[Any]]]]
-    attempts = {"direct": [of_panels, twins, {}], "below": [twins, {}], "none": [{}]}
+    attempts = {"direct": [labeled, twins, {}], "below": [twins, {}], "none": [{}]}
     page = _Page(figure, texts, sheet, x, y)
     for direct in attempts[where]:
-        names = {axes: [write_name(axes, each) for each in handles] for axes, handles in direct.items()}
-        rest = [each for axes, of in of_panels.items() for each in of if each not in direct.get(axes, ())]
+        names = {axes: [write_name(axes, handle) for handle in direct[axes]] for axes in direct}
+        rest = [each for axes in labeled for each in labeled[axes] if each not in direct.get(axes, ())]
         fits = page.arrange([] if where == "none" else by_label(rest))
-        is_clear = [place_names(axes, of_panel) for axes, of_panel in names.items()]
-        if fits and (all(is_clear) or direct is not of_panels):
+        is_clear = [place_names(axes, panel_names) for axes, panel_names in names.items()]
+        if fits and (all(is_clear) or direct is not labeled):
             return figure
         for name in itertools.chain(*names.values()):
             name.remove()
     raise RequestError(
-        f"a width of {figure.get_figwidth():.3g}in is too narrow for letters of {size_of('name'):.3g} points"
+        f"a width of {figure.get_figwidth():.3g}in is too narrow for a font of {size_of('name'):.3g} points"
     )
 
 
@@ -145,8 +145,8 @@ class _Page:
         least = above + below + _LOWEST * grid.nrows
         if total < least:
             raise RequestError(
-                f"a height of {total:.3g}in leaves no room for the figure: it takes at least {least:.2f}in, "
-                "less without title, caption, or legend"
+                f"a height of {total:.3g}in leaves no room for the panels: it takes at least {least:.2f}in; "
+                "without title, caption, or legend, less is enough"
             )
         figure.set_figheight(total)
         self.title.set_y(1 - _EDGE / total)
@@ -160,14 +160,16 @@ class _Page:
         return self._lay_out((left / self.width, below / total, *size))
 
     def _lay_out(self, rect: tuple[float, ...]) -> bool:
-        """Place the panels twice: the first layout gives labels their width, beyond which they are broken."""
+        """Lay out the panels twice: the first tells the width at which labels are broken into lines."""
         import warnings
 
         figure = self.figure
         for _ in range(2):
             for axes, label, text, side in self.labels:
                 room = getattr(axes.get_window_extent(), side) / figure.dpi
-                room *= 1.1 if side == "height" or label is axes.xaxis.label else 1.0  # they may stick out
+                room *= (
+                    1.1 if side == "height" or label is axes.xaxis.label else 1.0
+                )  # labels may stick out a little
                 label.set_text(wrapped(text, room, label.get_fontsize()))
             figure.set_layout_engine("constrained", rect=rect, w_pad=_EDGE / 2, h_pad=_EDGE / 2)
             with warnings.catch_warnings(record=True) as caught:
@@ -189,12 +191,12 @@ class _Page:
 
 
 def wrapped(text: str, width: float, size: float) -> str:
-    """Break a text into lines.
+    """Break a text into lines, at its spaces; a word longer than a line after one of `_=,/-`, or anywhere.
 
     Args:
-        text: Broken at its spaces; a longer word after one of `_=,/-`, or anywhere.
-        width: Of a line, inches.
-        size: Of the letters, points.
+        text: The text.
+        width: Width of a line, inches.
+        size: Font size, points.
     """
     lines: list[str] = []
     for word in text.split():
@@ -218,7 +220,7 @@ def titled(axes: Sequence[Axes], titles: Sequence[str]) -> None:
 def _blank(width: float, height: float) -> Figure:
     """Create an empty figure, in inches, that pyplot has no record of.
 
-    It may outlive our style: a PDF that a user saves later still has text as text.
+    A file that a user saves later, when our style isn't applied, still has the settings in `SAVED`.
     """
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -242,7 +244,7 @@ def _blank(width: float, height: float) -> Figure:
 
 
 def _size(artist: Any) -> tuple[float, float]:
-    """Width and height of a text or a legend with the gap around it, inches; none if it is empty."""
+    """Return width and height of a text or legend with the gap around it, inches; 0 if it is empty."""
     if hasattr(artist, "get_text") and not artist.get_text():
         return 0.0, 0.0
     box, dpi = artist.get_window_extent(artist.figure.canvas.get_renderer()), artist.figure.dpi
@@ -250,7 +252,7 @@ def _size(artist: Any) -> tuple[float, float]:
 
 
 def _width(text: str, size: float) -> float:
-    """Width of a text, inches."""
+    """Return the width of a text, inches."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
