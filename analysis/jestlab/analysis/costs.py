@@ -120,8 +120,7 @@ class Step:
     """One training step.
 
     Attributes:
-        full, approximate: F and A·F, the learner's full and approximate forward pass on one example; the
-            latter is None if the step has no such pass.
+        full, approximate: F and A·F, the learner's forward passes on one example; A·F may be missing (None).
         batch_size, super_batch_size: b and B; B = b without selection.
         embedding_dim: E of the learner.
         approximate_share: λ, the fraction of the sub-batch trained on approximately.
@@ -241,8 +240,7 @@ def matching_examples(
         spent: Cost of each of these examples (`Step.cost`).
         wanted: Cost of an example by the second way of training, in the same convention.
         scope: Which FLOPs count.
-        fixed: FLOPs of the second way that do not grow with the examples, such as a share in the reference's
-            training.
+        fixed: FLOPs of the second way that do not grow with the examples, such as the reference's training.
 
     Raises:
         ValueError: An example costs nothing, or `fixed` alone exceeds the budget.

@@ -33,10 +33,7 @@ _ORDER = (
 
 
 class Tags(tuple[str, ...]):
-    """Value of the keys `tag` and `tags`: the tags of a row's run and experiment.
-
-    A test holds if it holds for one tag; `!=` holds if it holds for all.
-    """
+    """The tags of a row's run and experiment. A test holds if it holds for one tag; `!=` if for all."""
 
 
 class StoreView:

@@ -167,9 +167,7 @@ class _Page:
         for _ in range(2):
             for axes, label, text, side in self.labels:
                 room = getattr(axes.get_window_extent(), side) / figure.dpi
-                room *= (
-                    1.1 if side == "height" or label is axes.xaxis.label else 1.0
-                )  # labels may stick out a little
+                room *= 1.1 if side == "height" or label is axes.xaxis.label else 1.0  # may stick out a bit
                 label.set_text(wrapped(text, room, label.get_fontsize()))
             figure.set_layout_engine("constrained", rect=rect, w_pad=_EDGE / 2, h_pad=_EDGE / 2)
             with warnings.catch_warnings(record=True) as caught:
@@ -191,10 +189,10 @@ class _Page:
 
 
 def wrapped(text: str, width: float, size: float) -> str:
-    """Break a text into lines, at its spaces; a word longer than a line after one of `_=,/-`, or anywhere.
+    """Break a text into lines.
 
     Args:
-        text: The text.
+        text: Breaks at its spaces, and in a word longer than a line after one of `_=,/-`, or anywhere.
         width: Width of a line, inches.
         size: Font size, points.
     """

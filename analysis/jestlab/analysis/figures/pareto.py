@@ -62,15 +62,15 @@ def pareto(
 
     Args:
         baseline: Label or run in black; by default the study's baseline.
-        scope: What counts as FLOPs.
-        trajectories: Whether to show the path of each mean over training, faintly. These points belong to one
-            budget, so they are never part of the front.
-        over: Unit of cost; None for FLOPs, or seconds if the FLOPs of no run are known.
+        scope: Which FLOPs count.
+        trajectories: Whether to show the path of each mean over training, faintly. The points of a path
+            belong to one budget, so they are never part of the front.
+        over: Unit of cost; None for the first of FLOPs, seconds, and examples that is known.
 
     Returns:
-        The plot, named "pareto". Its data: rows of kind "mean" (a label: cost, score, spread, the ends of
-        their intervals cost_low, cost_high, low, high, seeds, on_front, and standing), "seed" (a run), and
-        "trajectory" (a point on the way).
+        The plot, named "pareto". Its data: rows of kind "mean" (a label: cost, score, spread, the ends of the
+        intervals of cost and score, seeds, on_front, and standing), "seed" (a run), and "trajectory" (a point
+        of a path).
 
     Raises:
         ValueError: No run has completed with a known price, the baseline is unknown, or no score is
@@ -93,9 +93,9 @@ def pareto(
     means = _means(runs, metric.sign, [*frames.apart_from(compared), *lost])
     parts = [means.assign(kind="mean"), runs[["label", "seed", "cost", "score"]].assign(kind="seed")]
     if trajectories:
-        way = mean_curves(curves[curves["label"].isin(means["label"])], cost)
-        way = way.rename(columns={"mean": "score", cost: "cost"})[["label", "cost", "score"]]
-        parts.append(way.assign(kind="trajectory"))
+        paths = mean_curves(curves[curves["label"].isin(means["label"])], cost)
+        paths = paths.rename(columns={"mean": "score", cost: "cost"})[["label", "cost", "score"]]
+        parts.append(paths.assign(kind="trajectory"))
     points = pd.concat(parts, ignore_index=True)
     data = styled(frames, points, compared, ["score", "spread", "low", "high"])
     is_main = data["on_front"].eq(True) | data["role"].isin(["baseline", "reference"])
@@ -123,7 +123,7 @@ def pareto(
 
 
 def _means(runs: pd.DataFrame, sign: float, apart: Sequence[str]) -> pd.DataFrame:
-    """One row for each label; the labels `apart`, references and those with a lost seed, have no front."""
+    """Return one row per label; labels in `apart` (references, diverged seeds) are never on the front."""
     import numpy as np
 
     columns = {"mean": "score", "std": "spread", "count": "seeds"}
@@ -139,7 +139,7 @@ def _means(runs: pd.DataFrame, sign: float, apart: Sequence[str]) -> pd.DataFram
 
 
 def _about_hypervolume(frames: Frames, data: pd.DataFrame, effort: Effort) -> str:
-    """State the hypervolume of several labels up to the worst score of any seed, of percentages up to 0."""
+    """Write the hypervolume of several labels, up to the worst score of any seed, or 0 for percentages."""
     metric, means = frames.score, data[data["kind"] == "mean"]
     end = means["cost"].nlargest(1) * _BEYOND
     (divisor, named), cost = unit(effort, end), end.item()
@@ -155,19 +155,19 @@ def _about_hypervolume(frames: Frames, data: pd.DataFrame, effort: Effort) -> st
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """Draw markers with intervals, and their front as steps."""
+    """Draw markers with intervals, and the front as steps."""
     competing = data[data["role"] != "reference"]
     divisor, x_label = axis_unit(texts.x, competing["cost"])
     costs = ["cost", "cost_low", "cost_high"]
     competing = competing.assign(**{each: competing[each] / divisor for each in costs})
-    of: dict[Any, pd.DataFrame] = dict(list(competing.groupby("kind")))
-    means, seeds = of["mean"], of["seed"]
+    kinds: dict[Any, pd.DataFrame] = dict(list(competing.groupby("kind")))
+    means, seeds = kinds["mean"], kinds["seed"]
     seeds = seeds[seeds["label"].isin(means.loc[means["seeds"] > 1, "label"])]  # a single seed is its mean
     every_mean = data[data["kind"] == "mean"]
     figure, [axes] = panels(sheet)
     axes.set(xlabel=x_label, ylabel=texts.y)
     count_axis(axes, means["cost"], log=means["cost"].max() > LOG_FROM * means["cost"].min())
-    for _, path in of.get("trajectory", data[:0]).groupby("label", sort=False):
+    for _, path in kinds.get("trajectory", data[:0]).groupby("label", sort=False):
         axes.plot(
             path["cost"], path["score"], color=path["color"].iloc[0], alpha=0.35, linewidth=0.8, zorder=2
         )

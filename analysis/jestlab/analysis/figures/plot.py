@@ -1,4 +1,4 @@
-"""`Plot`: data and words of a figure, drawn when needed; looks, intervals, and captions for all figures."""
+"""`Plot`: a figure as data and texts, drawn when needed; looks, intervals, and captions of all figures."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
-_MOST_REFERENCES = 6  # that are named
-_NEAR = 0.35  # a reference farther from the scores than this share of their range would squeeze them
+_MOST_REFERENCES = 6  # if there are more, none is named
+_NEAR = 0.35  # share of the range of scores: a line farther from the scores would squeeze them
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Texts:
     """The words on a figure.
 
     Attributes:
-        title: Above the figure.
-        caption: Below the figure: contents and conventions.
+        title: Text above the figure.
+        caption: Text below the figure: contents and conventions.
         x: Label of the horizontal axis.
         y: Label of the vertical axis.
         metric: Metric of the vertical axis, which defines the format of numbers and the scale.
@@ -49,7 +49,7 @@ class Texts:
     metric: Metric = UNKNOWN
 
     def number(self, shown: float) -> str:
-        """Write a number of the vertical axis, which is in the unit of the axis."""
+        """Format a number in the unit of the vertical axis."""
         return self.metric.text(shown / self.metric.factor)
 
 
@@ -59,11 +59,11 @@ class Plot:
 
     Attributes:
         name: Stem of the file names.
-        data: Everything that the figure shows: numbers and looks.
-        texts: The words on it.
-        draw: Draws the printed figure from data, texts, and sheet alone; the first to import Matplotlib.
+        data: Numbers and looks of everything in the figure.
+        texts: Words on the figure.
+        draw: Draws the printed figure from data, texts, and sheet alone.
         sheet: Size, font, and words that the user chose.
-        code: Digest of the custom code that draws it; empty for built-in figures.
+        code: Digest of the custom code that draws the figure; empty for built-in figures.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Plot:
     code: str = ""
 
     def figure(self) -> Figure:
-        """Draw the figure with Matplotlib: a live one, whose axes can be restyled.
+        """Draw the figure with Matplotlib; its axes can be restyled.
 
         Returns:
             A figure that pyplot has no record of, so it needs no closing. It has a canvas, so
@@ -83,21 +83,21 @@ class Plot:
         Raises:
             ValueError: The font isn't installed, or the figure doesn't fit in its height or width.
         """
-        numbers = self.data.select_dtypes("float").drop(columns="factor", errors="ignore")  # has no axis
-        shown = self.data.assign(**numbers.mask(numbers.abs() > HUGE))  # which no axis can show
-        given = self.sheet.model_dump(include={"title", "caption"}, exclude_none=True)
-        words: dict[str, Any] = {name: "" if text == NONE else text for name, text in given.items()}
+        numbers = self.data.select_dtypes("float").drop(columns="factor", errors="ignore")  # not drawn
+        shown = self.data.assign(**numbers.mask(numbers.abs() > HUGE))  # no axis can show huge numbers
+        chosen = self.sheet.model_dump(include={"title", "caption"}, exclude_none=True)
+        words: dict[str, Any] = {name: "" if text == NONE else text for name, text in chosen.items()}
         with applied(self.sheet):
             return self.draw(shown, replace(self.texts, **words), self.sheet)
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write the `files` of the figure, each atomically, and return their paths.
 
-        A title or caption that the user leaves out is written to a text file, to be copied into a paper.
+        If the user leaves out the title or the caption, a text file has it, to be copied into a paper.
         """
         contents = self.files([folder])
         words = ((self.sheet.title, self.texts.title), (self.sheet.caption, self.texts.caption))
-        if left_out := [text for given, text in words if given == NONE]:
+        if left_out := [text for chosen, text in words if chosen == NONE]:
             contents[f"{self.name}.txt"] = ("\n\n".join(left_out) + "\n").encode()
         return [write_whole(Path(folder) / name, content) for name, content in contents.items()]
 
@@ -106,11 +106,11 @@ class Plot:
     ) -> dict[str, bytes]:
         """Draw the figure as PNG, SVG, and PDF, unless a folder has files that are up to date.
 
-        The metadata of each file has a digest of the data, texts, options, and code. The same data gives the
-        same bytes.
+        The metadata of each file has a digest of the data, texts, options, and code. Equal figures give equal
+        bytes.
 
         Args:
-            folders: May have the files; the first that has them all is used.
+            folders: Folders that may have earlier files; the first in which all are up to date is used.
             suffixes: Formats of the files.
 
         Returns:
@@ -132,8 +132,8 @@ class Plot:
         return self.files(folders, [".png"])[f"{self.name}.png"]
 
     def _drawn(self, suffixes: Sequence[str]) -> list[bytes]:
-        """The figure, drawn once, in each of the formats."""
-        dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # files must not differ by them
+        """Draw the figure once, and return it in each of the formats."""
+        dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # none, so that bytes are equal
         contents = []
         with applied(self.sheet):
             figure = self.figure()
@@ -146,7 +146,7 @@ class Plot:
 
     @cached_property
     def _mark(self) -> str:
-        """Digest of data, words, sheet, and code, which is in the metadata of the files."""
+        """Digest of data, texts, sheet, and code, for the metadata of the files."""
         content = hashlib.sha256(f"{self.name}\n{self.texts}\n{self.sheet}\n{_code()}{self.code}\n".encode())
         content.update(self.data.to_csv().encode())
         return f"jestlab:{content.hexdigest()}"
@@ -165,19 +165,19 @@ def _code() -> str:
 
 
 def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[str]) -> pd.DataFrame:
-    """Order rows as in the study, scale scores to the unit of the axis, and add name and look of each label.
+    """Order rows as in the study, scale scores to the unit of the axis, and add names and looks of labels.
 
     Args:
         frames: Results of the experiment.
         data: Rows with a column label.
         baseline: Label of the baseline, which is drawn in black.
-        scores: Columns that hold scores.
+        scores: Columns with scores.
 
     Returns:
         The rows with role ("baseline", "competitor", "reference"), text, color, marker, and line.
 
     Raises:
-        NotYet: All are of references.
+        NotYet: All rows are of references.
     """
     data = data.copy()
     apart = set(frames.apart_from(baseline))
@@ -190,15 +190,15 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
     data["text"] = data["label"].map(texts(frames))
     chosen = looks_of(frames, baseline)
     for part in ("color", "marker", "line"):
-        of = {label: getattr(look, part) for label, look in chosen.items() if label not in apart}
-        data[part] = data["label"].map(of)
+        values = {label: getattr(look, part) for label, look in chosen.items() if label not in apart}
+        data[part] = data["label"].map(values)
     data[list(scores)] = data[list(scores)] * frames.score.factor
     order = {label: position for position, label in enumerate(frames.labels)}
     return data.sort_values("label", key=lambda labels: labels.map(order), kind="stable", ignore_index=True)
 
 
 def looks_of(frames: Frames, baseline: str) -> dict[str, Look]:
-    """Choose the look of each label of an experiment; the line of one that lost seeds is `SURVIVORS`.
+    """Choose the look of each label of an experiment; a label that lost seeds has the line `SURVIVORS`.
 
     A label keeps its look in a figure of some of the labels, and with another baseline.
     """
@@ -210,25 +210,25 @@ def looks_of(frames: Frames, baseline: str) -> dict[str, Look]:
 
 
 def mean_intervals(values: pd.Series[float], groups: pd.Series[Any]) -> pd.DataFrame:
-    """Compute for each group, as of the seeds of a label, the mean and its confidence interval.
+    """Compute the mean of each group, such as the seeds of a label, with its confidence interval.
 
     Returns:
-        A row for each group: mean, std, count, low, high; of a single value, both ends are the mean.
+        A row for each group: mean, std, count, low, high. For a single value, both ends are the mean.
     """
     import pandas as pd
 
-    found = of_groups(values, groups)
-    half = pd.Series(half_widths(found["std"], found["count"]), found.index).fillna(0.0)
-    return found.assign(low=found["mean"] - half, high=found["mean"] + half)
+    means = of_groups(values, groups)
+    half = pd.Series(half_widths(means["std"], means["count"]), means.index).fillna(0.0)
+    return means.assign(low=means["mean"] - half, high=means["mean"] + half)
 
 
 def texts(frames: Frames) -> dict[str, str]:
     """Return the name of each label in a figure, with the number of finished seeds if some are missing."""
-    found = {}
+    names = {}
     for label, (completed, planned) in seeds(frames).items():
         done = completed - sum(fate in (DIVERGED, UNEVALUATED) for fate in frames.fates[label])
-        found[label] = frames.shown[label] + ("" if done == planned else f" ({done} of {planned} seeds)")
-    return found
+        names[label] = frames.shown[label] + ("" if done == planned else f" ({done} of {planned} seeds)")
+    return names
 
 
 def seeds(frames: Frames) -> dict[str, tuple[int, int]]:
@@ -240,7 +240,7 @@ def seeds(frames: Frames) -> dict[str, tuple[int, int]]:
 def near_references(data: pd.DataFrame, scores: pd.Series[float]) -> list[tuple[float, str]]:
     """Return final scores and names of the references that get a line: those near the other scores.
 
-    None gets one if there are many, as in a union of studies.
+    If there are many references, as in a union of studies, none gets a line.
 
     Args:
         data: Rows of a figure: role, label, text, and the score as `mean`.
@@ -254,7 +254,7 @@ def near_references(data: pd.DataFrame, scores: pd.Series[float]) -> list[tuple[
 
 
 def _references(data: pd.DataFrame) -> pd.DataFrame:
-    """The last row of each reference."""
+    """Return the last row of each reference."""
     return data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
 
 
@@ -266,7 +266,7 @@ def about_seeds(count: float, bands: str | None = None) -> list[str]:
 
     Args:
         count: Largest number of seeds.
-        bands: Shape of the intervals of lines, empty for none; None for markers with bars.
+        bands: Shape of the intervals around lines, empty for none; None for markers with bars.
     """
     if count <= 1:
         return ["One seed each."]
@@ -276,13 +276,13 @@ def about_seeds(count: float, bands: str | None = None) -> list[str]:
 
 
 def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None = None) -> list[str]:
-    """Describe references in a sentence; they have no point, since they train on other data and budget.
+    """Describe references in a sentence; they have no point, since their data and budget differ.
 
     Args:
         frames: Results of the experiment.
-        data: Rows of label, role, mean (as shown), and final (whether it is the end of completed runs); the
-            last row of a label is its end.
-        metric: Metric of the numbers; None for the score.
+        data: Rows of label, role, mean (as shown), and final (whether the row is the end of completed runs);
+            the last row of a label is its end.
+        metric: Metric of `mean`; None for the score.
     """
     metric = metric or frames.score
     ends = _references(data).sort_values("mean")
@@ -298,7 +298,7 @@ def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None =
 
 
 def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:
-    """Name those of the labels that are not shown because none of their seeds has completed."""
+    """Name the labels that are not shown because none of their seeds has completed."""
     completed = seeds(frames)
     missing = [frames.shown[label] for label in labels if completed[label][0] == 0]
     return [f"Not shown (no seed has completed): {', '.join(missing)}."] if missing else []
@@ -306,12 +306,12 @@ def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:
 
 def about_lost(frames: Frames, labels: Iterable[str]) -> list[str]:
     """Name the labels that lost seeds, and note that their means are over the other seeds."""
-    told = [f"{frames.shown[label]} {frames.lost[label]}." for label in labels if label in frames.lost]
-    return [*told, "Means are over the seeds that are left; such curves are finely dotted."] if told else []
+    lost = [f"{frames.shown[label]} {frames.lost[label]}." for label in labels if label in frames.lost]
+    return [*lost, "Means are over the remaining seeds; such curves are finely dotted."] if lost else []
 
 
 def axis_unit(x_label: str, values: pd.Series[float]) -> tuple[float, str]:
-    """Return what values on the horizontal axis are divided by, and the axis label with the unit of that."""
+    """Return the divisor of values on the horizontal axis, and the axis label with the resulting unit."""
     effort = next((effort for effort, words in WORDS.items() if words.axis == x_label), None)
     if effort is None:
         return 1.0, x_label

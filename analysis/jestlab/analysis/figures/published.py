@@ -1,4 +1,4 @@
-"""Published methods, and an experiment's runs, in score against FLOPs (paper, Figure 1, right)."""
+"""Scores of published methods, and of an experiment's runs, against FLOPs (paper, Figure 1, right)."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def published_scores(
 ) -> Plot:
     """Plot the mean score of published methods against their FLOPs: the source's own in color, others gray.
 
-    The figure shows the first group with FLOPs of one source, since published FLOPs are relative to the
-    baseline of a group. The score is the mean over the metrics that all rows of the group have. Runs of an
+    Published FLOPs are relative to the baseline of a group, so the figure shows one group: the first with
+    FLOPs of one source. The score is the mean over the metrics that all rows of the group have. Runs of an
     experiment that were evaluated on all of these metrics are added, relative to the experiment's baseline.
 
     Args:
         cells: Published cells, from `published.read` or `published.frame`.
         frames: Results of an experiment; None for published methods only.
         baseline: Label or run of the experiment whose FLOPs are 100%.
-        source: Source of the table; by default the one with most rows that have both FLOPs and the scores.
+        source: Source of the table; by default the source with the most rows with both FLOPs and the scores.
 
     Returns:
         The plot. Its data: rows of kind "published", "ours" (the source's own), and "run" (an experiment's):
@@ -85,8 +85,8 @@ def published_scores(
 
 
 def _chosen(table: pd.DataFrame, source: str | None) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Return the cells of the source's first group with FLOPs, their values [position, quantity], and the
-    scores that all its rows have."""
+    """Return the cells of the source's first group with FLOPs, their values as [position, quantity], and
+    the names of the scores that all rows have."""
     sources = list(table["source"].unique())
     if source is not None and source not in sources:
         raise RequestError(
@@ -106,7 +106,7 @@ def _chosen(table: pd.DataFrame, source: str | None) -> tuple[pd.DataFrame, pd.D
 
 
 def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:
-    """Return the means over seeds of each label that competes; none if the baseline has not completed."""
+    """Return the mean over seeds of each competing label; no rows if the baseline has not completed."""
     curves = score_curves(frames, metrics=shared)
     means = curves[curves["final"]].groupby("label")[["flops", "score"]].mean()
     means = means.assign(

@@ -1,4 +1,4 @@
-"""Images that were selected: by each run over training, or from one super-batch, with captions."""
+"""Images that each run selected over training, or that were selected from one super-batch."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 PICTURES = 24
-"""Images of a step, of each run."""
+"""Number of images per run and step."""
 
-_COLUMNS = 6  # of a step's images
-_MOST = 12  # labels
-_CAPTION = 15  # characters
-_NAME = 1.0  # inches: the name of a label
-_WIDE = 0.8  # inches: an image of a super-batch with its caption
+_COLUMNS = 6  # columns of a step's images
+_MOST = 12  # maximum number of labels
+_CAPTION = 15  # maximum number of characters of an image's caption
+_NAME = 1.0  # inches: width of the name of a label
+_WIDE = 0.8  # inches: width of an image of a super-batch with its caption
 
 
 class ShownExample(NamedTuple):
@@ -36,7 +36,7 @@ class ShownExample(NamedTuple):
         label: Label of the run.
         step: Training step, from 1.
         selected: Whether the run trained on the example.
-        score: Its score in the selection; NaN if the rule computes none.
+        score: Score of the example in the selection; NaN if the rule computes none.
         caption: The text of the example.
         picture: A small PNG file.
     """
@@ -50,7 +50,7 @@ class ShownExample(NamedTuple):
 
 
 Pictures = Callable[[str, tuple[str, ...], int], list[ShownExample]]
-"""Reads so many examples at a few steps of some labels of an experiment; ValueError if there are none."""
+"""Reads examples at a few steps, given experiment, labels, and number per step; ValueError without any."""
 
 
 def selected(frames: Frames, pictures: Pictures | None = None) -> Plot:
@@ -73,12 +73,12 @@ def selected(frames: Frames, pictures: Pictures | None = None) -> Plot:
     data = pd.DataFrame(pictures(frames.experiment, tuple(labels[:_MOST]), PICTURES))
     data["text"] = data["label"].map(frames.shown)
     more = f" Shown: the first {_MOST} of {len(labels)} labels." if len(labels) > _MOST else ""
-    caption = f"Of each run's first seed, {PICTURES} of the examples that it trained on in a step.{more}"
+    caption = f"{PICTURES} of the examples that the first seed of each run trained on in a step.{more}"
     return Plot("selected", data, Texts(title(frames), caption, "", ""), _draw_over_training)
 
 
 def super_batch(name: str, shown: Sequence[ShownExample], heading: str, caption: str) -> Plot:
-    """Show examples of one super-batch, first the selected ones, with their captions and scores."""
+    """Show examples of one super-batch with captions and scores, the selected examples first."""
     import pandas as pd
 
     return Plot(name, pd.DataFrame(shown), Texts(heading, caption, "", ""), _draw_super_batch)
@@ -104,7 +104,7 @@ def _mosaic(pictures: Sequence[bytes]) -> Image:
 
 def _draw_over_training(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw a row for each label with a mosaic for each step."""
-    rows = [list(of_label.groupby("step")) for _, of_label in data.groupby("label", sort=False)]
+    rows = [list(images.groupby("step")) for _, images in data.groupby("label", sort=False)]
     columns = max(map(len, rows))
     wide = (sheet.inches - _NAME) / columns
     lines = math.ceil(data.groupby(["label", "step"]).size().max() / _COLUMNS)

@@ -1,4 +1,4 @@
-"""How much sooner runs reach the baseline's final score: the costs to match it."""
+"""Speed-ups: the effort with which runs reach the baseline's final score."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MOST = 12  # labels in addition to the baseline
+_MOST = 12  # maximum number of labels in addition to the baseline
 
 
 def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring") -> Plot:
@@ -32,12 +32,12 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
     The numbers are those of `tables.speedup_table`: paired by seed, medians, censored where not reached.
 
     Args:
-        baseline: Label or run to match; by default the study's first non-reference run.
-        scope: What counts as FLOPs.
+        baseline: Label or run to match; by default the study's baseline.
+        scope: Which FLOPs count.
 
     Returns:
-        The plot. Its data: for each label and effort, x (the effort to match, NaN where it is not reached),
-        its ends low and high, spent, factor (text), reached, and seeds.
+        The plot. Its data: for each label and effort, x (the effort to match, NaN if the score is not
+        reached), the ends of its range (low and high), spent, factor (text), reached, and seeds.
 
     Raises:
         ValueError: No run has completed with a score, the baseline is unknown, or scores have no order
@@ -57,8 +57,8 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
     shown = frames.shown[compared]
     sentences = [
         what_score_is(frames),
-        f"Bars: until a run reaches the final score of {shown} with the same seed, median over seeds; lines: "
-        f"lowest to highest seed; open: spent without reaching it. Factors: of {shown} relative to the run.",
+        f"Bars: effort until a run reaches the final score of {shown} with the same seed, median over seeds; "
+        f"lines: lowest to highest seed; open: spent without reaching it. Factors: {shown} over the run.",
         *about_lost(frames, table["label"]),
     ]
     if len(others) > _MOST:
@@ -70,7 +70,7 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
 
 
 def _bars(rows: pd.DataFrame, effort: Effort) -> pd.DataFrame:
-    """Efforts to match, that of the baseline itself by the same rule."""
+    """Return the efforts to match the baseline; the same rule applies to the baseline itself."""
     name = WORDS[effort].name
     parts = {"x": "to_match", "most": "most", "low": "low", "high": "high", "spent": "spent"}
     bars = rows.rename(columns={f"{name}_{column}": part for part, column in parts.items()})

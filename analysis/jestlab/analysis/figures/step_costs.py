@@ -29,16 +29,16 @@ _COMPONENTS = {
 _OF_RUNS = ("learner", "scoring", "selection", "reference_scoring")
 """Components of runs, in the columns of `Frames.costs`. The learner's FLOPs include its towers and loss."""
 
-_MOST = 20  # labels: more are taller than a page of a paper
+_MOST = 20  # maximum number of labels: more would not fit on a page of a paper
 
 
 def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
     """Plot the planned FLOPs per example seen, by component, relative to those of the baseline.
 
-    Steps of equal batch size cost in proportion to their examples. A cached reference costs nothing here.
+    If batch sizes are equal, the costs of steps have the same ratios. A cached reference costs nothing here.
 
     Args:
-        baseline: Label or run whose bar has length 1; by default the first that is not a reference.
+        baseline: Label or run whose bar has length 1; by default the study's baseline.
 
     Returns:
         The plot, with the data of `bars.stacked`.
@@ -47,7 +47,7 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
         ValueError: The baseline is unknown, or its program does not count FLOPs.
     """
     compared = frames.baseline(baseline)
-    flops, shown = _of_an_example(frames), frames.shown[compared]
+    flops, shown = _flops_per_example(frames), frames.shown[compared]
     if compared not in flops.index:
         raise NotYet(
             f"baseline {compared!r} of {frames.experiment!r} has no price, since its program counts no FLOPs"
@@ -85,7 +85,7 @@ def method_costs(step: Step, convention: Convention = "paper") -> Plot:
         raise RequestError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
     if step.super_batch_size == step.batch_size:
         raise RequestError("the step trains on its whole super-batch: expected one that selects from it")
-    costs = {method: each.cost(convention) for method, each in step.methods.items()}
+    costs = {method: step.cost(convention) for method, step in step.methods.items()}
     parts = {method: [getattr(cost, name) for name in EXECUTED] for method, cost in costs.items()}
     lengths = pd.DataFrame.from_dict(parts, "index", columns=EXECUTED, dtype=float)
     caption = (
@@ -100,8 +100,8 @@ def method_costs(step: Step, convention: Convention = "paper") -> Plot:
     return Plot(f"method_costs_{convention}", data, words, draw_stacked_bars)
 
 
-def _of_an_example(frames: Frames) -> pd.DataFrame:
-    """Return FLOPs per example, by label and component, of labels with a price and a known length."""
+def _flops_per_example(frames: Frames) -> pd.DataFrame:
+    """Return FLOPs per example, [label, component], of labels with a price and a known number of examples."""
     import pandas as pd
 
     configs = Configs(frames)
@@ -110,5 +110,5 @@ def _of_an_example(frames: Frames) -> pd.DataFrame:
     planned = planned.fillna(0.0)
     ends = frames.scores[frames.scores["final"]].groupby("label")["examples_seen"].mean()
     seen = {label: configs.get(label, "schedule.examples_seen") or ends.get(label) for label in planned.index}
-    found: pd.DataFrame = planned[planned.sum(axis=1) > 0].div(pd.Series(seen, dtype=float), axis=0).dropna()
-    return found
+    flops: pd.DataFrame = planned[planned.sum(axis=1) > 0].div(pd.Series(seen, dtype=float), axis=0).dropna()
+    return flops

@@ -1,6 +1,6 @@
 """The style of figures: colors, markers, and line styles of labels, uncertainty, and Matplotlib's settings.
 
-Change the color of a curve here. Figures carry the looks in their data, so print and page agree. The page
+Change the color of a curve here. The data of a figure contains its looks, so print and page agree. The page
 lightens colors in dark mode (`ink` in report/page.js).
 
 Colors are from Okabe and Ito ("Color Universal Design", 2008): legible in print, in gray, and for color-blind
@@ -35,13 +35,13 @@ _LINES: tuple[Any, ...] = (
 )
 
 SURVIVORS: Any = (0, (1, 1.5))
-"""Line of a mean over some of the seeds, after others were lost: finely dotted for any label."""
+"""Line of a mean over the seeds that remain after others were lost: finely dotted for any label."""
 
 DOTTED: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9, "zorder": 1}
-"""A level for comparison, such as the baseline's final score."""
+"""Line of a level for comparison, such as the baseline's final score."""
 
 DASHED: dict[str, Any] = {"color": GRAY, "linestyle": (0, (6, 2)), "linewidth": 0.8, "zorder": 1}
-"""The final score of a reference."""
+"""Line of the final score of a reference."""
 
 UNCERTAINTY = f"{INTERVAL} of the mean"
 """What every bar and band of a figure shows."""
@@ -87,14 +87,14 @@ class Look:
 
 
 OURS, OTHERS = Look(_COLORS[2], "D", "-"), Look(GRAY, "o", "-")
-"""Published methods: those of the source's own authors, and others."""
+"""Looks of published methods: those of the source's own authors, and others."""
 
 
 def looks(labels: Sequence[str], baseline: str) -> dict[str, Look]:
     """Choose a look for each label by its position, the same in every figure; the baseline is black.
 
     Args:
-        labels: All labels of an experiment in order, so that a figure of some of them keeps their looks.
+        labels: All labels of an experiment in order, so that labels keep their looks in a figure of a few.
         baseline: Label of the baseline.
     """
     chosen = {
@@ -118,7 +118,7 @@ def shades(color: str, count: int) -> list[str]:
 
 
 def size_of(what: Literal["title", "label", "name", "caption"]) -> float:
-    """Return the font size of a kind of text in the style that is applied, points."""
+    """Return the font size of a kind of text in the current style, points."""
     import matplotlib
 
     return _SIZES[what] * float(matplotlib.rcParams["font.size"])
@@ -126,7 +126,7 @@ def size_of(what: Literal["title", "label", "name", "caption"]) -> float:
 
 @contextmanager
 def applied(sheet: Sheet = PLAIN) -> Iterator[None]:
-    """Apply our style over Matplotlib's defaults, not over the user's, while drawing and saving.
+    """Apply our style on top of Matplotlib's defaults, not of the user's settings, to draw or save.
 
     Args:
         sheet: Font and font size that the user chose.

@@ -37,7 +37,7 @@ def build(
 ) -> list[Path]:
     """Write the report of an experiment; each file is written atomically.
 
-    The report of a union of studies shows them one after the other, without interactive figures.
+    The report of a union shows its studies one after the other, without interactive figures.
 
     Args:
         store: SQLAlchemy URL of the store, or a snapshot of it.
@@ -45,11 +45,10 @@ def build(
         folder: Where to write; created if missing. The page is `report.html`. The folder `report/` has the
             tables (.tex, .csv) and figures, each with a file about its provenance. The page contains all of
             these, so that it can be mailed by itself.
-        baseline: Label or run to compare with; None for that of the study's reports, or else its first
-            non-reference run.
-        scope: What counts as FLOPs; None for that of the study's reports, or else scoring. The studies of a
-            union set both.
-        own: Imports custom figures and tables that specs ask for; None if none may be executed.
+        baseline: Label or run to compare with; None for the baseline that the study's reports name, or else
+            its first non-reference run. Each study of a union sets its own baseline and scope.
+        scope: Which FLOPs count; None for the scope that the study's reports name, or else scoring.
+        own: Imports custom figures and tables that specs ask for; None if custom code may not be executed.
         pictures: Reads the selected examples of runs; None if they can't be read.
 
     Returns:
@@ -63,56 +62,56 @@ def build(
     """
     folder = Path(folder)
     page = gather(store, experiment, baseline, scope, own, pictures)
-    made = _files(page, [folder / FOLDER, folder])
+    files = _files(page, [folder / FOLDER, folder])
 
     def image(part: FigurePart) -> bytes:
         """Return the PNG of a figure; a figure of a union's study may be in the folder of the study."""
         of_study = folder.parent / part.study
-        return made.get(f"{part.plot.name}.png") or part.plot.png([of_study, of_study / FOLDER])
+        return files.get(f"{part.plot.name}.png") or part.plot.png([of_study, of_study / FOLDER])
 
-    html = document(page, made, image)
+    html = document(page, files, image)
     for path in (folder / FOLDER).glob(f"*{_SUFFIX}"):  # files of earlier reports
-        if path.name not in made:
+        if path.name not in files:
             for stale in path.parent.glob(f"{escape(path.name.removesuffix(_SUFFIX))}.*"):
                 stale.unlink()
-    written = [write_whole(folder / FOLDER / name, content) for name, content in made.items()]
+    written = [write_whole(folder / FOLDER / name, content) for name, content in files.items()]
     return [write_whole(folder / PAGE, html), *written]
 
 
 def one_file(page: ReportPage, name: str) -> bytes | None:
-    """Make one file of a report, such as `summary.csv`; None if the report has no such file."""
+    """Return the content of one file of a report, such as `summary.csv`; None if there is no such file."""
     if name == PROVENANCE:
         return provenance(page)
     return _files(page, [], name.split(".", 1)[0]).get(name)
 
 
 def _files(page: ReportPage, folders: Sequence[Path], only: str | None = None) -> dict[str, bytes]:
-    """Make the files of a report, or those with the stem `only`: name → content.
+    """Return the files of a report, or those with the stem `only`: name → content.
 
-    Figures are drawn unless one of the folders has equal ones from an earlier report.
+    Figures are drawn unless one of the folders has them, up to date, from an earlier report.
     """
-    made: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
 
-    def add(name: str, data: str, files: dict[str, bytes]) -> None:
-        """Add the files of a table or figure, with one about their provenance; `data` is all they show."""
+    def add(name: str, data: str, own: dict[str, bytes]) -> None:
+        """Add the files of a table or figure, which show `data`, and a file about their provenance."""
         about = {
-            "files": {name: {"sha256": _sha256(content)} for name, content in sorted(files.items())},
+            "files": {name: {"sha256": _sha256(content)} for name, content in sorted(own.items())},
             "data_sha256": _sha256(data.encode()),
             **page.sources,
         }
-        made.update(files | {name + _SUFFIX: f"{json.dumps(about, indent=2, ensure_ascii=False)}\n".encode()})
+        files.update(own | {name + _SUFFIX: f"{json.dumps(about, indent=2, ensure_ascii=False)}\n".encode()})
 
     for part in page.tables:
         if only in (None, part.name):
             csv, latex = part.table.csv(), part.table.latex()
             add(part.name, csv, {f"{part.name}.tex": latex.encode(), f"{part.name}.csv": csv.encode()})
-    # The figures of a union are files of its studies.
+    # The figures of a union are in the reports of its studies.
     for plot in [] if page.is_union else [plot for part in page.figures for plot in part.plots]:
         if only in (None, plot.name):
             data = plot.data.to_csv(index=False, lineterminator="\n")
             add(plot.name, data, plot.files(folders))
     recipe = page.sections[-1].recipe  # a union has none
-    return made | ({_SPEC: recipe.spec.encode()} if recipe else {})
+    return files | ({_SPEC: recipe.spec.encode()} if recipe else {})
 
 
 def _sha256(content: bytes) -> str:

@@ -18,7 +18,7 @@ from ..tables.show import spread
 if TYPE_CHECKING:
     import pandas as pd
 
-_MAX_NAMED = 3  # runs that a sentence lists
+_MAX_NAMED = 3  # maximum number of runs that a sentence lists
 
 _FLOPS: dict[Scope, tuple[str, list[str]]] = {
     "reference_training": (
@@ -28,7 +28,7 @@ _FLOPS: dict[Scope, tuple[str, list[str]]] = {
     "scoring": ("FLOPs with scoring", ["scoring_flops", "selection_flops"]),
     "learner": ("training FLOPs", []),
 }  # fmt: skip
-"""Scope → its FLOPs in words, and the columns of `Frames.costs` that it adds; the widest scope first."""
+"""Scope → its FLOPs in words, and the columns of `Frames.costs` that it adds, from the widest scope down."""
 
 
 @dataclass(frozen=True)
@@ -44,29 +44,29 @@ class Answer:
     caveat: str = ""
 
 
-def answer(rows: pd.DataFrame, found: Finals) -> Answer:
+def answer(rows: pd.DataFrame, results: Finals) -> Answer:
     """Answer the question of an experiment.
 
     The competitor with the best mean is compared with the baseline, seed by seed. If the interval of their
     difference includes 0, the answer names the competitors whose intervals don't. Verdicts of claims come
-    from other tests, with the error of their family.
+    from other tests, with the error rate of their family.
 
     Args:
         rows: Frame of the summary table.
-        found: The results behind the table.
+        results: The results behind the table.
     """
-    frames, baseline, metric = found.frames, found.against, found.frames.score
+    frames, baseline, metric = results.frames, results.against, results.frames.score
     if frames.no_score:
         return Answer(f"{frames.no_score[0].upper()}{frames.no_score[1:]}.")
     lines = [{**row, "name": frames.shown[row["label"]]} for row in records(rows)]
-    own = next(row for row in lines if row["label"] == found.baseline)
+    own = next(row for row in lines if row["label"] == results.baseline)
     others = [row for row in lines if not row["apart"] and row is not own]
     scored = [row for row in others if not math.isnan(row["score_mean"]) and not row["diverged"]]
     has_baseline = not math.isnan(own["score_mean"]) and not own["diverged"]
     gaps = _gaps(own, others)
     if not scored:
-        why = f"{baseline} scores {_score(own, metric)}; no other run has a finite score to compare."
-        return Answer(why if has_baseline else "Nothing with a score has completed yet.", gaps)
+        alone = f"{baseline} scores {_score(own, metric)}; no other run has a finite score to compare."
+        return Answer(alone if has_baseline else "No run has completed with a finite score yet.", gaps)
     if metric.goal is None:
         score = _score(own, metric) if has_baseline else "nothing yet"
         return Answer(f"{baseline} scores {score}.", lacks_goal(frames.averaged))
@@ -86,7 +86,7 @@ def answer(rows: pd.DataFrame, found: Finals) -> Answer:
         against = f"{_delta(abs(delta), metric)} {'above' if delta > 0 else 'below'} {baseline}"
     sentence += f", {against}{evidence}."
     if side > 0 or (has_one_seed and metric.sign * delta > 0):
-        sentence += _sooner(best, found)
+        sentence += _sooner(best, results)
     if side == 0:
         clear = [row for row in rivals if row is not best and direction(row["delta_low"], row["delta_high"])]
         clear.sort(key=lambda row: -metric.sign * float(row["delta_mean"]))
@@ -116,7 +116,7 @@ def _evidence(row: Record, metric: Metric) -> str:
 
 
 def _gaps(own: Record, others: Sequence[Record]) -> str:
-    """Name the runs that are not judged, or not by all seeds; the table's notes give further reasons."""
+    """Name the runs that are not judged, or not by all their seeds; notes of the table tell why."""
     missing, fewer = [], []
     for row in (own, *others):
         seeds, planned, lost = row["score_seeds"], row["seeds_planned"], str(row["lost"])
@@ -126,7 +126,7 @@ def _gaps(own: Record, others: Sequence[Record]) -> str:
         elif seeds < planned:
             fewer.append(f"{row['name']} ({seeds:.0f} of {planned:.0f}{', ' * bool(lost)}{lost})")
     gaps = {"Not judged": missing, "Judged by fewer seeds than planned": fewer}
-    return " ".join(f"{what}: {_list(names)}." for what, names in gaps.items() if names)
+    return " ".join(f"{gap}: {_list(names)}." for gap, names in gaps.items() if names)
 
 
 def _list(names: Sequence[str]) -> str:
@@ -135,7 +135,7 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_MAX_NAMED])} and {more:,} more"
 
 
-def _sooner(row: Record, found: Finals) -> str:
+def _sooner(row: Record, results: Finals) -> str:
     """Write the factors by which a run reaches the baseline's final score sooner; empty if it doesn't.
 
     The sentence starts with a space, and names the FLOPs that its factor counts. If the run has further costs
@@ -143,26 +143,26 @@ def _sooner(row: Record, found: Finals) -> str:
 
     Args:
         row: Row of the summary table: a run that ends above the baseline.
-        found: The results behind the table.
+        results: The results behind the table.
     """
     reached, compared = int(row["seeds_reached"]), int(row["seeds_compared"])
-    efforts = [effort for effort in found.efforts if not math.isnan(row[f"fewer_{WORDS[effort].name}"])]
+    efforts = [effort for effort in results.efforts if not math.isnan(row[f"fewer_{WORDS[effort].name}"])]
     if 2 * reached <= compared or not efforts:  # too few seeds for a median
         return ""
     by = [effort for effort in ("examples_seen", "flops") if effort in efforts] or efforts[:1]
-    costs = found.frames.costs[found.frames.costs["label"].isin([row["label"], found.baseline])]
+    costs = results.frames.costs[results.frames.costs["label"].isin([row["label"], results.baseline])]
     spent = [scope for scope, (_, added) in _FLOPS.items() if not added or (costs[added] > 0).any(axis=None)]
-    counted = next(scope for scope in spent if SCOPES.index(scope) <= SCOPES.index(found.scope))
+    counted = next(scope for scope in spent if SCOPES.index(scope) <= SCOPES.index(results.scope))
     words = {effort: WORDS[effort].amount for effort in by} | {"flops": _FLOPS[counted][0]}
     some = f" in {reached} of {compared} seeds" if reached < compared else ""
     factors = " and ".join(f"{_factor(row, effort)} {words[effort]}" for effort in by)
     if "flops" in by and counted != spent[0]:
-        frames = found.frames.only([row["label"], found.baseline])
-        lines = records(summary(finals(frames, found.baseline, spent[0])).frame)
+        frames = results.frames.only([row["label"], results.baseline])
+        lines = records(summary(finals(frames, results.baseline, spent[0])).frame)
         wider = next(line for line in lines if line["label"] == row["label"])
         if not math.isnan(wider["fewer_flops"]):
             factors += f"; {_factor(wider, 'flops')} {_FLOPS[spent[0]][0].removeprefix('FLOPs ')}"
-    return f" It reaches {found.against}’s final score{some} with {factors}."
+    return f" It reaches {results.against}’s final score{some} with {factors}."
 
 
 def _factor(row: Record, effort: Effort) -> str:

@@ -1,6 +1,6 @@
-// Interactive figures: series as the shapes of a plot, charts and their controls.
+// Interactive figures: convert series to the shapes of a plot; charts with their controls.
 
-const MOST_BANDS = 8; // more of them would hide the lines
+const MOST_BANDS = 8; // more bands would hide the lines
 
 function curveShapes(one, banded, interval) {
   const { label, x, y, low, high } = one;
@@ -49,7 +49,7 @@ class Chart {
     section.querySelector("details.numbers").addEventListener("toggle", () => this.tabulate());
   }
 
-  /** Show the data as it is now, with the choices that were made; yields when it may rest. */
+  /** Show the current data with the user's choices; yields where the caller may pause. */
   *show() {
     this.figure = DATA.figures[this.section.dataset.figure];
     const variants = Object.keys(this.figure.variants);
@@ -92,14 +92,14 @@ class Chart {
     controls.append(reset);
   }
 
-  /** Say what belongs to the variant that is shown. */
+  /** Write the caption and the file names of the current variant. */
   tellVariant() {
     const [caption, files] = [this.section.querySelector(".caption"), this.section.querySelector(".files")];
     if (caption.textContent !== this.data.caption) caption.textContent = this.data.caption;
     files.dataset.plot = this.data.printed;
   }
 
-  /** List the series, each with a checkbox; as long as they are the same, only what is said of them changes. */
+  /** List the series, each with a checkbox; if the list has the same series already, only update their texts. */
   *listSeries() {
     // Series that are shown come first, since the list may be long.
     const all = this.allSeries().sort((a, b) => b.shown - a.shown);
@@ -188,7 +188,7 @@ class Chart {
     this.tabulate();
   }
 
-  /** The data of what is shown, as a table: made when it is opened, since it may be long. */
+  /** Write the data of the visible series as a table, only while its section is open, since it may be long. */
   tabulate() {
     const details = this.section.querySelector("details.numbers");
     const place = details.querySelector(".scroll");
@@ -217,7 +217,7 @@ class Chart {
   }
 }
 
-/** The line and marker of a series, for its checkbox. */
+/** Draw the line and marker of a series next to its checkbox. */
 function paint(entry, kind) {
   const { swatch, one } = entry;
   const colour = ink(one.color);
@@ -235,12 +235,12 @@ function paint(entry, kind) {
 let charts = [];
 DARK.addEventListener("change", () => charts.forEach((chart) => chart.draw()));
 
-/** Show the buttons that would do nothing without JavaScript. */
+/** Show the buttons that need JavaScript. */
 function awaken(page) {
   for (const hidden of page.querySelectorAll(".files[hidden], button[data-copy][hidden]")) hidden.hidden = false;
 }
 
-/** Draw the figures of the page, one at each step; those that were drawn before keep what was chosen. */
+/** Draw the figures of the page, one at each step; figures that were drawn before keep the user's choices. */
 function* renewCharts() {
   const before = new Map(charts.map((chart) => [chart.section, chart]));
   charts = [];
@@ -252,7 +252,7 @@ function* renewCharts() {
   }
 }
 
-/** Bring what the page holds to life, once it is read. */
+/** Read the data of the page, show its buttons, and draw its figures. */
 function begin() {
   DATA = JSON.parse(document.getElementById("data").textContent);
   awaken(document);

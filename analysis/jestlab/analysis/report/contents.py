@@ -36,7 +36,7 @@ from .page import FigurePart, PageSection, ReportPage, TablePart, progress
 from .tables import cost_table, failure_table, machine_time, number_of
 
 _Makers = Mapping[str, Any]
-"""Makers of custom tables and figures, and of pictures: arguments of `gather`."""
+"""The arguments `own` and `pictures` of `gather`, by name."""
 
 _CHARTS = {"curves": "Learning curves", "pareto": "Score against cost"}
 
@@ -63,15 +63,15 @@ def gather(
         return _study(store, history, claims, baseline, scope or study.scope, makers)
     if baseline is not None or scope is not None:
         raise RequestError(
-            f"{experiment} is a union: give --baseline and --scope to one of its studies, which set both"
+            f"{experiment} is a union, whose studies set baseline and scope: report one of these instead"
         )
     none = () if claims else ("None of the studies makes a claim.",)
     sections = [PageSection("claims", "Claims", texts=none, claims=claims)]
     sections += [_part(store, name, spec, claims, makers) for name, spec in study.parts.items()]
     histories = [history, *filter(None, (store.once(load, name) for name in study.parts))]
-    said = Answer(claims.table.caption if claims else "")
+    reply = Answer(claims.table.caption if claims else "")
     facts = _facts(history, len(study.parts))
-    return ReportPage(store.url, histories, {}, said, tuple(sections), facts)
+    return ReportPage(store.url, histories, {}, reply, tuple(sections), facts)
 
 
 # ---- a study
@@ -86,30 +86,30 @@ def _study(
     makers: _Makers,
 ) -> ReportPage:
     """Collect the contents of the page of a study."""
-    said, compared, frames = Answer("Nothing has been evaluated yet."), None, None
-    made = PageSection("results", "Results")
+    reply, compared, frames = Answer("Nothing has been evaluated yet."), None, None
+    results = PageSection("results", "Results")
     with contextlib.suppress(NotYet):
         frames = store.frames(history.experiment)
         compared = frames.baseline(baseline)
-        said = _add_results(made, store, frames, compared, scope)
-        _add_charts(made, frames, history, compared, scope)
-    _add_requested(made, store, history, frames, compared, scope, makers)
-    if all(part.name != "learnability" for part in made.figures):
+        reply = _add_results(results, store, frames, compared, scope)
+        _add_charts(results, frames, history, compared, scope)
+    _add_requested(results, store, history, frames, compared, scope, makers)
+    if all(part.name != "learnability" for part in results.figures):
         with contextlib.suppress(NotYet):
             plot = learnability(store, history.experiment)
-            made.figures.append(FigurePart(plot.name, _heading(plot.name), (plot,), history.experiment))
+            results.figures.append(FigurePart(plot.name, _heading(plot.name), (plot,), history.experiment))
     sections = []
     if claims is not None:
         sections.append(PageSection("claims", claims.title, claims=claims))
         competes = frames is not None and len(frames.competitors) >= 2
         verdicts = claims.table.caption
-        said = replace(said, sentence=f"{verdicts} {said.sentence}") if competes else Answer(verdicts)
-    elif made.figures and frames is None:
-        said = Answer("This study evaluates no run: it examines the selected examples.")
-    sections.append(replace(made, figures=[], missing={}))
-    sections += [PageSection(part.name, part.title, figures=[part]) for part in made.figures]
-    if made.missing:
-        sections.append(PageSection("not-made", "Not available yet", missing=made.missing))
+        reply = replace(reply, sentence=f"{verdicts} {reply.sentence}") if competes else Answer(verdicts)
+    elif results.figures and frames is None:
+        reply = Answer("This study evaluates no run: it examines the selected examples.")
+    sections.append(replace(results, figures=[], missing={}))
+    sections += [PageSection(part.name, part.title, figures=[part]) for part in results.figures]
+    if results.missing:
+        sections.append(PageSection("not-made", "Not available yet", missing=results.missing))
     none = "No run has a planned price or has taken any time yet."
     sections.append(_about("costs", "Costs", "Planned and actual costs", cost_table(history), none))
     if time := machine_time(history):
@@ -122,38 +122,38 @@ def _study(
         PageSection("reproduce", "How to reproduce", recipe=recipe(history, baseline, scope)),
     ]
     options = {"baseline": compared, "scope": scope}
-    return ReportPage(store.url, [history], options, said, tuple(sections))
+    return ReportPage(store.url, [history], options, reply, tuple(sections))
 
 
 def _about(name: str, title: str, heading: str, table: Table | None, none: str = "") -> PageSection:
-    """Make a section with one table, or with a text if it is missing."""
+    """Return a section with one table, or with the text `none` if there is no table."""
     if table is None:
         return PageSection(name, title, texts=(none,))
     return PageSection(name, title, tables=[TablePart(name, heading, table)])
 
 
-def _add_results(made: PageSection, store: Snapshot, frames: Frames, baseline: str, scope: Scope) -> Answer:
-    """Add the tables of every page, and return the answer."""
+def _add_results(body: PageSection, store: Snapshot, frames: Frames, baseline: str, scope: Scope) -> Answer:
+    """Add the tables that every page has, and return the answer."""
     try:
-        found = finals(frames, baseline, scope)
+        results = finals(frames, baseline, scope)
     except NotYet as error:
-        made.missing["Final scores"] = str(error)
+        body.missing["Final scores"] = str(error)
         return Answer("No run has completed yet.")
     origins = Origins.read(store, [frames.experiment])
-    table = summary(found).marked(origins)
-    made.tables.append(TablePart("summary", "Final scores", table))
-    with contextlib.suppress(NotYet):  # without a completed baseline nothing can be compared
+    table = summary(results).marked(origins)
+    body.tables.append(TablePart("summary", "Final scores", table))
+    with contextlib.suppress(NotYet):  # raised if the baseline has not completed
         if len(frames.competitors) > 1:
-            made.tables.append(TablePart("speedups", "Speed-ups", speedup_table(found).marked(origins)))
-    said = answer(table.frame, found)
+            body.tables.append(TablePart("speedups", "Speed-ups", speedup_table(results).marked(origins)))
+    reply = answer(table.frame, results)
     if not table.struck:
-        return said
+        return reply
     reasons = "; ".join(f"{table.shown.get(row, row)} ({why})" for row, why in table.struck.items())
-    return replace(said, sentence=f"Some results are retracted: {reasons}. {said.sentence}")
+    return replace(reply, sentence=f"Some results are retracted: {reasons}. {reply.sentence}")
 
 
-def _add_charts(made: PageSection, frames: Frames, history: History, baseline: str, scope: Scope) -> None:
-    """Add the interactive figures of every page, one variant for each known effort or cost."""
+def _add_charts(body: PageSection, frames: Frames, history: History, baseline: str, scope: Scope) -> None:
+    """Add the interactive figures that every page has, with a variant for each known effort or cost."""
     curves = score_curves(frames, scope)
     efforts = known(curves)
     cost = cost_of(curves[curves["final"]])
@@ -171,7 +171,7 @@ def _add_charts(made: PageSection, frames: Frames, history: History, baseline: s
             except NotYet as error:
                 if variants:  # only unfinished runs have this effort
                     continue
-                made.missing[_CHARTS[name]] = str(error)
+                body.missing[_CHARTS[name]] = str(error)
                 break
             stem = f"{name}_{WORDS[effort].name}" if variants else name
             plot = replace(plot, name=stem, sheet=sheet)
@@ -180,7 +180,7 @@ def _add_charts(made: PageSection, frames: Frames, history: History, baseline: s
             variants[WORDS[effort].axis] = variant
             plots.append(charts.printable(plot, variant))
         if variants:
-            made.figures.append(FigurePart(name, _CHARTS[name], tuple(plots), history.experiment, variants))
+            body.figures.append(FigurePart(name, _CHARTS[name], tuple(plots), history.experiment, variants))
 
 
 # ---- reports of a spec
@@ -189,7 +189,7 @@ _TABLE_OPTIONS = {"baseline", "scope", "crossing", "score", "options"}
 
 
 def _add_requested(
-    made: PageSection,
+    body: PageSection,
     store: Snapshot,
     history: History,
     frames: Frames | None,
@@ -197,10 +197,10 @@ def _add_requested(
     scope: Scope,
     makers: _Makers,
 ) -> None:
-    """Add the tables and figures that a study's spec asks for, in its order, unless `made` has them."""
+    """Add the tables and figures that a study's spec asks for, in order, unless `body` has them."""
     page = {"baseline": baseline, "scope": scope}
     # Name of each table and figure of every page → horizontal axes of an interactive figure.
-    axes = {part.name: {*part.variants} for part in made.figures} | {part.name: set() for part in made.tables}
+    axes = {part.name: {*part.variants} for part in body.figures} | {part.name: set() for part in body.tables}
     names = Counter([*axes])
     for report in history.spec.get("reports", []):
         options = {key: value for key, value in report.items() if value not in (None, [], ())}
@@ -217,9 +217,9 @@ def _add_requested(
                 options["baseline"] = None
             options = page | options
             others = {key for key, value in options.items() if key not in page or page[key] != value}
-            is_standing = name in axes and others <= {"figure", "published", "over"}
+            is_default = name in axes and others <= {"figure", "published", "over"}
             over = WORDS.get(options.get("over", ""))
-            if is_standing and (over is None or over.axis in axes[name]):
+            if is_default and (over is None or over.axis in axes[name]):
                 continue
             if count := names[stem]:
                 title = f"{title}: {_options_in_words(report) or count + 1}"
@@ -230,16 +230,16 @@ def _add_requested(
                     store, name, [history.experiment], own=makers["own"], shape=Shape.of(options),
                     with_published=options.get("published", True), **given,
                 )  # fmt: skip
-                if any(table.markdown() == other.table.markdown() for other in made.tables):
+                if any(table.markdown() == other.table.markdown() for other in body.tables):
                     continue
-                made.tables.append(TablePart(part, title, table))
+                body.tables.append(TablePart(part, title, table))
             else:
                 options |= {"sheet": Sheet(**options.pop("figure", {})), **makers}
                 plot = replace(draw(name, store, history.experiment, **options), name=part)
-                made.figures.append(FigurePart(part, title, (plot,), history.experiment))
+                body.figures.append(FigurePart(part, title, (plot,), history.experiment))
             names[stem] += 1
         except RequestError as error:
-            made.missing[title] = str(error)
+            body.missing[title] = str(error)
 
 
 def _options_in_words(report: Mapping[str, Any]) -> str:
@@ -256,12 +256,12 @@ def _options_in_words(report: Mapping[str, Any]) -> str:
 
 
 def _heading(name: str) -> str:
-    """Return the heading of a table or figure of that name."""
+    """Return the heading of a table or figure with a name."""
     return "LAION" if name == "laion" else name.replace("_", " ").capitalize()
 
 
 def _sheet_of(history: History, kind: str) -> Sheet:
-    """Return how the spec wants figures of a kind printed: as its first such report, or else as all."""
+    """Return the print options of a kind of figure: of the spec's first such report, over the study's."""
     sheets = (report.get("figure") for report in history.spec.get("reports", []) if report["kind"] == kind)
     return Sheet(**next(sheets, None) or {}).over(Sheet(**history.spec.get("figure") or {}))
 
@@ -276,7 +276,7 @@ def _part(
     claims: TablePart | None,
     makers: _Makers,
 ) -> PageSection:
-    """Make the section of a study in a union, with its claims and everything that its spec asks for."""
+    """Return the section of a study in a union, with its claims and everything that its spec asks for."""
     judged = [replace(each, scale="") for each in claims.judged if each.experiment == name] if claims else []
     history, study = store.once(load, name), store.once(studies).get(name)
     section = PageSection(
@@ -296,8 +296,8 @@ def _part(
     baseline = frames.baseline() if frames else None
     _add_requested(section, store, history, frames, baseline, study.scope, makers)
     banners = [("Unfinished", text)] if (text := progress(history)) else []
-    if _science(study.spec) != _science(as_launched):
-        text = "this study was launched by itself since, with another spec; its current results are shown."
+    if _run_keys(study.spec) != _run_keys(as_launched):
+        text = "this study was later launched by itself with another spec; its current results are shown."
         banners.append(("Changed", text))
     # Several studies have tables and figures with the same name.
     tables = [replace(part, name=f"{name}-{part.name}") for part in section.tables]
@@ -305,13 +305,13 @@ def _part(
     return replace(section, banners=banners, tables=tables, figures=figures)
 
 
-def _science(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a spec that decides its runs."""
+def _run_keys(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a spec that determines its runs."""
     return {key: spec.get(key) for key in ("scale", "program", "base", "runs", "axes", "seeds")}
 
 
 def _facts(history: History, studies: int) -> tuple[str, ...]:
-    """Count runs, and runs saved by sharing; sum up their costs."""
+    """Return sentences with the number of runs, the runs that sharing saved, and their total costs."""
     runs = history.runs["fingerprint"].nunique()
     study_of_run = history.runs["label"].str.partition("/")[0]
     alone = int(history.runs.groupby(study_of_run)["fingerprint"].nunique().sum())

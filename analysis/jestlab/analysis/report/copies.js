@@ -1,9 +1,9 @@
-// Copying and saving: every table and figure is in this one file, so a page that was mailed has all of it. A
-// page that a server shows asks the server for a file instead.
+// Copying and saving tables and figures. A document has all files embedded, so it can be mailed; a page that a
+// server shows requests files from the server instead.
 
-const SAID_FOR = 1500; // milliseconds
+const SAID_FOR = 1500; // milliseconds for which a button shows its result
 
-/** The content of a file, as bytes; embedded files are compressed. */
+/** Return the content of a file as bytes; embedded files are compressed. */
 async function content(name) {
   if (!isHere(name)) {
     const answer = await fetch(DATA.place.replace("FILE", encodeURIComponent(name)), { credentials: "same-origin" });
@@ -34,7 +34,7 @@ async function saveFile(name) {
   save(name, new Blob([await content(name)], { type }));
 }
 
-/** A figure as PNG, drawn from its SVG three times as large as it is printed; or as the page shows it. */
+/** Return a figure as PNG: its SVG at three times the printed size, or else the image that the page shows. */
 async function png(name, image) {
   let source = image?.src;
   if (!source || DATA.files[`${name}.svg`]) {
@@ -53,7 +53,7 @@ async function png(name, image) {
   return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
-/** Copy a text; where the browser gives pages from disk no clipboard, by selecting it in a field. */
+/** Copy a text. If the browser denies access to the clipboard (pages from disk), copy a selection instead. */
 async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -82,7 +82,7 @@ async function copyPng(name, image) {
   }
 }
 
-/** What a button does; returns what it says then. */
+/** Do what a button is for; return the result that the button then shows. */
 async function act(button) {
   const { copy, copyFile, copyPlot, saveFile: file, savePlot } = button.dataset;
   const files = button.closest(".files");

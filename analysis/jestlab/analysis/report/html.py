@@ -24,16 +24,16 @@ from ..units import sentence
 from .page import FigurePart, ReportPage
 
 SCRIPTS = ("page.js", "copies.js", "plot.js", "charts.js")
-"""The scripts of a page, to be joined in this order: `begin()` starts them."""
+"""The scripts of a page, joined in this order; `begin()` starts them."""
 
 PROVENANCE = "provenance.json"
 """Name of the file with the explanations of all cells, which the page reads when a cell is first opened."""
 
 _PIXELS = 0.65
-"""Pixels of the page for one pixel of a printed figure, so that text is about as large in all figures."""
+"""Pixels of the page for one pixel of a printed figure, so that all figures have about the same text size."""
 
 _COLORS = 128
-"""Colors of a figure in the page: those of its lines, and enough for smooth edges."""
+"""Number of colors of a figure in the page: enough for its lines and their smooth edges."""
 
 _CLASSES: dict[Verdict, str] = {"holds": "holds", "does not hold": "fails"}
 """Verdict → CSS class; "open" for the others."""
@@ -42,12 +42,12 @@ _CLASSES: dict[Verdict, str] = {"holds": "holds", "does not hold": "fails"}
 def document(page: ReportPage, embedded: Mapping[str, bytes], image: Callable[[FigurePart], bytes]) -> str:
     """Render a page as one HTML document.
 
-    The document fetches nothing, and its policy forbids it. The policy names the only scripts that run by
-    their digest, so no text of a spec or a log can become a script.
+    The document loads nothing else; its content security policy forbids it. The policy allows only our
+    script, by its digest, so that no text of a spec or a log can run as a script.
 
     Args:
         page: The contents.
-        embedded: Name → content of the files of its tables and figures, which the document contains.
+        embedded: Name → content of the files of tables and figures to include in the document.
         image: Returns the PNG of a figure.
     """
     from markupsafe import Markup
@@ -76,7 +76,7 @@ def fragment(page: ReportPage, image: Callable[[FigurePart], Mapping[str, Any]],
 
 
 def _render(page: ReportPage, embedded: Mapping[str, bytes], place: str | None = None, **values: Any) -> str:
-    """Fill in the template, with the data that scripts read."""
+    """Fill in the template, including the data that scripts read."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -131,7 +131,7 @@ def _base64(content: bytes) -> str:
 
 
 def _json(value: Any) -> str:
-    """Encode JSON for a script element, whatever texts it contains; NaN and infinities become null."""
+    """Encode a value as JSON that is safe in a script element; NaN and infinities become null."""
     dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:
         text = dumps(value)
@@ -143,7 +143,7 @@ def _json(value: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON lacks, by None: charts leave a gap there."""
+    """Replace NaN and infinities, which JSON lacks, by None, for which charts leave a gap."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -1,5 +1,5 @@
-// What every page needs: its data, elements, colours, tables, and the provenance of cells. Texts and numbers come
-// rounded in the data; nothing is fetched.
+// Shared code: the page's data, elements, colors, tables, and the provenance of cells. Numbers in the data are
+// already rounded and formatted.
 
 let DATA = {}; // see `begin`
 const DARK = window.matchMedia("(prefers-color-scheme: dark)");
@@ -29,7 +29,7 @@ function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** Lighten a series' colour in dark mode; black becomes almost white. */
+/** Lighten the color of a series in dark mode; black becomes almost white. */
 function ink(colour) {
   if (!DARK.matches) return colour;
   if (colour === "#000000") return "#f2f2f2";
@@ -37,7 +37,7 @@ function ink(colour) {
   return "#" + channels.map((c) => Math.round(c + 0.35 * (255 - c)).toString(16).padStart(2, "0")).join("");
 }
 
-/** Make a table of texts; the first column names the rows, `left` lists the other columns that hold words. */
+/** Make a table of texts; the first column names the rows, `left` lists the other columns that contain words. */
 function table(headers, rows, left = []) {
   const side = (i) => ({ class: left.includes(i) ? "left" : null });
   const head = make("tr", {}, ...headers.map((text, i) => make("th", { scope: "col", ...side(i) }, text)));
@@ -52,7 +52,7 @@ function table(headers, rows, left = []) {
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
 }
 
-// The dialog with the provenance of a cell.
+// The dialog that shows the provenance of a cell.
 
 /** Make a table in its own scroll box, so that the dialog does not scroll sideways. */
 function boxed(title, headers, rows, left) {
@@ -80,7 +80,7 @@ async function open(button) {
   body.scrollTop = 0;
 }
 
-/** What each run contributed to the number. */
+/** Show what each run contributed to the number. */
 function madeFrom(column, key, row, baseline) {
   const own = column.inputs.filter((input) => row.values[input] && input !== key);
   const theirs = column.compares && baseline ? column.inputs.filter((input) => baseline.values[input]) : [];
@@ -99,7 +99,7 @@ function madeFrom(column, key, row, baseline) {
   return [make("h3", {}, "Computed from"), boxed("Computed from", headers, lines, [1])];
 }
 
-/** All attempts at each of the runs; a claim may use two measures of one run. */
+/** List all attempts at the runs, each run once: a claim may use two measures of one run. */
 function ran(row) {
   const lines = row.runs.flatMap((run, i) => {
     if (row.runs.indexOf(run) < i) return [];
@@ -111,7 +111,7 @@ function ran(row) {
   return [make("h3", {}, "Runs"), boxed("Runs", headers, lines, [1, 3, 4, 5, 6, 7, 8])];
 }
 
-/** Where the config differs from the baseline's. */
+/** List the config keys whose values differ from the baseline's. */
 function differs(row) {
   if (row.differences === null) return [];
   const title = `Config differences from ${row.against}`;
@@ -123,6 +123,6 @@ function differs(row) {
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-row]");
   if (button) open(button);
-  // A click on the backdrop is one on the dialog itself.
+  // The target of a click on the backdrop is the dialog itself.
   if (event.target.matches("dialog, dialog button.close")) event.target.closest("dialog").close();
 });

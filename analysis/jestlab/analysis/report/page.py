@@ -22,7 +22,7 @@ class TablePart:
 
     Attributes:
         name: Stem of the file names, and anchor in the page.
-        title: Heading above it.
+        title: Heading above the table.
         table: The table.
         judged: For a table of claims, the claims in the order of its rows.
     """
@@ -33,7 +33,7 @@ class TablePart:
     judged: tuple[Judged, ...] = ()
 
     def claims(self, study: str = "") -> Iterator[tuple[Judged, str, dict[str, str]]]:
-        """Yield all claims or those of a study: each with the key and the texts, by column, of its row."""
+        """Yield all claims or those of a study: the claim, its row's key, and column → text of the row."""
         keys = [column.key for column in self.table.columns]
         for judged, line in zip(self.judged, self.table.lines, strict=True):
             if study in ("", judged.experiment):
@@ -46,9 +46,9 @@ class FigurePart:
 
     Attributes:
         name: Anchor in the page.
-        title: Heading above it.
+        title: Heading above the figure.
         plots: The printed figures, one for each variant; their names are the stems of the file names.
-        study: The study that it shows.
+        study: The study that the figure shows.
         variants: For an interactive figure: name of a horizontal axis → data for charts.js.
     """
 
@@ -60,7 +60,7 @@ class FigurePart:
 
     @property
     def plot(self) -> Plot:
-        """The printed form; of an interactive figure, for readers without scripts."""
+        """The printed figure, which readers without scripts see in place of an interactive figure."""
         return self.plots[0]
 
 
@@ -75,8 +75,8 @@ class PageSection:
         study: For a section about one study of a union, the name of the study.
         source: Figure or table of the paper that the study reproduces.
         banners: Warnings: a word, and a text.
-        claims: The table of claims, shown as a list; in the section of a study, only of its claims.
-        verdict: Counts the verdicts of a study in a union.
+        claims: The table of claims, shown as a list; the section of a study lists only its own claims.
+        verdict: Text that counts the verdicts of a study in a union.
         bars: Bars of machine time: see `tables.machine_time`.
         tables: Tables.
         figures: Figures.
@@ -99,7 +99,7 @@ class PageSection:
     recipe: Recipe | None = None
 
     def notes(self) -> Iterator[tuple[TablePart, list[str]]]:
-        """Yield each table with its notes, except those of earlier tables."""
+        """Yield each table with its notes, except notes that an earlier table has."""
         seen: set[str] = set()
         for part in self.tables:
             yield part, [note for note in part.table.notes if note not in seen]
@@ -133,7 +133,7 @@ class ReportPage:
 
     @property
     def is_union(self) -> bool:
-        """Whether it shows several studies."""
+        """Whether the page shows several studies."""
         return any(section.study for section in self.sections)
 
     @property
@@ -154,7 +154,7 @@ class ReportPage:
 
     @cached_property
     def sources(self) -> dict[str, Any]:
-        """What all provenance files share, without a date: equal results give equal bytes."""
+        """Entries that all provenance files share; without a date, so that equal results give equal bytes."""
         version, commit = jestlab_version()
         runs = self.history.runs
         return {

@@ -1,12 +1,12 @@
-// A chart as SVG: axes, bands, lines, marks and error bars, with the text of a point under the pointer, and zoom.
-// Written for these pages, which show lines and points alone: a library would be most of a page that is mailed.
+// A chart as SVG: axes, bands, lines, markers and error bars, with zoom and the text of the point under the pointer.
+// These pages need only lines and points: a charting library would make up most of the size of a mailed page.
 
 const NUMBER = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 5 });
 const NEAR = 28; // pixels from the pointer to the point whose text is shown
-const DRAGGED = 6; // pixels: less is a click
+const DRAGGED = 6; // pixels: a shorter drag is a click
 
-/** The outline of a marker around the origin, as the data of an SVG path. */
+/** Return the outline of a marker around the origin, as the data of an SVG path. */
 const SYMBOLS = {
   circle: (r) => `M${-r} 0A${r} ${r} 0 1 1 ${r} 0A${r} ${r} 0 1 1 ${-r} 0Z`,
   square: (r) => polygon([[-r, -r], [r, -r], [r, r], [-r, r]], 0.9),
@@ -39,7 +39,7 @@ function turned([x, y], angle) {
   return [x * Math.cos(angle) - y * Math.sin(angle), x * Math.sin(angle) + y * Math.cos(angle)];
 }
 
-/** Positions of ticks from low to high, about `count` of them. */
+/** Return about `count` positions of ticks from low to high. */
 function ticks(low, high, count, log) {
   if (log) {
     const found = [];
@@ -64,7 +64,7 @@ function tickText(value) {
 }
 
 class Plot {
-  /** In an element of the page. */
+  /** Create an empty plot in an element of the page. */
   constructor(place) {
     this.place = place;
     this.zoomed = null; // {x: [low, high], y: [low, high]}
@@ -78,7 +78,7 @@ class Plot {
     new ResizeObserver(() => this.scene && this.width !== place.clientWidth && this.render()).observe(place);
   }
 
-  /** Draw a scene: {x, y: {title, log}, shapes, levels}. A zoom stays as long as `view` is the same. */
+  /** Draw a scene: {x, y: {title, log}, shapes, levels, view}. The zoom is kept if `view` is unchanged. */
   draw(scene) {
     if (this.scene?.view !== scene.view) this.zoomed = null;
     this.scene = scene;
@@ -90,7 +90,7 @@ class Plot {
     this.render();
   }
 
-  /** Lowest and highest value that is shown, with some room. */
+  /** Return the lowest and highest value of an axis, with some room. */
   range(side) {
     if (this.zoomed) return this.zoomed[side];
     const log = this.scene[side].log;
@@ -148,7 +148,7 @@ class Plot {
     const middle = (top + bottom) / 2;
     this.write(y.title, { x: 13, y: middle, "text-anchor": "middle", class: "title y", transform: `rotate(-90 13 ${middle})` });
 
-    // Put into the page when it is whole: before, each colour that is asked for would be computed anew.
+    // Added to the page only when complete: otherwise each query of a color would compute all styles again.
     this.inside = svg("g", { "clip-path": `url(#${clip})` });
     this.points = [];
     for (const level of levels) {
@@ -173,7 +173,7 @@ class Plot {
     this.add("text", attributes).textContent = text;
   }
 
-  /** The place of a value, pixels; NaN where a logarithmic axis has none. */
+  /** Return the position of a value, pixels; NaN where a logarithmic axis has none. */
   at(side, value) {
     const [low, high] = this.ranges[side];
     const along = this.scene[side].log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
@@ -181,7 +181,7 @@ class Plot {
     return side === "x" ? left + along * (right - left) : bottom - along * (bottom - top);
   }
 
-  /** The value at a place. */
+  /** Return the value at a position. */
   value(side, pixels) {
     const [low, high] = this.ranges[side];
     const { left, right, top, bottom } = this.frame;
@@ -241,7 +241,7 @@ class Plot {
     return group;
   }
 
-  /** A paint that fills the left half alone. */
+  /** Return a paint that fills only the left half. */
   half(colour) {
     const id = `half-${this.place.closest("section").id}-${colour.slice(1)}`;
     const gradient = this.add("linearGradient", { id });
@@ -252,7 +252,7 @@ class Plot {
     return `url(#${id})`;
   }
 
-  // The pointer: the text of the nearest point, and a drag that zooms.
+  // Pointer events: show the text of the nearest point, and zoom by dragging.
 
   placeOf(event) {
     const box = this.svg.getBoundingClientRect();
@@ -303,7 +303,7 @@ class Plot {
       this.from = null;
       this.box?.remove();
       if (last.type === "pointercancel" || Math.hypot(x1 - x0, y1 - y0) < DRAGGED) return;
-      // A drag along one axis leaves the other as it is.
+      // A drag along one axis doesn't zoom the other.
       const along = (side, a, b) =>
         Math.abs(a - b) < 2 * DRAGGED ? this.ranges[side] : [this.value(side, a), this.value(side, b)].sort((p, q) => p - q);
       this.zoom({ x: along("x", x0, x1), y: along("y", y0, y1) });

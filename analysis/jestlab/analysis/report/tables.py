@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 _ALL = "all runs"
 
 Number = tuple[str, str, str, Callable[[Any], str]]
-"""Column of numbers: key, header, formula, and the text of a number that isn't NaN."""
+"""Column of numbers: key, header, formula, and a function that formats a number other than NaN."""
 
 
-def _of_labels(
+def _label_table(
     history: History,
     name: str,
     caption: str,
@@ -31,7 +31,7 @@ def _of_labels(
     notes: Iterable[str],
     parts: pd.DataFrame,
 ) -> Table:
-    """Make a table with a row for each label and one for all runs."""
+    """Return a table with a row for each label and one for all runs."""
 
     def column(key: str, header: str, formula: str, write: Callable[[Any], str]) -> Column:
         return Column(key, header, lambda row: known(row[key], write), formula=formula)
@@ -77,7 +77,7 @@ def cost_table(history: History) -> Table | None:
         A table whose frame has the columns label, runs, priced (runs with a planned price), a column for each
         planned part (`learner_flops`, …), planned_flops (learner, scoring, selection), actual_flops,
         planned_chip_hours, actual_chip_hours, planned_dollars, actual_hours, actual_share (actual / planned,
-        of the runs that have both). They are sums over the runs of a label, NaN if nothing is known. None if
+        of the runs that have both). Costs are sums over the runs of a label, NaN if nothing is known. None if
         no run has a price or took any time.
     """
     import pandas as pd
@@ -127,7 +127,7 @@ def cost_table(history: History) -> Table | None:
         f"{unpriced} of {len(once)} runs have no planned price, since their program has none": unpriced,
         f"actual {hours} include all attempts; {number_of(retried, 'run')} took several": retried,
     }
-    return _of_labels(
+    return _label_table(
         history, "costs", "Planned and actual cost, summed over the seeds of each run.", frame.reset_index(),
         (each for each in numbers if frame[each[0]].notna().any()),
         (note for note, holds in notes.items() if holds), costs,
@@ -161,8 +161,8 @@ def machine_time(history: History) -> tuple[Table, list[dict[str, Any]], str] | 
         A table with one row for each label and one for all runs. Its frame has the columns label, runs, held
         (chip-seconds), goodput, a column for each cause (share of the held time), attempts, and queue
         (seconds). Then a bar for each of the first rows and the last: name, goodput and held time as texts,
-        shares (name and color of a cause, and its share); the last has all causes that are shown. Then the
-        goodput of all runs in words. None if no attempt measured its time.
+        shares (name and color of a cause, and its share); the last bar has all causes that are shown. Then a
+        sentence with the goodput of all runs. None if no attempt measured its time.
     """
     import pandas as pd
 
@@ -196,8 +196,8 @@ def machine_time(history: History) -> tuple[Table, list[dict[str, Any]], str] | 
     ]  # fmt: skip
     caption = "Where the time went in which machines were held, summed over the seeds of each run."
     unknown = (
-        f"{whole.unknown_attempts} of {whole.attempts} attempts did not measure where time went; they are in "
-        "held, and in no share"
+        f"{whole.unknown_attempts} of {whole.attempts} attempts did not measure where time went; their time "
+        "is in held, but in no share"
     )
     shown = rows if len(rows) <= _MOST_BARS else [*rows[: _MOST_BARS - 1], rows[-1]]
     bars = [
@@ -211,7 +211,7 @@ def machine_time(history: History) -> tuple[Table, list[dict[str, Any]], str] | 
     ]
     more = f" The table has {len(rows) - len(shown)} more runs." if len(rows) > len(shown) else ""
     return (
-        _of_labels(
+        _label_table(
             history, "goodput", caption, pd.DataFrame(rows), numbers,
             (unknown,) if whole.unknown_attempts else (), pd.DataFrame(parts),
         ),
@@ -222,7 +222,7 @@ def machine_time(history: History) -> tuple[Table, list[dict[str, Any]], str] | 
 
 
 def _row(label: Any, goodput: Goodput, **about: Any) -> dict[str, Any]:
-    """Make a row of the table of machine time."""
+    """Return a row of the table of machine time."""
     is_known = goodput.ratio is not None
     row = {"row": label, "apart": False, "label": label, **about, "held": goodput.held / 1e6}
     row |= {"goodput": goodput.ratio if is_known else math.nan}
@@ -242,7 +242,7 @@ _FAILURE = {
     "state": "run is now", "reason": "reason", "at": "when (UTC)", "exit_code": "exit code", "host": "host",
     "log": "log",
 }  # fmt: skip
-"""Column of the frame → heading; empty for those that aren't shown."""
+"""Column of the frame → heading; empty for columns that aren't shown."""
 
 
 def failure_table(history: History) -> Table | None:
@@ -250,8 +250,8 @@ def failure_table(history: History) -> Table | None:
 
     Returns:
         A table whose frame has the columns label, seed, fingerprint, attempt, ended (state of the attempt),
-        state (of the run now), reason, at (UTC), exit_code, host, log (relative to the lab's root). None if
-        nothing failed.
+        state (current state of the run), reason, at (UTC), exit_code, host, log (relative to the lab's root).
+        None if nothing failed.
     """
     import pandas as pd
 
