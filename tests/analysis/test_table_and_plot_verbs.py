@@ -34,8 +34,8 @@ def test_table(jestlab, tmp_path):
     assert jestlab("table", "study", *options)[:2] == (0, f"{path}\n")
     rows = {row["label"]: row for row in json.loads(path.read_text())["rows"]}
     assert rows["joint"]["flops"] == pytest.approx(12e9)
-    options = "--columns score,delta --rows joint,uniform --digits 2 --sort -score --caption Mine. --no-notes"
-    lines = jestlab("table", "study", *options.split())[1].splitlines()
+    shape = "--columns score,delta --rows joint,uniform --digits 2 --sort -score --caption Mine. --no-notes"
+    lines = jestlab("table", "study", *shape.split())[1].splitlines()
     assert [cell.strip() for cell in lines[0].split("|")[1:-1]] == ["run", "score", "Δ uniform"]
     assert [line.split("|")[1].strip() for line in lines[2:4]] == ["joint", "uniform"]
     assert lines[5:] == ["Mine."]
