@@ -9,7 +9,6 @@ import pytest
 from jestlab.analysis import published, tables
 from jestlab.analysis.tables import Shape
 from jestlab.analysis.tables.explain import explain
-from jestlab.platform.cli import main
 
 ZS, R1 = "shapes/zero_shot", "shapes_retrieval/i2t_r1"
 
@@ -144,13 +143,3 @@ def test_data_has_the_shown_rows_and_columns(study):
     for row in (found[0], json.loads(table.json())["rows"][0]):
         assert {"label", "run", "delta_mean", "delta_low"} <= set(row)
         assert not {"score_mean", "flops"} & set(row)
-
-
-def test_options_of_the_command(capsys, study, tmp_path):
-    options = "--columns score,delta --rows joint,uniform --digits 2 --sort -score --caption Mine. --no-notes"
-    with pytest.raises(SystemExit):
-        main(["table", "study", "--store", study.url, "--root", str(tmp_path / "lab"), *options.split()])
-    lines = capsys.readouterr().out.splitlines()
-    assert [cell.strip() for cell in lines[0].split("|")[1:-1]] == ["run", "score", "Δ uniform"]
-    assert [line.split("|")[1].strip() for line in lines[2:4]] == ["joint", "uniform"]
-    assert lines[5:] == ["Mine."]

@@ -2,7 +2,9 @@
 
 import math
 
-from jestlab.analysis import units
+import pandas as pd
+
+from jestlab.analysis import efforts, units
 
 
 def test_writes_numbers_with_units():
@@ -26,6 +28,9 @@ def test_writes_durations():
     assert units.duration(12 * 24) == "12 days"
 
 
-def test_one_unit_for_a_column_of_flops():
+def test_one_unit_for_a_column():
+    seconds = {(59.0,): "s", (119.0,): "s", (120.0, 3.0): "min", (7200.0,): "h", (2e5,): "days"}
+    for amounts, unit in seconds.items():
+        assert efforts.unit("seconds", pd.Series([*amounts, math.nan]))[1] == unit
     assert units.flops_unit([math.nan, 3e12, 1.3e12, 9e15]) == (1e12, "TFLOP")
     assert units.flops_unit([math.nan]) == (1.0, "FLOP")

@@ -180,8 +180,8 @@ def power(effect: npt.ArrayLike, n: int, error: float = 0.05) -> npt.NDArray[np.
     from scipy.special import nctdtr, stdtrit
 
     shift = np.multiply(effect, math.sqrt(n))
-    probability: npt.NDArray[np.float64] = 1.0 - nctdtr(n - 1, shift, stdtrit(n - 1, 1 - error))
-    return probability
+    probability = 1.0 - nctdtr(n - 1, shift, stdtrit(n - 1, 1 - error))
+    return np.where(np.isnan(probability), shift > 0, probability)  # SciPy returns NaN in some far tails
 
 
 def needed(margin: float, std: float, n: int, error: float) -> int:
@@ -201,7 +201,7 @@ def needed(margin: float, std: float, n: int, error: float) -> int:
         The total number of seeds; more than `MOST_SEEDS` if that many are too few.
     """
     import numpy as np
-    from scipy.special import chdtri, nctdtr, ndtri, stdtrit
+    from scipy.special import chdtri, ndtri
 
     if std == 0:
         return MOST_SEEDS + 1
@@ -210,7 +210,6 @@ def needed(margin: float, std: float, n: int, error: float) -> int:
     effect = (margin + ndtri(quantiles) * sigma / math.sqrt(n)) / sigma
 
     def chance(size: int) -> float:
-        wrong_side = nctdtr(size - 1, effect * math.sqrt(size), -stdtrit(size - 1, 1 - error))
-        return float(np.nan_to_num(power(effect, size, error) + wrong_side, nan=1.0).mean())
+        return float((power(effect, size, error) + power(-effect, size, error)).mean())
 
     return n + 1 + bisect_left(range(n + 1, MOST_SEEDS + 1), 0.5, key=chance)
