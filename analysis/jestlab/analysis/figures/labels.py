@@ -22,7 +22,6 @@ _LINE = 1.3  # distance between names of lines, relative to the font size
 _MOST_POINTS = 12  # with names around them in a panel
 _WRAPPED = 28  # letters of a line of the name of a point
 _DISTANCES = np.array([0.7, 1.0, 1.4, 1.8, 2.6, 3.6, 5.0])  # of names from points, relative to their height
-_FARTHER = np.array([*_DISTANCES, 8.0, 12.0, 17.0])  # of names that no legend can replace
 _PALE = 200  # grid lines and bands are brighter: names may cover them
 
 
@@ -74,13 +73,8 @@ def write_name(axes: Axes, handle: Any) -> Any:
     )  # fmt: skip
 
 
-def place_names(axes: Axes, names: Sequence[Any], *, farther: bool = False) -> bool:
+def place_names(axes: Axes, names: Sequence[Any]) -> bool:
     """Move names apart: those of lines up and down, near the level of their ends; others around points.
-
-    Args:
-        axes: The panel.
-        names: From `write_name`.
-        farther: Whether names may be far from their points.
 
     Returns:
         Whether they leave enough of the panel, and no name of a point covers anything.
@@ -94,7 +88,7 @@ def place_names(axes: Axes, names: Sequence[Any], *, farther: bool = False) -> b
         levels = spread(ends, gap, frame.y0 + gap / 2, frame.y1 - gap / 2)
         for name, level in zip(of_lines, levels, strict=True):
             name.set_position((1.03, (level - frame.y0) / frame.height))
-    is_clear = not of_points or _place(axes, of_points, _FARTHER if farther else _DISTANCES)
+    is_clear = not of_points or _place(axes, of_points)
     fits = not of_lines or (frame.width > _LEAST * dpi and len(of_lines) * gap < frame.height)
     return is_clear and fits and len(of_points) <= _MOST_POINTS
 
@@ -119,7 +113,7 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     return placed.tolist()
 
 
-def _place(axes: Axes, names: Sequence[Any], distances: Any) -> bool:
+def _place(axes: Axes, names: Sequence[Any]) -> bool:
     """Move each name from its point to the nearest place around it that covers least; a line joins the two.
 
     adjustText 1.4 covered more of the same plots, and took 80 s for 19 names.
@@ -128,12 +122,12 @@ def _place(axes: Axes, names: Sequence[Any], distances: Any) -> bool:
 
     frame, to_data, taken = axes.get_window_extent(), axes.transData.inverted(), drawn(axes, names)
     angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)
-    turned = np.tile(np.column_stack([np.cos(angles), np.sin(angles)]), (len(distances), 1))
+    turned = np.tile(np.column_stack([np.cos(angles), np.sin(angles)]), (len(_DISTANCES), 1))
     is_clear = True
     for name in names:
         box, at = Text.get_window_extent(name), axes.transData.transform(name.xy)
         half = np.array([box.width, box.height]) / 2 + 0.15 * box.height
-        far = np.repeat(box.height * distances, len(angles))
+        far = np.repeat(box.height * _DISTANCES, len(angles))
         places = at + turned * (half + far[:, None])
         low, high = places - half, places + half
         outside = (low < frame.min).any(axis=1) | (high > frame.max).any(axis=1)

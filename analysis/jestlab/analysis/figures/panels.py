@@ -100,9 +100,8 @@ def finish(
         names = {axes: [write_name(axes, each) for each in handles] for axes, handles in direct.items()}
         rest = [each for axes, of in of_panels.items() for each in of if each not in direct.get(axes, ())]
         fits = page.arrange([] if where == "none" else by_label(rest))
-        replaced = direct is not of_panels
-        is_clear = [place_names(axes, of_panel, farther=replaced) for axes, of_panel in names.items()]
-        if fits and (all(is_clear) or replaced):
+        is_clear = [place_names(axes, of_panel) for axes, of_panel in names.items()]
+        if fits and (all(is_clear) or direct is not of_panels):
             return figure
         for name in itertools.chain(*names.values()):
             name.remove()
