@@ -85,7 +85,7 @@ def test_latex_prints_every_character(tmp_path):
     assert escape("漢 é β₂ 5⁻¹") == "[U+6F22] é $\\beta$$_{2}$ 5$^{-}$¹"
 
 
-def test_a_narrow_table_is_in_a_column_and_a_wide_one_spans_the_page(summary):
+def test_a_narrow_table_is_in_a_column_and_a_wide_one_spans_the_page(quickstart, summary):
     """Notes are below the table, and can be left out. Columns that do not fit are left out, and named."""
     wide, narrow = summary.latex(), replace(summary, columns=summary.columns[:3])
     assert "\\begin{table*}[t]" in wide
@@ -99,8 +99,5 @@ def test_a_narrow_table_is_in_a_column_and_a_wide_one_spans_the_page(summary):
     complete = Shape(columns=("scores,score,delta,costs,factors",), width="column").applied(summary).latex()
     assert "Left out" not in complete + narrow.latex()
     assert all("\\begin{table}[t]" in each for each in (text, complete, narrow.latex()))
-
-
-def test_long_texts_break_into_lines(quickstart):
-    text = tables.table(quickstart.url, "claims", ["study"]).latex()
-    assert "\\begin{tabular}{@{}>{\\raggedright\\arraybackslash}p{" in text
+    claims = tables.table(quickstart.url, "claims", ["study"]).latex()
+    assert "\\begin{tabular}{@{}>{\\raggedright\\arraybackslash}p{" in claims  # its texts break into lines
