@@ -58,16 +58,13 @@ def made(**items: str) -> code.Made:
     return {name: frozenset(values) for name, values in items.items()}
 
 
-def test_differences_are_reported_unless_they_were_accepted():
+def test_differences_and_odd_rows_are_reported_unless_they_were_accepted():
     runs = [made(a="1", b="x"), made(a="2", b="x"), made(b="x"), made(a="3")]
     assert code.differing(runs) == {"a": ["1", "2", "3"]}
     assert code.differing(runs, [{"a": ["1", "2"]}]) == {"a": ["1", "2", "3"]}
     assert code.differing(runs, [{"a": ["1", "2"]}, {"a": ["2", "3"]}]) == {}
     assert code.differing([made(a="12")]) == {"a": ["1", "2"]}  # one run by two
     assert code.differing([]) == {}
-
-
-def test_the_odd_rows_differ_from_the_majority():
     rows = {"x": made(a="1"), "y": made(a="2"), "z": made(a="2"), "unknown": made()}
     assert code.odd_ones(rows) == {"a": ["x"]}
     assert code.odd_ones(rows, [{"a": ["1", "2"]}]) == {}

@@ -149,6 +149,18 @@ def test_mean_curves_interpolate_seeds_evaluated_at_different_points(read_runs, 
     assert list(table["mean"]) == pytest.approx([(0 + 0.1) / 2, (0.2 / 3 + 0.2) / 2, (0.2 + 0.4) / 2])
 
 
+def test_the_mean_over_seconds_is_taken_at_shared_steps(read_runs, stored_run):
+    results = read_runs(
+        stored_run("a", [0.1, 0.2, 0.4], seconds_per_step=1.0), stored_run("a", [0.2, 0.4, 0.6], seed=1)
+    )
+    table = curves.score_curves(results)
+    table.loc[table["seed"] == 1, "seconds"] = [3.0, 6.0, 9.0]
+    table = table.drop(table.index[(table["seed"] == 1) & (table["step"] == 2)])
+    mean = curves.mean_curves(table, "seconds")
+    assert mean["seconds"].tolist() == [2.0, 6.0]
+    assert mean["mean"].tolist() == pytest.approx([0.15, 0.5])
+
+
 def test_a_running_mean_is_over_points_of_each_run(results):
     raw = curves.score_curves(results)
     smooth = curves.smoothed(raw, 3).query("label == 'uniform' and seed == 0")["score"]

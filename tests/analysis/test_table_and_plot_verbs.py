@@ -39,9 +39,7 @@ def test_table(jestlab, tmp_path):
     assert [cell.strip() for cell in lines[0].split("|")[1:-1]] == ["run", "score", "Δ uniform"]
     assert [line.split("|")[1].strip() for line in lines[2:4]] == ["joint", "uniform"]
     assert lines[5:] == ["Mine."]
-
-
-def test_tables_by_name(jestlab):
+    # Other tables, by name.
     assert "examples to match" in jestlab("table", "speedups", "study")[1]
     rows = json.loads(jestlab("table", "comparison", "study", "--json")[1])["rows"]
     assert [row["method"] for row in rows] == ["reference", "uniform", "independent", "joint"]

@@ -92,15 +92,12 @@ def test_a_run_means_all_its_points(new_store, stored_run):
     assert rows(made(store, "comparison", rows=["joint"])) == ["joint f=0.1", "joint f=0.2"]
 
 
-def test_digits_of_scores_and_differences(whole, study):
+def test_digits_of_scores_and_differences_decide_the_bold_cells(whole, study, new_store, stored_run):
     two = made(study, digits=2)
     assert text(two, "joint", "score") == "65.00 ± 7.07"
     assert text(two, "joint", "delta").startswith("+20.00 [")
     assert text(two, "joint", "fewer_examples") == text(whole, "joint", "fewer_examples")
     assert text(made(study, "comparison", digits=0), "joint", ZS) == "65 ± 7"
-
-
-def test_bold_depends_on_the_digits_that_are_shown(new_store, stored_run):
     store = new_store().add(
         stored_run("uniform", [0.5]), stored_run("a", [0.7011]), stored_run("b", [0.7044])
     )
