@@ -72,10 +72,10 @@ def test_data_equal_the_store_and_are_drawn(diagnosed):
     assert np.array_equal(matrix.pivot(index="y", columns="x", values="value"), MATRIX)  # the first seed's
     assert "sub-batches of 128 from 640 (f = 0.8)" in plot.texts.caption
     assert "3 super-batches and 2 seeds" in plot.texts.caption
-    matrix, iterations, _, _ = plot.figure().axes  # the last is the matrix's color bar
-    assert np.array_equal(np.asarray(matrix.images[0].get_array()), MATRIX)
-    assert matrix.get_aspect() == 1  # a square
-    low, high = matrix.images[0].get_clim()
+    drawn, iterations, _, _ = plot.figure().axes  # the last is the matrix's color bar
+    assert np.array_equal(np.asarray(drawn.images[0].get_array()), MATRIX)
+    assert drawn.get_aspect() == 1  # a square
+    low, high = drawn.images[0].get_clim()
     assert low == -high  # white means nothing to learn
     assert iterations.get_xscale() == "log"
     lines = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in iterations.get_lines()}
