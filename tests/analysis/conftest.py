@@ -101,6 +101,11 @@ class Store:
             }
             self.insert("v_published", **columns)
 
+    def attempt(self, run: str, seed: int, number: int = 1, **columns: Any) -> None:
+        """Record an attempt at a run of the study."""
+        whose = {"experiment": "study", "label": run, "seed": seed, "fingerprint": f"{run}-{seed}"}
+        self.insert("v_attempts", **whose, **{"number": number, "state": "COMPLETED"} | columns)
+
     def retract(self, label: str, reason: str, run: str = "") -> None:
         """Retract seed 0 of a run."""
         whose = {"experiment": "study", "run": run or label, "label": label, "fingerprint": f"{label}-0"}

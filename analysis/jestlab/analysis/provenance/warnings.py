@@ -31,7 +31,7 @@ class Marks(NamedTuple):
     Attributes:
         struck: Row → why its results are wrong.
         mixed: Rows that were made with different code, data, or packages.
-        notes: All problems, one in each line.
+        notes: All problems, one per note.
     """
 
     struck: Mapping[str, str]
@@ -41,12 +41,12 @@ class Marks(NamedTuple):
 
 @dataclass(frozen=True)
 class Origins:
-    """How the runs of some experiments were made; `code` explains the values.
+    """How the runs of some experiments were made, in the terms of the module `code`.
 
     Attributes:
         retracted: Fingerprint → why the results are wrong.
         made: Fingerprint → code, data, and packages.
-        scripts: Fingerprint → the executed program or command. Only runs of the same one are compared.
+        scripts: Fingerprint → the executed program or command. Only runs that share it are compared.
         accepted: Accepted differences.
     """
 
@@ -99,7 +99,7 @@ class Origins:
                     notes[f"{MIXED} {row}: seeds were {made_with_different(items)}"] = None
             uniform = {row: of_runs[0] for row, of_runs in made.items() if row not in mixed}
             for item, odd_rows in odd_ones(uniform, self.accepted).items():
-                if item != JESTLAB:  # only seeds of one row must have the same version of jestlab
+                if item != JESTLAB:  # only the seeds within a row must have the same version of jestlab
                     odd.update(odd_rows)
                     different = made_with_different([item])
                     notes[f"{MIXED} {', '.join(odd_rows)}: {different} than the other rows"] = None
