@@ -145,3 +145,16 @@ def test_raw_scores_are_shown_unchanged(new_store, stored_run):
     rows = rows_of(table)
     assert (rows["uniform"]["shapes/zero_shot"], rows["joint"]["shapes/zero_shot"]) == ("0.5†", "54.4†")
     assert "Scores in %, except those of study." in table.caption
+
+
+def test_a_difference_of_own_runs_is_bold_if_it_is_a_significant_improvement(new_store, stored_run):
+    store = new_store().add(
+        *(stored_run("uniform", [score], seed=seed) for seed, score in enumerate((0.30, 0.31, 0.32))),
+        *(stored_run("joint", [score], seed=seed) for seed, score in enumerate((0.40, 0.42, 0.42))),
+        *(stored_run("noisy", [score], seed=seed) for seed, score in enumerate((0.50, 0.31, 0.20))),
+    )
+    table = tables.paper_table("comparison", paper()[:0], [own(store)])
+    place = [column.key for column in table.columns].index("mean_delta")
+    assert {line.key: line.cells[place].bold for line in table.lines} == {
+        "uniform": False, "joint": True, "noisy": False
+    }  # fmt: skip

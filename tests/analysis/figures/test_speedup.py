@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from jestlab.analysis import figures, published
@@ -62,19 +63,16 @@ def test_published_methods(cells):
     assert {"CLIP", "OpenCLIP", "Flexi-JEST++"} <= {text.get_text() for text in plot.figure().axes[0].texts}
 
 
-@pytest.fixture(scope="module")
-def sources(cells):
-    """Tables of users, with the name and the positions of the paper's: Ada's without FLOPs, and Zoe's."""
+def test_sources_are_never_mixed(cells):
+    """Shown is the source with most points; FLOPs are relative to its own baseline.
+
+    Two tables of users have the name and the positions of the paper's: Ada's without FLOPs, and Zoe's.
+    """
     lines = ["source,table,group,method,quantity,printed,unit"]
     lines += [f"{name},comparison,B,MyCLIP,imagenet/zero_shot,10.0,percent" for name in ("Ada", "Zoe")]
     lines += ["Zoe,comparison,B,MyCLIP,flops_total,200,percent"]
-    return published.frame([*published.parse("\n".join(lines).encode(), "own.csv"), *published.paper()])
-
-
-def test_sources_are_never_mixed(cells, sources):
-    """Shown is the source with most points; FLOPs are relative to its own baseline."""
-    import pandas as pd
-
+    own = published.parse("\n".join(lines).encode(), "own.csv")
+    sources = published.frame([*own, *published.paper()])
     plot, alone = figures.published_scores(sources), figures.published_scores(cells)
     pd.testing.assert_frame_equal(plot.data, alone.data)
     assert "As published (Evans et al. 2024), mean of" in plot.texts.caption
@@ -148,9 +146,7 @@ def test_method_costs_are_those_of_the_paper():
     assert "An approximate forward pass costs 0.39 of a full one." in plot.texts.caption
     with pytest.raises(ValueError, match="unknown convention 'jest'"):
         figures.method_costs(FLEXI, "jest")  # type: ignore[arg-type]
-
-
-def test_without_an_approximate_pass_there_is_no_flexi_jest():
+    # Without an approximate pass there is no Flexi-JEST.
     jest = replace(FLEXI, approximate=None, approximate_share=0.0, scoring="full")
     plot = figures.method_costs(jest, "counted")
     assert list(dict.fromkeys(plot.data["label"])) == ["IID", "JEST", "JEST, cached reference"]

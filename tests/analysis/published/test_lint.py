@@ -33,14 +33,12 @@ def findings(cells):
     return [finding for finding in lint.checks(cells) if not finding.confirmed]
 
 
-def brief(findings):
-    return [(f.keys[0].table, f.row, f.keys[0].quantity, f.printed, f.expected, f.possible) for f in findings]
-
-
 def test_finds_the_inconsistent_cells_of_the_paper_and_no_others():
     cells = published.paper()
     found = findings(cells)
-    assert brief(found) == [
+    assert [
+        (f.keys[0].table, f.row, f.keys[0].quantity, f.printed, f.expected, f.possible) for f in found
+    ] == [
         ("comparison", "JEST++ L, 4B", "mean_delta", "+1.8", "+0.9", ("+0.8", "+1.0")),
         ("longer_training", "JEST++ L, 4B", "mean_delta", "+1.8", "+0.9", ("+0.8", "+1.0")),
         ("comparison", "JEST++ L, 4B", "imagenet/zero_shot", "80.5", "80.4", ("80.4", "80.4")),
@@ -97,8 +95,6 @@ def half_up(number: Decimal) -> str:
 
 
 scores = st.lists(st.decimals(10, 90, places=3), min_size=8, max_size=8)
-
-
 amounts = st.decimals(1, 99, places=2)
 
 

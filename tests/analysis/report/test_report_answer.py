@@ -56,14 +56,11 @@ def test_without_a_better_run(asked):
     assert alone == "uniform scores 50.0 ± 14.1%; no other run has a finite score to compare."
 
 
-def test_a_claim_may_hold_although_the_interval_of_the_answer_includes_0(new_store, stored_run):
+def test_a_claim_may_hold_although_the_interval_of_the_answer_includes_0(new_store, stored_runs):
     """Its test is one-sided (p = .030); the interval is two-sided (p = .061). A note says so, once."""
     store = new_store().add(
-        *(stored_run("uniform", [0.1, 0.4], seed=seed) for seed in range(4)),
-        *(
-            stored_run("joint", [0.1, 0.4 + more], seed=seed)
-            for seed, more in enumerate((0.1, 0.2, 0.3, 0.05))
-        ),
+        *stored_runs("uniform", *([[0.1, 0.4]] * 4)),
+        *stored_runs("joint", *([0.1, 0.4 + more] for more in (0.1, 0.2, 0.3, 0.05))),
         spec={"claims": [{"statement": "Joint learns more", "of": "joint", "above": "uniform"}]},
     )
     assert "+16.2 points against uniform; the interval includes 0" in answer_of(store).sentence

@@ -17,9 +17,6 @@ MIXED = "‡"
 ADOPTED = "adopted"
 """Program of the runs that `jestlab adopt` imported."""
 
-_RUNS = """
-    SELECT fingerprint, program, CASE WHEN program = 'command' THEN config END AS config
-    FROM v_runs WHERE experiment = :experiment"""
 _ATTEMPTS = """
     SELECT fingerprint, number, state, started_at, first_step, sources, inputs, versions, git_commit,
         LENGTH(git_patch) AS changes
@@ -70,8 +67,10 @@ class Origins:
             attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
             for row in store.rows(_ATTEMPTS, experiment=name):
                 attempts[row["fingerprint"]].append(row)
-            for run, program, config in (row.values() for row in store.rows(_RUNS, experiment=name)):
-                scripts[run] = json.dumps(json.loads(config).get("command")) if config else program
+            runs = store.runs(name)[["fingerprint", "program", "config"]]
+            for run, program, config in runs.itertuples(index=False):
+                is_command = program == "command"
+                scripts[run] = json.dumps(json.loads(config).get("command")) if is_command else program
                 if run in attempts:
                     made[run] = made_by(program, attempts[run], packages)
             accepted += map(json.loads, store.select(_ACCEPTED, experiment=name)["accepted"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import units
 from ..errors import NotYet
-from ..intervals import INTERVAL
+from ..intervals import INTERVAL, direction
 from ..metrics import PERCENT, Metric
 from ..published import cells_of
 from ..published.cell import (
@@ -196,8 +196,14 @@ def _column(
         return show.mean(value, std, seeds, row[f"{EXAMPLES}_seeds"], metric(row))
 
     def rank(row: Record) -> float:
+        if quantity == DELTA and not row["published"]:
+            return math.nan  # bold if it is significant
         value = float(row[quantity])
         return -round(value, 2) if quantity in _FLOPS else metric(row).rank(value)
+
+    def is_better(row: Record) -> bool:
+        ends = row.get(f"{DELTA}_low", math.nan), row.get(f"{DELTA}_high", math.nan)
+        return metric(row).sign * direction(*ends) > 0
 
     def mark(row: Record) -> str:
         place = (row.get("source"), row.get("position"), quantity)
@@ -208,6 +214,7 @@ def _column(
         header,
         text,
         rank if family or quantity in (DELTA, TOTAL, _COUNTED[1]) else None,
+        bold=is_better if quantity == DELTA else None,
         group=group,
         mark=mark,
         seeds=f"{quantity}_seeds" if family or quantity == DELTA else "",
@@ -266,7 +273,8 @@ def _notes(
         return
     if PER_ITERATION in layout.quantities:
         against = ", ".join(f"{final.against} in {final.frames.experiment}" for final in own)
-        yield f"FLOPs % and Mean Δ of own runs: against {against}"
+        bold = "bold Δ: better, and the interval excludes 0"
+        yield f"FLOPs % and Mean Δ of own runs: against {against}; {bold}"
         counted = own[0].frames.counted(own[0].scope)
         yield from [f"FLOPs %, counted: {counted}", _BY_PAPER] if len(cells) else [f"FLOPs %: {counted}"]
     if len(cells):
