@@ -48,9 +48,9 @@ class Texts:
     y: str
     metric: Metric = UNKNOWN
 
-    def number(self, shown: float) -> str:
-        """Write a number of the vertical axis, which is in the unit of the axis."""
-        return self.metric.text(shown / self.metric.factor)
+    def numbers(self, shown: pd.Series[float]) -> list[str]:
+        """Write numbers of the vertical axis, which are in the unit of the axis."""
+        return self.metric.texts((shown / self.metric.factor).tolist())
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _STUDY = "SELECT * FROM v_experiments WHERE experiment = :experiment"
-_RUNS = """
-    SELECT run, label, seed, position, fingerprint, program, state, reason, step, attempts, point, config,
-        directory
-    FROM v_runs WHERE experiment = :experiment"""
 # Without patches and environments, which can be gigabytes for thousands of attempts.
 _ATTEMPTS = """
     SELECT label, seed, fingerprint, number, state, reason, started_at, heartbeat_at, ended_at,
@@ -45,8 +41,7 @@ class History:
         paper: Figure or table of the paper that it reproduces; empty if it reproduces none.
         spec: The resolved spec.
         imported_from: Name of the archive that it was imported from; None if it was launched in this lab.
-        runs: One row per run, in the order of the study, with the columns of `_RUNS`: point and config are
-            JSON, and directory is relative to the lab's root.
+        runs: From `Snapshot.runs`.
         attempts: The attempts in the order of the runs, with the columns of `_ATTEMPTS` and program, and None
             for missing values. Times are UTC, to the second. git_commit and patched (whether there were
             uncommitted changes) are about jestlab's code; code_commit, code_patched, and sources and inputs
@@ -91,8 +86,7 @@ def load(store: Snapshot, experiment: str) -> History | None:
     if not (studies := store.rows(_STUDY, experiment=experiment)):
         return None
     [study] = studies
-    runs = store.select(_RUNS, experiment=experiment)
-    runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
+    runs = store.runs(experiment)
     costs = runs[["label", "seed"]].merge(store.select(_COSTS, experiment=experiment), on=["label", "seed"])
     positions = {run: position for position, run in enumerate(runs["fingerprint"])}
     programs = runs["program"].tolist()

@@ -17,9 +17,6 @@ MIXED = "‡"
 ADOPTED = "adopted"
 """Program of the runs that `jestlab adopt` imported."""
 
-_RUNS = """
-    SELECT fingerprint, program, CASE WHEN program = 'command' THEN config END AS config
-    FROM v_runs WHERE experiment = :experiment"""
 _ATTEMPTS = """
     SELECT fingerprint, number, state, started_at, first_step, sources, inputs, versions, git_commit,
         LENGTH(git_patch) AS changes
@@ -70,8 +67,10 @@ class Origins:
             attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
             for row in store.rows(_ATTEMPTS, experiment=name):
                 attempts[row["fingerprint"]].append(row)
-            for run, program, config in (row.values() for row in store.rows(_RUNS, experiment=name)):
-                scripts[run] = json.dumps(json.loads(config).get("command")) if config else program
+            runs = store.runs(name)[["fingerprint", "program", "config"]]
+            for run, program, config in runs.itertuples(index=False):
+                is_command = program == "command"
+                scripts[run] = json.dumps(json.loads(config).get("command")) if is_command else program
                 if run in attempts:
                     made[run] = made_by(program, attempts[run], packages)
             accepted += map(json.loads, store.select(_ACCEPTED, experiment=name)["accepted"])
@@ -93,12 +92,12 @@ class Origins:
                     by_script.setdefault(self.scripts[run], {}).setdefault(row, []).append(self.made[run])
         mixed: set[str] = set()
         odd: set[str] = set()
-        for made in by_script.values():
-            for row, of_runs in made.items():
-                if items := differing(of_runs, self.accepted):
+        for made_by_row in by_script.values():
+            for row, made in made_by_row.items():
+                if items := differing(made, self.accepted):
                     mixed.add(row)
                     notes[f"{MIXED} {row}: seeds were {made_with_different(items)}"] = None
-            uniform = {row: of_runs[0] for row, of_runs in made.items() if row not in mixed}
+            uniform = {row: made[0] for row, made in made_by_row.items() if row not in mixed}
             for item, odd_rows in odd_ones(uniform, self.accepted).items():
                 if item != JESTLAB:  # only the seeds within a row must have the same version of jestlab
                     odd.update(odd_rows)
