@@ -66,8 +66,6 @@ class StoredRun:
     counts: bool = True  # whether examples and FLOPs are known
     seconds_per_step: float | None = None
     chips: int = 1
-    fails_before: Sequence[str] = ()  # reasons of attempts that failed; in real stores only
-    needs: dict[str, str] = field(default_factory=dict)  # role → run of the same seed; in real stores only
     # Metric → value at each step, or step → value.
     logged: dict[str, Sequence[float | None] | dict[int, float]] = field(default_factory=dict)
 

@@ -1,4 +1,7 @@
-"""Warn of rows with retracted results, and of rows made with different code, data, or packages (‡)."""
+"""Warn of rows with retracted results, and of rows made with different code, data, or packages (‡).
+
+`code` decides what counts as different.
+"""
 
 from __future__ import annotations
 
