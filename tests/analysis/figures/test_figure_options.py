@@ -78,7 +78,9 @@ def test_embeds_fonts_by_their_name_and_suggests_the_nearest(drawn):
         drawn("curves", {"font": "STIXGenral"}).figure()
 
 
-def test_rejects_invalid_options():
+def test_lengths_have_units_and_invalid_options_are_rejected():
+    widths = [Sheet(width=width).inches for width in ("1.8in", "4.572 cm", "45.72mm", "130.086pt")]
+    assert widths == pytest.approx([1.8] * 4)
     for options, message in (
         ({"width": 3.25}, r"must be a length with its unit, such as 3\.25in.*not '3\.25'"),
         ({"width": "3.25"}, "must be a length with its unit"),
@@ -93,11 +95,6 @@ def test_rejects_invalid_options():
     ):
         with pytest.raises(ValueError, match=message):
             Sheet(**options)
-
-
-def test_lengths_have_units():
-    widths = [Sheet(width=width).inches for width in ("1.8in", "4.572 cm", "45.72mm", "130.086pt")]
-    assert widths == pytest.approx([1.8] * 4)
 
 
 def test_options_of_a_report_override_those_of_the_study(new_store, stored_run):

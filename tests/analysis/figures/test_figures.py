@@ -108,20 +108,15 @@ def test_curves_compare_with_the_baseline_of_the_study(read_runs, stored_run):
     assert "Dotted: final value of joint." in plot.texts.caption
 
 
-def test_the_axis_shows_whole_intervals_up_to_100_percent(read_runs, stored_runs):
+def test_axes_show_whole_intervals_up_to_100_percent_and_distant_costs(read_runs, stored_runs):
     found = read_runs(*stored_runs("uniform", [0.1], [0.3]), *stored_runs("joint", [0.6], [0.64], [0.62]))
     for plot in (figures.learning_curves(found), figures.pareto(found)):
         data = plot.data[plot.data["low"].notna()]
         bottom, top = plot.figure().axes[0].get_ylim()
         assert data["low"].min() < 0 == bottom
         assert data.loc[data["label"] == "joint", "high"].max() < 100 == top
-
-
-def test_costs_far_apart_get_a_logarithmic_axis(read_runs, stored_run):
-    results = read_runs(
-        stored_run("small", [0.3]), stored_run("large", [0.6], flops_per_step=(3e11, 0.0, 0.0))
-    )
-    (axes,) = figures.pareto(results).figure().axes
+    large = stored_runs("large", [0.6], flops_per_step=(3e11, 0.0, 0.0))
+    (axes,) = figures.pareto(read_runs(*stored_runs("small", [0.3]), *large)).figure().axes
     assert axes.get_xscale() == "log"
 
 

@@ -92,7 +92,7 @@ def test_panels_that_were_not_measured_are_left_out(diagnosed):
     assert axes.get_title(loc="left") == "learner's loss of the sub-batch"
 
 
-def test_choosing_the_run(diagnosed):
+def test_choosing_the_run(diagnosed, study):
     store = diagnosed(
         ("early", 0, series(), "COMPLETED"),
         ("late", 0, series(1.0), "COMPLETED"),
@@ -106,8 +106,5 @@ def test_choosing_the_run(diagnosed):
         learnability(store.url, "study", "never")
     with pytest.raises(ValueError, match="has no run 'lat': did you mean 'late'"):
         learnability(store.url, "study", "lat")
-
-
-def test_nothing_to_draw(study):
     with pytest.raises(ValueError, match="experiment 'study' has no run of the program diagnose"):
         learnability(study.url, "study")

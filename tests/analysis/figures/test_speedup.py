@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -17,21 +18,14 @@ def cells():
     return published.frame(published.paper())
 
 
-def rows(plot, **where):
-    data = plot.data
-    for column, value in where.items():
-        data = data[data[column] == value]
-    return data
-
-
 def test_speedup(results):
     plot = figures.speedup(results, "uniform")
-    bars = rows(plot, effort="examples_seen").set_index("label")
+    bars: Any = plot.data.query("effort == 'examples_seen'").set_index("label")
     # joint: .4 after 1.5 of 4 steps of 64, .5 after 2; independent: .4 after 2 steps, never .5
     assert bars.loc["joint", "x"] == pytest.approx((96 + 128) / 2)
     assert (bars.loc["joint", "low"], bars.loc["joint", "high"]) == pytest.approx((96, 128))
     assert bars.loc["joint", "factor"] == "2.3×"  # (4 / 1.5 + 2) / 2
-    bars = rows(plot, effort="flops").set_index("label")
+    bars = plot.data.query("effort == 'flops'").set_index("label")
     assert bars.loc["uniform", "x"] == pytest.approx(12e9)
     assert (bars.loc["joint", "low"], bars.loc["joint", "high"]) == pytest.approx((12e9, 16e9))
     assert math.isnan(bars.loc["independent", "x"])  # one of two seeds gets there: the median does not
@@ -42,10 +36,7 @@ def test_speedup(results):
     assert words == [{"1.0×", "2.3×", "not reached"}, {"1.0×", "0.9×", "not reached"}]
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert labels == ["uniform", "independent", "joint"]
-
-
-def test_the_height_of_the_bars_depends_on_their_number(results):
-    heights = []
+    heights = []  # depend on the number of bars
     for some in (results, results.only(["uniform", "joint"])):
         plot = replace(figures.speedup(some, "uniform"), sheet=Sheet(width="3.25in"))
         heights.append(plot.figure().axes[1].get_window_extent().height)
@@ -94,7 +85,7 @@ def test_comparable_runs_are_added_to_published_ones(cells, read_runs, stored_ru
         stored_run("joint", [0.4, 0.6], metrics=names, flops_per_step=(3e9, 3e9, 0.0)),
     )
     plot = figures.published_scores(cells, results)
-    own = rows(plot, kind="run").set_index("text")
+    own = plot.data.query("kind == 'run'").set_index("text")
     assert (own.loc["uniform", "x"], own.loc["uniform", "y"]) == pytest.approx((100, 50))
     assert (own.loc["joint", "x"], own.loc["joint", "y"]) == pytest.approx((200, 60))
     assert "relative to the experiment's baseline" in plot.texts.caption
@@ -162,7 +153,7 @@ def test_only_some_of_very_many_runs_are_shown(read_runs, stored_run):
         *(stored_run("joint", [0.1, 0.5 + i / 100], label=f"joint {i}") for i in range(45)),
     )
     plot = figures.speedup(results)
-    assert len(rows(plot, effort="flops")) == 13
+    assert len(plot.data.query("effort == 'flops'")) == 13
     assert "joint 44" in set(plot.data["label"])
     assert "Shown: the 12 soonest of 45." in plot.texts.caption
     bars = figures.step_costs(results)

@@ -109,9 +109,8 @@ def test_without_results(built):
     assert missing == ["Comparison", "Speedup"]
 
 
-def test_notes_and_equal_tables_are_shown_once_and_backticks_are_code(built):
-    scores = {"uniform": 0.2, "joint": 0.3}
-    runs = [StoredRun(name, [0.1, score], seed=seed) for name, score in scores.items() for seed in (0, 1)]
+def test_notes_and_equal_tables_are_shown_once_and_backticks_are_code(built, stored_runs):
+    runs = [*stored_runs("uniform", *[[0.1, 0.2]] * 2), *stored_runs("joint", *[[0.1, 0.3]] * 2)]
     metrics = ["shapes/zero_shot", "shapes_retrieval/i2t_r1"]
     reports = [{"kind": "table", "score": metrics}, {"kind": "table", "columns": ["score"]}]
     claim = {"statement": "`joint` learns more", "of": "joint", "above": "uniform"}

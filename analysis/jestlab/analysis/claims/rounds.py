@@ -1,8 +1,8 @@
 """Choose the next seeds of a study that adds seeds until its claims are decided.
 
 A round adds seeds to open claims, half of those up to their earliest possible decision, so that futile claims
-are noticed early. No claim gets more seeds than the claim that can be decided first, so clear claims are
-decided before unclear ones take more seeds. A run that several claims use is counted once.
+are noticed early. No claim gets more seeds than the earliest possible decision of any claim takes, so clear
+claims are decided before unclear ones take more seeds. A run that several claims use is counted once.
 
 The next round depends only on the results in the store. A launch that was killed, or a second launch,
 continues with the same runs.

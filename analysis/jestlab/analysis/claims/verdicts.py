@@ -159,7 +159,7 @@ def judge(
     ]  # fmt: skip
 
     def fate(label: str, seed: int) -> str:
-        """Return why a run has no finite value; values exist only for seeds whose runs all completed."""
+        """Return why a run has no finite value, or "". Seeds with incomplete runs have no values at all."""
         if (state := states[label, seed]) != "COMPLETED":
             return LOST.get(state, "has not completed")
         known = [values.get((measure, label, seed)) for measure, name in weights if name == label]
@@ -168,7 +168,7 @@ def judge(
         return "has no value" if None in known and seed in completed else ""
 
     def describe_fates(seeds: Sequence[int], total: int) -> str:
-        """Describe the runs without a finite value among some seeds, of a total number."""
+        """Describe the runs without a finite value in some seeds, out of a total number of seeds."""
         fates = {label: [fate(label, seed) for seed in seeds] for label in labels}
         texts = [f"{names.shown[name]} {text}" for name in labels if (text := in_words(fates[name], total))]
         return "; ".join(texts[:_MAX_NAMED]) + " …" * (len(texts) > _MAX_NAMED)

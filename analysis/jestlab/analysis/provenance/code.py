@@ -107,13 +107,13 @@ def odd_ones(rows: Mapping[str, Made], accepted: Accepted = ()) -> dict[str, lis
     If two values are equally frequent, the first counts as the value of most rows. Items that do not differ,
     or differ only as accepted, are left out.
     """
-    odd = {}
+    odd_rows = {}
     for item, values in differing(rows.values(), accepted).items():
         groups = _groups(item, values, accepted)
-        members = [[row for row, made in rows.items() if made.get(item, frozenset()) & g] for g in groups]
-        most = max(members, key=len)
-        odd[item] = [row for row in rows if item in rows[row] and row not in most]
-    return odd
+        members = [[row for row, run in rows.items() if run.get(item, frozenset()) & g] for g in groups]
+        majority = max(members, key=len)
+        odd_rows[item] = [row for row in rows if item in rows[row] and row not in majority]
+    return odd_rows
 
 
 def _groups(item: str, values: Iterable[str], accepted: Accepted) -> list[set[str]]:

@@ -92,12 +92,12 @@ class Origins:
                     by_script.setdefault(self.scripts[run], {}).setdefault(row, []).append(self.made[run])
         mixed: set[str] = set()
         odd: set[str] = set()
-        for made in by_script.values():
-            for row, of_runs in made.items():
-                if items := differing(of_runs, self.accepted):
+        for made_by_row in by_script.values():
+            for row, made in made_by_row.items():
+                if items := differing(made, self.accepted):
                     mixed.add(row)
                     notes[f"{MIXED} {row}: seeds were {made_with_different(items)}"] = None
-            uniform = {row: of_runs[0] for row, of_runs in made.items() if row not in mixed}
+            uniform = {row: made[0] for row, made in made_by_row.items() if row not in mixed}
             for item, odd_rows in odd_ones(uniform, self.accepted).items():
                 if item != JESTLAB:  # only the seeds within a row must have the same version of jestlab
                     odd.update(odd_rows)

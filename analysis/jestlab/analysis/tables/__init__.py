@@ -66,8 +66,8 @@ def table(
     Args:
         store: SQLAlchemy URL of the store, or a snapshot of it.
         name: One of `NAMES`, another published table, or custom code.
-        studies: Experiments in the table: one for summary and speedups, one or more for claims, any number
-            for others.
+        studies: Experiments in the table: one for summary, speedups, and custom code; one or more for claims;
+            any number for other tables.
         baseline: Label or run to compare with; None for each study's own baseline.
         scope: What counts as FLOPs. Claims ignore it: they use the scope of their study.
         crossing: Which crossing of the baseline's final score counts.

@@ -180,11 +180,11 @@ def _notes(by_row: Mapping[str, Judged]) -> Iterator[str]:
         yield f"each verdict is wrong with a chance of at most {error:.0%}{total * (alone > 1)}"
     for is_sequential in sorted({each.judging.until is not None for each in judged}):
         yield _UNTIL_DECIDED if is_sequential else _ONE_LOOK
-    yield f"error: {_CHANCE}; a claim is decided once it is at most {error:.0%}"
+    yield f"error: {_CHANCE}; a claim is decided once its error is at most {error:.0%}"
     for text, registered in {str(each.registered): each.registered for each in judged}.items():
         if registered is not None:
             code = "; the code that judges has changed since" * registered.is_by_other_code
-            yield f"{text}, before the first run{code}; exploratory: changed since"
+            yield f"{text}, before the first run{code}; exploratory: a later change affects the claim"
     lost = [f"{row}: {each.lost}" for row, each in by_row.items() if each.lost]
     if lost:
         yield _LOST
@@ -203,5 +203,5 @@ _UNTIL_DECIDED = (
 )
 _LOST = (
     "a run that diverged counts as the worst outcome of its side; one that failed or has no value counts "
-    "against both verdicts; such seeds are judged by the sign test of the median"
+    "against both verdicts; a claim with such seeds is judged by the sign test of the median"
 )

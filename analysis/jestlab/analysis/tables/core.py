@@ -164,7 +164,7 @@ class Table:
         return [str(row) for row in self.frame["row"]]
 
     def marked(self, origins: Origins) -> Table:
-        """Mark rows of different code or data, strike through retracted rows, and add notes on all marks."""
+        """Mark rows made with different code or data, strike through retracted ones, and add notes."""
         if self.parts is None:
             return self
         runs = self.parts.groupby("row", sort=False)["fingerprint"].agg(list)
@@ -276,9 +276,8 @@ class Table:
         """Write an HTML table with a style sheet.
 
         Args:
-            opens: Whether the table is part of a page, which has a style and shows caption and notes itself.
-                Then each cell with provenance is a button with its row and column in `data-row` and
-                `data-column`.
+            opens: Whether the table is part of a page, which adds style, caption, and notes itself. Then each
+                cell with provenance is a button with its row and column in `data-row` and `data-column`.
             most: Maximum number of rows; None for all.
         """
         return formats.html(self, opens, most)

@@ -40,10 +40,9 @@ def custom_table(code: CustomCode, results: Results, options: Mapping[str, Any])
     Args:
         code: `f(results, **options)`, which returns a pandas frame. The rows are named by the index, or by
             the first column if the index only counts. `frame.attrs` may have `caption`, `notes`, and
-            `columns`, which maps a column to its goal ("max" or "min": the best is bold), unit, digits, and
-            name, like `metrics` in a spec. A column with the name of an evaluation has those of the
-            evaluation by default. A row with the name of a label is based on the runs of the label; a
-            reference does not compete.
+            `columns`: column → goal ("max" or "min": the best is bold), unit, digits, and name, as in a
+            spec's `metrics`. By default, a column named like an evaluation has those of the evaluation. A row
+            named like a label is based on the label's runs; a reference does not compete.
 
     Raises:
         NotYet: The experiment lacks results that the function requests.
@@ -104,9 +103,7 @@ def _plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
     for kind, names in (("columns", columns), ("rows", rows)):
         ((name, times),) = Counter(names).most_common(1)
         if times > 1:
-            raise RequestError(
-                f"has two {kind} called {name!r}: the index, or the first column, names the rows"
-            )
+            raise RequestError(f"has two {kind} called {name!r}: expected unique names of rows and columns")
     values = {name: [_plain(value) for value in frame.iloc[:, i]] for i, name in enumerate(columns)}
     return pd.DataFrame({"row": rows, **values}, dtype=object)
 

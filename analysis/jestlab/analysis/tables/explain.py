@@ -95,9 +95,9 @@ def explain(store: str | Snapshot, table: Table, row: str, column: str) -> Expla
     cell, published = table.cell(name, shown), _published(table).get(name, {}).get(shown.key)
     baseline = None if published else table.baselines.get(name)
     runs, parts = _runs(histories), _parts(table)
-    own = [] if published else parts.get(name, [])
+    row_parts = [] if published else parts.get(name, [])
     others = {part["seed"]: part for part in parts.get(str(baseline), ()) if shown.compares}
-    studies = {part["experiment"] for part in own}
+    studies = {part["experiment"] for part in row_parts}
     return Explanation(
         row=table.shown.get(name, name),
         header=shown.title,
@@ -112,7 +112,7 @@ def explain(store: str | Snapshot, table: Table, row: str, column: str) -> Expla
                 "inputs": _numbers(part, *shown.inputs),
                 "against": _numbers(others.get(part["seed"], {}), *shown.inputs),
             }
-            for part in own
+            for part in row_parts
             for run in [runs[part["fingerprint"]]]
         ],
         baseline=None if baseline is None else table.shown.get(baseline, baseline),
@@ -149,12 +149,12 @@ def page_data(histories: Iterable[History], tables: Mapping[str, Table]) -> dict
         }
         names = dict.fromkeys(name for column in table.columns for name in (column.key, *column.inputs))
         rows, parts = {}, _parts(table)
-        for row, own in parts.items():
-            numbers, baseline = [_numbers(part, *names) for part in own], table.baselines.get(row)
+        for row, row_parts in parts.items():
+            baseline, numbers = table.baselines.get(row), [_numbers(part, *names) for part in row_parts]
             rows[row] = {
-                "runs": [part["fingerprint"] for part in own],
-                "names": [_name(part) for part in own],
-                "seeds": [part["seed"] for part in own],
+                "runs": [part["fingerprint"] for part in row_parts],
+                "names": [_name(part) for part in row_parts],
+                "seeds": [part["seed"] for part in row_parts],
                 "values": {name: [number(each[name]) for each in numbers] for name in numbers[0]},
                 "baseline": baseline,
                 "against": table.shown.get(baseline or "", baseline),

@@ -167,7 +167,7 @@ def _column(
     wrong: Collection[CellKey],
 ) -> Column:
     """Make the column of a quantity; `wrong` are the published cells that contradict others."""
-    results = {each.frames.experiment: each for each in own}
+    results = {final.frames.experiment: final for final in own}
     header, group, importance, inputs = _HEADERS.get(quantity) or (*_heading(quantity, scores, own), 60, ())
     if by_paper and quantity in (PER_ITERATION, TOTAL):
         group = "FLOPs %, paper"
@@ -233,19 +233,19 @@ def _formula(quantity: str, own: Sequence[Finals]) -> str:
         return meaning
     how = f"paired by seed, mean over seeds [{INTERVAL}]" if quantity == DELTA else "mean over seeds"
     if not is_score(quantity):
-        for each in own:
-            how += f"; in {each.frames.experiment} the mean of {', '.join(each.frames.averaged)}"
+        for final in own:
+            how += f"; in {final.frames.experiment} the mean of {', '.join(final.frames.averaged)}"
     return f"{meaning}; own runs: {how}"
 
 
 def _heading(score: str, scores: Sequence[str], own: Sequence[Finals]) -> tuple[str, str]:
     """Return heading and group of a score, from its name in the experiments, or its metric and dataset."""
-    names = {each.frames.declared.called(scores)[score] for each in own} - {score}
+    names = {final.frames.declared.called(scores)[score] for final in own} - {score}
     if len(names) == 1:
         return names.pop(), ""
     dataset, metric = score.split("/", 1)
     title, header = QUANTITIES.get(score, dataset).split(",")[0], show.METRICS.get(metric, metric)
-    is_group = sum(each.startswith(f"{dataset}/") for each in scores) > 1
+    is_group = sum(name.startswith(f"{dataset}/") for name in scores) > 1
     return (header, title) if is_group else (f"{title} {header}", "")
 
 
@@ -254,9 +254,9 @@ def _heading(score: str, scores: Sequence[str], own: Sequence[Finals]) -> tuple[
 
 def _caption(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals]) -> str:
     sources = ", ".join(dict.fromkeys(cells["source"]))
-    names = ", ".join(each.frames.experiment for each in own)
+    names = ", ".join(final.frames.experiment for final in own)
     raw = [*dict.fromkeys(cells.loc[cells["unit"] == "share", "source"])]
-    raw += [each.frames.experiment for each in own if not each.metric.in_percent]
+    raw += [final.frames.experiment for final in own if not final.metric.in_percent]
     but = f", except those of {units.listed(raw)}" if raw else ""
     parts = [layout.caption, f"Published: {sources}." * bool(sources), f"Own runs: {names}." * bool(names)]
     return " ".join(filter(None, [*parts, f"Scores in %{but}."]))
@@ -272,12 +272,12 @@ def _notes(
     if not own:
         return
     if PER_ITERATION in layout.quantities:
-        against = ", ".join(f"{each.against} in {each.frames.experiment}" for each in own)
-        bold = "a bold Δ of theirs is better, and its interval excludes 0"
+        against = ", ".join(f"{final.against} in {final.frames.experiment}" for final in own)
+        bold = "bold Δ: better, and the interval excludes 0"
         yield f"FLOPs % and Mean Δ of own runs: against {against}; {bold}"
         counted = own[0].frames.counted(own[0].scope)
         yield from [f"FLOPs %, counted: {counted}", _BY_PAPER] if len(cells) else [f"FLOPs %: {counted}"]
     if len(cells):
-        yield "published and own rows compare only where data, resolution and evaluation are the same"
+        yield "published and own rows are comparable only with the same data, resolution, and evaluation"
     yield "own runs: mean ± standard deviation over seeds"
-    yield from dict.fromkeys(note for each in own for note in each.gaps)
+    yield from dict.fromkeys(note for final in own for note in final.gaps)

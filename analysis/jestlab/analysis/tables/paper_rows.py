@@ -50,7 +50,7 @@ def table_rows(
     """
     import pandas as pd
 
-    own_rows = [_own_rows(each, pair, with_published=not cells.empty) for each in own]
+    own_rows = [_own_rows(final, pair, with_published=not cells.empty) for final in own]
     published = [] if cells.empty else [_published_rows(cells)]
     rows = pd.concat([*published, *(labels for labels, _ in own_rows)], ignore_index=True)
     rows["row"] = _unique_names(rows)
@@ -113,8 +113,7 @@ def _own_rows(final: Finals, pair: bool, with_published: bool) -> tuple[pd.DataF
 def _paper_flops(final: Finals, configs: Configs) -> pd.Series[float]:
     """Compute the FLOPs of each completed run by the paper's formula, from its planned parts.
 
-    Like `flops.paper_jest`, the formula reuses the scoring pass for training and ignores the cost of scoring
-    by the reference.
+    Like `flops.paper_jest`, it reuses the scoring pass for training and ignores scoring by the reference.
     """
     planned = final.frames.costs.drop_duplicates(["label", "seed"])
     runs = final.runs[["label", "seed"]].merge(planned, on=["label", "seed"], how="left")
@@ -165,7 +164,7 @@ def _published_rows(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def _unique_names(rows: pd.DataFrame) -> pd.Series[str]:
-    """Append to equal names filtered or raw, the number of examples, the section, or a number."""
+    """Make equal names unique by appending filtered or raw, the examples, the section, or a number."""
     import pandas as pd
 
     names, missing = rows["row"], pd.Series(None, rows.index, dtype=object)

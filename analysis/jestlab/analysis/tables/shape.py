@@ -95,10 +95,10 @@ def _with_rows(table: Table, names: Iterable[str], own: Sequence[Frames]) -> Tab
     chosen: list[str] = []
     for name in _split(names, [*table.rows, *table.shown.values(), *runs]):
         labels = {label for frames in own for label in frames.names.meant(name)}
-        of_run = set(table.rows) & labels
+        run_rows = set(table.rows) & labels
         if table.parts is not None:
-            of_run |= set(table.parts.loc[table.parts["label"].isin(labels), "row"])
-        rows = {name} if name in table.rows else of_run or {table.row_named(name)}
+            run_rows |= set(table.parts.loc[table.parts["label"].isin(labels), "row"])
+        rows = {name} if name in table.rows else run_rows or {table.row_named(name)}
         chosen += [row for row in table.rows if row in rows and row not in chosen]
     return replace(table, frame=table.frame.set_index("row", drop=False).loc[chosen].reset_index(drop=True))
 

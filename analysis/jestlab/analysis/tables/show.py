@@ -75,7 +75,7 @@ def first_line(text: str, width: int = 100) -> str:
 
 
 def metric_headers(names: Sequence[str], declared: Metrics) -> dict[str, str]:
-    """Return metric → heading: its declared name, or its own, with the dataset if several have the metric.
+    """Return metric → heading: the declared name, or dataset and metric; without dataset if only one has it.
 
     Unless all metrics have the same unit and are to be maximized, each heading has a unit and an arrow.
     """
