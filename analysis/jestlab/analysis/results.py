@@ -122,14 +122,6 @@ class Snapshot:
         """
         return self.once(_frames, experiment)
 
-    def runs(self, experiment: str) -> pd.DataFrame:
-        """Return the runs of an experiment in the order of the study; a run has a row for each label.
-
-        Returns:
-            The columns of `_RUNS`: point and config are JSON, and directory is relative to the lab's root.
-        """
-        return self.once(_runs, experiment)
-
     def metrics(self, experiment: str, names: Sequence[str]) -> pd.DataFrame:
         """Return training metrics, such as the loss; without rows if none of them were logged.
 
@@ -191,13 +183,17 @@ def experiments(store: Snapshot) -> list[str]:
     return store.experiments
 
 
-def _runs(store: Snapshot, experiment: str) -> pd.DataFrame:
+def runs_of(store: Snapshot, experiment: str) -> pd.DataFrame:
+    """Read the runs of an experiment in the order of the study; a run has a row for each label.
+
+    The columns are those of `_RUNS`: point and config are JSON, directory is relative to the lab's root.
+    """
     runs = store.select(_RUNS, experiment=experiment)
     return runs.sort_values(["position", "label", "seed"], ignore_index=True)
 
 
 def _frames(store: Snapshot, experiment: str) -> Frames:
-    runs = store.runs(experiment)
+    runs = store.once(runs_of, experiment)
     if runs.empty:
         store.check_known(experiment)
     costs = store.select(_COSTS, experiment=experiment).sort_values(["label", "seed"], ignore_index=True)

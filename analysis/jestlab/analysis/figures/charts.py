@@ -24,9 +24,6 @@ SHOWN_AT_FIRST = 16
 MOST_PRINTED = 40
 """Number of runs above which a printed figure shows only those that the page shows initially."""
 
-_Writer = Callable[["pd.Series[float]"], list[str]]
-"""Writes the numbers of a column."""
-
 _SYMBOLS = {
     "o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross",
     "X": "x", "<": "triangle-left", ">": "triangle-right", "p": "pentagon", "h": "hexagon",
@@ -147,22 +144,18 @@ def _identity(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {"label": str(row["label"]), "text": str(row["text"]), "role": str(row["role"])} | look
 
 
-def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, _Writer]:
-    """Return divisor and title of the horizontal axis, and a function that writes its values."""
+def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Callable[..., list[str]]]:
+    """Return divisor and title of the horizontal axis, and a function that writes a column of values."""
     divisor, with_unit = axis_unit(title, values)
     unit = with_unit.removeprefix(f"{title} (").removesuffix(")")
-
-    @cache  # many points have the same effort
-    def text(value: float) -> str:
-        if with_unit == title:
-            return units.hours(value) if "hours" in title else units.count(value)
-        return f"{units.significant(value / divisor)} {unit}"
-
+    text: Callable[[float], str] = units.hours if "hours" in title else units.count
+    if with_unit != title:
+        text = cache(lambda value: f"{units.significant(value / divisor)} {unit}")
     return divisor, with_unit, lambda values: list(map(text, values.tolist()))
 
 
 def _columns(
-    data: pd.DataFrame, columns: Mapping[str, str], texts: _Writer, divisor: float = 1.0
+    data: pd.DataFrame, columns: Mapping[str, str], texts: Callable[..., list[str]], divisor: float = 1.0
 ) -> dict[str, list[Any]]:
     """Numbers and texts of columns: name → values, and name with "_text" → their texts."""
     found: dict[str, list[Any]] = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..goodput import QUERY, AttemptTime
 from ..names import Shown, names_in
-from ..results import Snapshot, opens_store
+from ..results import Snapshot, opens_store, runs_of
 from .code import code_of, commit_text, names_of, parsed
 from .warnings import retractions
 
@@ -41,7 +41,7 @@ class History:
         paper: Figure or table of the paper that it reproduces; empty if it reproduces none.
         spec: The resolved spec.
         imported_from: Name of the archive that it was imported from; None if it was launched in this lab.
-        runs: From `Snapshot.runs`.
+        runs: From `results.runs_of`.
         attempts: The attempts in the order of the runs, with the columns of `_ATTEMPTS` and program, and None
             for missing values. Times are UTC, to the second. git_commit and patched (whether there were
             uncommitted changes) are about jestlab's code; code_commit, code_patched, and sources and inputs
@@ -86,7 +86,7 @@ def load(store: Snapshot, experiment: str) -> History | None:
     if not (studies := store.rows(_STUDY, experiment=experiment)):
         return None
     [study] = studies
-    runs = store.runs(experiment)
+    runs = store.once(runs_of, experiment)
     costs = runs[["label", "seed"]].merge(store.select(_COSTS, experiment=experiment), on=["label", "seed"])
     positions = {run: position for position, run in enumerate(runs["fingerprint"])}
     programs = runs["program"].tolist()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..results import Snapshot, opens_store
+from ..results import Snapshot, opens_store, runs_of
 from .code import JESTLAB, Accepted, Made, differing, made_by, made_with_different, odd_ones
 
 MIXED = "‡"
@@ -70,7 +70,7 @@ class Origins:
             attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
             for row in store.rows(_ATTEMPTS, experiment=name):
                 attempts[row["fingerprint"]].append(row)
-            runs = store.runs(name)[["fingerprint", "program", "config"]]
+            runs = store.once(runs_of, name)[["fingerprint", "program", "config"]]
             for run, program, config in runs.itertuples(index=False):
                 is_command = program == "command"
                 scripts[run] = json.dumps(json.loads(config).get("command")) if is_command else program
