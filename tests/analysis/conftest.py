@@ -66,8 +66,6 @@ class StoredRun:
     counts: bool = True  # whether examples and FLOPs are known
     seconds_per_step: float | None = None
     chips: int = 1
-    fails_before: Sequence[str] = ()  # reasons of attempts that failed; in real stores only
-    needs: dict[str, str] = field(default_factory=dict)  # role → run of the same seed; in real stores only
     # Metric → value at each step, or step → value.
     logged: dict[str, Sequence[float | None] | dict[int, float]] = field(default_factory=dict)
 
@@ -100,6 +98,11 @@ class Store:
                 {"table": "table_name", "group": "group_name"}.get(k, k): v for k, v in vars(cell).items()
             }
             self.insert("v_published", **columns)
+
+    def attempt(self, run: str, seed: int, number: int = 1, **columns: Any) -> None:
+        """Record an attempt at a run of the study."""
+        whose = {"experiment": "study", "label": run, "seed": seed, "fingerprint": f"{run}-{seed}"}
+        self.insert("v_attempts", **whose, **{"number": number, "state": "COMPLETED"} | columns)
 
     def retract(self, label: str, reason: str, run: str = "") -> None:
         """Retract seed 0 of a run."""

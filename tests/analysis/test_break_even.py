@@ -25,15 +25,24 @@ def test_break_even(new_store, stored_run):
         stored_run("lone", [0.3, 0.5, 0.6, 0.6]),
         stored_run("lost", [0.1, 0.1, 0.1, 0.1], **NEEDS),
         stored_run("unpriced", [0.3, 0.5, 0.6, 0.6], flops_per_step=None, **NEEDS),
+        stored_run("scored", [0.3, 0.5, 0.6, 0.6], flops_per_step=(3e9, 0.0, 1e9), **NEEDS),
     )
     results = store.read()
-    assert break_even(results) == {"joint": 5, "lost": math.inf}  # 24 / 7.5 < 4; of 24 / 6 four are as much
-    assert break_even(results, "lone") == {"joint": math.inf, "lost": math.inf}
+    # 24 / 7.5 < 4; of 24 / 6 four are as much. The reference's scoring counts: scored spends 6.
+    assert break_even(results) == {"joint": 5, "lost": math.inf, "scored": 5}
+    assert break_even(results, "lone") == dict.fromkeys(("joint", "lost", "scored"), math.inf)
 
     table = tables.speedup_table(tables.finals(results))
     column = table.column_named("break-even")
     shown = {row: table.cell(row, column).text for row in table.frame["row"]}
-    assert shown == {"uniform": "—", "joint": "5 [4, 5]", "lone": "—", "lost": "∞", "unpriced": "—"}
+    assert shown == {
+        "uniform": "—",
+        "joint": "5 [4, 5]",
+        "lone": "—",
+        "lost": "∞",
+        "unpriced": "—",
+        "scored": "5",
+    }
     assert table.cell("lost", column).mark == "†"
     told = explain(store.url, table, "joint", "break-even")
     assert [run["value"] for run in told.runs] == [4, 5]
@@ -43,18 +52,9 @@ def test_break_even(new_store, stored_run):
     ]
     assert [run["against"]["scored_flops"] for run in told.runs] == [12e9, 12e9]
 
-
-def test_the_reference_s_scoring_counts_and_an_unknown_cost_until_the_match_makes_it_unknown(
-    new_store, stored_run
-):
-    """Joint matches 12 GFLOP with 4.5, and with 6 if its reference's scoring counts."""
-    store = new_store().add(
-        stored_run("uniform", [0.1, 0.2, 0.3, 0.4]),
-        stored_run("joint", [0.3, 0.5, 0.6, 0.6], flops_per_step=(3e9, 0.0, 1e9), **NEEDS),
-    )
-    assert break_even(store.read()) == {"joint": 5}
-    # Joint gets there between an evaluation of unknown FLOPs and the next.
-    store.execute("UPDATE v_evaluations SET flops_total = NULL WHERE label = 'joint' AND step = 1")
-    results = store.read()
-    assert break_even(results) == {}
-    assert "break-even" not in tables.speedup_table(tables.finals(results)).markdown()
+    # Both get there between an evaluation of unknown FLOPs and the next.
+    unknown = "UPDATE v_evaluations SET flops_total = NULL WHERE step = 1 AND label {}"
+    store.execute(unknown.format("IN ('joint', 'scored')"))
+    assert break_even(store.read()) == {"lost": math.inf}
+    store.execute("DELETE FROM v_runs WHERE label = 'lost'")
+    assert "break-even" not in tables.speedup_table(tables.finals(store.read())).markdown()

@@ -58,16 +58,13 @@ def made(**items: str) -> code.Made:
     return {name: frozenset(values) for name, values in items.items()}
 
 
-def test_differences_are_reported_unless_they_were_accepted():
+def test_differences_and_odd_rows_are_reported_unless_they_were_accepted():
     runs = [made(a="1", b="x"), made(a="2", b="x"), made(b="x"), made(a="3")]
     assert code.differing(runs) == {"a": ["1", "2", "3"]}
     assert code.differing(runs, [{"a": ["1", "2"]}]) == {"a": ["1", "2", "3"]}
     assert code.differing(runs, [{"a": ["1", "2"]}, {"a": ["2", "3"]}]) == {}
     assert code.differing([made(a="12")]) == {"a": ["1", "2"]}  # one run by two
     assert code.differing([]) == {}
-
-
-def test_the_odd_rows_differ_from_the_majority():
     rows = {"x": made(a="1"), "y": made(a="2"), "z": made(a="2"), "unknown": made()}
     assert code.odd_ones(rows) == {"a": ["x"]}
     assert code.odd_ones(rows, [{"a": ["1", "2"]}]) == {}
@@ -83,11 +80,8 @@ def recorded(study):
     digests = {"reference": "aa", "uniform": "aa", "independent": "dd", "joint": "bc"}
     for run, letters in digests.items():
         for seed, letter in enumerate(letters):
-            study.insert(
-                "v_attempts", experiment="study", label=run, seed=seed, fingerprint=f"{run}-{seed}", number=1,
-                state="COMPLETED", started_at="2026", first_step=0, git_commit="f",
-                sources=json.dumps({"mine.py": letter * 64}),
-            )  # fmt: skip
+            sources = json.dumps({"mine.py": letter * 64})
+            study.attempt(run, seed, started_at="2026", first_step=0, git_commit="f", sources=sources)
     claims = [{"statement": f"{run} wins", "of": run, "above": "uniform"} for run in ("joint", "independent")]
     spec = {"metrics": {"*": {"goal": "max", "unit": "percent"}}, "claims": claims}
     study.execute("UPDATE v_experiments SET spec = ?", [json.dumps(spec)])
@@ -137,11 +131,8 @@ def test_retracted_results_are_struck_through_and_decide_no_claim(recorded):
     claims = tables.table(recorded.url, "claims", ["study"]).frame.set_index("statement")
     assert claims["verdict"].to_dict() == {"joint wins": "not run", "independent wins": "undecided"}
     assert claims.loc["joint wins", "reason"] == "retracted: wrong shards"
-    told = explain(recorded.url, table, "joint", "score")
-    assert "retracted: wrong shards" in str(told)
-
-
-def test_a_retracted_baseline_strikes_comparisons_with_it(recorded):
+    assert "retracted: wrong shards" in str(explain(recorded.url, table, "joint", "score"))
+    # A retracted baseline strikes the comparisons with it.
     recorded.retract("uniform", "no")
     table = summary(recorded)
     struck = {column.key for column in table.columns if table.cell("independent", column).struck}

@@ -67,12 +67,16 @@ def test_references_are_found_at_their_point_and_through_caches(configs):
     ]
     learners = [("joint", f"joint {name}", {"data.filter": name}, JOINT) for name in ("weak", "strong")]
     cached: tuple[Any, ...] = ("flexi", "flexi", {}, JOINT | {"selection.reference": "cache"})
-    found = configs([*filters, *learners, cached], cache={"reference": "base"}, base=UNIFORM)
+    runs = {"cache": {"reference": "base"}, "base": UNIFORM, "joint": JOINT}
+    found = configs([*filters, *learners, cached], **runs)
     assert found.reference("joint weak") == "reference weak"
     assert found.reference("joint strong") == "reference strong"
     assert found.reference("flexi") == "base"
     assert found.reference("base") is None
     assert found.runs["joint weak"] == "joint"
+    for ambiguous_or_missing, message in ((found, "several labels"), (configs(joint=JOINT), "no label")):
+        with pytest.raises(ValueError, match=f"'joint' of 'study' needs 'reference', which is {message}"):
+            ambiguous_or_missing.reference("joint")
 
 
 def test_a_shared_run_is_read_by_the_names_of_this_study(new_store, stored_run):
@@ -102,11 +106,3 @@ def test_a_reference_in_a_union_has_the_name_of_its_study(new_store, stored_run)
         spec={"studies": {"base": {"runs": {"teacher": {}, "joint": {}}}}},
     )
     assert Configs(store.read()).reference("base/joint") == "base/teacher"
-
-
-def test_an_ambiguous_or_missing_reference_is_an_error(configs):
-    twice = [("reference", f"reference {name}", {"data.filter": name}, UNIFORM) for name in ("a", "b")]
-    with pytest.raises(ValueError, match="'joint' of 'study' needs 'reference', which is several labels"):
-        configs(twice, joint=JOINT).reference("joint")
-    with pytest.raises(ValueError, match="needs 'reference', which is no label"):
-        configs(joint=JOINT).reference("joint")

@@ -129,7 +129,8 @@ def test_dropped_patches_are_only_embedded():
     assert image_tower(keep=1e-6) > 2 * 256 * (3 * 16 * 16) * 768
 
 
-def test_counted_cost_adds_the_pass_that_the_paper_reuses():
+def test_costs_as_counted():
+    """They add the pass that the paper reuses, the loss, and the selection."""
     jest = step(full=Forward(8, 2), reference=Forward(3, 1))
     assert jest.cost() == costs.Cost(image_tower=24, text_tower=6, scoring=50, reference_scoring=20)
     cost = jest.cost() * 100
@@ -138,6 +139,20 @@ def test_counted_cost_adds_the_pass_that_the_paper_reuses():
     assert cost.total("reference_scoring") == cost.total("reference_training") == 10_000
     assert cost.total() == 100 * (jest.cost("paper").total() + 10)
     assert cost + cost == jest.cost() * 200
+    # An approximation counts where it is used.
+    approximate: dict[str, Any] = {"full": Forward(8, 2), "approximate": Forward(1, 2)}
+    both = step(**approximate, approximate_share=0.5, scoring="approximate").cost()
+    assert both == costs.Cost(image_tower=13.5, text_tower=6, scoring=15)
+    trains_alone = step(**approximate, approximate_share=0.25).cost()
+    assert trains_alone == costs.Cost(image_tower=18.75, text_tower=6, scoring=50)
+    assert step(**approximate).cost() == step(full=Forward(8, 2)).cost()
+    choosing = flops.selection_flops(
+        "joint", batch_size=2, super_batch_size=10, embedding_dims=(7, 5), chunks=2
+    )
+    assert choosing == 2 * 10 * 12 * (1 + 2 * 1)
+    cost = step(embedding_dim=7, selection=choosing).cost()
+    assert (cost.loss * 2, cost.selection * 2) == (6 * 2**2 * 7, choosing)
+    assert step().iid.cost().selection == 0
 
 
 def test_each_scope_adds_its_components():
@@ -146,25 +161,6 @@ def test_each_scope_adds_its_components():
     planned = {"learner_flops": 1, "total_flops": 10, "reference_scoring_flops": 100}
     assert [costs.planned_flops(planned, scope) for scope in costs.SCOPES] == [1, 10, 110, 110]
     assert tuple(Cost.__dataclass_fields__)[:-1] == costs.EXECUTED
-
-
-def test_counts_an_approximation_where_it_is_used():
-    approximate: dict[str, Any] = {"full": Forward(8, 2), "approximate": Forward(1, 2)}
-    both = step(**approximate, approximate_share=0.5, scoring="approximate").cost()
-    assert both == costs.Cost(image_tower=13.5, text_tower=6, scoring=15)
-    trains_alone = step(**approximate, approximate_share=0.25).cost()
-    assert trains_alone == costs.Cost(image_tower=18.75, text_tower=6, scoring=50)
-    assert step(**approximate).cost() == step(full=Forward(8, 2)).cost()
-
-
-def test_counts_loss_and_selection_per_example():
-    choosing = flops.selection_flops(
-        "joint", batch_size=2, super_batch_size=10, embedding_dims=(7, 5), chunks=2
-    )
-    assert choosing == 2 * 10 * 12 * (1 + 2 * 1)
-    cost = step(embedding_dim=7, selection=choosing).cost()
-    assert (cost.loss * 2, cost.selection * 2) == (6 * 2**2 * 7, choosing)
-    assert step().iid.cost().selection == 0
 
 
 def test_chip_hours_by_hand():

@@ -106,18 +106,6 @@ def test_the_speedup_of_a_run_that_takes_no_time(read_runs, stored_run):
         assert table.loc["joint", "fewer_seconds"] == factor
 
 
-def test_unfinished_runs_have_no_speedup(read_runs, stored_run):
-    results = read_runs(
-        stored_run("uniform", [0.1, 0.2], seed=0),
-        stored_run("uniform", [0.1], seed=1, state="RUNNING", total_steps=2),
-        stored_run("joint", [0.3, 0.4], seed=0, state="FAILED"),
-        stored_run("joint", [0.3, 0.4], seed=1),
-    )
-    table = curves.speedups(curves.score_curves(results), "uniform")
-    # Joint's seed 1 has nothing to compare with, its seed 0 failed.
-    assert list(table["label"]) == ["uniform"]
-
-
 def test_mean_curves(results):
     table = curves.score_curves(results)
     uniform = curves.mean_curves(table, "examples_seen").query("label == 'uniform'")
@@ -131,17 +119,24 @@ def test_mean_curves(results):
     assert single["low"].equals(single["mean"]) and single["high"].equals(single["mean"])
 
 
-def test_mean_curves_exclude_runs_that_died_early(read_runs, stored_run, stored_runs):
+def test_mean_curves_exclude_runs_that_died_early_and_unfinished_runs_have_no_speedup(
+    read_runs, stored_run, stored_runs
+):
     results = read_runs(
         stored_run("uniform", [0.1, 0.2, 0.3]),
-        stored_run("uniform", [0.9], seed=1, state="FAILED", total_steps=3),
         *stored_runs("joint", [0.2, 0.4], [0.4], state="RUNNING", total_steps=3),
+        stored_run("uniform", [0.9], seed=1, state="FAILED", total_steps=3),
+        stored_run("late", [0.3, 0.4], state="FAILED"),
+        stored_run("late", [0.5], seed=1),
     )
-    means = curves.mean_curves(curves.score_curves(results), "examples_seen")
-    assert list(means["label"]) == ["uniform"] * 3 + ["joint"]
-    assert list(means["mean"]) == pytest.approx([0.1, 0.2, 0.3, 0.3])  # of joint where both are known
-    assert list(means["seeds"]) == [1, 1, 1, 2]
-    assert list(means["final"]) == [False, False, True, False]
+    table = curves.score_curves(results)
+    means = curves.mean_curves(table, "examples_seen")
+    assert list(means["label"]) == ["uniform"] * 3 + ["joint", "late"]
+    assert list(means["mean"]) == pytest.approx([0.1, 0.2, 0.3, 0.3, 0.5])  # of joint where both are known
+    assert list(means["seeds"]) == [1, 1, 1, 2, 1]
+    assert list(means["final"]) == [False, False, True, False, True]
+    # The seed of late that completed has nothing to compare with.
+    assert list(curves.speedups(table, "uniform")["label"]) == ["uniform"]
 
 
 def test_mean_curves_interpolate_seeds_evaluated_at_different_points(read_runs, stored_run):
@@ -152,6 +147,18 @@ def test_mean_curves_interpolate_seeds_evaluated_at_different_points(read_runs, 
     table = curves.mean_curves(curves.score_curves(results), "flops")
     assert list(table["flops"]) == [3e9, 4e9, 6e9]  # of 3, 6, 9 and 2, 4, 6, within what both cover
     assert list(table["mean"]) == pytest.approx([(0 + 0.1) / 2, (0.2 / 3 + 0.2) / 2, (0.2 + 0.4) / 2])
+
+
+def test_the_mean_over_seconds_is_taken_at_shared_steps(read_runs, stored_run):
+    results = read_runs(
+        stored_run("a", [0.1, 0.2, 0.4], seconds_per_step=1.0), stored_run("a", [0.2, 0.4, 0.6], seed=1)
+    )
+    table = curves.score_curves(results)
+    table.loc[table["seed"] == 1, "seconds"] = [3.0, 6.0, 9.0]
+    table = table.drop(table.index[(table["seed"] == 1) & (table["step"] == 2)])
+    mean = curves.mean_curves(table, "seconds")
+    assert mean["seconds"].tolist() == [2.0, 6.0]
+    assert mean["mean"].tolist() == pytest.approx([0.15, 0.5])
 
 
 def test_a_running_mean_is_over_points_of_each_run(results):

@@ -1,5 +1,6 @@
 """Custom figures and tables: functions of a study's results, on the command line and in reports."""
 
+import inspect
 import io
 import json
 import math
@@ -21,25 +22,7 @@ from jestlab.analysis.report import gather
 from jestlab.analysis.tables import table
 from jestlab.platform.cli import cli
 
-MINE = '''
-"""A custom figure, and a custom table."""
-from matplotlib.figure import Figure
-
-
-def scatter(results, x="flops"):
-    figure = Figure(figsize=(3, 2))
-    axes = figure.subplots()
-    for label, runs in results.final.groupby("label", sort=False):
-        axes.scatter(runs[x], runs["score"], color=results.look(label).color, label=results.shown(label))
-    figure.suptitle("Scores $1")
-    return figure, f"Against {x}."
-
-
-def per_label(results, top=None):
-    return results.final.groupby('label')[['score']].mean().head(top)
-'''
 HERE = rf"{re.escape(__file__)}:\d+"
-BESIDES = {"goal": "min", "digits": 2, "name": "wasted"}
 
 
 def loader(function, digest="0123456789ab"):
@@ -54,11 +37,14 @@ def made(store, function, **options):
     return table(store.url, "mine.py:per_label", ["study"], options=options, own=loader(function))
 
 
-def bars(results, color="red"):
+def scatter(results, x="flops", color=None):
     figure = Figure(figsize=(3, 2))
-    ends = results.final.groupby("label")["score"].mean()
-    figure.subplots().bar(ends.index, ends, color=color)
-    return figure, f"Bars in {color}."
+    axes = figure.subplots()
+    for label, runs in results.final.groupby("label", sort=False):
+        own = color or results.look(label).color
+        axes.scatter(runs[x], runs["score"], color=own, label=results.shown(label))
+    figure.suptitle("Scores $1")
+    return figure, f"Against {x} in {color or 'all colors'}."
 
 
 def per_label(results, top=None):
@@ -66,8 +52,13 @@ def per_label(results, top=None):
     frame = ends[["shapes/zero_shot", "score"]].mean()
     frame["steps"], frame["waste"] = ends["step"].max(), ends["score"].std()
     frame["when"] = "today"
-    frame.attrs = {"caption": "Means.", "notes": ["one note"], "columns": {"waste": BESIDES}}
+    waste = {"goal": "min", "digits": 2, "name": "wasted"}
+    frame.attrs = {"caption": "Means.", "notes": ["one note"], "columns": {"waste": waste}}
     return frame.head(top) if top else frame
+
+
+MINE = "\n\n".join(["from matplotlib.figure import Figure", *map(inspect.getsource, (scatter, per_label))])
+"""A user's file with these functions."""
 
 
 def outside(results):
@@ -134,15 +125,15 @@ def test_only_missing_results_are_told_as_not_yet(new_store, stored_run):
 
 
 def test_a_figure_is_saved_like_other_figures(study, tmp_path):
-    paths = drawn(study, bars).save(tmp_path)
+    paths = drawn(study, scatter).save(tmp_path)
     assert [path.name for path in paths] == ["scatter.png", "scatter.svg", "scatter.pdf"]
     assert int.from_bytes(paths[0].read_bytes()[16:20]) == 600  # 200 dots per inch
     assert all(re.search(rb"jestlab:[0-9a-f]{64}", path.read_bytes()) for path in paths)
 
 
 def test_a_figure_is_drawn_again_when_its_options_or_its_code_change(study, tmp_path, drawings):
-    blue = drawn(study, bars, color="blue"), drawn(study, bars, "other", color="blue")
-    for number, plot in enumerate((drawn(study, bars), *blue), 1):
+    blue = drawn(study, scatter, color="blue"), drawn(study, scatter, "other", color="blue")
+    for number, plot in enumerate((drawn(study, scatter), *blue), 1):
         plot.save(tmp_path)
         plot.save(tmp_path)
         assert len(drawings) == number
@@ -229,13 +220,13 @@ def test_a_report_includes_figures_and_tables(new_store, stored_run):
     listed = {"kind": "table", "name": "/x/mine.py:per_label", "options": {"top": 1}}
     reports = [own, own, {"kind": "/x/mine.py:broken"}, listed]
     store = new_store().add(stored_run("a", [0.1, 0.2]), stored_run("b", [0.3]), spec={"reports": reports})
-    functions = {"scatter": bars, "broken": outside, "per_label": per_label}
+    functions = {"scatter": scatter, "broken": outside, "per_label": per_label}
     contents = gather(
         store.url, "study", own=lambda e, k, name: CustomCode(name, functions[name.rpartition(":")[2]], "d")
     )
     titles = {part.name: part.title for part in contents.figures[2:]}
     assert titles == {"scatter": "Scatter", "scatter-2": "Scatter: color green"}
-    assert contents.figures[2].plot.texts.caption == "Bars in green."
+    assert contents.figures[2].plot.texts.caption == "Against flops in green."
     (missing,) = (section.missing for section in contents.sections if section.missing)
     assert "ZeroDivisionError" in missing["Broken"]
     part = next(part for part in contents.tables if part.name == "per_label")
@@ -258,7 +249,7 @@ def test_commands_use_the_functions_of_a_file(study, tmp_path, monkeypatch, draw
     assert done.output.split() == paths
     listed = partial(called, "table", "mine.py:per_label", "study")
     done = listed("--option", "top=1", "--format", "csv")
-    assert done.output.splitlines()[1].startswith("independent,"), done.output
+    assert done.output.splitlines()[1].startswith("reference,"), done.output
     told = listed("--explain", "joint", "score").output
     assert "study/joint/1" in told and "computed by" in told
     for done, message in (

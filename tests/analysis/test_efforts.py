@@ -1,14 +1,12 @@
 """What runs spend: examples, FLOPs, seconds, chip-hours. An unknown effort has no column and no axis."""
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
 
-from jestlab.analysis import efforts, figures, tables
+from jestlab.analysis import figures, tables
 from jestlab.analysis.claims.verdicts import read
-from jestlab.analysis.curves import mean_curves, score_curves
 from jestlab.analysis.report import gather
 from jestlab.analysis.report.answer import answer
 
@@ -118,23 +116,3 @@ def test_shows_all_known_efforts_and_chip_hours_of_several_chips(new_store, read
     assert {"curves", "curves_chip_hours", "pareto_chip_hours"} < {
         plot.name for part in contents.figures for plot in part.plots
     }
-
-
-def test_the_mean_over_seconds_is_taken_at_shared_steps(read_runs, stored_run):
-    results = read_runs(
-        stored_run("a", [0.1, 0.2, 0.4], seconds_per_step=1.0), stored_run("a", [0.2, 0.4, 0.6], seed=1)
-    )
-    curves = score_curves(results)
-    curves.loc[curves["seed"] == 1, "seconds"] = [3.0, 6.0, 9.0]
-    curves = curves.drop(curves.index[(curves["seed"] == 1) & (curves["step"] == 2)])
-    mean = mean_curves(curves, "seconds")
-    assert mean["seconds"].tolist() == [2.0, 6.0]
-    assert mean["mean"].tolist() == pytest.approx([0.15, 0.5])
-
-
-def test_units_of_seconds():
-    import pandas as pd
-
-    units = {(59.0,): "s", (119.0,): "s", (120.0, 3.0): "min", (7200.0,): "h", (2e5,): "days"}
-    for amounts, unit in units.items():
-        assert efforts.unit("seconds", pd.Series([*amounts, math.nan]))[1] == unit

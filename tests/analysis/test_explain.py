@@ -17,11 +17,9 @@ def traced(study):
     config["selection"] = {"rule": "joint", "reference": "reference"}
     study.execute("UPDATE v_runs SET config = ? WHERE run = 'joint'", [json.dumps(config)])
     for number, state, patch, host in ((1, "PREEMPTED", "diff", "pod-a"), (2, "COMPLETED", "", "pod-b")):
-        study.insert(
-            "v_attempts", experiment="study", label="joint", seed=0, fingerprint="joint-0", number=number,
-            state=state, reason="lost its node", executor="kubernetes", host=host, device="TPU v5e",
-            started_at="2026-11-22 10:00:00.5", ended_at="2026-11-22 10:05:00", git_patch=patch,
-            git_commit="abcdef0123456789",
+        study.attempt(
+            "joint", 0, number, state=state, reason="lost its node", host=host, device="TPU v5e",
+            started_at="2026-11-22 10:00:00.5", git_patch=patch, git_commit="abcdef0123456789",
         )  # fmt: skip
     return study
 

@@ -1,7 +1,6 @@
 """How runs spent their time: the parts add up to the time held, and repeated work counts as lost."""
 
 import math
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -48,10 +47,7 @@ def test_steps_that_the_next_attempt_repeats_are_lost():
     assert first["training"] == 45 * SECOND  # evaluation is repeated in proportion
     assert seconds(found)["preempted"] == 35
     assert found.ratio == (48 + 80) / 200
-
-
-def test_the_loss_depends_on_the_checkpoint_that_was_resumed():
-    """Saved at step 60; an older checkpoint loses more, one that the store does not know of less."""
+    # An older checkpoint loses more, one that the store has no record of less.
     lost = {step: divide(attempt(1, "PREEMPTED"), step)["preempted"] / SECOND for step in (30, 80, 100, None)}
     assert lost == {30: 80 - 24, 80: 80 - 64, 100: 0, None: 32}
     # The second attempt resumed at step 60, the third, since that checkpoint was damaged, at 30.
@@ -70,13 +66,6 @@ def test_an_attempt_without_a_checkpoint_is_lost(state):
     assert "preempted" not in seconds(of_run([attempt(1), attempt(2, "RUNNING", resumed_step=0)]))
 
 
-def test_chips_count():
-    found = of_run([attempt(chips=4)])
-    both = total([found, of_run([attempt()])])
-    assert (found.held, found.ratio) == (400 * SECOND, 0.8)
-    assert (both.held, both.waited) == (500 * SECOND, 6 * SECOND)
-
-
 def test_unmeasured_time_is_unknown_and_not_in_the_ratio():
     old = attempt(1, training_seconds=None)
     found = of_run([old, attempt(2)])
@@ -85,7 +74,11 @@ def test_unmeasured_time_is_unknown_and_not_in_the_ratio():
     assert of_run([attempt(held_seconds=None)]) == Goodput(waited=3 * SECOND)
 
 
-def test_an_attempt_counts_once_and_disagreeing_clocks_add_no_time():
+def test_chips_count_an_attempt_counts_once_and_disagreeing_clocks_add_no_time():
+    found = of_run([attempt(chips=4)])
+    both = total([found, of_run([attempt()])])
+    assert (found.held, found.ratio) == (400 * SECOND, 0.8)
+    assert (both.held, both.waited) == (500 * SECOND, 6 * SECOND)
     assert by_run([attempt(), attempt()]) == {"f": of_run([attempt()])}
     found = of_run([attempt(held_seconds=50.0)])
     assert found.held == 50 * SECOND
@@ -108,8 +101,8 @@ made_up = st.builds(
     number=st.integers(1, 6),
     state=st.sampled_from(["PENDING", "RUNNING", "COMPLETED", "FAILED", "PREEMPTED", "CANCELLED"]),
     chips=st.integers(0, 256),
-    **{field.name: amounts for field in fields(AttemptTime) if field.name.endswith("_seconds")},
-    **{field.name: steps for field in fields(AttemptTime) if field.name.endswith("_step")},
+    **{name: amounts for name in AttemptTime._fields if name.endswith("_seconds")},
+    **{name: steps for name in AttemptTime._fields if name.endswith("_step")},
 )
 
 

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from jestlab.analysis.intervals import censored_median, direction, half_widths, of_groups, to_match
@@ -11,8 +12,6 @@ T_975 = {2: 12.706, 3: 4.303, 5: 2.776, 10: 2.262, 31: 2.042}  # n â†’ t of n âˆ
 
 
 def test_half_widths():
-    import pandas as pd
-
     n = pd.Series(T_975.keys())
     found = half_widths(pd.Series([2.0] * len(n)), n)
     expected = [t * 2.0 / math.sqrt(size) for size, t in T_975.items()]
@@ -32,8 +31,6 @@ def test_a_difference_is_significant_if_its_interval_excludes_the_value():
 
 
 def test_moments_of_groups_of_any_size_neither_overflow_nor_vanish():
-    import pandas as pd
-
     units = {"usual": 1.0, "large": 1e200, "largest": 1e307, "small": 1e-170, "least": 5e-324}
     groups = pd.Series([name for name in units for _ in range(4)])
     values = pd.Series([unit * value for unit in units.values() for value in (1, 3, 5, math.nan)])

@@ -85,30 +85,19 @@ def test_latex_prints_every_character(tmp_path):
     assert escape("漢 é β₂ 5⁻¹") == "[U+6F22] é $\\beta$$_{2}$ 5$^{-}$¹"
 
 
-def test_a_table_of_too_many_columns_leaves_out_the_least_important_and_says_which(summary):
-    text = replace(summary, width="column").latex()
-    assert "\\begin{table}[t]" in text
-    header = next(line for line in text.splitlines() if line.strip().startswith("run &"))
-    assert "score" in header
-    assert "% Left out, since not all columns fit: seeds, " in text
-    for complete in (
-        replace(summary, columns=summary.columns[:3]),
-        Shape(columns=("scores,score,delta,costs,factors",), width="column").applied(summary),
-    ):
-        assert "Left out" not in complete.latex()
-
-
-def test_a_narrow_table_is_in_a_column_and_a_wide_one_spans_the_page(summary):
-    """Notes are below the table, and can be left out."""
-    wide = summary.latex()
+def test_a_narrow_table_is_in_a_column_and_a_wide_one_spans_the_page(quickstart, summary):
+    """Notes are below the table, and can be left out. Columns that do not fit are left out, and named."""
+    wide, narrow = summary.latex(), replace(summary, columns=summary.columns[:3])
     assert "\\begin{table*}[t]" in wide
-    narrow = replace(summary, columns=summary.columns[:3])
-    assert "\\begin{table}[t]" in narrow.latex()
     assert "\\begin{table*}[t]" in replace(narrow, width="text").latex()
     assert wide.index("\\end{tabular}") < wide.index("FLOPs: training")
     assert "\\parbox" not in replace(summary, notes=()).latex()
-
-
-def test_long_texts_break_into_lines(quickstart):
-    text = tables.table(quickstart.url, "claims", ["study"]).latex()
-    assert "\\begin{tabular}{@{}>{\\raggedright\\arraybackslash}p{" in text
+    text = replace(summary, width="column").latex()
+    header = next(line for line in text.splitlines() if line.strip().startswith("run &"))
+    assert "score" in header
+    assert "% Left out, since not all columns fit: seeds, " in text
+    complete = Shape(columns=("scores,score,delta,costs,factors",), width="column").applied(summary).latex()
+    assert "Left out" not in complete + narrow.latex()
+    assert all("\\begin{table}[t]" in each for each in (text, complete, narrow.latex()))
+    claims = tables.table(quickstart.url, "claims", ["study"]).latex()
+    assert "\\begin{tabular}{@{}>{\\raggedright\\arraybackslash}p{" in claims  # its texts break into lines

@@ -50,6 +50,13 @@ def test_a_run_that_diverged_is_not_the_best(diverged):
     steps = 1 + (0.5 + 0.02 - 0.4) / (0.7 - 0.4) if diverged.score.goal == "max" else 1
     assert found["examples_to_match"] == pytest.approx(64 * steps)
     assert (found["seeds_compared"], found["examples_high"], found["examples_spent"]) == (5, INF, 128)
+    # Nor is it on the front, which stays.
+    plot = pareto(diverged)
+    means = plot.data[plot.data["kind"] == "mean"].set_index("label")
+    assert not means.loc["better", "on_front"] and means["on_front"].any()
+    assert means.loc["better", "seeds"] == 3
+    assert "better diverged in 2 of 5 seeds." in plot.texts.caption
+    assert plot._drawn([".svg"])
 
 
 def test_a_seed_that_diverged_without_its_baseline_is_not_compared(read_runs, stored_runs):
@@ -65,15 +72,6 @@ def test_an_infinite_score_and_the_largest_numbers_are_shown(read_runs, stored_r
         assert (score.text, score.bold) == shown
         for plot in (figures.pareto(found), figures.learning_curves(found), figures.speedup(found)):
             assert plot._drawn([".svg"]), plot.name
-
-
-def test_a_run_that_diverged_is_not_on_the_front_and_the_front_stays(diverged):
-    plot = pareto(diverged)
-    means = plot.data[plot.data["kind"] == "mean"].set_index("label")
-    assert not means.loc["better", "on_front"] and means["on_front"].any()
-    assert means.loc["better", "seeds"] == 3
-    assert "better diverged in 2 of 5 seeds." in plot.texts.caption
-    assert plot._drawn([".svg"])
 
 
 def test_the_front_may_be_empty(read_runs, stored_runs):
@@ -126,15 +124,14 @@ def test_a_baseline_that_diverged_is_compared_with_nothing(read_runs, stored_run
 
 
 def test_a_run_without_an_evaluation_has_a_row_and_a_reason(read_runs, stored_run, stored_runs):
-    found = finals(
-        read_runs(
-            *stored_runs("uniform", [0.5], [0.5]),
-            *stored_runs("silent", [], []),
-            stored_run("cache", [], needed=1),
-            stored_run("a", [0.9]),
-            stored_run("a", [0.9], seed=1, state="FAILED"),
-        )
+    results = read_runs(
+        *stored_runs("uniform", [0.5], [0.5]),
+        *stored_runs("silent", [], []),
+        stored_run("cache", [], needed=1),
+        stored_run("a", [0.9]),
+        stored_run("a", [0.9], seed=1, state="FAILED"),
     )
+    found = finals(results)
     table = summary(found)
     assert [line.key for line in table.lines] == ["uniform", "silent", "a"]
     assert "silent: completed without an evaluation in 2 of 2 seeds" in table.notes

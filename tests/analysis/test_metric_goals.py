@@ -68,9 +68,7 @@ def test_texts_say_that_less_is_better(language):
     assert said.startswith("fast, the best of 2, scores 23.33 ± 0.60, ")
     assert "20.23 in score below slow" in said
     assert figures.pareto(found.frames).texts.y == "PPL, less is better"
-
-
-def test_the_answer_does_not_call_the_worst_run_the_best(language):
+    # The answer does not call the worst run the best.
     found = tables.finals(language.read().only(["slow", "fast"]), "fast")
     said = answer(tables.summary(found).frame, found).sentence
     assert said.startswith("slow scores 43.57 ± 0.55, 20.23 in score above fast (95% CI")

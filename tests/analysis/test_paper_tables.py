@@ -111,7 +111,7 @@ def test_the_config_tells_whether_data_are_filtered_and_the_variant(paper_like):
     assert (rows["uniform"]["variant"], rows["joint"]["variant"]) == ("—", "L/16")
 
 
-def test_two_experiments_with_runs_of_the_same_name(paper_like, stored_run):
+def test_two_experiments_with_runs_of_the_same_name_and_one_that_is_named_twice(paper_like, stored_run):
     paper_like.add(stored_run("uniform", [0.1, 0.2]), stored_run("joint", [0.1, 0.3]), experiment="other")
     table = tables.paper_table("comparison", paper()[:0], [own(paper_like), own(paper_like, "other")])
     rows = rows_of(table)
@@ -121,11 +121,10 @@ def test_two_experiments_with_runs_of_the_same_name(paper_like, stored_run):
     assert table.baselines["joint (other)"] == "uniform (other)"
     assert table.parts is not None
     assert set(table.parts.loc[table.parts["row"] == "joint (other)", "experiment"]) == {"other"}
-
-
-def test_nothing_to_show():
-    with pytest.raises(ValueError, match="no published results for comparison: run jestlab published import"):
-        tables.paper_table("comparison", paper()[:0])
+    table = tables.table(paper_like.url, "comparison", ["study", "study"])
+    assert list(rows_of(table)) == ["reference", "uniform", "joint"]
+    with pytest.raises(ValueError, match="baseline 'uniform' is a run of an experiment: name the experiment"):
+        tables.table(paper_like.url, "comparison", baseline="uniform")
 
 
 def test_csv_and_json_have_numbers_and_the_printed_text():
@@ -148,8 +147,14 @@ def test_raw_scores_are_shown_unchanged(new_store, stored_run):
     assert "Scores in %, except those of study." in table.caption
 
 
-def test_an_experiment_named_twice_is_shown_once(paper_like):
-    table = tables.table(paper_like.url, "comparison", ["study", "study"])
-    assert list(rows_of(table)) == ["reference", "uniform", "joint"]
-    with pytest.raises(ValueError, match="baseline 'uniform' is a run of an experiment: name the experiment"):
-        tables.table(paper_like.url, "comparison", baseline="uniform")
+def test_a_difference_of_own_runs_is_bold_if_it_is_a_significant_improvement(new_store, stored_run):
+    store = new_store().add(
+        *(stored_run("uniform", [score], seed=seed) for seed, score in enumerate((0.30, 0.31, 0.32))),
+        *(stored_run("joint", [score], seed=seed) for seed, score in enumerate((0.40, 0.42, 0.42))),
+        *(stored_run("noisy", [score], seed=seed) for seed, score in enumerate((0.50, 0.31, 0.20))),
+    )
+    table = tables.paper_table("comparison", paper()[:0], [own(store)])
+    place = [column.key for column in table.columns].index("mean_delta")
+    assert {line.key: line.cells[place].bold for line in table.lines} == {
+        "uniform": False, "joint": True, "noisy": False
+    }  # fmt: skip

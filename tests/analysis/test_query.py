@@ -48,15 +48,12 @@ def test_conditions_select_rows(store):
         assert labels(store, where) == wanted
 
 
-def test_config_keys_select_rows_of_views_without_them(store):
+def test_config_keys_select_rows_of_views_without_them_and_are_columns(store):
     where = "final and selection.rule = 'joint' and name = 'shapes/zero_shot'"
     columns = ["label", "selection.chunks", "value"]
     found = query.select(store.url, "evaluations", where, columns, ["-value"])
     assert found.columns == ["label", "selection.chunks", "value"]
     assert found.rows == [("joint", 16, 0.7), ("joint", 16, 0.6)]
-
-
-def test_all_config_keys_as_columns(store):
     found = query.select(store.url, columns=["label", "config.*"], where="seed = 0", order_by=["label"])
     assert found.columns[:4] == ["label", "config.seed", "config.selection.rule", "config.steps"]
     row = dict(zip(found.columns, found.rows[0], strict=True))
@@ -65,15 +62,12 @@ def test_all_config_keys_as_columns(store):
     assert some.columns == ["selection.rule", "selection.reference", "selection.chunks"]
 
 
-def test_order_and_limit(store):
+def test_order_limit_and_types(store):
     first = labels(store, None, order_by=["-steps", "-seed"], limit=3)
     assert first == ["joint/1", "joint/0", "uniform/1"]
     last = labels(store, None, order_by=["steps", "seed"])[-2:]
     assert last == ["independent/0", "independent/1"]  # without steps
     assert labels(store, None, limit=0) == []
-
-
-def test_a_frame_has_types(store):
     frame = query.frame(
         store.url, where="seed = 0", columns=["label", "started_at", "steps", "selection.rule"]
     )

@@ -7,6 +7,7 @@ import math
 import re
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from jestlab.analysis.tables.core import Column, Table
@@ -16,8 +17,6 @@ NASTY = 'a_b & 50% $x$ #1 {y} <b>|"~^\\'
 
 @pytest.fixture
 def table():
-    import pandas as pd
-
     labels = ["ref", NASTY, "plain"]
     frame = pd.DataFrame(
         {
@@ -52,8 +51,6 @@ def test_markdown(table):
 
 
 def test_csv(table):
-    import pandas as pd
-
     back = pd.read_csv(io.StringIO(table.csv()))
     pd.testing.assert_frame_equal(back, table.frame.drop(columns="row"), check_dtype=False)
 
@@ -86,8 +83,6 @@ def test_html(table):
 
 
 def test_html_in_a_page(table):
-    import pandas as pd
-
     table = replace(table, parts=pd.DataFrame({"row": ["ref"], "score": [0.5]}))
     assert "<button" not in table.html(opens=True)  # no column has a formula
     columns = tuple(replace(column, formula="mean over seeds") for column in table.columns)
@@ -117,19 +112,10 @@ def test_latex(table):
     assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
 
 
-def names(*texts):
-    import pandas as pd
-
+def test_names_with_markup_and_any_letters():
+    texts = ["[1] Łukasz Müller", "*Çağ αβ 😀 ą", "_it_ snake_case $x$ [a](b)"]
     frame = pd.DataFrame({"row": texts, "name": texts, "apart": False})
-    return Table("t", "c", frame, (Column("name", "name", lambda row: row["name"]),))
-
-
-def test_latex_of_any_letters():
-    text = names("[1] Łukasz Müller", "*Çağ αβ 😀 ą").latex()
-    assert "{}[1] Łukasz Müller" in text
-    assert "{}*Çağ $\\alpha$$\\beta$ [U+1F600] [U+0105]" in text
-
-
-def test_markdown_escapes_emphasis_math_and_links():
-    text = names("_it_ snake_case $x$ [a](b)").markdown()
-    assert "\\_it\\_ snake_case \\$x\\$ [a]\\(b)" in text
+    named = Table("t", "c", frame, (Column("name", "name", lambda row: row["name"]),))
+    assert "{}[1] Łukasz Müller" in named.latex()
+    assert "{}*Çağ $\\alpha$$\\beta$ [U+1F600] [U+0105]" in named.latex()
+    assert "\\_it\\_ snake_case \\$x\\$ [a]\\(b)" in named.markdown()

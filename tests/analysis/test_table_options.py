@@ -9,7 +9,6 @@ import pytest
 from jestlab.analysis import published, tables
 from jestlab.analysis.tables import Shape
 from jestlab.analysis.tables.explain import explain
-from jestlab.platform.cli import main
 
 ZS, R1 = "shapes/zero_shot", "shapes_retrieval/i2t_r1"
 
@@ -93,15 +92,12 @@ def test_a_run_means_all_its_points(new_store, stored_run):
     assert rows(made(store, "comparison", rows=["joint"])) == ["joint f=0.1", "joint f=0.2"]
 
 
-def test_digits_of_scores_and_differences(whole, study):
+def test_digits_of_scores_and_differences_decide_the_bold_cells(whole, study, new_store, stored_run):
     two = made(study, digits=2)
     assert text(two, "joint", "score") == "65.00 ± 7.07"
     assert text(two, "joint", "delta").startswith("+20.00 [")
     assert text(two, "joint", "fewer_examples") == text(whole, "joint", "fewer_examples")
     assert text(made(study, "comparison", digits=0), "joint", ZS) == "65 ± 7"
-
-
-def test_bold_depends_on_the_digits_that_are_shown(new_store, stored_run):
     store = new_store().add(
         stored_run("uniform", [0.5]), stored_run("a", [0.7011]), stored_run("b", [0.7044])
     )
@@ -144,13 +140,3 @@ def test_data_has_the_shown_rows_and_columns(study):
     for row in (found[0], json.loads(table.json())["rows"][0]):
         assert {"label", "run", "delta_mean", "delta_low"} <= set(row)
         assert not {"score_mean", "flops"} & set(row)
-
-
-def test_options_of_the_command(capsys, study, tmp_path):
-    options = "--columns score,delta --rows joint,uniform --digits 2 --sort -score --caption Mine. --no-notes"
-    with pytest.raises(SystemExit):
-        main(["table", "study", "--store", study.url, "--root", str(tmp_path / "lab"), *options.split()])
-    lines = capsys.readouterr().out.splitlines()
-    assert [cell.strip() for cell in lines[0].split("|")[1:-1]] == ["run", "score", "Δ uniform"]
-    assert [line.split("|")[1].strip() for line in lines[2:4]] == ["joint", "uniform"]
-    assert lines[5:] == ["Mine."]

@@ -96,12 +96,8 @@ def test_unfinished_runs(read_runs, stored_run, stored_runs):
     assert (rows["easy"]["seeds"], rows["easy"]["score"]) == ("0 of 1", "—")
     assert "joint: seed 1 FAILED" in table.notes
     assert "easy: seed 0 PENDING" in table.notes
-
-
-def test_without_a_completed_run(read_runs, stored_run):
-    results = read_runs(
-        stored_run("uniform", [0.1], state="RUNNING"), stored_run("joint", [0.1], state="FAILED")
-    )
+    states = {"uniform": "RUNNING", "joint": "FAILED"}
+    results = read_runs(*(stored_run(name, [0.1], state=state) for name, state in states.items()))
     with pytest.raises(ValueError, match=r"no run of .* 'study' has completed yet: 1 RUNNING, 1 FAILED"):
         summary(results)
 

@@ -2,7 +2,9 @@
 
 import math
 
-from jestlab.analysis import units
+import pandas as pd
+
+from jestlab.analysis import efforts, units
 
 
 def test_writes_numbers_with_units():
@@ -15,17 +17,17 @@ def test_writes_numbers_with_units():
         (units.significant, {99.96: "100", 2.3: "2.30", 0.04567: "0.0457", -1.5: "-1.50", 1e300: "1e+300",
                              -1.7e308: "-1.7e+308", 5e-324: "4.94e-324", 0: "0", math.inf: "inf"}),
         (units.hours, {0: "0.00", 0.004: "<0.01", 0.005: "0.01", 9.99: "9.99", 9.996: "10.0", 4567: "4,570"}),
+        (lambda seconds: units.duration(seconds / 3600),
+         {0.1: "no time", 20: "20 s", 89: "89 s", 240: "4.0 min", 3600: "60 min", 11_520: "3.2 h",
+          12 * 24 * 3600: "12 days"}),
         (units.dollars, {0: "$0.00", 0.004: "<$0.01", 1.2: "$1.20", 99.996: "$100", 14_814: "$14,800"}),
     ):  # fmt: skip
         assert {number: write(number) for number in texts} == texts
 
 
-def test_writes_durations():
-    texts = {0.1: "no time", 20: "20 s", 89: "89 s", 240: "4.0 min", 3600: "60 min", 11_520: "3.2 h"}
-    assert {seconds: units.duration(seconds / 3600) for seconds in texts} == texts
-    assert units.duration(12 * 24) == "12 days"
-
-
-def test_one_unit_for_a_column_of_flops():
+def test_one_unit_for_a_column():
+    seconds = {(59.0,): "s", (119.0,): "s", (120.0, 3.0): "min", (7200.0,): "h", (2e5,): "days"}
+    for amounts, unit in seconds.items():
+        assert efforts.unit("seconds", pd.Series([*amounts, math.nan]))[1] == unit
     assert units.flops_unit([math.nan, 3e12, 1.3e12, 9e15]) == (1e12, "TFLOP")
     assert units.flops_unit([math.nan]) == (1.0, "FLOP")

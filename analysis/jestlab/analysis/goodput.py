@@ -10,8 +10,8 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from .units import duration
 
@@ -34,8 +34,7 @@ _LOST = {"PREEMPTED": "preempted", "FAILED": "failed", "CANCELLED": "cancelled"}
 _MICRO = 1_000_000
 
 
-@dataclass(frozen=True)
-class AttemptTime:
+class AttemptTime(NamedTuple):
     """One attempt at a run: a row of `v_goodput`, with the same names and units. None means unknown.
 
     Without `training_seconds`, the attempt didn't measure how its time was spent.
@@ -60,7 +59,7 @@ class AttemptTime:
 
 
 QUERY = f"""
-    SELECT {", ".join(column.name for column in fields(AttemptTime))}
+    SELECT {", ".join(AttemptTime._fields)}
     FROM v_goodput WHERE experiment = :experiment"""
 """SQL query for the attempts of an experiment, one row for each label of their runs."""
 
@@ -120,30 +119,35 @@ def by_run(attempts: Iterable[AttemptTime]) -> dict[str, Goodput]:
 
 def total(goodputs: Iterable[Goodput]) -> Goodput:
     """Add up the goodput of several runs."""
-    parts, counts = Counter[str](), Counter[str]()
-    for goodput in goodputs:
-        values = dict(vars(goodput))
-        parts.update(values.pop("parts"))
-        counts.update(values)
-    return Goodput(parts, **counts)
+    summed = list(goodputs)
+    parts = Counter[str]()
+    for goodput in filter(None, (each.parts for each in summed)):
+        parts.update(goodput)
+    names = ("unknown", "waited", "attempts", "unknown_attempts")
+    return Goodput(parts, **{name: sum(getattr(each, name) for each in summed) for name in names})
 
 
 def of_run(attempts: Sequence[AttemptTime]) -> Goodput:
     """Return how all attempts at one run, ordered by number, spent their time."""
-    parts, counts = Counter[str](), Counter[str]()
+    parts = Counter[str]()
     resumed = None  # the smallest step from which a later attempt resumed
     for attempt in reversed(attempts):
-        chips, held = max(attempt.chips, 1), _micro(attempt.held_seconds)
-        counts.update(waited=_micro(attempt.queue_seconds), attempts=int(attempt.held_seconds is not None))
         if attempt.training_seconds is not None:
+            chips = max(attempt.chips, 1)
             parts.update({cause: time * chips for cause, time in divide(attempt, resumed).items()})
-        elif attempt.held_seconds is not None:
-            counts.update(unknown=held * chips, unknown_attempts=1)
         if attempt.state == "COMPLETED":  # later attempts were requested, and repeat no lost work
             resumed = attempt.resumed_step
         elif attempt.resumed_step is not None:
             resumed = attempt.resumed_step if resumed is None else min(resumed, attempt.resumed_step)
-    return Goodput(parts, **counts)
+    started = [attempt for attempt in attempts if attempt.held_seconds is not None]
+    unknown = [attempt for attempt in started if attempt.training_seconds is None]
+    return Goodput(
+        parts,
+        unknown=sum(_micro(attempt.held_seconds) * max(attempt.chips, 1) for attempt in unknown),
+        waited=sum(_micro(attempt.queue_seconds) for attempt in attempts),
+        attempts=len(started),
+        unknown_attempts=len(unknown),
+    )
 
 
 def divide(attempt: AttemptTime, resumed: int | None) -> dict[str, int]:

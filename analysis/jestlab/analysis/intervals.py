@@ -1,8 +1,8 @@
 """Statistics over seeds: confidence intervals of means, and medians where some seeds don't reach a target.
 
-Every interval of claims, tables, and figures is Student's t at the level `CONFIDENCE`, from `half_widths`.
-Verdicts don't depend on this level: their error rate is `claims.claim.Family.error`. `direction` decides
-whether a difference is significant.
+Every interval of claims, tables, and figures is Student's t at the level `CONFIDENCE`, from `half_widths`;
+only the bounds of a verdict, in `claims.evidence`, are at the error of the claim (`claims.claim.Family`).
+`direction` decides whether a difference is significant.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _STUDY = "SELECT question, spec, origin FROM v_experiments WHERE experiment = :experiment"
 _RUNS = """
     SELECT run, label, seed, position, fingerprint, run_id, program, state, reason, step, total_steps, needed,
-        point, config
+        attempts, point, config, directory
     FROM v_runs WHERE experiment = :experiment"""
 _EVALUATED = "SELECT DISTINCT dataset, metric FROM v_evaluations WHERE experiment = :experiment"
 # A run may have several labels. NaN is stored as NULL.
@@ -183,15 +183,23 @@ def experiments(store: Snapshot) -> list[str]:
     return store.experiments
 
 
-def _frames(store: Snapshot, experiment: str) -> Frames:
+def runs_of(store: Snapshot, experiment: str) -> pd.DataFrame:
+    """Read the runs of an experiment in the order of the study; a run has a row for each label.
+
+    The columns are those of `_RUNS`: point and config are JSON, directory is relative to the lab's root.
+    """
     runs = store.select(_RUNS, experiment=experiment)
+    return runs.sort_values(["position", "label", "seed"], ignore_index=True)
+
+
+def _frames(store: Snapshot, experiment: str) -> Frames:
+    runs = store.once(runs_of, experiment)
     if runs.empty:
         store.check_known(experiment)
-    runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
     costs = store.select(_COSTS, experiment=experiment).sort_values(["label", "seed"], ignore_index=True)
     configs = runs[["run", "label", "seed", "point", "config"]]
     scores = _scores(store, experiment, runs)
-    runs = runs.drop(columns=["run_id", "point", "config"])
+    runs = runs.drop(columns=["run_id", "attempts", "point", "config", "directory"])
     question, spec = store.study(experiment)
     frames = Frames(experiment, question, runs, scores, costs, configs, spec)
     if scores.empty:
@@ -218,11 +226,10 @@ def _scores(store: Snapshot, experiment: str, runs: pd.DataFrame) -> pd.DataFram
         parameters |= {f"dataset{i}": dataset, f"metric{i}": metric}
         columns.append(f"{dataset}/{metric}")
     sql = _SCORES.format("".join(_SCORE.format(i) for i in range(len(names))))
-    rows = list(map(tuple, store._execute(sql, parameters)))
+    types = np.dtype([("", int if name in ("run_id", "step") else float) for name in columns])
     # Converting one array is much faster than converting each column.
-    scores = pd.DataFrame(np.array(rows, float).reshape(-1, len(columns)), columns=columns)
-    run_ids = np.array([row[0] for row in rows], int)  # 60 bits: too many for a float
-    scores = scores.assign(run_id=run_ids, step=scores["step"].astype(int))
+    scores = pd.DataFrame(np.fromiter(map(tuple, store._execute(sql, parameters)), types))
+    scores.columns = pd.Index(columns)
     is_infinite = scores[columns[effort_columns:]].isin([math.inf, -math.inf]).any(axis=1)
     scores["diverged"] = (scores["diverged"] > 0) | is_infinite
     ordered = runs[["run_id", "fingerprint", "label", "seed", "state"]].assign(place=range(len(runs)))

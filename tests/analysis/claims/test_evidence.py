@@ -169,21 +169,17 @@ def test_power_is_the_share_of_simulated_studies():
     assert power(0.0, 5) == pytest.approx(0.05, abs=1e-6)
 
 
-def test_needed_seeds_increase_with_the_spread():
-    """Without a spread, no number is enough."""
+def test_needed_seeds_depend_on_the_spread_and_the_distance_to_the_nearest_bound():
+    """Without a spread, no number is enough. Where the tails of SciPy are NaN, the power is integrated."""
     assert [needed(1.0, std, 3, 0.025) for std in (0.5, 1.0, 2.0)] == [4, 7, 15]
+    assert needed(1.71, 1.0, 3, 0.0009) == 10
     for margin, std, n in ((1.0, 0.0, 3), (0.0, 1.0, MOST_SEEDS), (0.01, 1.0, MOST_SEEDS - 1)):
         assert needed(margin, std, n, 0.05) == MOST_SEEDS + 1
-
-
-@pytest.mark.parametrize(
-    ("relation", "within", "margin"),
-    [("above", 0.25, 0.75), ("below", 0.25, 0.25), ("near", 0.75, 0.25), ("near", 0.25, 0.25)],
-)
-def test_the_needed_seeds_depend_on_the_distance_to_the_nearest_bound(relation, within, margin):
-    is_far = relation == "near" and within < 0.5  # on either side
-    expected = needed(margin, math.sqrt(0.625), 5, 0.005 if is_far else 0.01)
-    assert evidence_of([-0.5, 0.0, 0.5, 1.0, 1.5], relation, within, 0.01).needed == expected
+    cases: Any = ("above", 0.25, 0.75), ("below", 0.25, 0.25), ("near", 0.75, 0.25), ("near", 0.25, 0.25)
+    for relation, within, margin in cases:
+        is_far = relation == "near" and within < 0.5  # on either side
+        expected = needed(margin, math.sqrt(0.625), 5, 0.005 if is_far else 0.01)
+        assert evidence_of([-0.5, 0.0, 0.5, 1.0, 1.5], relation, within, 0.01).needed == expected
 
 
 # ---- error rates of simulated studies
@@ -262,13 +258,10 @@ def test_the_error_is_kept_however_seeds_are_lost(name, look, value, the_worst, 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", DRAWS)
-class TestEveryDistribution:
-    @pytest.mark.parametrize("claims", [1, 8, 55])
-    def test_few_studies_are_wrong_by_any_claim(self, name, claims):
-        found = simulated(DRAWS[name], until_decided, studies=10_000, claims=claims)
-        assert 0.02 < found.wrong <= 0.05 + slack(10_000)
-
-    @pytest.mark.parametrize("seeds", [3, 5, 8, 12, 24])
-    def test_the_error_is_kept_wherever_a_study_ends(self, name, seeds):
-        found = simulated(DRAWS[name], until_decided, studies=10_000, claims=8, seeds=seeds)
-        assert found.wrong <= 0.05 + slack(10_000)
+@pytest.mark.parametrize(
+    ("claims", "seeds"), [(1, LAST), (8, LAST), (55, LAST), *((8, seeds) for seeds in (3, 5, 8, 12))]
+)
+def test_few_studies_are_wrong_wherever_they_end(name, claims, seeds):
+    found = simulated(DRAWS[name], until_decided, studies=10_000, claims=claims, seeds=seeds)
+    assert found.wrong <= 0.05 + slack(10_000)
+    assert seeds < LAST or found.wrong > 0.02

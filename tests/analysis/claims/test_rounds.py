@@ -122,7 +122,7 @@ def test_hours_are_summed_over_runs_and_averaged_over_completed_seeds(new_store,
     with opened(store.url) as snapshot:
         found = Hours.load(snapshot, "study")
     assert found == Hours(7.5, {"a": 1.5, "again": 1.0, "study/d": 4.0})
-    assert [found.of(("study", name)) for name in ("a", "b", "d")] == [1.5, 0.0, 4.0]
+    assert [found.of_label(("study", name)) for name in ("a", "b", "d")] == [1.5, 0.0, 4.0]
     assert found.of_seed(judged([], of="a", above="d")) == 5.5
 
 

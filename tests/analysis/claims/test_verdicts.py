@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,25 +27,18 @@ def results(draw):
 
 def judged(found, states=None, **claim):
     """Return the verdict on a claim about a logged training metric."""
-    import pandas as pd
-
+    seeds = [(label, seed, value) for label, values in found.items() for seed, value in enumerate(values)]
     runs = pd.DataFrame(
-        [
-            {
-                "run": label, "label": label, "seed": seed, "fingerprint": f"{label}-{seed}",
-                "retracted": "", "state": (states or {}).get((label, seed), "COMPLETED"),
-            }
-            for label, values in found.items()
-            for seed in range(len(values))
-        ]
+        {
+            "run": label, "label": label, "seed": seed, "fingerprint": f"{label}-{seed}",
+            "retracted": "", "state": (states or {}).get((label, seed), "COMPLETED"),
+        }
+        for label, seed, _ in seeds
     )  # fmt: skip
     logged = pd.DataFrame(
-        [
-            {"label": label, "seed": seed, "name": "m", "step": step, "value": value if step == 2 else 0.0}
-            for label, values in found.items()
-            for seed, value in enumerate(values)
-            for step in (1, 2)
-        ]
+        {"label": label, "seed": seed, "name": "m", "step": step, "value": value}
+        for label, seed, last in seeds
+        for step, value in enumerate((0.0, last), start=1)
     )
     written = Claim.model_validate({"statement": "it is so", "measure": "m"} | claim)
     return judge(written, "study", Study({}, "smoke"), runs, Measures(None, None, logged), Judging())

@@ -65,7 +65,7 @@ def test_title_and_caption_can_be_left_out_or_replaced(drawn, tmp_path):
     assert [text.get_text() for text in own.figure().texts if text.get_text()] == ["Ours", "Three seeds."]
 
 
-def test_embeds_fonts_by_their_name(drawn):
+def test_embeds_fonts_by_their_name_and_suggests_the_nearest(drawn):
     plot = drawn("curves", COLUMN | {"font": "stixgeneral", "font_size": 9})  # in any case
     with matplotlib.rc_context({"pdf.compression": 0}):
         pdf = plot._drawn([".pdf"])[0]
@@ -73,16 +73,14 @@ def test_embeds_fonts_by_their_name(drawn):
     assert b"/Type3" not in pdf
     sizes = {label.get_fontsize() for label in plot.figure().axes[0].get_xticklabels()}
     assert sizes == {9.0}
-
-
-def test_a_missing_font_is_an_error_that_names_the_nearest(drawn):
-    with pytest.raises(
-        ValueError, match=r"no font 'STIXGenral' is installed: choose 'STIXGeneral' or .*'serif'"
-    ):
+    message = r"no font 'STIXGenral' is installed: choose 'STIXGeneral' or .*'serif'"
+    with pytest.raises(ValueError, match=message):
         drawn("curves", {"font": "STIXGenral"}).figure()
 
 
-def test_rejects_invalid_options():
+def test_lengths_have_units_and_invalid_options_are_rejected():
+    widths = [Sheet(width=width).inches for width in ("1.8in", "4.572 cm", "45.72mm", "130.086pt")]
+    assert widths == pytest.approx([1.8] * 4)
     for options, message in (
         ({"width": 3.25}, r"must be a length with its unit, such as 3\.25in.*not '3\.25'"),
         ({"width": "3.25"}, "must be a length with its unit"),
@@ -99,25 +97,9 @@ def test_rejects_invalid_options():
             Sheet(**options)
 
 
-def test_lengths_have_units():
-    widths = [Sheet(width=width).inches for width in ("1.8in", "4.572 cm", "45.72mm", "130.086pt")]
-    assert widths == pytest.approx([1.8] * 4)
-
-
 def test_options_of_a_report_override_those_of_the_study(new_store, stored_run):
     store = new_store().add(
         stored_run("uniform", [0.1, 0.2]), spec={"figure": {"width": "3.25in", "caption": "none"}}
     )
     plot = draw("curves", store.url, "study", sheet=Sheet(caption="Mine."))
     assert plot.sheet == Sheet(width="3.25in", caption="Mine.")
-
-
-def test_the_legend_lists_every_run_once_with_its_look(drawn):
-    figure = drawn("curves", COLUMN | {"legend": "below"}).figure()
-    [legend] = figure.legends
-    names = [text.get_text() for text in legend.get_texts()]
-    assert (len(names), len(set(names)), names[0]) == (5, 5, "uniform")
-    axes = figure.axes[0]
-    drawn_lines = {line.get_color() for line in axes.get_lines() if line.get_marker() != "None"}
-    assert {line.get_color() for line in legend.get_lines()} == drawn_lines
-    assert not axes.texts  # nothing is named twice

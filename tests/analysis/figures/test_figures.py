@@ -8,6 +8,7 @@ import sys
 from xml.etree import ElementTree
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.text import Text
@@ -18,18 +19,8 @@ from jestlab.analysis.figures.style import GRAY, ink, looks
 
 
 @pytest.fixture(scope="module")
-def curves(results):
-    return figures.learning_curves(results, "uniform")
-
-
-@pytest.fixture(scope="module")
 def pareto(results):
     return figures.pareto(results, "uniform")
-
-
-def texts_of(figure):
-    (axes,) = figure.axes
-    return {text.get_text() for text in [*axes.texts, *figure.texts]}
 
 
 def lines_of(figure, points):
@@ -39,15 +30,19 @@ def lines_of(figure, points):
     return [(line.get_color(), line.get_linestyle(), x, y) for line, x, y in found if len(x) == points]
 
 
-def test_learning_curves_show_every_competitor(curves):
+def test_learning_curves_show_every_competitor_in_a_new_figure(results):
+    curves = figures.learning_curves(results, "uniform")
+    known_to_pyplot = plt.get_fignums()
     figure = curves.figure()
+    assert curves.figure() is not figure
+    assert plt.get_fignums() == known_to_pyplot
     (axes,) = figure.axes
     lines = {colour: (x, y) for colour, _, x, y in lines_of(figure, 4)}
     assert len(lines) == len(axes.collections) == 3  # a line and a band each; the reference has neither
     assert list(lines["#000000"][0]) == [64, 128, 192, 256]
     assert list(lines["#000000"][1]) == pytest.approx([10, 20, 30, 45])
     assert (":", 45.0) in {(style, round(y[0], 1)) for _, style, _, y in lines_of(figure, 2)}
-    assert {"uniform", "independent", "joint"} <= texts_of(figure)
+    assert {"uniform", "independent", "joint"} <= {text.get_text() for text in axes.texts}
 
 
 def test_the_score_of_an_unfinished_reference_is_not_final(read_runs, stored_run):
@@ -60,7 +55,7 @@ def test_the_score_of_an_unfinished_reference_is_not_final(read_runs, stored_run
     assert "References (gray dashes if in range): teacher 40.0, reference 50.0 so far." in caption
 
 
-def test_pareto_front_is_of_the_competitors(pareto):
+def test_pareto_front_is_of_the_competitors_without_their_trajectories(pareto, results):
     means = pareto.data[pareto.data["kind"] == "mean"].set_index("label")
     assert set(means.index[means["on_front"].astype(bool)]) == {"uniform", "joint"}
     assert means.loc["joint", "score"] == pytest.approx(65)
@@ -69,6 +64,10 @@ def test_pareto_front_is_of_the_competitors(pareto):
     ((_, _, x, y),) = (line for line in lines_of(pareto.figure(), 4) if line[0] == GRAY)
     assert list(x)[:-1] == pytest.approx([12, 12, 32])
     assert list(y)[1:] == pytest.approx([45, 65, 65])
+    plot = figures.pareto(results, trajectories=True)
+    trajectories = plot.data[plot.data["kind"] == "trajectory"]
+    assert len(trajectories) == 2 + 3 * 4 and trajectories["on_front"].isna().all()
+    assert "not part of the front" in plot.texts.caption
 
 
 def test_points_possibly_on_the_front_are_ambiguous(read_runs, stored_run, stored_runs):
@@ -109,27 +108,15 @@ def test_curves_compare_with_the_baseline_of_the_study(read_runs, stored_run):
     assert "Dotted: final value of joint." in plot.texts.caption
 
 
-def test_the_axis_shows_whole_intervals_up_to_100_percent(read_runs, stored_runs):
+def test_axes_show_whole_intervals_up_to_100_percent_and_distant_costs(read_runs, stored_runs):
     found = read_runs(*stored_runs("uniform", [0.1], [0.3]), *stored_runs("joint", [0.6], [0.64], [0.62]))
     for plot in (figures.learning_curves(found), figures.pareto(found)):
         data = plot.data[plot.data["low"].notna()]
         bottom, top = plot.figure().axes[0].get_ylim()
         assert data["low"].min() < 0 == bottom
         assert data.loc[data["label"] == "joint", "high"].max() < 100 == top
-
-
-def test_trajectories_are_not_part_of_the_front(results):
-    plot = figures.pareto(results, trajectories=True)
-    assert (plot.data["kind"] == "trajectory").sum() == 2 + 3 * 4
-    assert plot.data.loc[plot.data["kind"] == "trajectory", "on_front"].isna().all()
-    assert "not part of the front" in plot.texts.caption
-
-
-def test_costs_far_apart_get_a_logarithmic_axis(read_runs, stored_run):
-    results = read_runs(
-        stored_run("small", [0.3]), stored_run("large", [0.6], flops_per_step=(3e11, 0.0, 0.0))
-    )
-    (axes,) = figures.pareto(results).figure().axes
+    large = stored_runs("large", [0.6], flops_per_step=(3e11, 0.0, 0.0))
+    (axes,) = figures.pareto(read_runs(*stored_runs("small", [0.3]), *large)).figure().axes
     assert axes.get_xscale() == "log"
 
 
@@ -252,11 +239,3 @@ def test_every_label_has_a_distinct_look():
     assert len(set(found.values())) == 31
     assert len({look.color for look in list(found.values())[:12]}) == 12
     assert re.fullmatch("#[0-9a-f]{6}", ink("#E69F00"))
-
-
-def test_each_drawn_figure_is_new_and_unknown_to_pyplot(curves):
-    import matplotlib.pyplot as plt
-
-    before = plt.get_fignums()
-    assert curves.figure() is not curves.figure()
-    assert plt.get_fignums() == before

@@ -75,13 +75,16 @@ def test_highlighted_runs_are_colored_and_the_others_grey(curves):
         curves(3, highlight=("jont",))
 
 
-@pytest.mark.parametrize("count", [16, pytest.param(31, marks=pytest.mark.full)])
-def test_a_legend_keeps_many_curves_in_one_panel(curves, count):
+@pytest.mark.parametrize("count", [5, 16, pytest.param(31, marks=pytest.mark.full)])
+def test_a_legend_lists_many_curves_of_one_panel_once_with_their_looks(curves, count):
     plot = curves(count, legend="below")
     figure = plot.figure()
     figure.canvas.draw()
-    assert len(figure.axes) == 1
-    [legend] = figure.legends
-    assert len(legend.get_texts()) == count
+    [axes], [legend] = figure.axes, figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert (len(names), len(set(names)), names[0]) == (count, count, "uniform")
+    colors = {line.get_color() for line in axes.get_lines() if line.get_marker() != "None"}
+    assert {line.get_color() for line in legend.get_lines()} == colors
+    assert not axes.texts  # nothing is named twice
     assert legend.get_window_extent().y0 >= 0
     assert "one run per panel" not in plot.texts.caption

@@ -2,7 +2,9 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from jestlab.analysis import figures, published
@@ -16,21 +18,14 @@ def cells():
     return published.frame(published.paper())
 
 
-def rows(plot, **where):
-    data = plot.data
-    for column, value in where.items():
-        data = data[data[column] == value]
-    return data
-
-
 def test_speedup(results):
     plot = figures.speedup(results, "uniform")
-    bars = rows(plot, effort="examples_seen").set_index("label")
+    bars: Any = plot.data.query("effort == 'examples_seen'").set_index("label")
     # joint: .4 after 1.5 of 4 steps of 64, .5 after 2; independent: .4 after 2 steps, never .5
     assert bars.loc["joint", "x"] == pytest.approx((96 + 128) / 2)
     assert (bars.loc["joint", "low"], bars.loc["joint", "high"]) == pytest.approx((96, 128))
     assert bars.loc["joint", "factor"] == "2.3×"  # (4 / 1.5 + 2) / 2
-    bars = rows(plot, effort="flops").set_index("label")
+    bars = plot.data.query("effort == 'flops'").set_index("label")
     assert bars.loc["uniform", "x"] == pytest.approx(12e9)
     assert (bars.loc["joint", "low"], bars.loc["joint", "high"]) == pytest.approx((12e9, 16e9))
     assert math.isnan(bars.loc["independent", "x"])  # one of two seeds gets there: the median does not
@@ -41,10 +36,7 @@ def test_speedup(results):
     assert words == [{"1.0×", "2.3×", "not reached"}, {"1.0×", "0.9×", "not reached"}]
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert labels == ["uniform", "independent", "joint"]
-
-
-def test_the_height_of_the_bars_depends_on_their_number(results):
-    heights = []
+    heights = []  # depend on the number of bars
     for some in (results, results.only(["uniform", "joint"])):
         plot = replace(figures.speedup(some, "uniform"), sheet=Sheet(width="3.25in"))
         heights.append(plot.figure().axes[1].get_window_extent().height)
@@ -62,19 +54,16 @@ def test_published_methods(cells):
     assert {"CLIP", "OpenCLIP", "Flexi-JEST++"} <= {text.get_text() for text in plot.figure().axes[0].texts}
 
 
-@pytest.fixture(scope="module")
-def sources(cells):
-    """Tables of users, with the name and the positions of the paper's: Ada's without FLOPs, and Zoe's."""
+def test_sources_are_never_mixed(cells):
+    """Shown is the source with most points; FLOPs are relative to its own baseline.
+
+    Two tables of users have the name and the positions of the paper's: Ada's without FLOPs, and Zoe's.
+    """
     lines = ["source,table,group,method,quantity,printed,unit"]
     lines += [f"{name},comparison,B,MyCLIP,imagenet/zero_shot,10.0,percent" for name in ("Ada", "Zoe")]
     lines += ["Zoe,comparison,B,MyCLIP,flops_total,200,percent"]
-    return published.frame([*published.parse("\n".join(lines).encode(), "own.csv"), *published.paper()])
-
-
-def test_sources_are_never_mixed(cells, sources):
-    """Shown is the source with most points; FLOPs are relative to its own baseline."""
-    import pandas as pd
-
+    own = published.parse("\n".join(lines).encode(), "own.csv")
+    sources = published.frame([*own, *published.paper()])
     plot, alone = figures.published_scores(sources), figures.published_scores(cells)
     pd.testing.assert_frame_equal(plot.data, alone.data)
     assert "As published (Evans et al. 2024), mean of" in plot.texts.caption
@@ -96,7 +85,7 @@ def test_comparable_runs_are_added_to_published_ones(cells, read_runs, stored_ru
         stored_run("joint", [0.4, 0.6], metrics=names, flops_per_step=(3e9, 3e9, 0.0)),
     )
     plot = figures.published_scores(cells, results)
-    own = rows(plot, kind="run").set_index("text")
+    own = plot.data.query("kind == 'run'").set_index("text")
     assert (own.loc["uniform", "x"], own.loc["uniform", "y"]) == pytest.approx((100, 50))
     assert (own.loc["joint", "x"], own.loc["joint", "y"]) == pytest.approx((200, 60))
     assert "relative to the experiment's baseline" in plot.texts.caption
@@ -148,9 +137,7 @@ def test_method_costs_are_those_of_the_paper():
     assert "An approximate forward pass costs 0.39 of a full one." in plot.texts.caption
     with pytest.raises(ValueError, match="unknown convention 'jest'"):
         figures.method_costs(FLEXI, "jest")  # type: ignore[arg-type]
-
-
-def test_without_an_approximate_pass_there_is_no_flexi_jest():
+    # Without an approximate pass there is no Flexi-JEST.
     jest = replace(FLEXI, approximate=None, approximate_share=0.0, scoring="full")
     plot = figures.method_costs(jest, "counted")
     assert list(dict.fromkeys(plot.data["label"])) == ["IID", "JEST", "JEST, cached reference"]
@@ -166,7 +153,7 @@ def test_only_some_of_very_many_runs_are_shown(read_runs, stored_run):
         *(stored_run("joint", [0.1, 0.5 + i / 100], label=f"joint {i}") for i in range(45)),
     )
     plot = figures.speedup(results)
-    assert len(rows(plot, effort="flops")) == 13
+    assert len(plot.data.query("effort == 'flops'")) == 13
     assert "joint 44" in set(plot.data["label"])
     assert "Shown: the 12 soonest of 45." in plot.texts.caption
     bars = figures.step_costs(results)

@@ -18,7 +18,7 @@ def parse(*lines: str) -> list[PublishedCell]:
     return published.parse("\n".join(lines).encode(), "mine.csv")
 
 
-def test_parses_a_minimal_file():
+def test_parses_a_minimal_file_in_percent_or_shares():
     row = {"source": "Doe", "table": "small", "position": 1, "method": "SigLIP"}
     assert parse(HEADER, LINE, "Doe,small,SigLIP,examples_seen,13B,") == [
         PublishedCell(**row, quantity="imagenet/zero_shot", printed="70.3", unit="percent", value=0.703),
@@ -26,6 +26,12 @@ def test_parses_a_minimal_file():
     ]
     (cell,) = parse(HEADER + ",value", LINE + ",0.70312")  # with more digits than are printed
     assert cell.value == 0.70312
+    for printed, unit, value in (
+        ("70.3", "percent", 0.703), ("0.703", "share", 0.703), ("−11.8", "percent", -0.118),
+        ("+0.028", "share", 0.028),
+    ):  # fmt: skip
+        (cell,) = parse(HEADER, f"Doe,small,SigLIP,mean_delta,{printed},{unit}")
+        assert (cell.value, cell.printed, cell.unit) == (value, printed, unit)
 
 
 def test_numbers_rows_in_their_order():
@@ -41,15 +47,6 @@ def test_parses_files_of_spreadsheets():
     text = f"{HEADER}\r\n{LINE}\r\n,,,,,\r\n".replace("source", "Source ")
     for separator in (",", ";", "\t"):
         assert published.parse(text.replace(",", separator).encode("utf-8-sig"), "x.csv") == plain
-
-
-@pytest.mark.parametrize("printed, unit, value", [
-    ("70.3", "percent", 0.703), ("0.703", "share", 0.703), ("−11.8", "percent", -0.118),
-    ("+0.028", "share", 0.028),
-])  # fmt: skip
-def test_percent_or_share(printed, unit, value):
-    (cell,) = parse(HEADER, f"Doe,small,SigLIP,mean_delta,{printed},{unit}")
-    assert (cell.value, cell.printed, cell.unit) == (value, printed, unit)
 
 
 def but(old: str, new: str) -> str:
@@ -135,19 +132,16 @@ def test_orders_unknown_scores_before_the_mean():
 # ---- the paper's cells, and those of a store
 
 
-def test_each_group_of_the_paper_has_its_baseline_and_each_row_its_note():
+def test_the_paper_s_file_is_formatted_with_a_baseline_for_each_group_and_a_note_for_each_row():
     cells = published.paper()
+    file = Path(published.__file__).with_name("evans2024.csv")
+    assert published.render(cells) == file.read_text(encoding="utf-8")
     assert len({(cell.table, cell.group) for cell in cells if cell.baseline}) == 2 + 2 + 1 + 1 + 1
     assert all(cell.note for cell in cells)
     assert all("ViT-B/32 at 224 px" in cell.note for cell in cells if cell.table == "laion")
     readable = {cell.citation_key: cell.citation for cell in cells if cell.citation_key}
     assert len(readable) == 9 and readable["radford2021learning"] == "Radford et al. 2021"
     assert all(re.fullmatch(r"\w+ et al\. 20\d\d", citation) for citation in readable.values())
-
-
-def test_the_paper_s_file_is_formatted():
-    file = Path(published.__file__).with_name("evans2024.csv")
-    assert published.render(published.paper()) == file.read_text(encoding="utf-8")
 
 
 def test_reads_the_cells_of_a_store_in_the_order_of_tables(new_store):

@@ -1,11 +1,15 @@
 """Experiments in real stores, and their reports, parsed or opened in a browser."""
 
 import io
+import itertools
+import json
 import re
+import shutil
+import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -18,17 +22,16 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "platform" / "support"))
 import plans_support as plans
 import stores_support as stores
 from PIL import Image
-from tests.analysis.conftest import StoredRun
 from tests.browser_support import Opened, open_page
 
 from jestlab.analysis.costs import Cost
 from jestlab.analysis.figures import Plot
 from jestlab.analysis.report import build
 from jestlab.models.training.phases import Spent
-from jestlab.platform.planning.plan import Plan
+from jestlab.platform.planning.plan import Plan, PlannedRun
 from jestlab.platform.programs import Price
 from jestlab.platform.spec.schema import StudySpec
-from jestlab.platform.store.records import RunState
+from jestlab.platform.store.records import RunState, RunSummary
 from jestlab.platform.store.store import Store
 
 SPENT = Spent(
@@ -43,81 +46,6 @@ SPENT = Spent(
 class Lab:
     url: str
     folder: Path
-    name: str = "study"
-
-
-def make_lab(
-    folder: Path,
-    runs: Sequence[StoredRun],
-    question: str = "Is it faster?",
-    name: str = "study",
-    reports: Sequence[Mapping[str, Any]] = (),
-    claims: Sequence[Mapping[str, Any]] = (),
-    family: Any = None,
-) -> Lab:
-    """Record runs and their attempts, as launchers and workers do."""
-    url = stores.empty_lab(folder / "lab").store_url
-    store = Store.open(url)
-    planned: dict[tuple[str, int], Any] = {}
-    for run in runs:
-        needs = {role: planned[needed, run.seed].fingerprint for role, needed in run.needs.items()}
-        steps = max(1, len(run.scores))
-        made = plans.run(
-            run.run,
-            config={"selection": {"rule": run.label or run.run}, "seed": run.seed} | run.config,
-            seed=run.seed,
-            needs=needs,
-            price=None
-            if run.flops_per_step is None
-            else Price(Cost(image_tower=run.flops_per_step[0] * steps), examples=64 * steps),
-        )
-        planned[run.label or run.run, run.seed] = replace(made, label=run.label or made.label)
-    names: dict[str, Any] = {run.run: {} for run in runs} | {"greedy": {}}  # greedy is never launched
-    spec: dict[str, Any] = {"name": name, "question": question, "scale": "smoke", "runs": names}
-    spec |= {"reports": list(reports), "claims": list(claims), "family": family}
-    spec["metrics"] = {"*": {"goal": "max", "unit": "percent"}}
-    needed = frozenset(name for run in runs for name in run.needs.values())
-    plans.record(store, Plan(StudySpec.parse(spec), tuple(planned.values()), needed))
-    for run in runs:
-        _happen(store, planned[run.label or run.run, run.seed], run)
-    store.close()
-    return Lab(url, folder, name)
-
-
-def _happen(store: Store, made: Any, run: StoredRun) -> None:
-    row = next(row for row in store.runs(store.experiments()[0].name) if row.fingerprint == made.fingerprint)
-    for reason in run.fails_before:
-        plans.begun(store, row, spent=SPENT).fail(reason)
-        plans.move(store, made, RunState.PENDING)
-    if run.state == "PENDING":
-        return
-    attempt = plans.begun(store, row, spent=SPENT)
-    for step, score in enumerate(run.scores, start=1):
-        scores = {"shapes/zero_shot": score, "shapes_retrieval/i2t_r1": score}
-        flops = None if run.flops_per_step is None else run.flops_per_step[0] * step
-        attempt.evaluation(step, 64 * step, flops, scores)
-        attempt.progress(step, len(run.scores))
-    if run.state == "COMPLETED":
-        attempt.complete()
-    elif run.state == "FAILED":
-        attempt.fail("ValueError: it broke <b>here</b>")
-    else:
-        attempt.flush()
-
-
-def finished() -> list[StoredRun]:
-    """A reference, uniform, independent and joint, three seeds each; one attempt failed on the way."""
-    runs = []
-    selecting: dict[str, Any] = {"flops_per_step": (8e9, 0, 0), "needs": {"selection": "reference"}}
-    for seed, more in enumerate((0.0, 0.04, -0.03)):
-        lost = ["lost its node"] if seed == 1 else []
-        runs += [
-            StoredRun("reference", [0.5, 0.7 + more], seed=seed, flops_per_step=(9e9, 0, 0)),
-            StoredRun("uniform", [0.1, 0.2, 0.3, 0.4 + more], seed=seed),
-            StoredRun("independent", [0.1, 0.3, 0.4, 0.45 - more], seed=seed, **selecting),
-            StoredRun("joint", [0.3, 0.5, 0.6, 0.65 + more], seed=seed, fails_before=lost, **selecting),
-        ]
-    return runs
 
 
 CLAIMS: list[dict[str, Any]] = [
@@ -142,11 +70,59 @@ REPORTS: list[dict[str, Any]] = [
 ]
 
 
+CURVES = {
+    "reference": (9e9, [0.5, 0.7]),
+    "uniform": (3e9, [0.1, 0.2, 0.3, 0.4]),
+    "independent": (8e9, [0.1, 0.3, 0.4, 0.45]),
+    "joint": (8e9, [0.3, 0.5, 0.6, 0.65]),
+}
+"""Run → FLOPs of a step, and scores at steps 1, 2, …, the last of which differs by seed."""
+
+
+def record_attempt(store: Store, row: RunSummary, flops_per_step: float, scores: Sequence[float]) -> None:
+    """Record a completed attempt at a run, as a worker does."""
+    attempt = plans.begun(store, row, spent=SPENT)
+    for step, score in enumerate(scores, start=1):
+        metrics = {"shapes/zero_shot": score, "shapes_retrieval/i2t_r1": score}
+        attempt.evaluation(step, 64 * step, flops_per_step * step, metrics)
+        attempt.progress(step, len(scores))
+    attempt.complete()
+
+
 @pytest.fixture(scope="session")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """A finished experiment, which tests must not change."""
+    """A finished experiment with three seeds of each run, which tests must not change.
+
+    One attempt at a run of joint failed on the way.
+    """
     folder = tmp_path_factory.mktemp("study")
-    return make_lab(folder, finished(), reports=REPORTS, claims=CLAIMS, family="none")
+    url = stores.empty_lab(folder / "lab").store_url
+    store = Store.open(url)
+    planned: dict[tuple[str, int], PlannedRun] = {}
+    for seed, (name, (flops, scores)) in itertools.product(range(3), CURVES.items()):
+        selects = name in ("independent", "joint")
+        planned[name, seed] = plans.run(
+            name,
+            config={"selection": {"rule": name}, "seed": seed},
+            seed=seed,
+            needs={"selection": planned["reference", seed].fingerprint} if selects else {},
+            price=Price(Cost(image_tower=flops * len(scores)), examples=64 * len(scores)),
+        )
+    spec: dict[str, Any] = {
+        "name": "study", "question": "Is it faster?", "scale": "smoke", "reports": REPORTS, "claims": CLAIMS,
+        "family": "none", "metrics": {"*": {"goal": "max", "unit": "percent"}},
+        "runs": {name: {} for name in (*CURVES, "greedy")},  # greedy is never launched
+    }  # fmt: skip
+    plans.record(store, Plan(StudySpec.parse(spec), tuple(planned.values()), frozenset(["reference"])))
+    for row in store.runs("study"):
+        if (row.name, row.seed) == ("joint", 1):
+            plans.begun(store, row, spent=SPENT).fail("lost its node")
+            plans.move(store, planned["joint", 1], RunState.PENDING)
+        flops, (*scores, last) = CURVES[row.name]
+        more = (0.0, 0.04, -0.03)[row.seed] * (-1 if row.name == "independent" else 1)
+        record_attempt(store, row, flops, [*scores, last + more])
+    store.close()
+    return Lab(url, folder)
 
 
 @pytest.fixture(scope="session")
@@ -161,10 +137,14 @@ def parsed_page(page: Path) -> Element:
     return parse_page(page)
 
 
-@pytest.fixture
-def new_lab(tmp_path: Path) -> Callable[..., Lab]:
-    """A function that records an experiment with given runs."""
-    return lambda *runs, **options: make_lab(tmp_path, runs, **options)
+def copy_with_spec(lab: Lab, path: Path, experiment: str, change: Callable[[Any], Any]) -> str:
+    """Copy the store of a lab, change the spec of an experiment there, and return the URL of the copy."""
+    shutil.copy(lab.url.removeprefix("sqlite:///"), path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (text,) = connection.execute("SELECT spec FROM experiment WHERE name = ?", [experiment]).fetchone()
+        changed = json.dumps(change(json.loads(text)))
+        connection.execute("UPDATE experiment SET spec = ? WHERE name = ?", [changed, experiment])
+    return f"sqlite:///{path}"
 
 
 @contextmanager
@@ -217,17 +197,6 @@ def by_class(tree: Element, name: str) -> list[Element]:
 def by_id(tree: Element, name: str) -> Element:
     (found,) = (element for element in tree.iter() if element.get("id") == name)
     return found
-
-
-def check_accessible(opened: Opened, width: int) -> None:
-    """Check that a page fits the window, and check it by the rules of WCAG."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    for summary in opened.tab.locator("summary").all():
-        summary.click()
-    found = axe.Axe().run(opened.tab, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
-    assert found.violations_count == 0, found.generate_report()
-    assert opened.tab.evaluate("document.documentElement.scrollWidth") <= width
-    assert opened.complaints == []
 
 
 @pytest.fixture(scope="module")

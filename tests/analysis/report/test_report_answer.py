@@ -56,27 +56,17 @@ def test_without_a_better_run(asked):
     assert alone == "uniform scores 50.0 ± 14.1%; no other run has a finite score to compare."
 
 
-def test_a_claim_may_hold_although_the_interval_of_the_answer_includes_0(new_store, stored_run):
+def test_a_claim_may_hold_although_the_interval_of_the_answer_includes_0(new_store, stored_runs):
     """Its test is one-sided (p = .030); the interval is two-sided (p = .061). A note says so, once."""
     store = new_store().add(
-        *(stored_run("uniform", [0.1, 0.4], seed=seed) for seed in range(4)),
-        *(
-            stored_run("joint", [0.1, 0.4 + more], seed=seed)
-            for seed, more in enumerate((0.1, 0.2, 0.3, 0.05))
-        ),
+        *stored_runs("uniform", *([[0.1, 0.4]] * 4)),
+        *stored_runs("joint", *([0.1, 0.4 + more] for more in (0.1, 0.2, 0.3, 0.05))),
         spec={"claims": [{"statement": "Joint learns more", "of": "joint", "above": "uniform"}]},
     )
     assert "+16.2 points against uniform; the interval includes 0" in answer_of(store).sentence
     claims = tables.table(store.url, "claims", ["study"])
     assert list(claims.frame["verdict"]) == ["holds"]
     assert sum("decided although its interval includes 0" in note for note in claims.notes) == 1
-
-
-def test_no_seed_in_common(new_store, stored_run):
-    store = new_store().add(stored_run("uniform", [0.1, 0.4]), stored_run("joint", [0.1, 0.6], seed=1))
-    said = answer_of(store)
-    assert said.sentence == "joint scores 60.0%; it is not compared with uniform, the baseline."
-    assert said.caveat == "Not judged: joint."
 
 
 def test_significant_runs_are_named_even_if_another_mean_is_higher(asked):
@@ -110,6 +100,10 @@ def test_runs_that_are_not_judged_are_named(new_store, stored_run):
     assert said.sentence.startswith("joint scores 60.0%, 20.0 points above uniform, by one seed")
     assert said.caveat.startswith("Not judged: third, fourth (failed in 2 of 2 seeds). Judged by fewer")
     assert said.caveat.endswith("joint (1 of 2).")
+    store = new_store().add(*runs("uniform", 0.4, 1), *runs("joint", 0.6, 2)[1:])  # no seed in common
+    said = answer_of(store)
+    assert said.sentence == "joint scores 61.0%; it is not compared with uniform, the baseline."
+    assert said.caveat == "Not judged: joint."
 
 
 def test_flops_name_their_scope_and_the_widest_one(new_store, stored_run):

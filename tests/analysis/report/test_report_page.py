@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.analysis.conftest import StoredRun
-from tests.analysis.report.conftest import by_class, by_id, check_accessible, parse_page, words
+from tests.analysis.report.conftest import by_class, by_id, parse_page, words
 
 from jestlab.analysis import tables
 from jestlab.analysis.figures import Plot, learning_curves, pareto
@@ -26,12 +26,14 @@ DRAWN_BY_MATPLOTLIB = Plot._drawn
 
 
 @pytest.fixture
-def built(new_lab):
+def built(new_store, tmp_path):
     """A function that builds the page of an experiment with given runs."""
 
-    def make(*runs, **options):
-        lab = new_lab(*runs, **options)
-        return build(lab.url, "study", lab.folder / "report")[0]
+    def make(*runs, spec=None, **options):
+        percent = {"metrics": {"*": {"goal": "max", "unit": "percent"}}}
+        store = new_store().add(*runs, spec=percent | (spec or {}), **options)
+        store.execute("UPDATE v_costs SET actual_hours = 0.5")
+        return build(store.url, "study", tmp_path / "report")[0]
 
     return make
 
@@ -92,12 +94,10 @@ def test_hostile_names_and_infinite_scores(built):
 
 
 def test_without_results(built):
+    runs = [StoredRun("uniform", [], state="FAILED", reason="it broke <b>here</b>")]
+    runs += [StoredRun("joint", [], state="PENDING")]
     reports = [{"kind": "table", "name": "comparison"}, {"kind": "speedup"}]
-    page = parse_page(
-        built(
-            StoredRun("uniform", [], state="FAILED"), StoredRun("joint", [], state="PENDING"), reports=reports
-        )
-    )
+    page = parse_page(built(*runs, spec={"reports": reports}))
     text = words(page)
     assert "Unfinished: 0 of 2 runs have completed; 1 failed, 1 pending. No run has a final" in text
     assert "Scores below" not in text
@@ -109,13 +109,12 @@ def test_without_results(built):
     assert missing == ["Comparison", "Speedup"]
 
 
-def test_notes_and_equal_tables_are_shown_once_and_backticks_are_code(built):
-    scores = {"uniform": 0.2, "joint": 0.3}
-    runs = [StoredRun(name, [0.1, score], seed=seed) for name, score in scores.items() for seed in (0, 1)]
+def test_notes_and_equal_tables_are_shown_once_and_backticks_are_code(built, stored_runs):
+    runs = [*stored_runs("uniform", *[[0.1, 0.2]] * 2), *stored_runs("joint", *[[0.1, 0.3]] * 2)]
     metrics = ["shapes/zero_shot", "shapes_retrieval/i2t_r1"]
     reports = [{"kind": "table", "score": metrics}, {"kind": "table", "columns": ["score"]}]
     claim = {"statement": "`joint` learns more", "of": "joint", "above": "uniform"}
-    page = parse_page(built(*runs, question="Compare both", reports=reports, claims=[claim]))
+    page = parse_page(built(*runs, question="Compare both", spec={"reports": reports, "claims": [claim]}))
     results = by_id(page, "results")
     names = [table.get("data-table") for table in by_class(results, "scroll")]
     assert names == ["summary", "speedups", "summary-2"]
@@ -194,12 +193,17 @@ def test_no_network_access(opened, page):
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_fits_and_is_accessible(opened, page, width, scheme):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     shown = opened(page, width, scheme)
-    check_accessible(shown, width)
+    for summary in shown.tab.locator("summary").all():
+        summary.click()
+    found = axe.run(shown.tab, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
+    assert found.violations_count == 0, found.generate_report()
+    assert shown.tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert shown.complaints == []
     shown.tab.locator("button[data-row=joint][data-column=delta]").click()
     until(shown.tab, shown.tab.locator("dialog").is_visible)
-    found = axe.Axe().run(shown.tab, context="dialog")
+    found = axe.run(shown.tab, context="dialog")
     assert found.violations_count == 0, found.generate_report()
     box = shown.tab.locator("dialog").bounding_box()
     assert box["x"] >= 0

@@ -1,12 +1,9 @@
 """Reports that a spec asks for, in addition to those of every page."""
 
-import json
-import shutil
-import sqlite3
 from contextlib import closing
 
 import pytest
-from tests.analysis.report.conftest import finished, make_lab
+from tests.analysis.report.conftest import copy_with_spec
 
 from jestlab.analysis import published
 from jestlab.analysis.report import gather
@@ -24,28 +21,22 @@ ON_EVERY_PAGE = [
 ]
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    """The URL of a store with a finished experiment and the paper's results."""
-    lab = make_lab(tmp_path_factory.mktemp("recorded"), finished())
-    store = Store.open(lab.url)
-    import_cells(store, published.paper())
-    store.close()
-    return lab.url
-
-
 @pytest.fixture
-def asked(recorded, tmp_path):
-    """A function that makes the page of a spec with given reports; also the names of what these added."""
+def asked(study, tmp_path):
+    """A function that makes the page of a spec with given reports; also the names of what these added.
+
+    The store has the paper's results, too.
+    """
 
     def make(*reports, unknown=()):
-        path = shutil.copy(recorded.removeprefix("sqlite:///"), tmp_path / "copy.db")
-        with closing(sqlite3.connect(path)) as connection, connection:
-            (text,) = connection.execute("SELECT spec FROM experiment").fetchone()
-            spec = StudySpec.parse(json.loads(text) | {"reports": list(reports)}).to_dict()
-            spec["reports"] += unknown
-            connection.execute("UPDATE experiment SET spec = ?", [json.dumps(spec)])
-        page = gather(f"sqlite:///{path}", "study", baseline="uniform", scope="scoring")
+        def change(spec):
+            parsed = StudySpec.parse(spec | {"reports": list(reports)}).to_dict()
+            return parsed | {"reports": [*parsed["reports"], *unknown]}
+
+        url = copy_with_spec(study, tmp_path / "copy.db", "study", change)
+        with closing(Store.open(url)) as store:
+            import_cells(store, published.paper())
+        page = gather(url, "study", baseline="uniform", scope="scoring")
         (results,) = (section for section in page.sections if section.id == "results")
         missing = dict(next((section.missing for section in page.sections if section.missing), {}))
         made = PageSection("", "", tables=results.tables[2:], figures=page.figures[2:], missing=missing)
@@ -67,7 +58,7 @@ def test_the_first_report_with_a_known_baseline_sets_the_baseline_of_the_page(ne
     assert "no run 'gone'" in missing["Summary"]
 
 
-def test_tables_and_figures_are_in_the_order_of_the_spec(asked, recorded):
+def test_tables_and_figures_are_in_the_order_of_the_spec(asked, tmp_path):
     """Those of every page are not repeated."""
     made, names, stills = asked(
         {"kind": "speedup"},
@@ -80,7 +71,10 @@ def test_tables_and_figures_are_in_the_order_of_the_spec(asked, recorded):
     assert names == ["comparison", "laion"]
     assert stills == ["speedup", "step_costs", "against"]
     assert not made.missing
-    assert made.tables[0].table.markdown() == table(recorded, "comparison", ["study"]).markdown()
+    assert (
+        made.tables[0].table.markdown()
+        == table(f"sqlite:///{tmp_path}/copy.db", "comparison", ["study"]).markdown()
+    )
 
 
 def test_a_report_with_other_options_is_added(asked):

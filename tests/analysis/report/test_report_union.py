@@ -1,16 +1,22 @@
 """The page of a union of studies: verdicts first, then each study with the reports of its spec."""
 
 import json
-import shutil
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import plans_support as plans
 import pytest
 import stores_support as stores
-from tests.analysis.report.conftest import Lab, by_class, by_id, parse_page, stubbed_figures, words
+from tests.analysis.report.conftest import (
+    Lab,
+    by_class,
+    by_id,
+    copy_with_spec,
+    parse_page,
+    record_attempt,
+    stubbed_figures,
+    words,
+)
 
 from jestlab.analysis import published
 from jestlab.analysis.claims import parts_of
@@ -86,18 +92,13 @@ def union(tmp_path_factory):
     family = {"error": 0.25}  # of four claims with three seeds each
     plans.record(store, Plan(StudySpec.parse(spec | {"family": family}), tuple(together)))
     for row in {row.fingerprint: row for row in store.runs("paper")}.values():
-        attempt = plans.begun(store, row)
         score = SCORES[row.name.split("/")[1]] + 0.005 * row.seed * (1 if "joint" in row.name else -1)
-        for step, value in enumerate((0.1, 0.2, score), start=1):
-            scores = {"shapes/zero_shot": value, "shapes_retrieval/i2t_r1": value}
-            attempt.evaluation(step, 64 * step, 3e9 * step, scores)
-        attempt.progress(3, 3)
-        attempt.complete()
+        record_attempt(store, row, 3e9, [0.1, 0.2, score])
     store.close()
     own = folder / "reports" / "prior_art" / "report.html"
     own.parent.mkdir(parents=True)
     own.write_text("<!DOCTYPE html><title>prior_art</title>")
-    return Lab(url, folder, "paper")
+    return Lab(url, folder)
 
 
 @pytest.fixture(scope="module")
@@ -173,10 +174,6 @@ def test_the_page_of_a_union(union, page):
 
 
 def test_a_study_that_has_changed_is_marked(union, tmp_path):
-    path = shutil.copy(union.folder / "results.db", tmp_path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        (text,) = connection.execute("SELECT spec FROM experiment WHERE name = 'ratios'").fetchone()
-        changed = json.dumps(json.loads(text) | {"seeds": [7]})
-        connection.execute("UPDATE experiment SET spec = ? WHERE name = 'ratios'", [changed])
-    sections = gather(f"sqlite:///{path}", "paper").sections
+    url = copy_with_spec(union, tmp_path / "copy.db", "ratios", lambda spec: spec | {"seeds": [7]})
+    sections = gather(url, "paper").sections
     assert [bool(section.banners) for section in sections if section.study] == [True, False, True]

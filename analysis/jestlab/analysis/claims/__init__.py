@@ -1,8 +1,8 @@
 """Claims: statements in a spec that the runs of a study confirm or refute.
 
-`claim` defines the keys of a spec and reads specs from a store; `measures` computes the values that claims
-compare; `verdicts` judges claims seed by seed; `evidence` tests the differences, also by `sign_test`;
-`rounds` chooses the next seeds; `registration` compares a study with its registration.
+`claim` defines the keys of a spec and reads specs from a store; `measures` computes the values to compare;
+`verdicts` judges claims seed by seed, with results in `judged`; `evidence` tests differences, by `sign_test`
+or Student's t; `rounds` chooses the next seeds; `registration` compares a study with its registration.
 """
 
 from .claim import COMPARISONS, Claim, Family, Side, Study, Until, parse_claims, parts_of, studies

@@ -42,7 +42,7 @@ MOST_SEEDS = 100
 
 
 def is_score(measure: str) -> bool:
-    """Return whether a measure is the score, at the end of the runs or earlier."""
+    """Return whether a measure is the score at the end of training or earlier."""
     return measure in (SCORE, AT_FLOPS, AT_SECONDS) or AFTER.fullmatch(measure) is not None
 
 
@@ -68,19 +68,19 @@ class _Part(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_nulls(cls, written: Any) -> Any:
-        is_mapping = isinstance(written, Mapping)
-        return {key: value for key, value in written.items() if value is not None} if is_mapping else written
+    def _drop_nulls(cls, data: Any) -> Any:
+        is_mapping = isinstance(data, Mapping)
+        return {key: value for key, value in data.items() if value is not None} if is_mapping else data
 
 
 class Side(_Part):
     """One side of a claim: the mean over some runs, optionally minus the mean over other runs.
 
-    A spec writes a name, a list of names, or a mapping: `{of: small, minus: large}` is a difference between
-    runs; `{of: small, measure: loss}` uses another measure than the claim.
+    In a spec, a side is a name, a list of names, or a mapping: `{of: small, minus: large}` is a difference
+    between runs; `{of: small, measure: loss}` replaces the measure of the claim.
 
     Attributes:
-        of: Labels or names of runs. A name means all points of the run.
+        of: Labels or names of runs. The name of a run stands for all its points.
         minus: Labels or names of the runs whose mean is subtracted.
         measure: The measure of this side; the claim's `measure` by default.
     """
@@ -91,8 +91,8 @@ class Side(_Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _expand(cls, written: Any) -> Any:
-        return written if isinstance(written, Side | Mapping) else {"of": written}
+    def _expand(cls, data: Any) -> Any:
+        return data if isinstance(data, Side | Mapping) else {"of": data}
 
     @model_serializer
     def _shorten(self) -> Any:
@@ -104,7 +104,7 @@ class Side(_Part):
         return {"of": short(self.of), **options} if options else short(self.of)
 
     def named(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield the names on this side, each with its place below the side."""
+        """Yield each name on this side, preceded by its path in the spec, relative to the side."""
         is_short = not self.minus and not self.measure
         for key, names in (("of", self.of), ("minus", self.minus)):
             for i, name in enumerate(names):
@@ -153,10 +153,10 @@ class Claim(_Part):
 
     @model_validator(mode="after")
     def _check(self) -> Claim:
-        given = [each for each in COMPARISONS if getattr(self, each) is not None]
+        given = [name for name in COMPARISONS if getattr(self, name) is not None]
         if len(given) != 1:
-            found = " and ".join(given) or "none"
-            raise ValueError(f"must have exactly one of {', '.join(COMPARISONS)}, not {found}")
+            names = " and ".join(given) or "none"
+            raise ValueError(f"must have exactly one of {', '.join(COMPARISONS)}, not {names}")
         if self.of == self.other:
             raise ValueError(f"{given[0]} equals `of`: name another run or another measure")
         if self.near is not None and self.within is None:
@@ -166,7 +166,7 @@ class Claim(_Part):
     @property
     def comparison(self) -> Comparison:
         """The relation between both sides."""
-        return next(each for each in COMPARISONS if getattr(self, each) is not None)
+        return next(name for name in COMPARISONS if getattr(self, name) is not None)
 
     @property
     def other(self) -> Side:
@@ -181,11 +181,12 @@ class Claim(_Part):
 
     @property
     def unit(self) -> str:
-        """Name of the difference: the common measure, the common start of two names, or both names."""
-        of, other = self.measures
-        if of != other and is_score(of) and is_score(other):
+        """Name of the difference: the measure of both sides, "score" for two kinds of score, the folder that
+        both names start with, or both names."""
+        first, second = self.measures
+        if first != second and is_score(first) and is_score(second):
             return SCORE
-        return of if of == other else posixpath.commonpath((of, other)) or f"{of} − {other}"
+        return first if first == second else posixpath.commonpath((first, second)) or f"{first} − {second}"
 
     def text(self, shown: Mapping[str, str]) -> str:
         """Write the comparison, with the display names of runs and labels."""
@@ -195,17 +196,17 @@ class Claim(_Part):
         return f"{self.of.text(shown)} {relation} {self.other.text(shown)}{within}{by}"
 
 
-def parse_claims(written: Iterable[Any] | None) -> list[Claim]:
+def parse_claims(claims: Iterable[Any] | None) -> list[Claim]:
     """Parse the claims of a stored spec."""
-    return [Claim.model_validate(each) for each in written or ()]
+    return [Claim.model_validate(claim) for claim in claims or ()]
 
 
 class Family(_Part):
-    """How the claims of a study, or of a union, share an error rate.
+    """How the claims of a study or of a union share an error rate.
 
     Each of m claims gets error / m (Bonferroni), which bounds the family-wise error however the claims depend
-    on each other. Holm's procedure would not: a verdict is directional, so a decided claim can also be wrong
-    (Shaffer, 1986, J. Am. Stat. Assoc. 81).
+    on each other. Holm's procedure would not: a verdict states the direction of a difference, which can be
+    wrong even if a difference exists (Shaffer, 1986, J. Am. Stat. Assoc. 81).
 
     Attributes:
         error: Maximum probability that any verdict "holds" or "does not hold" is wrong.
@@ -217,11 +218,11 @@ class Family(_Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _expand(cls, written: Any) -> Any:
-        return {"adjust": written} if written == "none" else {} if written is None else written
+    def _expand(cls, data: Any) -> Any:
+        return {"adjust": data} if data == "none" else {} if data is None else data
 
     def share(self, claims: int) -> float:
-        """Return the error of each of so many claims."""
+        """Return the maximum error of each claim, given the number of claims."""
         return self.error if self.adjust == "none" else self.error / max(1, claims)
 
 
@@ -229,20 +230,20 @@ class Budget(_Part):
     """A limit on the cost of a study.
 
     Attributes:
-        hours: Maximum hours of all runs together. Two concurrent hours count twice.
+        hours: Maximum sum of the hours of all runs, including runs that execute at the same time.
     """
 
     hours: Annotated[float, Field(gt=0)]
 
 
 class Until(_Part):
-    """A study that adds seeds until each claim is decided, out of reach, or over budget.
+    """The rule by which a study adds seeds until each claim is decided, out of reach, or over budget.
 
     Attributes:
         until: Always "decided".
         at_least: Number of seeds in the first round.
         at_most: Number of seeds at which the study ends.
-        budget: Limit on the hours of all runs.
+        budget: Limit on the sum of the hours of all runs; None for no limit.
     """
 
     until: Literal["decided"]
@@ -268,7 +269,7 @@ class Study:
 
     Attributes:
         spec: The resolved spec.
-        scale: The scale of the last launch; empty without scales.
+        scale: The scale of the last launch; empty if the study has no scales.
     """
 
     spec: Mapping[str, Any]
@@ -291,19 +292,19 @@ class Study:
 
     @property
     def until(self) -> Until | None:
-        """The rule that adds seeds; None if their number is fixed."""
+        """The rule that adds seeds; None if the number of seeds is fixed."""
         seeds = self.spec.get("seeds")
         return Until.model_validate(seeds) if isinstance(seeds, Mapping) else None
 
     @property
     def baseline(self) -> str | None:
-        """Label or run that the reports compare with; None if they name none."""
-        named: str | None = self._report_option("baseline")
-        return named
+        """Label or run that the reports compare with; None if no report names a baseline."""
+        baseline: str | None = self._report_option("baseline")
+        return baseline
 
     @property
     def scope(self) -> Scope:
-        """Scope of FLOPs in the reports."""
+        """Which FLOPs the reports count: "scoring" unless a report names a scope."""
         scope: Scope = self._report_option("scope") or "scoring"
         return scope
 
@@ -321,6 +322,6 @@ def studies(store: Snapshot) -> dict[str, Study]:
 
 @opens_store
 def parts_of(store: Snapshot, experiment: str) -> dict[str, dict[str, Any]]:
-    """Read the specs of the studies in a union, by name; empty for other experiments."""
+    """Read the specs of the studies in a union, by name; empty if the experiment is not a union."""
     study = store.once(studies).get(experiment)
     return {} if study is None else study.parts

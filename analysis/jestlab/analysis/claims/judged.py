@@ -21,7 +21,7 @@ Label = tuple[str, str]
 """A study and the label of one of its runs."""
 
 FUTILE = 0.05
-"""A claim is out of reach if the probability of a decision is below this."""
+"""A claim is out of reach if the probability of a decision is below this value."""
 
 _PLURALS = {"holds": "hold", "does not hold": "do not hold"}
 
@@ -33,7 +33,7 @@ class Judging:
     Attributes:
         family: The error rate that the claims share.
         claims: Number of claims in the family.
-        until: The rule that adds seeds; None if their number is fixed, for one look.
+        until: The rule that adds seeds; None if the number of seeds is fixed, so that there is one look.
     """
 
     family: Family = field(default_factory=Family)
@@ -57,20 +57,20 @@ class Judged:
 
     Attributes:
         experiment: The experiment whose runs decide the claim.
-        scale: The scale of these runs; empty without scales.
+        scale: The scale of these runs; empty if the study has no scales.
         evidence: The result of the test, with the error of the family; "not run" if no seed has completed.
         difference: Mean over seeds of one side minus the other; NaN if unknown.
-        low: Lower end of its 95% confidence interval by Student's t, for this claim alone and one look; NaN
-            with fewer than two seeds.
+        low: Lower end of the 95% confidence interval of the difference by Student's t, without correction for
+            other claims or looks; NaN with fewer than two seeds. `high` is the upper end.
         planned: Number of seeds that both sides have in the study.
         parts: One row for each run and measure: experiment, label, seed, fingerprint, value (of the
-            measure), weight, difference (weight × value, which add up to the difference of the seed).
+            measure), weight, difference (weight × value; the sum over a seed's rows is its difference).
         shown: Label or run → display name.
-        gap: One clause about missing results; empty if none are missing.
+        gap: One clause about missing results; empty if nothing is missing.
         lost: The seeds in which runs diverged or failed: "joint diverged in 2 of 5 seeds".
         spent: Whether the budget of the study is spent.
-        registered: The registration before the first run; None without one.
-        exploratory: The changes since the registration that affect the claim; empty without any.
+        registered: The registration before the first run; None if the study is not registered.
+        exploratory: The changes since the registration that affect the claim; empty if there are none.
     """
 
     experiment: str
@@ -95,7 +95,7 @@ class Judged:
 
     @property
     def places(self) -> list[Label]:
-        """The labels, each with its study."""
+        """The study and label of each run that the claim compares."""
         return [(self.experiment, label) for label in self.labels]
 
     @property
@@ -121,7 +121,7 @@ class Judged:
 
     @property
     def points_to_claim(self) -> bool:
-        """Whether the mean so far agrees with the claim; without a mean, whether most seeds do."""
+        """Whether the mean so far agrees with the claim; without a mean, whether most seeds agree."""
         if math.isnan(self.difference):
             return 2 * self.evidence.agree > self.seeds
         return agreeing([self.difference], self.relation, self.claim.within or 0.0) == 1
@@ -143,7 +143,7 @@ class Judged:
 
     @property
     def _outlook(self) -> str:
-        """The chance that more seeds decide an undecided claim."""
+        """The chance that more seeds decide an undecided claim, in words; empty if it is unknown."""
         needed, until = self.evidence.needed, self.judging.until
         if needed is not None and needed > MOST_SEEDS:
             return f"even {MOST_SEEDS} seeds have less than a 50% chance to decide it"
@@ -160,7 +160,7 @@ class Judged:
 
     @property
     def is_futile(self) -> bool:
-        """Whether more seeds are unlikely to decide it, up to the most that the study may have."""
+        """Whether the claim is unlikely to be decided within the maximum number of seeds of the study."""
         until = self.judging.until
         if until is None or self.verdict != "undecided" or self.seeds < until.at_least:
             return False
@@ -168,13 +168,13 @@ class Judged:
 
     @property
     def is_open(self) -> bool:
-        """Whether the study adds seeds for this claim, within its budget."""
+        """Whether the study adds seeds for this claim if its budget allows."""
         until = self.judging.until
         return until is not None and self.seeds < until.at_most and not (self.is_decided or self.is_futile)
 
     @property
     def stopped(self) -> str:
-        """The reason why no more seeds are run for it."""
+        """The reason why no more seeds are run for the claim; "continues" if more are run."""
         until = self.judging.until
         if until is None:
             return f"{self.planned} seeds planned" if self.planned != 1 else "one seed planned"

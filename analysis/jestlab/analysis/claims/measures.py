@@ -27,10 +27,10 @@ Term = tuple[str, str]
 """A measure and a label."""
 
 FAR = 6.0
-"""A spike of the loss is this many robust standard deviations above the running median."""
+"""A spike of the loss is more than this many robust standard deviations above the running median."""
 
 FEWEST = 50
-"""Minimum number of logged points to count spikes: fewer show too little of the spread."""
+"""Minimum number of logged points for counting spikes: fewer points don't show the usual spread."""
 
 _AT: dict[str, Effort] = {AT_FLOPS: "flops", AT_SECONDS: "seconds"}
 _LOSS = "loss"
@@ -45,6 +45,7 @@ class Measures:
         frames: The results; None if nothing has been evaluated.
         curves: Scores over training, from `curves.score_curves`; None if nothing has been evaluated.
         logged: The training metrics of claims: label, seed, name, step, value.
+        declared: Goals and units of all metrics.
     """
 
     frames: Frames | None
@@ -79,21 +80,21 @@ class Measures:
         """Compute the measures of completed runs.
 
         Returns:
-            Measure, label, and seed → known value. A run that diverged has the worst value of its metric, or
-            NaN if the metric has no goal. Nothing is extrapolated: a curve that starts above the FLOPs at
-            which runs are compared has no value there.
+            (measure, label, seed) → known value. A diverged run has the worst value of its metric, or NaN if
+            the metric has no goal. Nothing is extrapolated: a run whose first evaluation is after the
+            effort at which runs are compared has no value.
         """
         values: dict[tuple[str, str, int], float] = {}
         for measure in dict.fromkeys(measure for measure, _ in terms):
-            places = {(label, seed) for by, label in terms if by == measure for seed in seeds}
-            ends = found = self._ends(measure)
+            places = {(label, seed) for name, label in terms if name == measure for seed in seeds}
+            ends = measured = self._ends(measure)
             if measure == SPIKES:
                 loss = self.logged[self.logged["name"] == _LOSS].dropna(subset=["value"])
-                found = {place: spike_count(points["value"]) for place, points in _by_run(loss, places)}
+                measured = {place: spike_count(points["value"]) for place, points in _by_run(loss, places)}
             elif is_score(measure) and measure != SCORE:
-                found = self._interpolated(measure, places)
+                measured = self._interpolated(measure, places)
             worst = -math.inf * self.metric(measure).sign
-            known = {place: value for place, value in found.items() if math.isfinite(value)}
+            known = {place: value for place, value in measured.items() if math.isfinite(value)}
             known |= {place: worst for place, value in ends.items() if math.isnan(value)}
             values |= {(measure, *place): known[place] for place in places & known.keys()}
         return values
@@ -109,7 +110,7 @@ class Measures:
         return f"{name} has no {'evaluation early enough for' if is_early else 'value of'} {measure}"
 
     def _ends(self, measure: str) -> dict[Place, float]:
-        """Return the final values of a measure; NaN for runs that diverged: their last value isn't finite."""
+        """Return the final values of a measure; NaN for runs that diverged, whose value isn't finite."""
         import numpy as np
 
         name = SCORE if is_score(measure) else _LOSS if measure == SPIKES else measure
@@ -122,7 +123,7 @@ class Measures:
         return dict(zip(zip(ends["label"], ends["seed"], strict=True), values, strict=True))
 
     def _interpolated(self, measure: str, places: Collection[Place]) -> dict[Place, float]:
-        """Return scores at equal efforts, or after a share of the examples, of completed runs."""
+        """Return the scores of completed runs at equal efforts, or after a share of the examples."""
         import numpy as np
 
         if self.curves is None:
@@ -137,8 +138,8 @@ class Measures:
         if share := AFTER.fullmatch(measure):
             at = {place: float(share[1]) * end for place, end in ends.items()}
         else:
-            # A further seed doesn't change the scores of earlier ones, as tests after every seed require.
-            least = {seed: min(end for (_, own), end in ends.items() if own == seed) for _, seed in ends}
+            # Each seed has its own effort, so that new seeds don't change the scores of earlier ones.
+            least = {seed: min(end for (_, run), end in ends.items() if run == seed) for _, seed in ends}
             at = {place: least[place[1]] for place in ends}
         return {
             place: float(np.interp(at[place], curve[effort], curve[SCORE], left=math.nan))
@@ -147,12 +148,12 @@ class Measures:
 
 
 def _by_run(rows: pd.DataFrame, places: Collection[Place]) -> Iterator[tuple[Place, pd.DataFrame]]:
-    """Yield the rows of each of these runs. pandas takes a millisecond for each, so others are left out."""
+    """Yield the rows of each run in `places`; others are left out before grouping, which is slow."""
     rows = rows[rows["label"].isin({label for label, _ in places})]
-    for _, of_run in rows.groupby(["label", "seed"], sort=False):
-        place = str(of_run["label"].iloc[0]), int(of_run["seed"].iloc[0])
+    for _, run in rows.groupby(["label", "seed"], sort=False):
+        place = str(run["label"].iloc[0]), int(run["seed"].iloc[0])
         if place in places:
-            yield place, of_run
+            yield place, run
 
 
 # ---- spikes of the loss
@@ -162,10 +163,10 @@ def spike_count(values: pd.Series[float]) -> float:
     """Count the spikes of a training metric. Adjacent points belong to one spike.
 
     Args:
-        values: In the order of the steps, without missing values.
+        values: Values of the metric in the order of the steps, without missing ones.
 
     Returns:
-        NaN with fewer than `FEWEST` values.
+        Number of spikes; NaN with fewer than `FEWEST` values.
     """
     if len(values) < FEWEST:
         return math.nan
@@ -179,5 +180,5 @@ def spike_count(values: pd.Series[float]) -> float:
 def running_median(values: pd.Series[float]) -> pd.Series[float]:
     """Compute the median around each point, over a window that no spike fills."""
     window = max(_MIN_WINDOW, len(values) // _WINDOW_SHARE)
-    found: pd.Series[float] = values.rolling(window, center=True, min_periods=1).median()
-    return found
+    median: pd.Series[float] = values.rolling(window, center=True, min_periods=1).median()
+    return median

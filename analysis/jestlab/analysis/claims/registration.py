@@ -1,8 +1,8 @@
 """Registered studies: their content before the first run, and the changes since.
 
 Results can't test a claim that was chosen by looking at them. So a study can be registered before its first
-run, with its claims, error rate, seeds, metrics, score, and the configs of its runs. Whatever was changed
-since is exploratory.
+run, with its claims, error rate, seeds, metrics, score, and the configs of its runs. A claim that is affected
+by a later change is exploratory.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class Registration:
 
     @classmethod
     def load(cls, connection: Connection, experiment: str) -> Registration | None:
-        """Read the latest registration of an experiment; None without one."""
+        """Read the latest registration of an experiment; None if there is none."""
         from sqlalchemy import text
 
         row = connection.execute(text(_NEWEST), {"experiment": experiment}).mappings().first()
         if row is None:
             return None
-        created = datetime.fromisoformat(str(row["created_at"]))  # SQLite has no times
+        created = datetime.fromisoformat(str(row["created_at"]))  # SQLite has no type for times
         return cls(**{**row, "content": json.loads(row["content"]), "created_at": created})
 
     @property
     def is_by_other_code(self) -> bool:
-        """Whether the code that judges claims has changed since."""
+        """Whether the code that judges claims has changed since the registration."""
         return self.content.get("code") != code_digest()
 
     def __str__(self) -> str:
@@ -78,8 +78,8 @@ class Deviation(NamedTuple):
 
     Attributes:
         text: The change: "within 0.05 → 0.1".
-        statement: The only claim that it affects; empty for all.
-        label: The run that it affects, with the claims that compare it; empty for all.
+        statement: The only claim that the change affects; empty if it affects all.
+        label: The changed run, so that only claims which compare it are affected; empty if all are.
     """
 
     study: str
@@ -88,9 +88,9 @@ class Deviation(NamedTuple):
     label: str = ""
 
     def affects(self, study: str, statement: str, labels: Sequence[str]) -> bool:
-        """Return whether it affects a claim."""
-        is_own = self.statement in ("", statement) and self.label in ("", *labels)
-        return self.study == study and is_own
+        """Return whether the change affects a claim of a study that compares the runs with these labels."""
+        is_concerned = self.statement in ("", statement) and self.label in ("", *labels)
+        return self.study == study and is_concerned
 
     def __str__(self) -> str:
         return ": ".join(filter(None, (self.study, self.statement, self.text)))
@@ -115,7 +115,7 @@ def content_of(name: str, spec: Mapping[str, Any], runs: Mapping[str, str]) -> d
 
 
 def content_now(store: Snapshot, experiment: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a launched study."""
+    """Return the content that a launched study would register now."""
     prefix = "" if spec.get("studies") else f"{experiment}/"  # labels in a union name their study
     runs: dict[str, str] = {}
     for run in sorted(store.rows(_RUNS, experiment=experiment), key=lambda run: run["seed"]):
@@ -132,7 +132,7 @@ def digest_of(content: Mapping[str, Any]) -> str:
 def compare(registered: Mapping[str, Any], now: Mapping[str, Any]) -> list[Deviation]:
     """List the changes of a study's content since its registration, except those of the code.
 
-    Added and removed runs are not a change by themselves; their claims are.
+    Adding or removing a run is not a change by itself; adding or changing a claim is.
     """
     changes = []
     for study, part in now["studies"].items():
@@ -181,7 +181,7 @@ def code_digest() -> str:
 
 
 def judging_code() -> dict[str, Any]:
-    """Return module → syntax tree of `claims.verdicts`, and of all modules of `analysis` that it imports."""
+    """Return module → syntax tree for `claims.verdicts` and all modules of `analysis` that it depends on."""
     code: dict[str, Any] = {}
     pending = [f"{_PACKAGE}.claims.verdicts"]
     while pending:
@@ -202,7 +202,7 @@ def judging_code() -> dict[str, Any]:
 
 
 class _Essence(ast.NodeTransformer):
-    """Removes what decides no verdict: docstrings, and imports for type checkers."""
+    """Removes code that can't change a verdict: docstrings, and imports for type checkers."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         return None if isinstance(node.value, ast.Constant) else node
@@ -213,12 +213,12 @@ class _Essence(ast.NodeTransformer):
 
 
 def as_data(node: Any) -> Any:
-    """Write a syntax tree without its layout; `ast.dump` depends on the version of Python."""
+    """Convert a syntax tree to plain data. Unlike `ast.dump`, it is the same in all versions of Python."""
     if isinstance(node, list):
-        return [as_data(each) for each in node]
+        return [as_data(child) for child in node]
     if not isinstance(node, ast.AST):
         return ascii(node)
     fields = {name: value for name, value in ast.iter_fields(node) if value not in (None, [])}
     if isinstance(node, ast.JoinedStr):  # Python 3.12 adds empty constants
-        fields = {"values": [each for each in node.values if getattr(each, "value", None) != ""]}
+        fields = {"values": [part for part in node.values if getattr(part, "value", None) != ""]}
     return {type(node).__name__: {name: as_data(value) for name, value in fields.items()}}

@@ -7,9 +7,10 @@ every seed would inflate the error, so looks are compared by
 
     evidence(n, k) = n^1.25 · P(Bin(n, ½) ≤ k),
 
-and the p-value of the whole sequence is the probability that a fair walk ever reaches evidence as small, up
-to the last look. It is summed exactly over all paths. The exponent decides how looks share the error. Of
-0.75, 1, 1.25, 1.5, and 2, this one decides earliest at levels from .05 to .05/55 with a few dozen seeds.
+and the p-value of the whole sequence is the probability that evidence as small occurs at any look up to the
+last one in a fair random walk, where each seed disagrees with probability ½. It is summed exactly over all
+paths. The exponent decides how looks share the error. Of 0.75, 1, 1.25, 1.5, and 2, the exponent 1.25 decides
+earliest at levels from .05 to .05/55 with a few dozen seeds.
 
 Sources: Jennison and Turnbull (2000), Group Sequential Methods, ch. 12, for exact bounds of repeated looks at
 binomial data; Howard and Ramdas (2022), Bernoulli 28, for intervals of quantiles that hold at all looks. The
@@ -40,17 +41,17 @@ def one_look(last: int) -> Floats:
     from scipy.special import bdtr
 
     n, k = np.ogrid[: last + 1, : last + 1]
-    found: Floats = np.where(k < n, bdtr(k, np.maximum(n, k), 0.5), 1.0)
-    return found
+    p_values: Floats = np.where(k < n, bdtr(k, np.maximum(n, k), 0.5), 1.0)
+    return p_values
 
 
 @cache
 def all_looks(last: int) -> Floats:
-    """Return the p-values of a look after every seed, up to `last` seeds.
+    """Return the p-values of looks after every seed, up to `last` seeds.
 
     Returns:
-        [n, k]: probability that a fair walk ever has evidence as strong as n seeds, of which k disagree. It
-        is 1 unless k is below n / 2.
+        [n, k]: probability that a fair random walk ever has evidence as strong as that of n seeds, k of which
+        disagree. It is 1 unless k is below n / 2.
     """
     import numpy as np
 
@@ -65,19 +66,19 @@ def all_looks(last: int) -> Floats:
     for row in evidence[1:]:
         walk[:, 1:] = (walk[:, 1:] + walk[:, :-1]) / 2
         walk[:, 0] /= 2
-        there = row <= limits[:, None] * _TINY
-        reached += np.where(there, walk, 0.0).sum(axis=1)
-        walk[there] = 0.0
-    found = np.ones_like(evidence)
-    found[is_look] = reached[places]
-    return found
+        has_reached = row <= limits[:, None] * _TINY
+        reached += np.where(has_reached, walk, 0.0).sum(axis=1)
+        walk[has_reached] = 0.0
+    p_values = np.ones_like(evidence)
+    p_values[is_look] = reached[places]
+    return p_values
 
 
 def most_against(p_values: Floats, level: float) -> list[int]:
-    """Return for each number of seeds how many may disagree at a level; −1 if no number decides.
+    """Return for each number of seeds how many may disagree in a decision at a level; −1 if none is possible.
 
     Args:
-        p_values: Of `one_look` or `all_looks`.
+        p_values: From `one_look` or `all_looks`.
     """
     counts: list[int] = ((p_values <= level).sum(axis=1) - 1).tolist()
     return counts
@@ -87,11 +88,11 @@ def median_interval(values: Sequence[float], against: Sequence[int]) -> tuple[fl
     """Return the narrowest bounds of the median at any look so far.
 
     Args:
-        values: One for each seed, in order. NaN counts against both bounds.
-        against: Number of seeds at each look, from 0 seeds on, that may be beyond a bound; −1 for no look.
+        values: One value for each seed, in order. NaN counts against both bounds.
+        against: For 0, 1, 2, … seeds, how many may be beyond a bound, from `most_against`; −1 for no look.
 
     Returns:
-        Lower and upper bound; infinite without any.
+        Lower and upper bound; infinite if no look has one.
     """
     looks = [(n, beyond) for n, beyond in enumerate(against[: len(values) + 1]) if beyond >= 0]
 
@@ -107,8 +108,8 @@ class Forecast(NamedTuple):
 
     Attributes:
         decided: Probability of a decision by the last seed.
-        expected: Mean number of seeds at the end, decided or not.
-        earliest: Minimum number of seeds for a decision; the last if none is possible.
+        expected: Expected number of seeds at the end, decided or not.
+        earliest: Minimum number of seeds for a decision; the maximum number if no decision is possible.
     """
 
     decided: float
@@ -126,12 +127,12 @@ def forecast(
     """Predict the end of a sequential test, summed over all paths.
 
     Args:
-        level: Error of each side.
+        level: Maximum error of each of the two verdicts.
         last: Maximum number of seeds.
         seeds: Number n of seeds so far.
         against: Number k of these that disagree.
-        effect: Mean of normal differences over their standard deviation. If it is unknown, the share of seeds
-            that disagree has Jeffreys' prior, Beta(½, ½): the next one disagrees with probability
+        effect: Mean of normal differences divided by their standard deviation. If None, the share of seeds
+            that disagree has Jeffreys' prior, Beta(½, ½): the next seed disagrees with probability
             (k + ½) / (n + 1).
     """
     import numpy as np

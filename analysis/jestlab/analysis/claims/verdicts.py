@@ -35,7 +35,7 @@ _PARTS = ["experiment", "label", "seed", "fingerprint", "value", "weight", "diff
 
 @opens_store
 def read(store: Snapshot, experiments: Sequence[str]) -> list[Judged]:
-    """Judge the claims of experiments; for a union of studies, those of its studies.
+    """Judge the claims of experiments. The claims of a union include those of its studies.
 
     Raises:
         FileNotFoundError: The URL of the store names a SQLite file that does not exist.
@@ -49,10 +49,10 @@ def read(store: Snapshot, experiments: Sequence[str]) -> list[Judged]:
 @opens_store
 def load(store: Snapshot, experiment: str) -> list[Judged]:
     """Judge the claims of one experiment of a store."""
-    known = store.once(studies)
-    study = known[experiment]
+    stored = store.once(studies)
+    study = stored[experiment]
     # A study that was also launched separately is judged by its latest spec.
-    parts = {name: known.get(name, Study(spec, study.scale)) for name, spec in study.parts.items()}
+    parts = {name: stored.get(name, Study(spec, study.scale)) for name, spec in study.parts.items()}
     judging = Judging(study.family, sum(len(each.claims) for each in (study, *parts.values())))
     judged = [
         each
@@ -66,8 +66,8 @@ def load(store: Snapshot, experiment: str) -> list[Judged]:
 
     for i, each in enumerate(judged):
         spent = limit - hours.spent < hours.of_seed(each)
-        own = (each.experiment, each.claim.statement, each.labels)
-        exploratory = "; ".join(change.text for change in changes if change.affects(*own))
+        claim = (each.experiment, each.claim.statement, each.labels)
+        exploratory = "; ".join(change.text for change in changes if change.affects(*claim))
         judged[i] = replace(each, spent=spent, registered=registered, exploratory=exploratory)
     return judged
 
@@ -92,8 +92,8 @@ def judge(
 
     Args:
         study: The study, which defines display names and the scale.
-        runs: One row for each label and seed: run, label, seed, fingerprint, state, and retracted, the reason
-            why the results are wrong; empty if they aren't.
+        runs: One row for each label and seed: run, label, seed, fingerprint, state, and retracted (the reason
+            why the results are wrong; empty if they aren't).
     """
     import pandas as pd
 
@@ -106,34 +106,34 @@ def judge(
     labels = list(dict.fromkeys(label for _, label in weights))
     unknown = [name for side in (claim.of, claim.other) for _, name in side.named() if not names.meant(name)]
     rows: Iterable[Any] = runs[runs["label"].isin(labels)].itertuples()
-    own = {(run.label, run.seed): run for run in rows}
-    states = {place: run.state for place, run in own.items()}
-    every = {seed for _, seed in own if not unknown}
-    planned = sorted(seed for seed in every if all((label, seed) in own for label in labels))
-    reasons = dict.fromkeys(run.retracted for run in own.values() if run.retracted and run.seed in planned)
-    # A stopped run resumes with the next launch, so the looks of a sequence wait for it.
+    compared = {(run.label, run.seed): run for run in rows}
+    states = {place: run.state for place, run in compared.items()}
+    all_seeds = {seed for _, seed in compared if not unknown}
+    planned = sorted(seed for seed in all_seeds if all((label, seed) in compared for label in labels))
+    reasons = {run.retracted: None for run in compared.values() if run.retracted and run.seed in planned}
+    # A canceled run resumes with the next launch, so tests after every seed wait for it.
     final = {"COMPLETED", *LOST} - ({"CANCELLED"} if judging.until is not None else set())
     completed, ended = (
-        [seed for seed in planned if not reasons and all(states[label, seed] in each for label in labels)]
-        for each in ({"COMPLETED"}, final)
+        [seed for seed in planned if not reasons and all(states[label, seed] in allowed for label in labels)]
+        for allowed in ({"COMPLETED"}, final)
     )
     values = measures.values(weights, completed)
     seeds = ended if weights.keys() <= {(measure, label) for measure, label, _ in values} else []
     if judging.until is not None:  # looks are in the order of the seeds, without gaps
         seeds = [seed for place, seed in enumerate(seeds) if seed == place]
 
-    def value(measure: str, of: Sequence[str], minus: Sequence[str], seed: int) -> float:
+    def value(measure: str, plus: Sequence[str], minus: Sequence[str], seed: int) -> float:
         """Return the value of a side for one seed."""
-        known, known_minus = (
-            [values.get((measure, label, seed), math.nan) for label in labels] for labels in (of, minus)
+        added, subtracted = (
+            [values.get((measure, label, seed), math.nan) for label in labels] for labels in (plus, minus)
         )
-        if minus and not all(map(math.isfinite, known + known_minus)):
+        if minus and not all(map(math.isfinite, added + subtracted)):
             return math.nan  # a difference to a run that diverged is neither good nor bad
-        return sum(known) / len(known) - (sum(known_minus) / len(known_minus) if minus else 0.0)
+        return sum(added) / len(added) - (sum(subtracted) / len(subtracted) if minus else 0.0)
 
     differences = [value(*sides[0], seed) - value(*sides[1], seed) for seed in seeds]
-    of, other = (measures.metric(measure) for measure in claim.measures)
-    metric = of if (of.goal, of.unit) == (other.goal, other.unit) else Metric()
+    first, second = (measures.metric(measure) for measure in claim.measures)
+    metric = first if (first.goal, first.unit) == (second.goal, second.unit) else Metric()
     is_unclear = claim.comparison == "better_than" and metric.goal is None
     relation: Relation = "below" if metric.goal == "min" else "above"
     if claim.comparison != "better_than":
@@ -149,7 +149,7 @@ def judge(
     parts = [
         {
             "experiment": experiment, "label": label, "seed": seed,
-            "fingerprint": own[label, seed].fingerprint,
+            "fingerprint": compared[label, seed].fingerprint,
             "value": outcome if math.isfinite(outcome) else math.nan,
             "weight": weight, "difference": weight * outcome,
         }
@@ -159,7 +159,7 @@ def judge(
     ]  # fmt: skip
 
     def fate(label: str, seed: int) -> str:
-        """Describe why a run has no finite value; values are read only if all runs of a seed completed."""
+        """Return why a run has no finite value, or "". Seeds with incomplete runs have no values at all."""
         if (state := states[label, seed]) != "COMPLETED":
             return LOST.get(state, "has not completed")
         known = [values.get((measure, label, seed)) for measure, name in weights if name == label]
@@ -167,10 +167,10 @@ def judge(
             return DIVERGED
         return "has no value" if None in known and seed in completed else ""
 
-    def told(seeds: Sequence[int], of: int) -> str:
-        """Report the runs without a finite value in some seeds."""
+    def describe_fates(seeds: Sequence[int], total: int) -> str:
+        """Describe the runs without a finite value in some seeds, out of a total number of seeds."""
         fates = {label: [fate(label, seed) for seed in seeds] for label in labels}
-        texts = [f"{names.shown[label]} {text}" for label in labels if (text := in_words(fates[label], of))]
+        texts = [f"{names.shown[name]} {text}" for name in labels if (text := in_words(fates[name], total))]
         return "; ".join(texts[:_MAX_NAMED]) + " …" * (len(texts) > _MAX_NAMED)
 
     gaps = [
@@ -178,7 +178,7 @@ def judge(
         f"{' and '.join(dict.fromkeys(claim.measures))}: no common goal and unit" if is_unclear else "",
         f"unknown run: {', '.join(unknown)}" if unknown else "",
         "" if planned else "the runs have no seed in common",
-        told([seed for seed in planned if seed not in completed], len(planned)),
+        describe_fates([seed for seed in planned if seed not in completed], len(planned)),
         *(
             measures.missing(measure, names.shown[label])
             for measure, label in weights
@@ -202,7 +202,7 @@ def judge(
         labels=tuple(labels),
         shown=names.shown,
         gap=next(filter(None, gaps), ""),
-        lost=told(seeds, len(seeds if judging.until else planned)),
+        lost=describe_fates(seeds, len(seeds if judging.until else planned)),
     )
 
 
@@ -214,8 +214,8 @@ def _labels(names: Names, runs: Sequence[str]) -> list[str]:
 def _weights(sides: Sequence[tuple[str, Sequence[str], Sequence[str]]]) -> dict[Term, float]:
     """Return the weight of each term in the difference."""
     weights: dict[Term, float] = {}
-    for sign, (measure, of, minus) in zip((1.0, -1.0), sides, strict=True):
-        for part_sign, labels in ((sign, of), (-sign, minus)):
+    for sign, (measure, plus, minus) in zip((1.0, -1.0), sides, strict=True):
+        for part_sign, labels in ((sign, plus), (-sign, minus)):
             for label in labels:
                 weights[measure, label] = weights.get((measure, label), 0.0) + part_sign / len(labels)
     return weights

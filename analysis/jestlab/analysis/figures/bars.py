@@ -87,5 +87,5 @@ def write_at_end(axes: Axes, text: str, x: float, y: float, **style: Any) -> Non
     """Write a text right of the end of a horizontal bar."""
     axes.annotate(
         text, (x, y), xytext=(3, 0), textcoords="offset points", va="center_baseline", size=size_of("name"),
-        annotation_clip=False, **style,
+        annotation_clip=False, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5}, **style,
     )  # fmt: skip

@@ -41,10 +41,10 @@ def curves(plot: Plot) -> dict[str, Any]:
         Axis titles and series as plain JSON. A series has x, y, the ends of the intervals (low and high), and
         the text of each number.
     """
-    data, number = plot.data, plot.texts.number
+    data, numbers = plot.data, plot.texts.numbers
     divisor, title, amount = _effort(plot.texts.x, data["effort"])
-    columns = _columns(data, {"x": "effort"}, amount, divisor) | _columns(data, {"y": "mean"}, number)
-    band = _columns(data, {"low": "low", "high": "high"}, number)
+    columns = _columns(data, {"x": "effort"}, amount, divisor) | _columns(data, {"y": "mean"}, numbers)
+    band = _columns(data, {"low": "low", "high": "high"}, numbers)
     series = []
     for look, rows in _of_labels(data):
         own = columns | (band if look["seeds"] > 1 else dict.fromkeys(band, ()))
@@ -64,17 +64,17 @@ def pareto(plot: Plot) -> dict[str, Any]:
         ends of their intervals, standing (front, ambiguous, or dominated; empty for references), x and y of
         the seeds, and the text of each number.
     """
-    data, number = plot.data, plot.texts.number
+    data, numbers = plot.data, plot.texts.numbers
     means, seeds = (data[data["kind"] == kind].reset_index(drop=True) for kind in ("mean", "seed"))
     divisor, title, amount = _effort(plot.texts.x, means.loc[means["role"] != "reference", "cost"])
     of_seeds = {"seed": seeds["seed"].astype(int).tolist()}
     of_seeds |= _columns(seeds, {"seed_x": "cost"}, amount, divisor)
-    of_seeds |= _columns(seeds, {"seed_y": "score"}, number)
+    of_seeds |= _columns(seeds, {"seed_y": "score"}, numbers)
     places = {look["label"]: rows for look, rows in _of_labels(seeds)}
-    points = _columns(means, {"x": "cost"}, amount, divisor) | _columns(means, {"y": "score"}, number)
-    ends = _columns(means, {"low": "low", "high": "high"}, number)
+    points = _columns(means, {"x": "cost"}, amount, divisor) | _columns(means, {"y": "score"}, numbers)
+    ends = _columns(means, {"low": "low", "high": "high"}, numbers)
     ends |= {end: (means[f"cost{end[1:]}"] / divisor).tolist() for end in ("x_low", "x_high")}
-    ends |= {"spread_text": means["spread"].map(number).where(means["spread"].notna(), "").tolist()}
+    ends |= {"spread_text": ["" if text == "nan" else text for text in numbers(means["spread"])]}
     ends |= {"standing": means["standing"].where(means["role"] != "reference", "").tolist()}
     series = []
     for place, mean in enumerate(means.to_dict("records")):
@@ -144,20 +144,21 @@ def _identity(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {"label": str(row["label"]), "text": str(row["text"]), "role": str(row["role"])} | look
 
 
-def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Callable[[float], str]]:
-    """Return divisor and title of the horizontal axis, and a function that writes a value."""
+def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Callable[..., list[str]]]:
+    """Return divisor and title of the horizontal axis, and a function that writes a column of values."""
     divisor, with_unit = axis_unit(title, values)
-    if with_unit == title:
-        return divisor, title, units.hours if "hours" in title else units.count
     unit = with_unit.removeprefix(f"{title} (").removesuffix(")")
-    return divisor, with_unit, cache(lambda value: f"{units.significant(value / divisor)} {unit}")
+    text: Callable[[float], str] = units.hours if "hours" in title else units.count
+    if with_unit != title:
+        text = cache(lambda value: f"{units.significant(value / divisor)} {unit}")
+    return divisor, with_unit, lambda values: list(map(text, values.tolist()))
 
 
 def _columns(
-    data: pd.DataFrame, columns: Mapping[str, str], text: Callable[[float], str], divisor: float = 1.0
+    data: pd.DataFrame, columns: Mapping[str, str], texts: Callable[..., list[str]], divisor: float = 1.0
 ) -> dict[str, list[Any]]:
     """Return numbers and texts of columns: name → values, and name with "_text" → their texts."""
     lists: dict[str, list[Any]] = {}
     for name, column in columns.items():
-        lists |= {name: (data[column] / divisor).tolist(), f"{name}_text": list(map(text, data[column]))}
+        lists |= {name: (data[column] / divisor).tolist(), f"{name}_text": texts(data[column])}
     return lists

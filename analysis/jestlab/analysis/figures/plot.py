@@ -48,9 +48,9 @@ class Texts:
     y: str
     metric: Metric = UNKNOWN
 
-    def number(self, shown: float) -> str:
-        """Format a number in the unit of the vertical axis."""
-        return self.metric.text(shown / self.metric.factor)
+    def numbers(self, shown: pd.Series[float]) -> list[str]:
+        """Format numbers in the unit of the vertical axis."""
+        return self.metric.texts((shown / self.metric.factor).tolist())
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,8 @@ def near_references(data: pd.DataFrame, scores: pd.Series[float]) -> list[tuple[
         data: Rows of a figure: role, label, text, and the score as `mean`.
         scores: The other scores.
     """
-    low, high = scores.min(), scores.max()
+    shown = scores[scores.abs() <= HUGE]
+    low, high = shown.min(), shown.max()
     room = _NEAR * (high - low)
     ends = _references(data)
     near = ends[ends["mean"].between(low - room, high + room)]

@@ -109,7 +109,7 @@ def _draw_bars(axes: Axes, bars: pd.DataFrame, effort: Effort) -> None:
     for place, end, factor, color in zip(places, ends, bars["factor"], bars["color"], strict=True):
         write_at_end(axes, factor, end, place, color=ink(color))
     axes.set_xlim(0, ends.max())
-    count_axis(axes)
+    count_axis(axes, share=0.75)  # the names of the bars take the rest
     what = WORDS[effort].amount
     axes.set_xlabel(
         f"{what[0].upper()}{what[1:]} to match the baseline{f' ({unit_name})' if unit_name else ''}"

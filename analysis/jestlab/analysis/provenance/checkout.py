@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def jestlab_version() -> tuple[str | None, str | None]:
-    """Return jestlab's version and the commit of its checkout; None without an installation or a checkout."""
+    """Return jestlab's version and the commit of its checkout; None for whichever doesn't exist."""
     version = next((each.version for each in metadata.distributions(name="jestlab")), None)
     here = Path(__file__)
     # An installed copy may be in the repository of another project, whose commit isn't jestlab's.
@@ -26,12 +26,12 @@ def git(folder: Path, *arguments: str) -> str | None:
 
 
 def output_of(command: Sequence[str], seconds: float) -> str | None:
-    """Return the output of a command; None if it fails, or doesn't end in time."""
+    """Return the output of a command; None if the command fails or doesn't end in time."""
     env = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, check=True, timeout=seconds, stdin=subprocess.DEVNULL, env=env
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.decode(errors="replace").replace("\0", "")
+    return process.stdout.decode(errors="replace").replace("\0", "")

@@ -39,7 +39,7 @@ Accepted = Sequence[Mapping[str, Collection[str]]]
 def contributing(attempts: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the attempts that a run's result depends on: the completed one, and those that it resumed.
 
-    An attempt whose first step is 0 started over.
+    An attempt whose first step is 0 or unknown resumed nothing.
     """
     started = sorted((a for a in attempts if a["started_at"] is not None), key=lambda a: int(a["number"]))
     completed = [place for place, attempt in enumerate(started) if attempt["state"] == "COMPLETED"]
@@ -65,7 +65,7 @@ def made_by(program: str, attempts: Iterable[Mapping[str, Any]], packages: Colle
     return _made_by(program, recorded, tuple(packages))
 
 
-@functools.lru_cache(maxsize=256)  # thousands of runs recorded the same, and share one mapping
+@functools.lru_cache(maxsize=256)  # thousands of runs with equal records share one mapping
 def _made_by(program: str, attempts: Sequence[Sequence[Any]], packages: Sequence[str]) -> Made:
     values: dict[str, set[str]] = {}
     for *recorded, commit, changes in attempts:
@@ -78,17 +78,17 @@ def _made_by(program: str, attempts: Sequence[Sequence[Any]], packages: Sequence
             items[JESTLAB] = jestlab + patch
         for item, value in items.items():
             values.setdefault(item, set()).add(value)
-    return {item: frozenset(found) for item, found in values.items()}
+    return {item: frozenset(texts) for item, texts in values.items()}
 
 
-@functools.lru_cache(maxsize=256)  # thousands of attempts recorded the same
+@functools.lru_cache(maxsize=256)  # thousands of attempts have equal records
 def parsed(content: str | None) -> Any:
     """Parse JSON that an attempt recorded; None if it recorded nothing."""
     return json.loads(content) if content else None
 
 
 def package_items(versions: Mapping[str, str], packages: Iterable[str]) -> dict[str, str]:
-    """Return the items of `DECISIVE` and other packages, given the versions of all installed packages."""
+    """Return the items for `DECISIVE` and other packages, given the versions of all installed packages."""
     return {f"package {name}": versions[name] for name in (*DECISIVE, *packages) if name in versions}
 
 
@@ -96,23 +96,24 @@ def differing(runs: Iterable[Made], accepted: Accepted = ()) -> dict[str, list[s
     """Return the items in which runs differ beyond accepted differences, and their values in order."""
     values: dict[str, dict[str, None]] = {}
     for run in {id(run): run for run in runs}.values():
-        for item, found in run.items():
-            values.setdefault(item, {}).update(dict.fromkeys(sorted(found)))
-    return {item: [*found] for item, found in values.items() if len(_groups(item, found, accepted)) > 1}
+        for item, recorded in run.items():
+            values.setdefault(item, {}).update(dict.fromkeys(sorted(recorded)))
+    return {item: [*texts] for item, texts in values.items() if len(_groups(item, texts, accepted)) > 1}
 
 
 def odd_ones(rows: Mapping[str, Made], accepted: Accepted = ()) -> dict[str, list[str]]:
-    """Return the items in which rows differ, and the rows that have another value than most rows.
+    """Return item → rows whose value differs from that of most rows.
 
-    If two values are equally frequent, the first counts as that of most rows. Arguments as in `differing`.
+    If two values are equally frequent, the first counts as the value of most rows. Items that do not differ,
+    or differ only as accepted, are left out.
     """
-    odd = {}
+    odd_rows = {}
     for item, values in differing(rows.values(), accepted).items():
         groups = _groups(item, values, accepted)
-        members = [[row for row, made in rows.items() if made.get(item, frozenset()) & g] for g in groups]
-        most = max(members, key=len)
-        odd[item] = [row for row in rows if item in rows[row] and row not in most]
-    return odd
+        members = [[row for row, run in rows.items() if run.get(item, frozenset()) & g] for g in groups]
+        majority = max(members, key=len)
+        odd_rows[item] = [row for row in rows if item in rows[row] and row not in majority]
+    return odd_rows
 
 
 def _groups(item: str, values: Iterable[str], accepted: Accepted) -> list[set[str]]:
@@ -139,8 +140,8 @@ def made_with_different(items: Iterable[str]) -> str:
         kind, _, name = item.partition(" ")
         names.setdefault(kind, []).extend([name] if name else [])
     parts = [
-        f"{_KINDS.get(kind, kind)} ({', '.join(found)})" if found else _KINDS.get(kind, kind)
-        for kind, found in names.items()
+        f"{_KINDS.get(kind, kind)} ({', '.join(of_kind)})" if of_kind else _KINDS.get(kind, kind)
+        for kind, of_kind in names.items()
     ]
     return f"made with different {listed(parts)}"
 
@@ -156,7 +157,7 @@ def _files_text(files: Mapping[str, str | None]) -> str:
 
 
 def code_of(attempt: Mapping[str, Any]) -> str:
-    """Describe the custom code and the data of one of `History.attempts`; empty without any."""
+    """Describe the custom code and the data of one of `History.attempts`; empty if it has neither."""
     parts = []
     if attempt["sources"]:
         parts.append(f"code {_files_text(attempt['sources'])}")
@@ -180,7 +181,7 @@ def differing_files(first: Mapping[str, str], second: Mapping[str, str]) -> list
 
 
 def unified_diff(first: Mapping[str, str], second: Mapping[str, str], texts: Mapping[str, str]) -> str:
-    """Return the unified diff of two states of code, each given as file → digest; `texts` are by digest."""
+    """Return the unified diff of two states of code (file → digest), given digest → text of the file."""
     parts: list[str] = []
     for name in differing_files(first, second):
         digests = [state.get(name) for state in (first, second)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..goodput import QUERY, AttemptTime
 from ..names import Shown, names_in
-from ..results import Snapshot, opens_store
+from ..results import Snapshot, opens_store, runs_of
 from .code import code_of, commit_text, names_of, parsed
 from .warnings import retractions
 
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _STUDY = "SELECT * FROM v_experiments WHERE experiment = :experiment"
-_RUNS = """
-    SELECT run, label, seed, position, fingerprint, program, state, reason, step, attempts, point, config,
-        directory
-    FROM v_runs WHERE experiment = :experiment"""
 # Without patches and environments, which can be gigabytes for thousands of attempts.
 _ATTEMPTS = """
     SELECT label, seed, fingerprint, number, state, reason, started_at, heartbeat_at, ended_at,
@@ -41,17 +37,16 @@ class History:
 
     Attributes:
         experiment: Name of the experiment.
-        question: The question it asks; empty without one.
-        paper: Figure or table of the paper that it reproduces; empty without one.
+        question: The question that it asks; empty if it asks none.
+        paper: Figure or table of the paper that it reproduces; empty if it reproduces none.
         spec: The resolved spec.
         imported_from: Name of the archive that it was imported from; None if it was launched in this lab.
-        runs: One row per run, in the order of the study, with the columns of `_RUNS`: point and config are
-            JSON, and directory is relative to the lab's root.
+        runs: From `results.runs_of`.
         attempts: The attempts in the order of the runs, with the columns of `_ATTEMPTS` and program, and None
-            for missing values. Times are UTC, to the second. For jestlab's code there are git_commit and
-            patched (whether it had uncommitted changes); for custom code code_commit, code_patched, and
-            sources and inputs (file → SHA-256).
-        costs: One row per run, in their order: all columns of `v_costs`.
+            for missing values. Times are UTC, to the second. git_commit and patched (whether there were
+            uncommitted changes) are about jestlab's code; code_commit, code_patched, and sources and inputs
+            (file → SHA-256) about custom code.
+        costs: One row per run, in the order of the runs, with all columns of `v_costs`.
         retracted: Fingerprint → why the run's results are wrong.
         accepted: One line for each acceptance of differences between runs.
         times: How each attempt spent its time.
@@ -80,7 +75,7 @@ class History:
         return {str(state): int(count) for state, count in counts.items()}
 
     def newest(self) -> str | None:
-        """Return the last sign of life of any attempt, UTC; None before the first."""
+        """Return the last end or heartbeat of any attempt, UTC; None before the first."""
         times = (attempt["ended_at"] or attempt["heartbeat_at"] for attempt in self.attempts)
         return max(filter(None, times), default=None)
 
@@ -91,15 +86,14 @@ def load(store: Snapshot, experiment: str) -> History | None:
     if not (studies := store.rows(_STUDY, experiment=experiment)):
         return None
     [study] = studies
-    runs = store.select(_RUNS, experiment=experiment)
-    runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
+    runs = store.once(runs_of, experiment)
     costs = runs[["label", "seed"]].merge(store.select(_COSTS, experiment=experiment), on=["label", "seed"])
-    places = {run: place for place, run in enumerate(runs["fingerprint"])}
+    positions = {run: position for position, run in enumerate(runs["fingerprint"])}
     programs = runs["program"].tolist()
     attempts = store.rows(_ATTEMPTS, experiment=experiment)
-    attempts.sort(key=lambda each: (places[each["fingerprint"]], each["label"], each["number"]))
+    attempts.sort(key=lambda row: (positions[row["fingerprint"]], row["label"], row["number"]))
     for attempt in attempts:
-        attempt["program"] = programs[places[attempt["fingerprint"]]]
+        attempt["program"] = programs[positions[attempt["fingerprint"]]]
         attempt |= {name: parsed(attempt[name]) for name in ("versions", "sources", "inputs")}
         attempt |= {name: bool(attempt[name]) for name in ("patched", "code_patched")}
         for name in ("started_at", "heartbeat_at", "ended_at"):  # text on SQLite, times on PostgreSQL
@@ -129,10 +123,10 @@ class Recipe:
 
     Attributes:
         spec: The resolved spec as YAML.
-        commands: Commands in order.
+        commands: Commands in the order in which to run them.
         code: One line for each version of custom code, and of jestlab's code on each device.
         versions: Package → versions in all attempts.
-        caveats: Obstacles.
+        caveats: Sentences about what may prevent an exact reproduction.
     """
 
     spec: str
@@ -143,7 +137,7 @@ class Recipe:
 
 
 def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
-    """Describe how to reproduce an experiment, and the report with this baseline and cost scope."""
+    """Describe how to reproduce an experiment, and its reports with a baseline and a scope of FLOPs."""
     import yaml
 
     attempts = [attempt for attempt in history.attempts if attempt["started_at"]]
@@ -157,10 +151,10 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
     )
     caveats = []
     if history.imported_from is not None:
-        caveats.append(f"The experiment was imported from {history.imported_from}: others have run it.")
+        caveats.append(f"The experiment was imported from {history.imported_from}: another lab ran it.")
     if any(attempt["patched"] for attempt in attempts):
         caveats.append(
-            "jestlab's code had uncommitted changes, which the store has: "
+            "jestlab's code had uncommitted changes. The store has them: "
             f"jestlab query \"SELECT git_patch FROM v_attempts WHERE experiment = '{history.experiment}'\""
         )
     versions: dict[str, dict[str, None]] = {}
@@ -178,6 +172,6 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
             f"{line}: {count} {'attempt' if count == 1 else 'attempts'}"
             for line, count in (*custom.most_common(), *jestlab.most_common())
         ),
-        versions={package: ", ".join(found) for package, found in sorted(versions.items())},
+        versions={package: ", ".join(numbers) for package, numbers in sorted(versions.items())},
         caveats=tuple(caveats),
     )

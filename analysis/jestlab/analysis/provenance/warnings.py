@@ -1,4 +1,7 @@
-"""Warn of rows with retracted results, and of rows made with different code, data, or packages (‡)."""
+"""Warn of rows with retracted results, and of rows made with different code, data, or packages (‡).
+
+`code` decides what counts as different.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..results import Snapshot, opens_store
+from ..results import Snapshot, opens_store, runs_of
 from .code import JESTLAB, Accepted, Made, differing, made_by, made_with_different, odd_ones
 
 MIXED = "‡"
@@ -17,9 +20,6 @@ MIXED = "‡"
 ADOPTED = "adopted"
 """Program of the runs that `jestlab adopt` imported."""
 
-_RUNS = """
-    SELECT fingerprint, program, CASE WHEN program = 'command' THEN config END AS config
-    FROM v_runs WHERE experiment = :experiment"""
 _ATTEMPTS = """
     SELECT fingerprint, number, state, started_at, first_step, sources, inputs, versions, git_commit,
         LENGTH(git_patch) AS changes
@@ -34,7 +34,7 @@ class Marks(NamedTuple):
     Attributes:
         struck: Row → why its results are wrong.
         mixed: Rows that were made with different code, data, or packages.
-        notes: All problems, one in each line.
+        notes: All problems, one per note.
     """
 
     struck: Mapping[str, str]
@@ -44,12 +44,12 @@ class Marks(NamedTuple):
 
 @dataclass(frozen=True)
 class Origins:
-    """How the runs of some experiments were made; `code` explains the values.
+    """How the runs of some experiments were made, in the terms of the module `code`.
 
     Attributes:
         retracted: Fingerprint → why the results are wrong.
         made: Fingerprint → code, data, and packages.
-        scripts: Fingerprint → the executed program or command. Only runs of the same one are compared.
+        scripts: Fingerprint → the executed program or command. Only runs that share it are compared.
         accepted: Accepted differences.
     """
 
@@ -70,8 +70,10 @@ class Origins:
             attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
             for row in store.rows(_ATTEMPTS, experiment=name):
                 attempts[row["fingerprint"]].append(row)
-            for run, program, config in (row.values() for row in store.rows(_RUNS, experiment=name)):
-                scripts[run] = json.dumps(json.loads(config).get("command")) if config else program
+            runs = store.once(runs_of, name)[["fingerprint", "program", "config"]]
+            for run, program, config in runs.itertuples(index=False):
+                is_command = program == "command"
+                scripts[run] = json.dumps(json.loads(config).get("command")) if is_command else program
                 if run in attempts:
                     made[run] = made_by(program, attempts[run], packages)
             accepted += map(json.loads, store.select(_ACCEPTED, experiment=name)["accepted"])
@@ -93,14 +95,14 @@ class Origins:
                     by_script.setdefault(self.scripts[run], {}).setdefault(row, []).append(self.made[run])
         mixed: set[str] = set()
         odd: set[str] = set()
-        for made in by_script.values():
-            for row, of_runs in made.items():
-                if items := differing(of_runs, self.accepted):
+        for made_by_row in by_script.values():
+            for row, made in made_by_row.items():
+                if items := differing(made, self.accepted):
                     mixed.add(row)
                     notes[f"{MIXED} {row}: seeds were {made_with_different(items)}"] = None
-            uniform = {row: of_runs[0] for row, of_runs in made.items() if row not in mixed}
+            uniform = {row: made[0] for row, made in made_by_row.items() if row not in mixed}
             for item, odd_rows in odd_ones(uniform, self.accepted).items():
-                if item != JESTLAB:  # only seeds of one row must have the same version of jestlab
+                if item != JESTLAB:  # only the seeds within a row must have the same version of jestlab
                     odd.update(odd_rows)
                     different = made_with_different([item])
                     notes[f"{MIXED} {', '.join(odd_rows)}: {different} than the other rows"] = None

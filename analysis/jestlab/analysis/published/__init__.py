@@ -7,8 +7,8 @@ A CSV file has one line per cell:
     Doe et al. 2025,small models,SigLIP,S,examples_seen,13B,,yes
 
 The columns are the attributes of `PublishedCell`, in any order. Without `position`, rows are numbered in the
-order of the file; a table with two rows of the same method needs `position`. The file is UTF-8, separated by
-commas, semicolons, or tabs.
+order of the file; a table needs `position` if two rows have the same group, method, variant, and data. The
+file is in UTF-8, with commas, semicolons, or tabs between cells.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COLUMNS = tuple(PublishedCell.model_fields)
 PAPER = "Evans et al. 2024"
 """The source of the tables that are part of jestlab."""
 
-_OF_ROW = (
+_ROW_COLUMNS = (
     "group", "method", "variant", "data", "citation", "citation_key", "ours", "baseline", "accounting",
 )  # fmt: skip
 """Columns that are equal in all cells of a row."""
@@ -61,10 +61,10 @@ def parse(content: bytes, name: str) -> list[PublishedCell]:
 
     Args:
         content: Content of the file.
-        name: Name of the file, for errors.
+        name: Name of the file, for error messages.
 
     Raises:
-        ValueError: A line is invalid; the message is one line with the place.
+        ValueError: A line is invalid. The message is one line, with the name of the file and the line.
     """
     (first, header), *lines = _lines(content, name) or [(1, [])]
     columns = [text.strip().lower() for text in header]
@@ -84,16 +84,16 @@ def parse(content: bytes, name: str) -> list[PublishedCell]:
         stripped = (from_csv_cell(text.strip()) for text in texts)
         values: dict[str, Any] = dict(zip(columns, stripped, strict=False))
         if "position" not in columns:
-            of_table = rows.setdefault((values.get("source"), values.get("table")), {})
+            positions = rows.setdefault((values.get("source"), values.get("table")), {})
             row = tuple(values.get(column) for column in ("group", "method", "variant", "data"))
-            values["position"] = of_table.setdefault(row, len(of_table) + 1)
+            values["position"] = positions.setdefault(row, len(positions) + 1)
         cells.append((place, cell_of(values, place)))
     check_consistent(cells)
     return [cell for _, cell in cells]
 
 
 def render(cells: Iterable[PublishedCell]) -> str:
-    """Write cells as CSV; `parse` reads the same cells from it."""
+    """Write cells as CSV, from which `parse` reads the same cells."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -102,7 +102,7 @@ def render(cells: Iterable[PublishedCell]) -> str:
 
 
 def _lines(content: bytes, name: str) -> list[tuple[int, list[str]]]:
-    """Return the number and the texts of each line that isn't empty."""
+    """Return the line number and the cells of each line that isn't empty."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -128,10 +128,10 @@ def _text(value: Any) -> str:
 
 
 def cell_of(values: Mapping[str, Any], place: str) -> PublishedCell:
-    """Make a cell from the values of columns.
+    """Make a cell from column → value.
 
     Raises:
-        ValueError: A value is invalid; the message, one line, starts with the place.
+        ValueError: A value is invalid. The message is one line, which starts with `place`.
     """
     try:
         return PublishedCell(**values)
@@ -144,33 +144,33 @@ def cell_of(values: Mapping[str, Any], place: str) -> PublishedCell:
 
 
 def check_consistent(cells: Iterable[tuple[str, PublishedCell]]) -> None:
-    """Check that no cell occurs twice, and that no cells of a row or group contradict each other.
+    """Check that no cell occurs twice, and that the cells of a row or group don't contradict each other.
 
     Args:
-        cells: The place of each cell, for errors, and the cell.
+        cells: Each cell, preceded by its place for error messages.
 
     Raises:
-        ValueError: They are not consistent.
+        ValueError: The cells are inconsistent.
     """
     keys: dict[CellKey, str] = {}
     facts: dict[tuple[str, str, str], tuple[Any, str]] = {}
     for place, cell in cells:
         if cell.key in keys:
             raise RequestError(
-                f"{place}: {cell.quantity} of {cell.method} is already in {keys[cell.key]}: leave one, or "
+                f"{place}: {cell.quantity} of {cell.method} is already in {keys[cell.key]}: keep one, or "
                 "number the rows with `position`"
             )
         keys[cell.key] = place
-        of_row = f"row {cell.position} of {cell.table}"
-        of_cell = {(column, of_row, cell.source): getattr(cell, column) for column in _OF_ROW}
+        row = f"row {cell.position} of {cell.table}"
+        values = {(column, row, cell.source): getattr(cell, column) for column in _ROW_COLUMNS}
         if cell.baseline:
-            of_group = f"group {cell.group!r} of {cell.table}"
-            of_cell["position of the baseline", of_group, cell.source] = cell.position
-        for fact, value in of_cell.items():
+            group = f"group {cell.group!r} of {cell.table}"
+            values["position of the baseline", group, cell.source] = cell.position
+        for fact, value in values.items():
             other, where = facts.setdefault(fact, (value, place))
             if other != value:
-                values = f"{_text(value)!r} here and {_text(other)!r} in {where}"
-                raise RequestError(f"{place}: {fact[0]} of {fact[1]} is {values}")
+                both = f"{_text(value)!r} here and {_text(other)!r} in {where}"
+                raise RequestError(f"{place}: {fact[0]} of {fact[1]} is {both}: expected equal values")
 
 
 # ---- stores and frames
@@ -178,7 +178,7 @@ def check_consistent(cells: Iterable[tuple[str, PublishedCell]]) -> None:
 
 @opens_store
 def stored(store: Snapshot) -> list[PublishedCell]:
-    """Read the published cells of a store: by source, table, and row, in the order of columns.
+    """Read the published cells of a store, sorted by source, table, row, and column.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
@@ -189,12 +189,12 @@ def stored(store: Snapshot) -> list[PublishedCell]:
         PublishedCell(**{column: row[renamed.get(column, column)] for column in COLUMNS})
         for row in store.rows("SELECT * FROM v_published")
     ]
-    # Not by ORDER BY: databases sort text in different ways.
+    # ORDER BY would sort text in a different way in each database.
     return sorted(cells, key=lambda cell: (cell.source, cell.table, cell.position, order(cell.quantity)))
 
 
 def read(store: str | Snapshot) -> pd.DataFrame:
-    """Read the published cells of a store, as `stored`, into a frame, as `frame`."""
+    """Read the published cells of a store (`stored`) into a frame (`frame`)."""
     return frame(stored(store))
 
 
@@ -212,5 +212,5 @@ def frame(cells: Iterable[PublishedCell]) -> pd.DataFrame:
 
 
 def cells_of(frame: pd.DataFrame) -> list[PublishedCell]:
-    """Convert a frame from `frame` back to cells."""
+    """Convert a frame made by `frame` back to cells."""
     return [PublishedCell.model_validate(row) for row in frame[list(COLUMNS)].to_dict("records")]

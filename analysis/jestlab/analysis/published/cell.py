@@ -15,7 +15,7 @@ from ..units import near
 _NUMBER = re.compile(r"([+\-−–]?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.([0-9]+))?([KMBT]?)")
 _EXPONENTS = {"": 0, "K": 3, "M": 6, "B": 9, "T": 12}
 _LONGEST = 40  # characters of a printed number
-SLACK = 1e-9  # of a step: numbers that differ by less are equal
+SLACK = 1e-9  # fraction of a step: numbers that differ by less count as equal
 
 # ---- quantities
 
@@ -23,7 +23,7 @@ Unit = Literal["percent", "share", "count", "flag"]
 """Unit of a printed text. Values are shares (0.703), counts (13e9), and 1 or 0 for yes or no."""
 
 Accounting = Literal["", "iid", "jest", "flexi"]
-"""Formula of the paper for a row's FLOPs per iteration; empty if unknown."""
+"""The paper's formula for the FLOPs per iteration of a row; empty if unknown."""
 
 EXAMPLES = "examples_seen"
 FILTERED = "filtered"
@@ -35,9 +35,9 @@ MEAN = "mean"
 QUANTITIES: dict[str, str] = {
     EXAMPLES: "examples that the learner trained on",
     FILTERED: "whether the training data had been filtered: yes or no",
-    PER_ITERATION: "FLOPs of an iteration, over those of the baseline",
-    TOTAL: "FLOPs of the training, over those of the baseline",
-    DELTA: "mean over all scores that row and baseline have, of the row's minus the baseline's",
+    PER_ITERATION: "FLOPs of an iteration, divided by those of the baseline",
+    TOTAL: "FLOPs of the training, divided by those of the baseline",
+    DELTA: "mean difference to the baseline, over all scores that both rows have",
     "imagenet/10_shot": "ImageNet-1K, 10-shot accuracy",
     "imagenet/zero_shot": "ImageNet-1K, zero-shot accuracy",
     "coco/i2t_r1": "COCO, image-to-text recall at 1",
@@ -49,10 +49,10 @@ QUANTITIES: dict[str, str] = {
     "pets/10_shot": "Oxford-IIIT pets, 10-shot accuracy",
     MEAN: "mean over all scores of the row",
 }
-"""Quantity → meaning, in the order of columns. Any other `dataset/metric` is a score too."""
+"""Quantity → meaning, in the order of columns. Every other `dataset/metric` is a score too."""
 
 _ONE_UNIT: dict[str, Unit] = {EXAMPLES: "count", FILTERED: "flag"}
-"""Quantity → its only unit. All others are percent or share."""
+"""Quantity → its only unit. All other quantities are in percent or share."""
 
 
 def is_score(quantity: str) -> bool:
@@ -61,7 +61,7 @@ def is_score(quantity: str) -> bool:
 
 
 def order(quantity: str) -> tuple[int, str]:
-    """Return a sort key for columns: in the order of `QUANTITIES`, unknown scores before the mean."""
+    """Return a sort key for columns: the order of `QUANTITIES`, with unknown scores before the mean."""
     known = list(QUANTITIES)
     return (2 * known.index(quantity), "") if quantity in known else (2 * known.index(MEAN) - 1, quantity)
 
@@ -81,11 +81,11 @@ class Printed:
     """A printed number.
 
     Attributes:
-        value: A share, a count, or 1 or 0 for yes or no: 0.703 for "70.3" in percent, 13e9 for "13B".
+        value: A share, a count, or 1 for yes and 0 for no: 0.703 for "70.3" in percent, 13e9 for "13B".
         step: One unit of the last digit: 0.001 for "70.3" in percent, 1e9 for "13B"; 0 for yes or no.
         decimals: Number of digits after the decimal point.
-        suffix: The letter.
-        is_signed: Whether positive numbers have a sign.
+        suffix: The letter after the number: K, M, B, or T; empty without one.
+        is_signed: Whether the number has a sign, so that positive numbers are written with one.
     """
 
     value: float
@@ -96,11 +96,11 @@ class Printed:
 
     @property
     def interval(self) -> tuple[float, float, float]:
-        """The least number that rounds to the printed one, the printed one, and the greatest."""
+        """The least number that rounds to the printed one, the printed one, and the greatest such number."""
         return self.value - self.step / 2, self.value, self.value + self.step / 2
 
     def write(self, value: float) -> str:
-        """Write another value in the same form; halves are rounded away from zero, as in most tables."""
+        """Write another value in the same form. Halves are rounded away from zero, as in most tables."""
         steps = math.floor(abs(value) / self.step + 0.5 + SLACK)
         sign = "" if not steps else "−" if value < 0 else "+" * self.is_signed
         return f"{sign}{steps / 10**self.decimals:.{self.decimals}f}{self.suffix}"
@@ -110,7 +110,7 @@ def read_printed(text: str, unit: Unit) -> Printed:
     """Read a printed number, such as "70.3", "+2.8", "−11.8", "12,800", "12.8B", or "✓".
 
     Raises:
-        ValueError: The text is not a number, or for a flag neither yes nor no.
+        ValueError: The text is not a number, or, for a flag, neither yes nor no.
     """
     if unit == "flag":
         if text not in ("✓", "yes", "✗", "no"):
@@ -158,10 +158,10 @@ class PublishedCell(BaseModel):
         baseline: Whether the row is the baseline of its group.
         quantity: A key of `QUANTITIES`, or `dataset/metric`.
         printed: The text exactly as printed, without TeX; a minus is "−".
-        value: The text as a number: a share for percent and share, a count, 1 or 0. It may have more digits
-            than are printed. By default, the number that is printed.
-        unit: Unit of the printed text; by default the only one of the quantity.
-        note: Limits of comparing the row with others.
+        value: The text as a number: a share (for percent and share), a count, or 1 or 0. It may have more
+            digits than the text. By default, the printed number.
+        unit: Unit of the printed text; by default the quantity's only unit, if it has just one.
+        note: Why the row is hard to compare with others.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -220,5 +220,5 @@ class PublishedCell(BaseModel):
             raise RequestError(f"printed: {written} is above 100 %: check the unit")
         low, _, high = number.interval
         if not low - SLACK * number.step <= self.value <= high + SLACK * number.step:
-            raise RequestError(f"value: {self.value} isn't from {low:g} to {high:g}, as {written} is")
+            raise RequestError(f"value: {self.value} isn't from {low:g} to {high:g}, as {written} requires")
         return self

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 _RATIO = 5.0  # B/b of the paper's tables: filtering ratio .8
 
 Interval: TypeAlias = "npt.NDArray[np.float64]"
-"""The least number that rounds to a printed one, the printed one, and the greatest. The reversed interval is
-subtracted, or divided by."""
+"""The least number that rounds to a printed one, the printed one, and the greatest such number. To subtract
+an interval, or to divide by it, reverse it first."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Finding:
     """Result of recalculating a cell.
 
     Attributes:
-        keys: The key of the cell, and of the cells of other tables that contradict it.
+        keys: The keys of the cell and of the cells in other tables that contradict it.
         row: The row in words: "JEST++ L, 4B".
         printed: Printed text.
         expected: The recalculated number in the same form: "+0.9".
-        possible: The least and the greatest number that could be printed, given the rounding of the cells
-            from which it follows.
+        possible: The least and the greatest number that could be printed, given that the cells from which it
+            follows are rounded.
         confirmed: Whether the printed number is possible.
         message: One line with the place, the numbers, and the reason.
     """
@@ -73,8 +73,8 @@ class _Row:
     Attributes:
         first: One of its cells, for the columns that are equal in all of them.
         cells: Quantity → cell.
-        baseline: The row of its group's baseline, if the group has one.
-        twins: Rows of the same training in other tables.
+        baseline: The baseline of the row's group, if the group has one.
+        twins: Rows in other tables that show the same training.
     """
 
     first: PublishedCell
@@ -90,11 +90,11 @@ class _Row:
 
     @property
     def scores(self) -> list[str]:
-        """The scores that count in means: all but a mean of two others."""
+        """The scores that means average: all except the mean of both retrieval directions."""
         return sorted((q for q in self.cells if is_score(q) and not self.directions(q)), key=order)
 
     def directions(self, quantity: str) -> list[PublishedCell]:
-        """Return the cells of both retrieval directions that `coco/mean_r1` averages, or else none."""
+        """Return the cells of both retrieval directions if the quantity (coco/mean_r1) is their mean."""
         names = [quantity.removesuffix("mean_r1") + direction for direction in ("i2t_r1", "t2i_r1")]
         is_mean = quantity.endswith("/mean_r1") and all(name in self.cells for name in names)
         return [self.cells[name] for name in names] if is_mean else []
@@ -107,30 +107,32 @@ def checks(cells: Iterable[PublishedCell]) -> list[Finding]:
         cells: Cells of any sources and tables.
 
     Returns:
-        Findings in the order of the cells; those that are not confirmed cannot be right. Differences between
-        tables are last.
+        Findings in the order of the cells, followed by differences between tables. A printed number that is
+        not confirmed cannot be right.
     """
     rows = _rows(cells)
     places = [(row, row.cells[quantity]) for row in rows for quantity in sorted(row.cells, key=order)]
-    found = [
+    findings = [
         _recalculated(row, cell, *derived)
         for row, cell in places
         if (derived := _derive(row, cell.quantity)) is not None
     ]
-    done = {finding.keys[0] for finding in found}
+    done = {finding.keys[0] for finding in findings}
     for row, cell in places:
         if cell.key in done or not (is_score(cell.quantity) or cell.quantity == PER_ITERATION):
             continue
         done.add(cell.key)
         twins = [twin.cells[cell.quantity] for twin in row.twins if cell.quantity in twin.cells]
-        others = [o for o in twins if o.key not in done and _gap(_interval(o), _interval(cell)) >= 0]
+        others = [
+            twin for twin in twins if twin.key not in done and _gap(_interval(twin), _interval(cell)) >= 0
+        ]
         if others:
             printed = others[0].printed
             there = ", ".join(f"{other.printed} in {other.table}, row {other.position}" for other in others)
             keys = (cell.key, *(other.key for other in others))
             message = _message(row, cell, f"here, but {there}: the same training")
-            found.append(Finding(keys, row.name, cell.printed, printed, (printed,) * 2, False, message))
-    return found
+            findings.append(Finding(keys, row.name, cell.printed, printed, (printed,) * 2, False, message))
+    return findings
 
 
 def _rows(cells: Iterable[PublishedCell]) -> list[_Row]:
@@ -162,11 +164,11 @@ _PER_ITERATION: dict[str, tuple[tuple[float, ...], str]] = {
         "Flexi-JEST at B/b = 5, λ = .5 and A = 0.28 comes to",
     ),
 }
-"""Accounting → the cost of an iteration in F·b, and the beginning of a clause."""
+"""Accounting → interval of the cost of an iteration in F·b, and a clause to end with a number."""
 
 
 def _derive(row: _Row, quantity: str) -> tuple[Interval, str] | None:
-    """Return a cell's interval and the beginning of a clause that a number ends; None if it isn't derived."""
+    """Return the interval of a derived cell, and a clause to end with a number; None for other cells."""
     if quantity == MEAN and (scores := row.scores):
         return _interval(*(row.cells[score] for score in scores)), f"the mean of its {len(scores)} scores is"
     for twin in (row, *row.twins):
@@ -183,7 +185,7 @@ def _derive(row: _Row, quantity: str) -> tuple[Interval, str] | None:
     if quantity == DELTA:
         if not (shared := [score for score in row.scores if score in baseline.scores]):
             return None
-        mine, theirs = (_interval(*(of.cells[score] for score in shared)) for of in (row, baseline))
+        mine, theirs = (_interval(*(side.cells[score] for score in shared)) for side in (row, baseline))
         why = f"the scores that {baseline.name} has as well ({', '.join(shared)}) differ on average by"
         return mine - theirs[::-1], why
     if quantity == PER_ITERATION:
@@ -193,11 +195,11 @@ def _derive(row: _Row, quantity: str) -> tuple[Interval, str] | None:
         return np.array(cost) / _PER_ITERATION[baseline.first.accounting][0][::-1], why
     if not {PER_ITERATION, EXAMPLES} <= row.cells.keys() or EXAMPLES not in baseline.cells:
         return None
-    each, examples, usual = row.cells[PER_ITERATION], row.cells[EXAMPLES], baseline.cells[EXAMPLES]
+    share, examples, usual = row.cells[PER_ITERATION], row.cells[EXAMPLES], baseline.cells[EXAMPLES]
     if usual.number.interval[0] <= 0:
         return None
-    why = f"{each.printed} an iteration, for {examples.printed} examples instead of {usual.printed}, come to"
-    return _interval(each) * _interval(examples) / _interval(usual)[::-1], why
+    why = f"{share.printed} an iteration, for {examples.printed} examples instead of {usual.printed}, come to"
+    return _interval(share) * _interval(examples) / _interval(usual)[::-1], why
 
 
 def _interval(*cells: PublishedCell) -> Interval:
@@ -209,9 +211,9 @@ def _interval(*cells: PublishedCell) -> Interval:
 
 
 def _gap(one: Interval, other: Interval) -> float:
-    """Return the distance of two intervals: 0 if they share one number, negative if they overlap.
+    """Return the distance between two intervals: 0 if they share one number, negative if they overlap.
 
-    80.4 and 80.5 share only 80.45. Differences within floating-point error count as 0.
+    For example, 80.4 and 80.5 share only 80.45. Distances within floating-point error count as 0.
     """
     gap = float(max(one[0], other[0]) - min(one[2], other[2]))
     return 0.0 if abs(gap) <= SLACK * max(one[2] - one[0], other[2] - other[0]) else gap

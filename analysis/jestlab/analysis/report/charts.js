@@ -168,8 +168,8 @@ class Chart {
     for (const entry of this.listed.values()) paint(entry, this.data.kind);
     const series = this.visible();
     const banded = series.length <= MOST_BANDS;
-    const { kind, interval } = this.data;
-    const shapes = series.flatMap((one) => (kind === "curves" ? curveShapes(one, banded, interval) : paretoShapes(one, interval)));
+    const { interval } = this.data;
+    const shapes = series.flatMap((one) => (this.data.kind === "curves" ? curveShapes(one, banded, interval) : paretoShapes(one, interval)));
     if (this.data.front) shapes.unshift({ kind: "line", ...this.data.front, colour: css("--muted"), width: 1.5, step: true });
     const levels = [
       ...(this.data.baseline_level ?? []).map((y) => ({ y, colour: css("--ink"), dash: "2,2" })),

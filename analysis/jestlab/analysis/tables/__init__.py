@@ -38,12 +38,12 @@ __all__ = [
     "table",
 ]
 
-_OF_FINALS = {"summary": summary, "speedups": speedup_table}
+_OF_ONE_EXPERIMENT = {"summary": summary, "speedups": speedup_table}
 
-NAMES: tuple[str, ...] = (*_OF_FINALS, "claims", *LAYOUTS)
-"""Names of the built-in tables: of one experiment, of claims, and of the paper."""
+NAMES: tuple[str, ...] = (*_OF_ONE_EXPERIMENT, "claims", *LAYOUTS)
+"""Names of the built-in tables: the results of one experiment, claims, and the tables of the paper."""
 
-_ALL = Shape()
+_WHOLE_TABLE = Shape()
 
 
 @opens_store
@@ -59,52 +59,53 @@ def table(
     score: Sequence[str] | None = None,
     options: Mapping[str, Any] | None = None,
     own: Loader | None = None,
-    shape: Shape = _ALL,
+    shape: Shape = _WHOLE_TABLE,
 ) -> Table:
     """Make a table.
 
     Args:
         store: SQLAlchemy URL of the store, or a snapshot of it.
         name: One of `NAMES`, another published table, or custom code.
-        studies: Experiments in the table: one for summary and speedups, one or more for claims, any number
-            for others.
-        baseline: Label or run to compare with; None for that of each study.
-        scope: What counts as FLOPs; not for claims, which depend on their study.
+        studies: Experiments in the table: one for summary, speedups, and custom code; one or more for claims;
+            any number for other tables.
+        baseline: Label or run to compare with; None for each study's own baseline.
+        scope: What counts as FLOPs. Claims ignore it: they use the scope of their study.
         crossing: Which crossing of the baseline's final score counts.
-        with_published: Whether to show published rows too.
-        score: Evaluations whose mean is the score; None for the study's own. Claims have measures instead.
+        with_published: Whether the paper's tables also show published rows.
+        score: Evaluations whose mean is the score; None for the study's own score. Not for claims.
         options: Arguments of custom code.
-        own: Function that imports custom code; None if none may be executed.
+        own: Function that imports custom code; None if custom code may not be executed.
         shape: What to show of the table.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
-        ValueError: There is no such table or experiment, nothing to show, or custom code fails.
+        ValueError: The table or an experiment doesn't exist, there is nothing to show, or custom code fails.
     """
     studies = list(dict.fromkeys(studies))
     used: list[Frames] = []
 
-    def results(study: str) -> Frames:
+    def results_of(study: str) -> Frames:
         frames = store.frames(study)
         used.append(frames)
         frames = shape.of_results(frames, baseline)
         return frames.scored_by(score) if score else frames
 
     is_custom = name not in NAMES and (own is not None or ":" in name)
-    needs_one = is_custom or name in _OF_FINALS
+    needs_one = is_custom or name in _OF_ONE_EXPERIMENT
     if (needs_one and len(studies) != 1) or (name == "claims" and not studies):
-        known = some(store.experiments) or "none yet: jestlab launch STUDY"
-        raise RequestError(f"table {name!r} shows an experiment: name one of {known}")
+        known = some(store.experiments)
+        hint = f"name one of {known}" if known else "none exists yet, launch one: jestlab launch STUDY"
+        raise RequestError(f"table {name!r} shows an experiment: {hint}")
     if is_custom:
         code = load(own, studies[0], "table", name)
-        access = Results(store, studies[0], lambda: results(studies[0]), baseline, scope)
-        made = custom_table(code, access, options or {})
+        access = Results(store, studies[0], lambda: results_of(studies[0]), baseline, scope)
+        result = custom_table(code, access, options or {})
     elif name == "claims":
         if baseline is not None or score:
             raise RequestError("claims name what they compare with: leave out baseline and score")
-        made = _claims(store, studies, shape.digits)
-    elif name in _OF_FINALS:
-        made = _OF_FINALS[name](finals(results(studies[0]), baseline, scope, crossing))
+        result = _claims(store, studies, shape.digits)
+    elif name in _OF_ONE_EXPERIMENT:
+        result = _OF_ONE_EXPERIMENT[name](finals(results_of(studies[0]), baseline, scope, crossing))
     else:
         cells = published.read(store)
         tables = dict.fromkeys([*NAMES, *map(str, cells["table"])])
@@ -113,12 +114,12 @@ def table(
             raise RequestError(f"no table and no experiment {name!r}: {hint}")
         if not studies and baseline is not None:
             raise RequestError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
-        found = [finals(results(study), baseline, scope, crossing) for study in studies]
-        made = paper_table(name, cells if with_published else cells[:0], found)
-    archives = {study: store.imported_from(study) for study in made.experiments or studies}
+        own_results = [finals(results_of(study), baseline, scope, crossing) for study in studies]
+        result = paper_table(name, cells if with_published else cells[:0], own_results)
+    archives = {study: store.imported_from(study) for study in result.experiments or studies}
     imported = [f"{study} was imported from {archive}." for study, archive in archives.items() if archive]
-    made = replace(made, notes=(*made.notes, *imported))
-    return shape.applied(made.marked(Origins.read(store, made.experiments)), used)
+    result = replace(result, notes=(*result.notes, *imported))
+    return shape.applied(result.marked(Origins.read(store, result.experiments)), used)
 
 
 @opens_store

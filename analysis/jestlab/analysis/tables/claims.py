@@ -55,15 +55,15 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
     """Build the table of claims, with one row for each claim.
 
     Args:
-        name: Name of the experiment, or of several.
+        name: Name of the experiment, or several names.
         by_study: Whether to add a column with the study.
 
     Returns:
         A table whose frame has study, statement, source, verdict, scale, claim (the comparison in words),
         measure (name of the difference), within, difference, low, high (in the measure's own unit), bound_low
-        and bound_high (the interval that decides; NaN if infinite), chance (family-wise p-value), agree
-        (number of seeds that agree), seeds, seeds_planned, stopped (why no more seeds are run), registered,
-        exploratory (changes since the registration), reason; unit and digits of the measure.
+        and bound_high (the interval that decides the claim; NaN if infinite), chance (family-wise p-value),
+        agree (number of seeds that agree), seeds, seeds_planned, stopped (why no more seeds are run),
+        registered, exploratory (changes since the registration), reason, and unit and digits of the measure.
     """
     import pandas as pd
 
@@ -87,7 +87,7 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
     def column(
         key: str, header: str, importance: int, write: Callable[[Record], str] | None = None, **options: Any
     ) -> Column:
-        """Make a column of texts, by default those in the frame."""
+        """Make a column of texts, by default those in the frame's column `key`."""
         write = write or (lambda row: row[key])
         return Column(key, header, write, importance=importance, **{"align": "left", **options})
 
@@ -126,7 +126,7 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
 
 
 def difference(row: Record, metric: Metric) -> str:
-    """Write the difference of a row with its interval, and the measure unless it is the score."""
+    """Write the difference of a row with its interval, and its measure if that isn't the score."""
     text = show.difference(row["difference"], row["low"], row["high"], metric)
     is_score = text == MISSING or row["measure"] == SCORE
     return text if is_score else f"{text} {metric.name or row['measure']}"
@@ -176,15 +176,15 @@ def _notes(by_row: Mapping[str, Judged]) -> Iterator[str]:
             f"{error / claims:.2g} for each (Bonferroni)"
         )
     if alone := sum(each.judging.error == error for each in judged):
-        total = f"; for any of {alone} independent claims it is {1 - (1 - error) ** alone:.2f}" * (alone > 1)
-        yield f"each verdict is wrong with a chance of at most {error:.0%}{total}"
+        total = f"; any error in {alone} independent claims has a chance of {1 - (1 - error) ** alone:.2f}"
+        yield f"each verdict is wrong with a chance of at most {error:.0%}{total * (alone > 1)}"
     for is_sequential in sorted({each.judging.until is not None for each in judged}):
         yield _UNTIL_DECIDED if is_sequential else _ONE_LOOK
-    yield f"error: {_CHANCE}; a claim is decided once it is at most {error:.0%}"
+    yield f"error: {_CHANCE}; a claim is decided once its error is at most {error:.0%}"
     for text, registered in {str(each.registered): each.registered for each in judged}.items():
         if registered is not None:
             code = "; the code that judges has changed since" * registered.is_by_other_code
-            yield f"{text}, before the first run{code}; exploratory: changed since"
+            yield f"{text}, before the first run{code}; exploratory: a later change affects the claim"
     lost = [f"{row}: {each.lost}" for row, each in by_row.items() if each.lost]
     if lost:
         yield _LOST
@@ -203,5 +203,5 @@ _UNTIL_DECIDED = (
 )
 _LOST = (
     "a run that diverged counts as the worst outcome of its side; one that failed or has no value counts "
-    "against both verdicts; such seeds are judged by the sign test of the median"
+    "against both verdicts; a claim with such seeds is judged by the sign test of the median"
 )

@@ -32,7 +32,7 @@ ESSENTIAL = 100
 """Importance of columns that are always shown."""
 
 Width = Literal["auto", "column", "text"]
-"""Width in LaTeX: a column of the paper, the whole text, or (auto) a column if the table fits."""
+"""Width in LaTeX: one column of the paper, the whole text, or (auto) one column if the table fits it."""
 
 Format = Literal["md", "latex", "csv", "html", "json"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -46,18 +46,18 @@ class Column:
         key: The name in options and in `Table.parts`.
         header: The heading.
         show: Returns the text of a row's cell.
-        rank: Returns a number, rounded as `show` rounds it. The cells with the greatest one of a section are
-            bold; a row with NaN has no rank. None: no cell is the best.
+        rank: Returns the number that ranks a row, rounded as `show` rounds it, or NaN for no rank. Cells with
+            the greatest number in their section are bold. If None, rows aren't ranked by this column.
         bold: Returns whether a row's cell is bold for another reason.
         group: Heading over neighboring columns of the same group; empty for none.
-        mark: Returns signs that refer to a note.
+        mark: Returns signs that refer to a note; None for no signs.
         seeds: Column of the frame with the number of seeds behind a cell; one seed is marked.
         formula: How its numbers are computed, in a sentence.
         inputs: Columns of `Table.parts` from which a run's number is computed.
-        compares: Whether the same inputs of the baseline are used too.
-        importance: If a table is too wide, the least important column is dropped first, of several the last;
-            `ESSENTIAL` ones stay.
-        family: Name for all columns of its kind: "scores", "costs", or "factors".
+        compares: Whether the number also depends on the same inputs of the baseline.
+        importance: If a table is too wide, the least important column is dropped first, and among equally
+            important ones the last. `ESSENTIAL` columns stay.
+        family: The kind of column, by which options can name it: "scores", "costs", or "factors".
         notes: Notes of the table that are about this column.
     """
 
@@ -79,22 +79,22 @@ class Column:
 
     @property
     def is_optional(self) -> bool:
-        """Whether the column is dropped if the table is too wide."""
+        """Whether the column may be dropped if the table is too wide."""
         return self.importance < ESSENTIAL
 
     @property
     def title(self) -> str:
-        """The heading with that of its group."""
+        """The heading of the group, if any, and that of the column."""
         return f"{self.group} {self.header}".strip()
 
     def has(self, name: str) -> bool:
-        """Return whether a column of the frame has its numbers: that of its key, or `<key>_<part>`."""
+        """Return whether a column of the frame, named `<key>` or `<key>_<part>`, has numbers of this one."""
         return name == self.key or name.startswith(f"{self.key}_")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The text of a cell, struck through if it is wrong, and the signs behind it, which notes explain."""
+    """The text of a cell, struck through if it is wrong, and the signs after it, which notes explain."""
 
     text: str
     bold: bool = False
@@ -117,20 +117,20 @@ class Table:
 
     Attributes:
         name: Short name, for file names and labels.
-        frame: Raw numbers, one line for each row. Column `row` has its unique name. The bool column `apart`
-            marks rows that do not compete. Optional: text column `section`, the heading of the row's section
-            if there are several.
+        frame: Raw numbers, one line for each row. Column `row` has the row's unique name. The bool column
+            `apart` marks rows that do not compete. The text column `section` is optional: the heading of the
+            row's section, if there are several.
         columns: The columns that are shown.
-        notes: What else a reader must know: conventions, and runs that are missing and why.
+        notes: Explanations for readers: conventions, and which runs are missing and why.
         parts: The runs behind the numbers, one line for each row and run: `row`, experiment, label, seed,
             fingerprint, and the numbers of the run by the columns' keys. None without runs.
-        published: Published cells: `row`, `column`, and the columns of `v_published`. None without any.
+        published: Published cells: `row`, `column`, and the columns of `v_published`. None if there are none.
         baselines: Row → the row that it is compared with.
         struck: Row → why the results behind it are wrong.
-        mixed: Rows whose numbers mix code, versions, or data.
-        shown: Row → the name that is shown for it, if it is another one.
+        mixed: Rows whose numbers were made with different code, data, or packages.
+        shown: Row → its displayed name, if that differs from the row's own.
         label: Label in LaTeX; by default made from the name.
-        hidden: Columns that are not shown; CSV and JSON are without their numbers.
+        hidden: Columns that are not shown. CSV and JSON leave out their numbers.
     """
 
     name: str
@@ -150,12 +150,12 @@ class Table:
 
     @property
     def opens(self) -> bool:
-        """Whether the provenance of its cells is known."""
+        """Whether the provenance of the cells is known, so that a page can show it when they are clicked."""
         return self.parts is not None or self.published is not None
 
     @property
     def experiments(self) -> list[str]:
-        """Names of the experiments that its cells come from."""
+        """Names of the experiments that the cells come from."""
         return [] if self.parts is None else [str(name) for name in self.parts["experiment"].unique()]
 
     @property
@@ -164,7 +164,7 @@ class Table:
         return [str(row) for row in self.frame["row"]]
 
     def marked(self, origins: Origins) -> Table:
-        """Mark rows of mixed code or data, strike through retracted ones, and explain all marks in notes."""
+        """Mark rows made with different code or data, strike through retracted ones, and add notes."""
         if self.parts is None:
             return self
         runs = self.parts.groupby("row", sort=False)["fingerprint"].agg(list)
@@ -175,16 +175,16 @@ class Table:
         return replace(self, struck=struck, mixed=mixed, notes=(*self.notes, *notes))
 
     def row_named(self, name: str) -> str:
-        """Find a row by its name or the one that is shown for it, in any case, or by a unique beginning.
+        """Find a row by its name or displayed name, ignoring case, or by a unique prefix of one.
 
         Raises:
-            ValueError: No row, or several, have such a name.
+            ValueError: No row, or more than one, has such a name.
         """
         known = {self.shown[row]: row for row in self.rows if row in self.shown}
         return self._named(name, known | {row: row for row in self.rows}, "row")
 
     def column_named(self, name: str) -> Column:
-        """Find a column by its key or heading, as `row_named` does."""
+        """Find a column by its key or heading, in the same way as `row_named`."""
         by_key = {column.key: column for column in self.columns}
         known = {column.title: key for key, column in by_key.items()}
         known |= {column.header: key for key, column in reversed(by_key.items())}  # the first of several
@@ -203,7 +203,7 @@ class Table:
         raise RequestError(f"table {self.name!r} has {problem}")
 
     def cell(self, row: str, column: Column) -> Cell:
-        """Return the cell of a row, given by name, and a column."""
+        """Return the cell of a row and a column, given the row's name."""
         line = next(line for line in self.lines if line.key == row)
         return line.cells[self.columns.index(column)]
 
@@ -216,7 +216,7 @@ class Table:
 
     @cached_property
     def sections(self) -> list[tuple[str, list[Line]]]:
-        """Titles, empty if there is only one section, and rows that are compared, those set apart first."""
+        """(title, lines) of each section; lines set apart come first. A single section has an empty title."""
         by_title: dict[str, list[Record]] = {}
         for row in records(self.frame):
             by_title.setdefault(str(row.get("section", "")), []).append(row)
@@ -227,8 +227,8 @@ class Table:
         competing = [row for row in rows if not row["apart"] and row["row"] not in self.struck]
         cells = [self._cells(column, rows, competing) for column in self.columns]
         lines = [
-            Line(str(row["row"]), tuple(of_row), bool(row["apart"]))
-            for row, *of_row in zip(rows, *cells, strict=True)
+            Line(str(row["row"]), tuple(row_cells), bool(row["apart"]))
+            for row, *row_cells in zip(rows, *cells, strict=True)
         ]
         return sorted(lines, key=lambda line: not line.apart)
 
@@ -240,14 +240,14 @@ class Table:
         cells = []
         for row in rows:
             name, text = str(row["row"]), column.show(row)
-            behind = {name, self.baselines.get(name, name)} if column.compares else {name}
-            # The number of seeds has a formula, but isn't computed from results.
+            sources = {name, self.baselines.get(name, name)} if column.compares else {name}
+            # The number of seeds has a formula too, but isn't computed from results.
             is_result = bool(column.formula) and column.key != "seeds" and text not in ("", MISSING)
-            struck = is_result and not behind.isdisjoint(self.struck)
+            struck = is_result and not sources.isdisjoint(self.struck)
             is_best = best > -math.inf and ranks.get(name) == best
             mark = column.mark(row) if column.mark else ""
             mark += ONE_SEED if text != MISSING and row.get(column.seeds) == 1 else ""
-            mark += MIXED if is_result and not behind.isdisjoint(self.mixed) else ""
+            mark += MIXED if is_result and not sources.isdisjoint(self.mixed) else ""
             bold = not struck and (is_best or bool(column.bold and column.bold(row)))
             cells.append(Cell(text, bold, mark, struck))
         return cells
@@ -260,7 +260,7 @@ class Table:
         return write()
 
     def markdown(self) -> str:
-        """Write a GitHub table with aligned columns; rows that are set apart are in italics."""
+        """Write a table in GitHub's Markdown with aligned columns; names of rows set apart are in italics."""
         return formats.markdown(self)
 
     __str__ = __repr__ = markdown
@@ -269,15 +269,15 @@ class Table:
         return f'<div style="overflow-x:auto" tabindex="0">{self.html()}</div>'
 
     def latex(self) -> str:
-        """Write a float for a paper, which fits a column or the page, with booktabs rules."""
+        """Write a float with booktabs rules for a paper; it fits a column or the page."""
         return latex.latex(self)
 
     def html(self, opens: bool = False, most: int | None = None) -> str:
         """Write an HTML table with a style sheet.
 
         Args:
-            opens: Whether it is part of a page, which has a style and shows caption and notes itself. Then
-                each cell with provenance is a button with its row and column in `data-row` and `data-column`.
+            opens: Whether the table is part of a page, which adds style, caption, and notes itself. Then each
+                cell with provenance is a button with its row and column in `data-row` and `data-column`.
             most: Maximum number of rows; None for all.
         """
         return formats.html(self, opens, most)
@@ -296,7 +296,7 @@ class Table:
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     def _raw(self) -> pd.DataFrame:
-        """Return the frame without the numbers of hidden columns, and with the names that are shown."""
+        """Return the frame without the numbers of hidden columns, and with the displayed names of rows."""
         hidden, shown = (
             {name for name in self.frame.columns for column in columns if column.has(name)}
             for columns in (self.hidden, self.columns)
@@ -310,7 +310,7 @@ class Table:
 def records(frame: pd.DataFrame) -> list[Record]:
     """Return the rows of a frame."""
     names = [str(name) for name in frame.columns]
-    # Arrow's strings are slow one by one; `tolist` returns Python's numbers.
+    # Arrow's strings are slow to read one by one. For numbers, `tolist` returns Python's types.
     columns = [
         column.to_numpy(object) if column.dtype == "str" else column.tolist() for _, column in frame.items()
     ]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _RESERVED = ("row", "apart", "section")
-"""Columns of `Table.frame` with a meaning: a custom column of that name gets a `_` behind it."""
+"""Columns of `Table.frame` with a special meaning: `_` is added to a custom column of that name."""
 
 
 class _Attrs(BaseModel):
@@ -38,23 +38,23 @@ def custom_table(code: CustomCode, results: Results, options: Mapping[str, Any])
     """Make a custom table.
 
     Args:
-        code: `f(results, **options)`, which returns a pandas frame. The index names the rows, or the first
-            column if the index only counts. `frame.attrs` may have `caption`, `notes`, and `columns`: for a
-            column its goal ("max" or "min": the best is bold), unit, digits, and name, like a spec's
-            `metrics`; a column of an evaluation has those of the evaluation. A row with the name of a label
-            is based on the label's runs; a reference does not compete.
+        code: `f(results, **options)`, which returns a pandas frame. The rows are named by the index, or by
+            the first column if the index only counts. `frame.attrs` may have `caption`, `notes`, and
+            `columns`: column → goal ("max" or "min": the best is bold), unit, digits, and name, as in a
+            spec's `metrics`. By default, a column named like an evaluation has those of the evaluation. A row
+            named like a label is based on the label's runs; a reference does not compete.
 
     Raises:
         NotYet: The experiment lacks results that the function requests.
-        CodeFailed: The function fails, or returns no such frame.
+        CodeFailed: The function fails or returns something else.
     """
     import pandas as pd
 
-    made = code(results, options)
-    if not isinstance(made, pd.DataFrame):
-        raise code.unexpected(made, "a pandas DataFrame")
+    frame = code(results, options)
+    if not isinstance(frame, pd.DataFrame):
+        raise code.unexpected(frame, "a pandas DataFrame")
     try:
-        return _table(_plain_frame(made), made.attrs, results, code)
+        return _table(_plain_frame(frame), frame.attrs, results, code)
     except ValidationError as error:
         wrong = error.errors()[0]
         reason = f"has attrs {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
@@ -88,25 +88,23 @@ def _table(frame: pd.DataFrame, attrs: Mapping[Any, Any], results: Results, code
     return Table(name, written.caption, frame, tuple(columns), written.notes, parts=parts)
 
 
-def _plain_frame(made: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame of plain values, with the names of the rows in the columns `row` and the first other."""
+def _plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame of plain values; `row` and the column after it both have the names of the rows."""
     import pandas as pd
 
-    if made.columns.nlevels > 1 or made.index.nlevels > 1:
+    if frame.columns.nlevels > 1 or frame.index.nlevels > 1:
         raise RequestError("has several levels: expected one, so flatten its columns, or reset its index")
-    if made.empty:
+    if frame.empty:
         raise RequestError("has no rows")
-    if made.index.name is not None or not isinstance(made.index, pd.RangeIndex):
-        made = made.reset_index(names=str(made.index.name or "name"))
-    columns = [f"{name}_" if name in _RESERVED else str(name) for name in made.columns]
-    rows = [str(value) for value in made.iloc[:, 0]]
+    if frame.index.name is not None or not isinstance(frame.index, pd.RangeIndex):
+        frame = frame.reset_index(names=str(frame.index.name or "name"))
+    columns = [f"{name}_" if name in _RESERVED else str(name) for name in frame.columns]
+    rows = [str(value) for value in frame.iloc[:, 0]]
     for kind, names in (("columns", columns), ("rows", rows)):
         ((name, times),) = Counter(names).most_common(1)
         if times > 1:
-            raise RequestError(
-                f"has two {kind} called {name!r}: the index, or the first column, names the rows"
-            )
-    values = {name: [_plain(value) for value in made.iloc[:, i]] for i, name in enumerate(columns)}
+            raise RequestError(f"has two {kind} called {name!r}: expected unique names of rows and columns")
+    values = {name: [_plain(value) for value in frame.iloc[:, i]] for i, name in enumerate(columns)}
     return pd.DataFrame({"row": rows, **values}, dtype=object)
 
 
@@ -132,7 +130,7 @@ def _column(key: str, header: str, values: pd.Series[Any], metric: Metric, formu
 
 
 def _plain(value: Any) -> bool | int | float | str | None:
-    """Return a value as JSON has it."""
+    """Convert a value to a type of JSON; None if it is missing."""
     import numpy as np
     import pandas as pd
 

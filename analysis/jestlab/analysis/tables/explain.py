@@ -1,7 +1,7 @@
 """Explain a number in a table: formula, runs, attempts, code, and config.
 
-`explain` explains one cell for the command line. `page_data` has the same data about all cells, from which
-the script of a page composes the explanation of a cell.
+`explain` explains one cell for the command line. `page_data` returns the same data for all cells, from which
+the script of a page composes the explanation of each cell.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .core import Record, Table, plain, records
 
 _RUN_COLUMNS = ("fingerprint", "state", "step", "directory", "config")
 _IDENTITY = ("row", "experiment", "run", "label", "seed", "fingerprint")
-"""Columns of `Table.parts` that identify a run; the others are numbers of the run."""
+"""Columns of `Table.parts` that identify a row and a run; all others are numbers of the run."""
 
 _Parts = Mapping[str, Sequence[Record]]
 Differences = Mapping[str, tuple[str | None, str | None]]
-"""Config key → value of the baseline, value of this row; as JSON, None for a missing value."""
+"""Config key → (value of the baseline, value of the row) as JSON; None for a missing value."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,13 @@ class Explanation:
     Attributes:
         row: Displayed name of the row.
         runs: For each run: experiment, label, seed, fingerprint, state, step, directory, retracted (the
-            reason, or None), attempts (of `History.attempts`), value (its number in this column),
-            inputs of the value by name, and against: the inputs of the baseline's run with the same seed.
-        baseline: Displayed name of the row to compare with; None without one.
-        differences: Differences from the config of the baseline; None without one.
-        published: For a published cell: its columns in `v_published`, and check, the result of recalculating
-            it from other cells.
+            reason, or None), attempts (as in `History.attempts`), value (the run's number in this column),
+            inputs (name → number from which the value is computed), and against (the same inputs of the
+            baseline's run with the same seed).
+        baseline: Displayed name of the row to compare with; None if there is none.
+        differences: Differences from the config of the baseline; None without a baseline.
+        published: For a published cell, its columns in `v_published`, and `check`, the result of
+            recalculating the cell from others.
         accepted: One line for each acceptance of differences between the runs.
     """
 
@@ -89,14 +90,14 @@ def explain(store: str | Snapshot, table: Table, row: str, column: str) -> Expla
         FileNotFoundError: The URL names a SQLite file that doesn't exist.
         ValueError: The row or column doesn't exist, or isn't unique.
     """
-    histories = [each for name in table.experiments if (each := load(store, name)) is not None]
+    histories = [history for name in table.experiments if (history := load(store, name)) is not None]
     name, shown = table.row_named(row), table.column_named(column)
     cell, published = table.cell(name, shown), _published(table).get(name, {}).get(shown.key)
     baseline = None if published else table.baselines.get(name)
     runs, parts = _runs(histories), _parts(table)
-    own = [] if published else parts.get(name, [])
+    row_parts = [] if published else parts.get(name, [])
     others = {part["seed"]: part for part in parts.get(str(baseline), ()) if shown.compares}
-    studies = {part["experiment"] for part in own}
+    studies = {part["experiment"] for part in row_parts}
     return Explanation(
         row=table.shown.get(name, name),
         header=shown.title,
@@ -111,18 +112,18 @@ def explain(store: str | Snapshot, table: Table, row: str, column: str) -> Expla
                 "inputs": _numbers(part, *shown.inputs),
                 "against": _numbers(others.get(part["seed"], {}), *shown.inputs),
             }
-            for part in own
+            for part in row_parts
             for run in [runs[part["fingerprint"]]]
         ],
         baseline=None if baseline is None else table.shown.get(baseline, baseline),
         differences=_differences(runs, parts, name, baseline),
         published=published,
-        accepted=tuple(line for each in histories if each.experiment in studies for line in each.accepted),
+        accepted=tuple(text for each in histories if each.experiment in studies for text in each.accepted),
     )
 
 
 def page_data(histories: Iterable[History], tables: Mapping[str, Table]) -> dict[str, Any]:
-    """Return the explanations of all cells, as plain JSON that doesn't repeat what cells share.
+    """Return the data that explain all cells, as plain JSON in which shared data occur once.
 
     Args:
         histories: Histories of the tables' experiments.
@@ -130,10 +131,10 @@ def page_data(histories: Iterable[History], tables: Mapping[str, Table]) -> dict
 
     Returns:
         "tables": name → columns (key → header, formula, inputs, compares), published (row → column → lines),
-        and rows that have runs: name → runs (fingerprints), names (experiment/label/seed), seeds, values (key
-        of a column or name of an input → a text for each run), baseline (a row), against (its displayed
-        name), and differences.
-        "runs": fingerprint → state, directory, and the texts of its attempts.
+        and rows, for those with runs: name → runs (fingerprints), names (experiment/label/seed), seeds,
+        values (key of a column or name of an input → a text for each run), baseline (a row), against (the
+        displayed name of the baseline), and differences.
+        "runs": fingerprint → state, directory, and the texts of the run's attempts.
     """
     runs, data = _runs(histories), {}
     for key, table in tables.items():
@@ -148,12 +149,12 @@ def page_data(histories: Iterable[History], tables: Mapping[str, Table]) -> dict
         }
         names = dict.fromkeys(name for column in table.columns for name in (column.key, *column.inputs))
         rows, parts = {}, _parts(table)
-        for row, own in parts.items():
-            numbers, baseline = [_numbers(part, *names) for part in own], table.baselines.get(row)
+        for row, row_parts in parts.items():
+            baseline, numbers = table.baselines.get(row), [_numbers(part, *names) for part in row_parts]
             rows[row] = {
-                "runs": [part["fingerprint"] for part in own],
-                "names": [_name(part) for part in own],
-                "seeds": [part["seed"] for part in own],
+                "runs": [part["fingerprint"] for part in row_parts],
+                "names": [_name(part) for part in row_parts],
+                "seeds": [part["seed"] for part in row_parts],
                 "values": {name: [number(each[name]) for each in numbers] for name in numbers[0]},
                 "baseline": baseline,
                 "against": table.shown.get(baseline or "", baseline),
@@ -176,13 +177,13 @@ def page_data(histories: Iterable[History], tables: Mapping[str, Table]) -> dict
 
 
 def _runs(histories: Iterable[History]) -> dict[str, dict[str, Any]]:
-    """Return fingerprint → columns of the run, which studies may share, and its attempts by number."""
+    """Return fingerprint → columns and attempts (by number) of the run; several studies may share a run."""
     runs: dict[str, dict[str, Any]] = {}
     for history in histories:
         for run in records(history.runs[[*_RUN_COLUMNS]]):
             retracted = history.retracted.get(run["fingerprint"])
             runs[run["fingerprint"]] = {**run, "retracted": retracted, "attempts": {}}
-        for attempt in history.attempts:  # one for each label of the run
+        for attempt in history.attempts:  # repeated for each label of the run
             runs[attempt["fingerprint"]]["attempts"][attempt["number"]] = attempt
     return runs
 
@@ -201,7 +202,7 @@ def _differences(
 
 
 def _parts(table: Table) -> _Parts:
-    """Return row → its parts."""
+    """Group `Table.parts` by row."""
     parts: dict[str, list[Record]] = {}
     for part in [] if table.parts is None else records(table.parts):
         parts.setdefault(part["row"], []).append(part)
@@ -209,7 +210,7 @@ def _parts(table: Table) -> _Parts:
 
 
 def _numbers(part: Record, *names: str) -> dict[str, float | None]:
-    """Return those of the named numbers that a part has; None for unknown ones."""
+    """Return name → number for the names that the part has; None for an unknown number."""
     return {name: plain(part[name]) for name in names if name in part and name not in _IDENTITY}
 
 
@@ -245,7 +246,7 @@ def _state(run: Record) -> str:
 
 
 def _attempt_texts(attempt: Record) -> list[str]:
-    """Return number, state, host and device, code, start and end, and log; unknown ones are empty."""
+    """Return number, state, host and device, code, start and end, and log; empty texts if unknown."""
     reason = (attempt["reason"] or "").strip().partition("\n")[0]
     jestlab = f"jestlab {commit_text(attempt['git_commit'], attempt['patched'])}"
     return [

@@ -29,9 +29,9 @@ class Finals:
         baseline: Label of the baseline.
         crossing: Which crossing of the baseline's final score counts.
         runs: One row for each completed run that was evaluated, in the order of the study: fingerprint,
-            label, seed, the metrics, score, delta (score minus that of the baseline with the same seed; NaN
+            label, seed, the metrics, score, delta (score minus the baseline's score with the same seed; NaN
             for the baseline, for references, and without such a seed), examples_seen, flops, and the columns
-            of `curves.speedups`, NaN for runs that aren't compared, and if no score is better than another.
+            of `curves.speedups` (NaN for runs that aren't compared, and if the score has no goal).
     """
 
     frames: Frames
@@ -42,17 +42,17 @@ class Finals:
 
     @cached_property
     def efforts(self) -> list[Effort]:
-        """Efforts that are known."""
+        """The efforts that are known for these runs."""
         return known(self.runs)
 
     @property
     def metric(self) -> Metric:
-        """Meaning of the score; unknown without a score."""
+        """Goal and unit of the score; unknown if the experiment has no score."""
         return Metric() if self.frames.no_score else self.frames.score
 
     @property
     def against(self) -> str:
-        """The name that is shown for the baseline."""
+        """The displayed name of the baseline."""
         return self.frames.shown[self.baseline]
 
     @cached_property
@@ -63,15 +63,15 @@ class Finals:
         and the mean of each known effort."""
         import pandas as pd
 
-        frames, of_label = self.frames, self.frames.runs.groupby("label", sort=False)
-        rows = pd.DataFrame({"run": of_label["run"].first()})
+        frames, labels = self.frames, self.frames.runs.groupby("label", sort=False)
+        rows = pd.DataFrame({"run": labels["run"].first()})
         rows["apart"] = rows.index.isin(frames.apart_from(self.baseline))
-        rows["seeds"], rows["seeds_planned"] = self.runs.groupby("label").size(), of_label.size()
+        rows["seeds"], rows["seeds_planned"] = self.runs.groupby("label").size(), labels.size()
         rows["lost"] = [frames.lost.get(str(label), "") for label in rows.index]
         rows["diverged"] = [DIVERGED in frames.fates[str(label)] for label in rows.index]
         for name in [*frames.metrics, "score", "delta"]:
-            of_seeds = of_groups(self.runs[name], self.runs["label"])
-            rows[[f"{name}_mean", f"{name}_std", f"{name}_seeds"]] = of_seeds
+            statistics = of_groups(self.runs[name], self.runs["label"])
+            rows[[f"{name}_mean", f"{name}_std", f"{name}_seeds"]] = statistics
         counts = [name for name in rows.columns if name == "seeds" or str(name).endswith("_seeds")]
         rows[counts] = rows[counts].fillna(0).astype(int)
         half = half_widths(rows["delta_std"], rows["delta_seeds"])
@@ -84,14 +84,14 @@ class Finals:
 
     @cached_property
     def matching(self) -> pd.DataFrame:
-        """The effort of each compared label to match the baseline, in the order of the study.
+        """The effort that each compared label takes to match the baseline, in the order of the study.
 
-        Index label; seeds_compared (with diverged ones), seeds_reached; for each effort: `<effort>_to_match`
-        (median over seeds, or a lower bound of it if `<effort>_most` is greater), `_low` and `_high` (range
-        of the seeds; infinite if one doesn't reach the score), `_spent` (the least that a seed spent without
-        reaching it, else NaN), `_at_most` and `_low_at_most` (bool: the median, or the least, is of a run
-        that reached the score at its first evaluation), `fewer_<effort>` (censored median), and
-        `fewer_<effort>_at_least` (bool).
+        Index label; seeds_compared (including diverged ones), seeds_reached; for each effort:
+        `<effort>_to_match` (median over seeds, or a lower bound of the median if `<effort>_most` is greater),
+        `_low` and `_high` (range over seeds; infinite if a seed doesn't reach the score), `_spent` (the least
+        effort of a seed that doesn't reach the score, else NaN), `_at_most` and `_low_at_most` (bool: the
+        median or the least is an upper bound, as a run reached the score at its first evaluation),
+        `fewer_<effort>` (censored median), and `fewer_<effort>_at_least` (bool).
         """
         import numpy as np
         import pandas as pd
@@ -113,7 +113,7 @@ class Finals:
                     f"{effort}_high": reach.high,
                     f"{effort}_spent": min(spent[np.isnan(took)].tolist(), default=math.nan),
                     f"fewer_{effort}": factor,
-                    # A bound beyond the median, on its other side, can't move it.
+                    # A bound can't move the median if the true value is still farther from it.
                     f"{effort}_at_most": bool((took[early] >= reach.value).any()),
                     f"{effort}_low_at_most": bool((took[early] == reach.low).any()),
                     f"fewer_{effort}_at_least": bool((fewer[early] <= factor).any()),
@@ -136,8 +136,8 @@ class Finals:
             states = [f"seed {seed} {state}" for seed, state in zip(runs["seed"], runs["state"], strict=True)]
             notes.append(f"{shown[str(name)]}: {'; '.join(states)}")
         missing = self.runs[frames.averaged].isna().groupby(self.runs["label"], sort=False).any()
-        for row, of_metric in missing[missing.any(axis=1)].iterrows():
-            lacking = [name for name in frames.averaged if of_metric[name]]
+        for row, is_missing in missing[missing.any(axis=1)].iterrows():
+            lacking = [name for name in frames.averaged if is_missing[name]]
             notes.append(f"{shown[str(row)]}: no score where {', '.join(lacking)} is missing")
         return notes
 
@@ -153,8 +153,8 @@ class Finals:
         """Make a table of a kind. A column with the names of runs, notes of columns, and `gaps` are added.
 
         Args:
-            rows: Raw numbers, with labels as index.
-            parts: `runs` with more columns; None for `runs`.
+            rows: Raw numbers; the index is the label.
+            parts: `runs` with additional columns; None for `runs`.
         """
         frames, shown = self.frames, self.frames.shown
         parts = self.runs if parts is None else parts
@@ -181,7 +181,7 @@ def finals(
     """Compute the final results of an experiment.
 
     Args:
-        baseline: Label or run to compare with; by default that of the study (`Frames.baseline`).
+        baseline: Label or run to compare with; None for the study's own (`Frames.baseline`).
         crossing: Which crossing of the baseline's final score counts.
 
     Raises:
@@ -193,12 +193,12 @@ def finals(
     if runs.empty:
         raise NotYet(f"no run of experiment {frames.experiment!r} has completed yet: {frames.progress()}")
     apart = frames.apart_from(compared)
-    of_baseline = runs[runs["label"] == compared].set_index("seed")["score"]
-    delta = runs["score"] - runs["seed"].map(of_baseline)
+    baseline_scores = runs[runs["label"] == compared].set_index("seed")["score"]
+    delta = runs["score"] - runs["seed"].map(baseline_scores)
     runs["delta"] = delta.where(~runs["label"].isin([compared, *apart]))
     is_ranked = not frames.no_score and frames.score.goal is not None
     sign = frames.score.sign if is_ranked else 1.0
-    sooner = speedups(curves if is_ranked else curves[:0], compared, crossing, sign)
-    sooner = sooner[~sooner["label"].isin(apart)]
-    runs = runs.merge(sooner, on=["fingerprint", "label", "seed"], how="left")
+    speedup = speedups(curves if is_ranked else curves[:0], compared, crossing, sign)
+    speedup = speedup[~speedup["label"].isin(apart)]
+    runs = runs.merge(speedup, on=["fingerprint", "label", "seed"], how="left")
     return Finals(frames, compared, scope, crossing, runs)

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 # ---- GitHub's Markdown, aligned so that it is readable on a terminal
 
 _WIDTH = 100  # characters in a line of captions and notes
-_UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")  # within a word, it doesn't start emphasis
+_UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")  # an underscore within a word doesn't start emphasis
 
 
 def markdown(table: Table) -> str:
-    """Write a table in GitHub's Markdown; titles and the names of rows that are set apart are in italics."""
+    """Write a table in GitHub's Markdown; titles of sections and names of rows set apart are in italics."""
     rows = [[_md(column.title) for column in table.columns]]
-    for title, of_title in table.sections:
+    for title, section in table.sections:
         rows += [[f"*{_md(title)}*", *[""] * (len(rows[0]) - 1)]] if title else []
-        for line in of_title:
+        for line in section:
             first, *others = map(_md_cell, line.cells)
             rows.append([f"*{first}*" if line.apart else first, *others])
     is_left = [column.align == "left" for column in table.columns]
@@ -51,16 +51,16 @@ def _md_cell(cell: Cell) -> str:
 
 
 def _md(text: str) -> str:
-    """Escape a string for Markdown: one line, without characters that would format it."""
+    """Escape a string for Markdown, on one line."""
     text = re.sub(r"[\\|*`<$]", r"\\\g<0>", " ".join(text.split()))
-    return _UNDERSCORE.sub(r"\_", text).replace("](", "]\\(")  # brackets alone make no link
+    return _UNDERSCORE.sub(r"\_", text).replace("](", "]\\(")  # brackets without parentheses are no link
 
 
 # ---- HTML
 
 
 def html(table: Table, opens: bool = False, most: int | None = None) -> str:
-    """Write a table in HTML, in ASCII so that the charset doesn't matter; see `Table.html`."""
+    """Write a table in HTML, with only ASCII characters so that every encoding works; see `Table.html`."""
     from markupsafe import Markup
 
     groups = [(name, len(list(same))) for name, same in groupby(column.group for column in table.columns)]

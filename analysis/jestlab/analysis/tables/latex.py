@@ -1,8 +1,8 @@
 r"""Write a table in LaTeX, for `\input`: a float with booktabs rules.
 
-LaTeX does the typesetting: `\resizebox` shrinks a table that is wider than its column. Here, characters are
-counted to choose between one column and both, and to leave out the least important columns
-(`Column.importance`) of a table that would get too small to read.
+LaTeX shrinks a table that is wider than its column (`\resizebox`). This module counts characters to choose
+between one column and the full width, and to leave out the least important columns (`Column.importance`) of a
+table that would become too small to read.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from .core import Cell, Column, Table
 
 _READABLE = {"table": 62, "table*": 142}
-"""Environment → characters in a line of a two-column article, in letters that are up to a third smaller."""
+"""Environment → characters that fit a line of a two-column article if letters shrink by up to a third."""
 
 _GAP = 2  # characters between columns
-_LONG = 30  # characters; longer texts break into lines
-_HEADING = 7  # characters; longer headings break into lines if they are wider than the cells below
+_LONG = 30  # characters; longer texts are broken into lines
+_HEADING = 7  # characters; longer headings are broken into lines if they are wider than the cells below
 
 _FIT = (
     "\\providecommand{\\jestlabfit}[1]{\\sbox0{#1}%\n"
@@ -44,13 +44,13 @@ class _Printed(NamedTuple):
 
     @property
     def alignment(self) -> str:
-        """The column in the argument of `tabular`."""
+        """The specification of the column in the argument of `tabular`."""
         long = f">{{\\raggedright\\arraybackslash}}p{{{_LONG // 2}em}}"
         return long if self.is_long else self.column.align[0]
 
 
 def latex(table: Table) -> str:
-    """Write a float; comments above it name the packages that it needs, and columns that do not fit."""
+    """Write a float; comments above it name the required packages and the columns that do not fit."""
     environment, columns, omitted = _layout(table)
     label = table.label or "tab:" + re.sub(r"[\W_]", "-", table.name)
     notes = " ".join(sentence(escape(note, breaks=True)) for note in table.notes)
@@ -82,7 +82,7 @@ def left_out(table: Table) -> list[str]:
 
 
 def _layout(table: Table) -> tuple[str, list[_Printed], list[str]]:
-    """Choose the environment and the columns, and name those that do not fit; empty ones are not printed."""
+    """Choose the environment and the columns, and name columns that do not fit; empty ones are dropped."""
     columns = []
     for place, column in enumerate(table.columns):
         width = max((len(line.cells[place].text) for line in table.lines), default=0)
@@ -109,8 +109,8 @@ def _layout(table: Table) -> tuple[str, list[_Printed], list[str]]:
 def _headings(columns: Sequence[_Printed]) -> Iterator[str]:
     """Yield the headings of groups with a rule under each, and those of columns."""
     cells, rules, first = [], [], 1
-    for group, of_group in groupby(each.column.group for each in columns):
-        last = first + len(list(of_group)) - 1
+    for group, members in groupby(each.column.group for each in columns):
+        last = first + len(list(members)) - 1
         cells.append(f"\\multicolumn{{{last - first + 1}}}{{c}}{{{escape(group)}}}")
         rules += [f"\\cmidrule(lr){{{first}-{last}}}"] if group else []
         first = last + 1
@@ -164,16 +164,16 @@ _MATH = {
     "→": "rightarrow", "←": "leftarrow", "↔": "leftrightarrow", "↑": "uparrow", "↓": "downarrow",
     "✓": "surd", "✗": "times", "○": "circ",
 }  # fmt: skip
-_WITHOUT_FONT = "«»ÐÞðþĄąĐđĘęĦħĮįĸĿŀŉŊŋŦŧŲų"
+_NOT_IN_FONT = "«»ÐÞðþĄąĐđĘęĦħĮįĸĿŀŉŊŋŦŧŲų"
 """Latin letters that LaTeX's default font does not have."""
 
 
 def escape(text: str, breaks: bool = False) -> str:
-    """Write a text in LaTeX; a character that LaTeX can't print is named by its number.
+    """Escape a text for LaTeX. A character that LaTeX can't print is replaced by its code point, [U+1F600].
 
     Args:
         text: Any characters.
-        breaks: Whether a line may end within a long word, after one of its slashes and underscores.
+        breaks: Whether a line may end after slashes and underscores within a word.
     """
     written = "".join(map(_letter, text))
     return re.sub(r"(/|\\_)", r"\1\\allowbreak{}", written) if breaks else written
@@ -184,7 +184,7 @@ def _letter(char: str) -> str:
         return _WRITTEN[char]
     if char in _MATH:
         return f"$\\{_MATH[char]}$"
-    if char in "–—‘’“”…†‡•" or (" " <= char <= "ž" and char.isprintable() and char not in _WITHOUT_FONT):
+    if char in "–—‘’“”…†‡•" or (" " <= char <= "ž" and char.isprintable() and char not in _NOT_IN_FONT):
         return char
     kind, _, plain = unicodedata.decomposition(char).partition(" ")
     if kind in ("<sub>", "<super>") and (sign := chr(int(plain, 16))).isascii():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import units
 from ..errors import NotYet
-from ..intervals import INTERVAL
+from ..intervals import INTERVAL, direction
 from ..metrics import PERCENT, Metric
 from ..published import cells_of
 from ..published.cell import (
@@ -38,14 +38,14 @@ LINTED = "‡"
 _COUNTED = (f"{PER_ITERATION}{COUNTED}", f"{TOTAL}{COUNTED}")
 _FLOPS = (PER_ITERATION, TOTAL, *_COUNTED)
 _EFFORTS = (EXAMPLES, *_FLOPS, DELTA)
-_OF_PUBLISHED = Metric("max", PERCENT)
+_PUBLISHED_METRIC = Metric("max", PERCENT)
 
 _WRITERS: dict[str, Callable[[float], str]] = {
     FILTERED: lambda value: "✓" if value else "✗",
     EXAMPLES: units.count,
     **dict.fromkeys(_FLOPS, lambda value: f"{100 * value:.0f}"),
 }
-"""Quantity → how its values are written; the others are scores, or means or differences of them."""
+"""Quantity → how its values are written; all others are scores, or means or differences of scores."""
 
 _HEADERS: dict[str, tuple[str, str, int, tuple[str, ...]]] = {
     EXAMPLES: ("# Train", "", 40, ()),
@@ -57,8 +57,7 @@ _HEADERS: dict[str, tuple[str, str, int, tuple[str, ...]]] = {
     DELTA: ("Mean Δ", "", 80, (MEAN,)),
     MEAN: ("Mean", "", 85, ()),
 }
-"""Quantity → header, group, and importance of its column, and the values of a run and its baseline from which
-it is computed."""
+"""Quantity → header, group, and importance of its column, and its inputs: see `Column.inputs`."""
 
 _BY_PAPER = (
     "FLOPs %, paper: by the paper's formula, in which training reuses the scoring pass, and loss, "
@@ -68,10 +67,10 @@ _BY_PAPER = (
 
 
 class Layout(NamedTuple):
-    """Layout of one of the paper's tables: beginning of its caption, and quantities before the scores.
+    """Layout of one of the paper's tables: start of its caption, and quantities before the scores.
 
-    `mean` adds the mean of the scores after them. With `pair`, zero-shot accuracy and the mean of both
-    retrieval directions replace all scores of runs.
+    With `mean`, the scores are followed by their mean. With `pair`, zero-shot accuracy and the mean of both
+    retrieval directions replace all scores of own runs.
     """
 
     caption: str
@@ -94,16 +93,16 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     """Build one of the paper's tables, or another published table.
 
     Published rows are in sections by source and group, and the rows of each experiment are one section. Each
-    section has a baseline. The same score of several sections has one column.
+    section has its own baseline. A score that several sections have is in one column.
 
     Args:
-        name: A key of `LAYOUTS`, or the name of a published table, which has the layout of the comparison.
-        published: Published cells of any tables, from `published.read`. Those of this table are shown, and
-            checked against all others.
+        name: A key of `LAYOUTS`, or the name of another published table, shown in the layout of "comparison".
+        published: Published cells of any tables, from `published.read`. Cells of this table are shown, and
+            checked against all cells.
         own: Results of experiments.
 
     Returns:
-        The table; `paper_rows` describes its frame.
+        The table. The docstring of `paper_rows` describes its frame.
 
     Raises:
         ValueError: There are no rows.
@@ -143,7 +142,7 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
 
 
 def _placed(cells: pd.DataFrame, rows: pd.DataFrame, findings: Sequence[Finding]) -> pd.DataFrame:
-    """Add to the cells their row and column in the table, and the results of recalculating them."""
+    """Add to each cell its row and column in the table, and the results of recalculating it."""
     messages: dict[CellKey, list[str]] = {}
     for finding in findings:
         for key in finding.keys:
@@ -167,8 +166,8 @@ def _column(
     by_paper: bool,
     wrong: Collection[CellKey],
 ) -> Column:
-    """Make the column of a quantity; `wrong` has published cells that contradict others."""
-    results = {each.frames.experiment: each for each in own}
+    """Make the column of a quantity; `wrong` are the published cells that contradict others."""
+    results = {final.frames.experiment: final for final in own}
     header, group, importance, inputs = _HEADERS.get(quantity) or (*_heading(quantity, scores, own), 60, ())
     if by_paper and quantity in (PER_ITERATION, TOTAL):
         group = "FLOPs %, paper"
@@ -177,11 +176,11 @@ def _column(
 
     def metric(row: Record) -> Metric:
         if row["published"]:
-            return _OF_PUBLISHED
-        found = results[row["section"]]
+            return _PUBLISHED_METRIC
+        final = results[row["section"]]
         if is_score(quantity):
-            return found.frames.declared.of(quantity.replace("/mean_r1", "/i2t_r1"))
-        return found.metric
+            return final.frames.declared.of(quantity.replace("/mean_r1", "/i2t_r1"))
+        return final.metric
 
     def text(row: Record) -> str:
         value = float(row[quantity])
@@ -197,8 +196,14 @@ def _column(
         return show.mean(value, std, seeds, row[f"{EXAMPLES}_seeds"], metric(row))
 
     def rank(row: Record) -> float:
+        if quantity == DELTA and not row["published"]:
+            return math.nan  # bold if it is significant
         value = float(row[quantity])
         return -round(value, 2) if quantity in _FLOPS else metric(row).rank(value)
+
+    def is_better(row: Record) -> bool:
+        ends = row.get(f"{DELTA}_low", math.nan), row.get(f"{DELTA}_high", math.nan)
+        return metric(row).sign * direction(*ends) > 0
 
     def mark(row: Record) -> str:
         place = (row.get("source"), row.get("position"), quantity)
@@ -209,6 +214,7 @@ def _column(
         header,
         text,
         rank if family or quantity in (DELTA, TOTAL, _COUNTED[1]) else None,
+        bold=is_better if quantity == DELTA else None,
         group=group,
         mark=mark,
         seeds=f"{quantity}_seeds" if family or quantity == DELTA else "",
@@ -221,25 +227,25 @@ def _column(
 
 
 def _formula(quantity: str, own: Sequence[Finals]) -> str:
-    """Explain a quantity, and how it is computed for runs."""
+    """Explain a quantity, and how it is computed for own runs."""
     meaning = QUANTITIES.get(quantity.removesuffix(COUNTED), "final score")
     if not own or quantity in (EXAMPLES, FILTERED, *_FLOPS):
         return meaning
     how = f"paired by seed, mean over seeds [{INTERVAL}]" if quantity == DELTA else "mean over seeds"
     if not is_score(quantity):
-        for each in own:
-            how += f"; in {each.frames.experiment} the mean of {', '.join(each.frames.averaged)}"
+        for final in own:
+            how += f"; in {final.frames.experiment} the mean of {', '.join(final.frames.averaged)}"
     return f"{meaning}; own runs: {how}"
 
 
 def _heading(score: str, scores: Sequence[str], own: Sequence[Finals]) -> tuple[str, str]:
-    """Return heading and group of a score: its name in the experiments, or its metric and dataset."""
-    names = {each.frames.declared.called(scores)[score] for each in own} - {score}
+    """Return heading and group of a score, from its name in the experiments, or its metric and dataset."""
+    names = {final.frames.declared.called(scores)[score] for final in own} - {score}
     if len(names) == 1:
         return names.pop(), ""
     dataset, metric = score.split("/", 1)
     title, header = QUANTITIES.get(score, dataset).split(",")[0], show.METRICS.get(metric, metric)
-    is_group = sum(each.startswith(f"{dataset}/") for each in scores) > 1
+    is_group = sum(name.startswith(f"{dataset}/") for name in scores) > 1
     return (header, title) if is_group else (f"{title} {header}", "")
 
 
@@ -248,9 +254,9 @@ def _heading(score: str, scores: Sequence[str], own: Sequence[Finals]) -> tuple[
 
 def _caption(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals]) -> str:
     sources = ", ".join(dict.fromkeys(cells["source"]))
-    names = ", ".join(each.frames.experiment for each in own)
+    names = ", ".join(final.frames.experiment for final in own)
     raw = [*dict.fromkeys(cells.loc[cells["unit"] == "share", "source"])]
-    raw += [each.frames.experiment for each in own if not each.metric.in_percent]
+    raw += [final.frames.experiment for final in own if not final.metric.in_percent]
     but = f", except those of {units.listed(raw)}" if raw else ""
     parts = [layout.caption, f"Published: {sources}." * bool(sources), f"Own runs: {names}." * bool(names)]
     return " ".join(filter(None, [*parts, f"Scores in %{but}."]))
@@ -266,11 +272,12 @@ def _notes(
     if not own:
         return
     if PER_ITERATION in layout.quantities:
-        against = ", ".join(f"{each.against} in {each.frames.experiment}" for each in own)
-        yield f"FLOPs % and Mean Δ of own runs: against {against}"
+        against = ", ".join(f"{final.against} in {final.frames.experiment}" for final in own)
+        bold = "bold Δ: better, and the interval excludes 0"
+        yield f"FLOPs % and Mean Δ of own runs: against {against}; {bold}"
         counted = own[0].frames.counted(own[0].scope)
         yield from [f"FLOPs %, counted: {counted}", _BY_PAPER] if len(cells) else [f"FLOPs %: {counted}"]
     if len(cells):
-        yield "published and own rows compare only where data, resolution and evaluation are the same"
+        yield "published and own rows are comparable only with the same data, resolution, and evaluation"
     yield "own runs: mean ± standard deviation over seeds"
-    yield from dict.fromkeys(note for each in own for note in each.gaps)
+    yield from dict.fromkeys(note for final in own for note in final.gaps)

@@ -1,9 +1,9 @@
 """Rows of the paper's tables, from published cells and from own runs, in one frame.
 
-A row has row (unique name), section, label (empty if published), method, variant, and the bools apart,
-baseline, and published. For each quantity q, own rows have q (value), q_std, and q_seeds, and published rows
-have q and q_printed. Own rows also have mean_delta_low and mean_delta_high, and published rows source and
-position.
+All rows have the columns row (unique name), section, label (empty if published), method, variant, and the
+bools apart, baseline, and published. For each quantity q, own rows have q (value), q_std, and q_seeds, and
+published rows have q and q_printed. Own rows also have mean_delta_low and mean_delta_high, and published rows
+source and position.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PAPER_FLOPS = "paper_flops"
-"""Column of the FLOPs of runs by the paper's formula, in tables with published rows."""
+"""Column with the FLOPs of own runs by the paper's formula, in tables that also have published rows."""
 
 COUNTED = "_counted"
-"""Suffix of the columns that compare the FLOPs which runs execute, in tables with published rows."""
+"""Suffix of columns that compare the FLOPs actually executed, in tables that also have published rows."""
 
 _DATASETS = {"imagenet1k": "imagenet", "mscoco_captions": "coco", "cub": "birds", "caltech101": "caltech",
              "stanford_cars": "cars", "oxford_pets": "pets"}  # fmt: skip
-"""Name of a dataset elsewhere, such as in CLIP_benchmark → its name in the paper's tables."""
+"""Name of a dataset outside the paper, such as in CLIP_benchmark → its name in the paper's tables."""
 
 SUFFIXES = ("_std", "_seeds", "_printed")
-"""Ends of the columns that have no value."""
+"""Suffixes of columns that describe the value of a quantity."""
 
 
 def table_rows(
@@ -41,35 +41,35 @@ def table_rows(
     Args:
         cells: Published cells of the table, from `published.read`; may be empty.
         own: Results of experiments; may be empty if there are cells.
-        pair: Whether zero-shot accuracy and the mean of both retrieval directions replace all scores of runs.
+        pair: Whether zero-shot accuracy and the mean of both retrieval directions replace all own scores.
 
     Returns:
-        The rows, and the runs behind them (`Table.parts`; None without experiments). With published rows,
-        runs are compared by their FLOPs by the paper's formula, which are NaN without the towers' cost, and
-        by the FLOPs that they execute in additional columns.
+        The rows, and the runs behind them (`Table.parts`; None without experiments). With published rows, the
+        FLOPs of runs are those of the paper's formula, or NaN if the cost of their towers is unknown.
+        Additional columns have the FLOPs that the runs actually executed.
     """
     import pandas as pd
 
-    made = [_own_rows(each, pair, beside_published=not cells.empty) for each in own]
+    own_rows = [_own_rows(final, pair, with_published=not cells.empty) for final in own]
     published = [] if cells.empty else [_published_rows(cells)]
-    rows = pd.concat([*published, *(of_labels for of_labels, _ in made)], ignore_index=True)
+    rows = pd.concat([*published, *(labels for labels, _ in own_rows)], ignore_index=True)
     rows["row"] = _unique_names(rows)
-    if not made:
+    if not own_rows:
         return rows, None
-    parts = pd.concat([runs for _, runs in made], ignore_index=True)
+    parts = pd.concat([runs for _, runs in own_rows], ignore_index=True)
     names = rows.rename(columns={"section": "experiment"})[["experiment", "label", "row"]]
     return rows, parts.merge(names, on=["experiment", "label"])
 
 
-def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Build the rows of an experiment, one per label and compared with its baseline, and its runs."""
+def _own_rows(final: Finals, pair: bool, with_published: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Build the rows of an experiment, one per label and compared with the baseline, and the runs."""
     import pandas as pd
 
-    frames, runs, by_label, configs = found.frames, found.runs, found.by_label, Configs(found.frames)
-    is_baseline = runs["label"] == found.baseline
+    frames, runs, by_label, configs = final.frames, final.runs, final.by_label, Configs(final.frames)
+    is_baseline = runs["label"] == final.baseline
     examples = runs["examples_seen"]
     scores = {_in_paper(name): runs[name] for name in frames.metrics}
-    if len(scores) < len(frames.metrics):  # two names of one dataset
+    if len(scores) < len(frames.metrics):  # two metrics have the same name in the paper
         scores = {name: runs[name] for name in frames.metrics}
     values: dict[str, pd.Series[float]] = {
         EXAMPLES: examples,
@@ -78,10 +78,10 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
         MEAN: runs["score"],
     }
     flops = {"flops": runs["flops"]}
-    if beside_published:
-        flops[PAPER_FLOPS] = _paper_flops(found, configs)
+    if with_published:
+        flops[PAPER_FLOPS] = _paper_flops(final, configs)
     for name, spent in flops.items():
-        suffix = COUNTED if beside_published and name == "flops" else ""
+        suffix = COUNTED if with_published and name == "flops" else ""
         total = spent / spent[is_baseline].mean()
         per_iteration = total / (examples / examples[is_baseline].mean())
         values |= {name: spent, f"{PER_ITERATION}{suffix}": per_iteration, f"{TOTAL}{suffix}": total}
@@ -97,7 +97,7 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
             "variant": [configs.get(label, "model.variant") or "" for label in labels],
             "apart": by_label["apart"].to_numpy(),
             "published": False,
-            "baseline": by_label.index == found.baseline,
+            "baseline": by_label.index == final.baseline,
             FILTERED: [float(bool(configs.get(label, "data.filter"))) for label in labels],
         }
     )
@@ -110,21 +110,21 @@ def _own_rows(found: Finals, pair: bool, beside_published: bool) -> tuple[pd.Dat
     return rows, parts
 
 
-def _paper_flops(found: Finals, configs: Configs) -> pd.Series[float]:
+def _paper_flops(final: Finals, configs: Configs) -> pd.Series[float]:
     """Compute the FLOPs of each completed run by the paper's formula, from its planned parts.
 
-    Like `flops.paper_jest`, it reuses the scoring pass for training, without the reference's scoring.
+    Like `flops.paper_jest`, it reuses the scoring pass for training and ignores scoring by the reference.
     """
-    planned = found.frames.costs.drop_duplicates(["label", "seed"])
-    runs = found.runs[["label", "seed"]].merge(planned, on=["label", "seed"], how="left")
+    planned = final.frames.costs.drop_duplicates(["label", "seed"])
+    runs = final.runs[["label", "seed"]].merge(planned, on=["label", "seed"], how="left")
     towers = runs["image_tower_flops"] + runs["text_tower_flops"]
     kept = runs["label"].map({label: _kept_share(configs, label) for label in runs["label"].unique()})
-    by_paper: pd.Series[float] = (towers + runs["scoring_flops"] * (1 - kept)).set_axis(found.runs.index)
-    return by_paper.where(found.runs["flops"].notna())
+    by_paper: pd.Series[float] = (towers + runs["scoring_flops"] * (1 - kept)).set_axis(final.runs.index)
+    return by_paper.where(final.runs["flops"].notna())
 
 
 def _kept_share(configs: Configs, label: str) -> float:
-    """Return the fraction of candidates whose pass the paper's formula reuses, and the run did not."""
+    """Return the share of candidates whose scoring pass the paper's formula reuses, but the run repeated."""
     if configs.get(label, "approximation.score") or configs.get(label, "runtime.reuse_scoring"):
         return 0.0
     trained_fully = 1.0 - float(configs.get(label, "approximation.share") or 0.0)
@@ -138,7 +138,7 @@ def _in_paper(name: str) -> str:
 
 
 def _pair(scores: Mapping[str, pd.Series[float]]) -> Mapping[str, pd.Series[float]]:
-    """Choose zero-shot accuracy and the mean of both retrieval directions, if there are any."""
+    """Choose zero-shot accuracy and the mean of both retrieval directions; if there are none, all scores."""
     kept = {name: values for name, values in scores.items() if name.endswith("/zero_shot")}
     for name, values in scores.items():
         if name.endswith("/i2t_r1") and (other := name.replace("/i2t_", "/t2i_")) in scores:
@@ -164,7 +164,7 @@ def _published_rows(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def _unique_names(rows: pd.DataFrame) -> pd.Series[str]:
-    """Make names unique by filtered or raw data, the number of examples, the section, or a number."""
+    """Make equal names unique by appending filtered or raw, the examples, the section, or a number."""
     import pandas as pd
 
     names, missing = rows["row"], pd.Series(None, rows.index, dtype=object)

@@ -17,14 +17,14 @@ class Shape:
     """What to show of a table, and how.
 
     Attributes:
-        columns: Columns to show after the names of the rows, in order: keys, headings, groups of headings, or
+        columns: Columns to show after the rows' names, in this order: keys, headings, groups of headings, or
             families (scores, costs, factors); empty for all.
-        rows: Rows to show, in order: their names, or runs, for all their points; empty for all.
+        rows: Rows to show, in this order: names of rows, or of runs for all points of a run; empty for all.
             Comparisons with the baseline remain even if it isn't shown.
-        digits: Decimals of scores and differences; None for the usual ones.
+        digits: Number of decimals of scores and differences; None for the usual number.
         sort: Column to sort the rows of each section by; "-" before it for descending order.
-        caption: Caption; None for the table's own.
-        label: LaTeX label; empty for one made from the table's name.
+        caption: Caption; None for the table's own caption.
+        label: LaTeX label; empty for a label made from the table's name.
         notes: Whether to show notes.
         width: Width in LaTeX.
     """
@@ -40,18 +40,18 @@ class Shape:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Shape:
-        """Take the shape from options of a table, which may contain others."""
+        """Create a shape from the options of a table; other options are ignored."""
         names = {field.name for field in fields(cls)}
-        return cls(**{key: each for key, each in options.items() if key in names and each is not None})
+        return cls(**{key: value for key, value in options.items() if key in names and value is not None})
 
     def of_results(self, frames: Frames, baseline: str | None) -> Frames:
-        """Set the digits, and keep the shown runs and the baseline, so that notes are about these."""
+        """Set the digits, and keep only the shown runs and the baseline, so that notes are about these."""
         frames = frames if self.digits is None else replace(frames, digits=self.digits)
         names = [name for name in _split(self.rows, frames.names.known) if frames.names.meant(name)]
         return frames.only([*names, frames.baseline(baseline)]) if names else frames
 
     def applied(self, table: Table, own: Sequence[Frames] = ()) -> Table:
-        """Return a table with this shape; its results have the digits already (`of_results`).
+        """Return a table with this shape. The digits are already set, by `of_results`.
 
         Args:
             table: A table with all rows and columns.
@@ -73,14 +73,14 @@ class Shape:
 
 
 def _split(names: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Split names joined by commas; a known name may contain a comma itself."""
+    """Split names at commas, except known names, which may contain commas."""
     whole = set(known)
     parts = (part for name in names for part in ([name] if name in whole else name.split(",")))
     return [part.strip() for part in parts if part.strip()]
 
 
 def _sorted(table: Table, by: str) -> Table:
-    """Sort the rows by the numbers of a column, or by its texts if it has none; missing ones last."""
+    """Sort rows by the numbers of a column, or by its texts if it has no numbers; missing values are last."""
     column = table.column_named(by.removeprefix("-"))
     frame = table.frame
     values = next((frame[name] for name in (column.key, f"{column.key}_mean") if name in frame), frame["row"])
@@ -95,10 +95,10 @@ def _with_rows(table: Table, names: Iterable[str], own: Sequence[Frames]) -> Tab
     chosen: list[str] = []
     for name in _split(names, [*table.rows, *table.shown.values(), *runs]):
         labels = {label for frames in own for label in frames.names.meant(name)}
-        of_run = set(table.rows) & labels
+        run_rows = set(table.rows) & labels
         if table.parts is not None:
-            of_run |= set(table.parts.loc[table.parts["label"].isin(labels), "row"])
-        rows = {name} if name in table.rows else of_run or {table.row_named(name)}
+            run_rows |= set(table.parts.loc[table.parts["label"].isin(labels), "row"])
+        rows = {name} if name in table.rows else run_rows or {table.row_named(name)}
         chosen += [row for row in table.rows if row in rows and row not in chosen]
     return replace(table, frame=table.frame.set_index("row", drop=False).loc[chosen].reset_index(drop=True))
 
@@ -121,7 +121,7 @@ def _with_columns(table: Table, names: Iterable[str]) -> Table:
 
 
 def _columns(table: Table, name: str) -> list[Column]:
-    """Find the columns with a key, family, group, or heading."""
+    """Find the columns with this key, family, group, or heading."""
     for attribute in ("key", "family", "group"):
         if columns := [c for c in table.columns if getattr(c, attribute).casefold() == name.casefold()]:
             return columns

@@ -26,7 +26,9 @@ def spread(value: float, std: float, metric: Metric) -> str:
     if math.isnan(std):
         return metric.text(value)
     largest = max(abs(value), std)
-    if metric.digits is None and not metric.in_percent and 1e-4 <= largest < 1e4:  # others have an exponent
+    if (
+        metric.digits is None and not metric.in_percent and 1e-4 <= largest < 1e4
+    ):  # numbers out of this range have an exponent
         metric = replace(metric, digits=3 - math.floor(math.log10(largest)))
     return f"{metric.text(value)} ± {metric.text(std)}"
 
@@ -35,7 +37,7 @@ def mean(value: float, std: float, seeds: float, of_row: float, metric: Metric) 
     """Write a mean score ± its standard deviation, and the number of seeds if other scores have more.
 
     Args:
-        std: The standard deviation; NaN for one seed, which has a mark.
+        std: The standard deviation; NaN for one seed, which a mark shows.
         seeds: Number of seeds with this score.
         of_row: Number of completed seeds.
     """
@@ -45,7 +47,7 @@ def mean(value: float, std: float, seeds: float, of_row: float, metric: Metric) 
 
 
 def difference(value: float, low: float, high: float, metric: Metric) -> str:
-    """Write a difference of scores with its confidence interval, which one seed doesn't have."""
+    """Write a difference of scores with its confidence interval, if it has one."""
     if math.isnan(value):
         return MISSING
     text, *ends = (metric.text(number, "+") for number in (value, low, high))
@@ -58,7 +60,7 @@ def known(value: float, write: Callable[[float], str]) -> str:
 
 
 def seeds(row: Record) -> str:
-    """Write the number of completed seeds, and of planned ones if some are missing."""
+    """Write the number of completed seeds, and the planned number if some are missing."""
     done, planned = row["seeds"], row["seeds_planned"]
     return f"{done}" if done == planned else f"{done} of {planned}"
 
@@ -73,10 +75,9 @@ def first_line(text: str, width: int = 100) -> str:
 
 
 def metric_headers(names: Sequence[str], declared: Metrics) -> dict[str, str]:
-    """Return headings of metrics by name, as declared; the dataset is named only if several have the metric.
+    """Return metric → heading: the declared name, or dataset and metric; without dataset if only one has it.
 
-    Unless all metrics have one unit and more of each is better, each heading has its unit and an arrow for
-    its goal.
+    Unless all metrics have the same unit and are to be maximized, each heading has a unit and an arrow.
     """
     short = {name: METRICS.get(metric, metric) for name in names for _, metric in [name.split("/", 1)]}
     count = Counter(short.values())
@@ -90,7 +91,7 @@ def metric_headers(names: Sequence[str], declared: Metrics) -> dict[str, str]:
 
 
 def all_alike(names: Sequence[str], declared: Metrics) -> bool:
-    """Return whether the metrics have one unit, and more of each is better."""
+    """Return whether all metrics have the same unit and are to be maximized."""
     metrics = [declared.of(name) for name in names]
     return len({each.unit for each in metrics}) == 1 and all(each.goal == "max" for each in metrics)
 

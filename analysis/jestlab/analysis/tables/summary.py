@@ -18,32 +18,32 @@ from .final_results import Finals
 
 _BREAK_EVEN = ("break_even", "break_even_low", "break_even_high")
 _IMPORTANCE: dict[Effort, int] = {"flops": 75, "examples_seen": 70, "seconds": 40, "chip_hours": 35}
-"""Importance of the factors."""
+"""Importance of the columns with factors."""
 
 _MATCHING = ("to_match", "most", "low", "high", "spent", "at_most", "low_at_most")
 _RANGE = (
     "> : not reached by then; ≤, ≥ : reached by the first evaluation, perhaps sooner",
-    "the range of n seeds holds the true median with probability 1 − 2^(1−n): .75 for 3, .94 for 5",
+    "the range of n seeds contains the true median with probability 1 − 2^(1−n): .75 for 3, .94 for 5",
 )
 
 
-def summary(found: Finals) -> Table:
+def summary(finals: Finals) -> Table:
     """Build the summary of an experiment.
 
-    It has one row for each label, in the order of the study; references come first, set apart. All numbers
-    are over completed seeds.
+    The table has one row for each label, in the order of the study; references come first, set apart. All
+    numbers are statistics of completed seeds.
 
     Returns:
         A table whose frame has the columns of `Finals.by_label` and `Finals.matching`. Comparisons are NaN or
         0 for references.
     """
-    frames, declared = found.frames, found.frames.declared
-    rows = found.by_label.join(found.matching)
+    frames, declared = finals.frames, finals.frames.declared
+    rows = finals.by_label.join(finals.matching)
     counts = ["seeds_reached", "seeds_compared"]
-    for name in (*counts, *(f"fewer_{WORDS[effort].name}" for effort in found.efforts)):
-        rows[name] = rows.get(name, math.nan)  # without comparisons, these columns are missing
+    for name in (*counts, *(f"fewer_{WORDS[effort].name}" for effort in finals.efforts)):
+        rows[name] = rows.get(name, math.nan)  # these columns are missing if nothing is compared
     rows[counts] = rows[counts].fillna(0).astype(int)
-    has_rivals = any(label != found.baseline for label in frames.competitors)
+    has_rivals = any(label != finals.baseline for label in frames.competitors)
     unranked = [name for name in frames.metrics if declared.of(name).goal is None and not frames.no_score]
     columns = [
         Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned", importance=30)
@@ -53,26 +53,26 @@ def summary(found: Finals) -> Table:
         columns.append(_score(name, header, declared.of(name), f"final {name}", notes=notes))
     if frames.averaged:
         alike = show.all_alike(frames.metrics, declared)
-        header = "score" if alike else show.heading("score", found.metric)
+        header = "score" if alike else show.heading("score", finals.metric)
         formula, inputs = f"mean of {', '.join(frames.averaged)}", tuple(frames.averaged)
-        columns.append(_score("score", header, found.metric, formula, inputs=inputs, importance=90))
-        columns += [_delta(found)] if has_rivals else []
-    columns += [_spent(effort, found) for effort in found.efforts]
-    if has_rivals and found.metric.goal is not None:
-        columns += [_factor(effort, found) for effort in found.efforts]
-    return found.table(
+        columns.append(_score("score", header, finals.metric, formula, inputs=inputs, importance=90))
+        columns += [_delta(finals)] if has_rivals else []
+    columns += [_spent(effort, finals) for effort in finals.efforts]
+    if has_rivals and finals.metric.goal is not None:
+        columns += [_factor(effort, finals) for effort in finals.efforts]
+    return finals.table(
         "summary",
-        f"{sentence(': '.join(filter(None, (frames.experiment, frames.question))))} {_about_scores(found)}.",
+        f"{sentence(': '.join(filter(None, (frames.experiment, frames.question))))} {_about_scores(finals)}.",
         rows.sort_values("apart", ascending=False, kind="stable"),
         columns,
         notes=(frames.no_score,),
     )
 
 
-def _about_scores(found: Finals) -> str:
-    """Describe the scores: their unit, their statistics, and the metrics that the score averages."""
-    frames = found.frames
-    metrics = {found.metric, *map(frames.declared.of, frames.metrics)} if frames.averaged else {Metric()}
+def _about_scores(finals: Finals) -> str:
+    """Describe the scores: unit, statistics, and the metrics that the score averages."""
+    frames = finals.frames
+    metrics = {finals.metric, *map(frames.declared.of, frames.metrics)} if frames.averaged else {Metric()}
     unit = " in %" if all(metric.in_percent for metric in metrics) else ""
     is_of_all = set(frames.averaged) == set(frames.metrics)
     names = "the metrics" if is_of_all else ", ".join(frames.declared.called(frames.averaged).values())
@@ -81,47 +81,47 @@ def _about_scores(found: Finals) -> str:
     return f"Scores{unit}, {over_seeds}{f'; score is {mean_of}{names}' if frames.averaged else ''}"
 
 
-def speedup_table(found: Finals) -> Table:
+def speedup_table(finals: Finals) -> Table:
     """Build the table of the effort of each run to match the baseline.
 
-    It has one row for each label that is compared, in the order of the study. A run that doesn't reach the
-    score is right-censored: it would take more than it spent. A run that has reached it at its first
-    evaluation is left-censored.
+    The table has one row for each compared label, in the order of the study. A run that doesn't reach the
+    score is right-censored: it would take more than it spent. A run that has reached the score at its first
+    evaluation is left-censored: it may have taken less.
 
     Returns:
-        A table whose frame has label, apart, the columns of `Finals.matching`, and, if a run needs something
-        that must be made first, break_even (median over seeds, of two middle ones the greater; infinite if no
-        number of runs pays), break_even_low, and break_even_high (the range).
+        A table whose frame has label, apart, the columns of `Finals.matching`, and, if runs need a
+        reference that must be made first, break_even (median over seeds, or the greater of two middle values;
+        infinite if no number of runs pays for it), break_even_low, and break_even_high (the range).
 
     Raises:
-        ValueError: No run can be compared, or neither more nor less of the score is better.
+        ValueError: No run can be compared, or the score has no goal.
     """
-    frames, words = found.frames, crossing_words(found.crossing, found.frames.ranked)
-    rows = found.matching
+    frames, words = finals.frames, crossing_words(finals.crossing, finals.frames.ranked)
+    rows = finals.matching
     if rows.empty:
-        raise NotYet(f"no run of experiment {frames.experiment!r} has a seed in common with {found.against}")
+        raise NotYet(f"no run of experiment {frames.experiment!r} has a seed in common with {finals.against}")
     columns = [
         Column(
             "seeds", "reached", lambda row: f"{row['seeds_reached']} of {row['seeds_compared']}",
-            formula=f"seeds that reach the final score of {found.against}, of those compared", importance=30,
+            formula=f"seeds that reach the final score of {finals.against}, of those compared", importance=30,
         ),
-        *(make(effort, found) for effort in found.efforts for make in (_to_match, _factor)),
+        *(make(effort, finals) for effort in finals.efforts for make in (_to_match, _factor)),
     ]  # fmt: skip
-    paid = break_even(frames, found.baseline, found.crossing)
-    of_label = paid.dropna(subset="break_even").groupby("label")["break_even"]
-    if of_label.ngroups:
-        values = (of_label.agg(median_high), of_label.min(), of_label.max())
+    paid = break_even(frames, finals.baseline, finals.crossing)
+    by_label = paid.dropna(subset="break_even").groupby("label")["break_even"]
+    if by_label.ngroups:
+        values = (by_label.agg(median_high), by_label.min(), by_label.max())
         rows = rows.assign(**dict(zip(_BREAK_EVEN, values, strict=True)))
-        columns.append(_break_even(found.against))
-    return found.table(
+        columns.append(_break_even(finals.against))
+    return finals.table(
         "speed-ups",
-        f"{frames.experiment}: {listed([WORDS[each].amount for each in found.efforts])} until a run reaches "
-        f"the final score of {found.against} with the same seed, {words}; also for {found.against} itself. "
+        f"{frames.experiment}: {listed([WORDS[each].amount for each in finals.efforts])} until a run reaches "
+        f"the final score of {finals.against} with the same seed, {words}; also for {finals.against} itself. "
         "Median over seeds [least, greatest].",
         rows.assign(apart=False),
         columns,
         notes=_RANGE,
-        parts=found.runs.merge(paid, on=["label", "seed"], how="left"),
+        parts=finals.runs.merge(paid, on=["label", "seed"], how="left"),
     )
 
 
@@ -146,9 +146,9 @@ def _score(key: str, header: str, metric: Metric, formula: str, **options: Any) 
     )  # fmt: skip
 
 
-def _delta(found: Finals) -> Column:
-    """Make the column of the difference to the baseline's score; significantly better ones are bold."""
-    metric, baseline = found.metric, found.against
+def _delta(finals: Finals) -> Column:
+    """Make the column of the difference to the baseline's score; significant improvements are bold."""
+    metric, baseline = finals.metric, finals.against
     formula = f"score minus that of {baseline} with the same seed, mean [{INTERVAL}]"
     bold = "; bold: better, and the interval excludes 0" if metric.goal else ""
     less = "; less is better" if metric.goal == "min" else ""
@@ -166,9 +166,9 @@ def _delta(found: Finals) -> Column:
     )
 
 
-def _spent(effort: Effort, found: Finals) -> Column:
-    """Make the column of a total effort."""
-    divisor, unit_name = unit(effort, found.runs[effort])
+def _spent(effort: Effort, finals: Finals) -> Column:
+    """Make the column of an effort until the end of training."""
+    divisor, unit_name = unit(effort, finals.runs[effort])
     write = writer(effort, divisor)
     return Column(
         effort,
@@ -177,19 +177,19 @@ def _spent(effort: Effort, found: Finals) -> Column:
         formula=f"{WORDS[effort].amount} until the end of training, mean over seeds",
         importance=_IMPORTANCE[effort] - 25,
         family="costs",
-        notes=_notes(effort, found),
+        notes=_notes(effort, finals),
     )
 
 
-def _notes(effort: Effort, found: Finals) -> tuple[str, ...]:
-    """Name the FLOPs that count."""
-    return (f"FLOPs: {found.frames.counted(found.scope)}",) if effort == "flops" else ()
+def _notes(effort: Effort, finals: Finals) -> tuple[str, ...]:
+    """Return a note on which FLOPs count; none for other efforts."""
+    return (f"FLOPs: {finals.frames.counted(finals.scope)}",) if effort == "flops" else ()
 
 
-def _to_match(effort: Effort, found: Finals) -> Column:
+def _to_match(effort: Effort, finals: Finals) -> Column:
     """Make the column of the effort at which the baseline's score is reached."""
     name = WORDS[effort].name
-    divisor, unit_name = unit(effort, found.runs[effort])
+    divisor, unit_name = unit(effort, finals.runs[effort])
     write = writer(effort, divisor)
 
     def text(row: Record) -> str:
@@ -209,24 +209,24 @@ def _to_match(effort: Effort, found: Finals) -> Column:
         f"{WORDS[effort].header.format(unit=unit_name)} to match",
         text,
         seeds="seeds_compared",
-        formula=f"{WORDS[effort].amount} at which the run's curve reaches the final score of {found.against} "
-        "with the same seed, interpolated between the two evaluations around it: median over seeds [least, "
-        "greatest]",
+        formula=f"{WORDS[effort].amount} at which the run's curve reaches the final score of "
+        f"{finals.against} with the same seed, interpolated between the two evaluations around it: median "
+        "over seeds [least, greatest]",
         inputs=("target", "score_before", "score_after", f"{name}_before", f"{name}_after"),
         importance=_IMPORTANCE[effort] - 10,
         family="costs",
-        notes=_notes(effort, found),
+        notes=_notes(effort, finals),
     )
 
 
-def _factor(effort: Effort, found: Finals) -> Column:
-    """Make the column of the factor by which runs take less of an effort than the baseline."""
-    key, baseline = f"fewer_{WORDS[effort].name}", found.against
+def _factor(effort: Effort, finals: Finals) -> Column:
+    """Make the column of the factor by which runs reach the score with less effort than the baseline."""
+    key, baseline = f"fewer_{WORDS[effort].name}", finals.against
     formula = (
         f"factor by which a run reaches the final score of {baseline} sooner than {baseline} itself; same "
-        f"seed, {crossing_words(found.crossing, found.metric)}, median over seeds (seeds that reach it)"
+        f"seed, {crossing_words(finals.crossing, finals.metric)}, median over seeds (seeds that reach it)"
     )
-    first, *others = (WORDS[each].fewer for each in found.efforts)
+    first, *others = (WORDS[each].fewer for each in finals.efforts)
     factors = ", ".join([first, *(each.removeprefix("fewer ") for each in others)])
 
     return Column(
@@ -240,27 +240,27 @@ def _factor(effort: Effort, found: Finals) -> Column:
         compares=True,
         importance=_IMPORTANCE[effort],
         family="factors",
-        notes=(f"{factors}: {formula}", *_notes(effort, found)),
+        notes=(f"{factors}: {formula}", *_notes(effort, finals)),
     )
 
 
 def factor_text(row: Record, effort: Effort) -> str:
-    """Write a factor of a row, and the number of seeds that reach the score if it isn't all of them."""
+    """Write a factor of a row, and the number of seeds that reach the score if not all do."""
     key = f"fewer_{WORDS[effort].name}"
     factor, reached, compared = float(row[key]), row["seeds_reached"], row["seeds_compared"]
-    of_seeds = f" ({reached:.0f}/{compared:.0f})" if 0 < reached < compared else ""
+    seeds = f" ({reached:.0f}/{compared:.0f})" if 0 < reached < compared else ""
     if math.isinf(factor):
-        return f"∞{of_seeds}"
+        return f"∞{seeds}"
     if not math.isnan(factor):
-        return f"{'≥ ' * (row[f'{key}_at_least'] is True)}{factor:.1f}×{of_seeds}"
-    return f"not reached{of_seeds}" if compared > 0 and 2 * reached <= compared else show.MISSING
+        return f"{'≥ ' * (row[f'{key}_at_least'] is True)}{factor:.1f}×{seeds}"
+    return f"not reached{seeds}" if compared > 0 and 2 * reached <= compared else show.MISSING
 
 
 def _break_even(baseline: str) -> Column:
     """Make the column of the number of runs after which a reference has paid for itself."""
     formula = (
-        "runs that must share the reference until they have cost less FLOPs, with its making and its "
-        f"scoring, to the final score of {baseline} than as many of {baseline}; ∞: never"
+        "number of runs that must share the reference until they save the FLOPs of making it; each saves the "
+        f"FLOPs of {baseline} minus its own, with scoring, both to the final score of {baseline}; ∞: never"
     )
 
     def text(row: Record) -> str:
