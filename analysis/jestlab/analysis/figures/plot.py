@@ -308,7 +308,7 @@ def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:
 def about_lost(frames: Frames, labels: Iterable[str]) -> list[str]:
     """Name the labels that lost seeds, and note that their means are over the other seeds."""
     lost = [f"{frames.shown[label]} {frames.lost[label]}." for label in labels if label in frames.lost]
-    return [*lost, "Means are over the remaining seeds; such curves are finely dotted."] if lost else []
+    return [*lost, "Means are over the seeds that remain; such curves are finely dotted."] if lost else []
 
 
 def axis_unit(x_label: str, values: pd.Series[float]) -> tuple[float, str]:
