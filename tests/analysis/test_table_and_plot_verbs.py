@@ -84,6 +84,12 @@ def test_plot(jestlab, tmp_path, study, stored_run):
 def test_invalid_options_name_the_flag_and_a_figure_what_it_lacks(jestlab):
     for command, code, message in (
         ("table study --digits many", 2, "--digits: must be"),
+        (
+            "plot study --kind curves --metric loss --smooth 1",
+            2,
+            "--smooth: must be greater than or equal to 2",
+        ),
+        ("plot study --kind curves --metric loss --smooth 5", 1, "no run of 'study' has recorded 'loss'"),
         ("plot study --kind against", 2, "--x: is missing"),
         ("plot study --kind speedup --trajectories", 2, "--trajectories: not an option of this kind"),
         ("plot study --width 3", 2, "--width: must be a length with its unit"),

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import shlex
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -267,20 +267,29 @@ def _add_flag(name: str, info: FieldInfo) -> Callable[[Any], Any]:
 
 def _number(value: Any, info: FieldInfo) -> Any:
     """Convert a text to a number if the field accepts one; return other values unchanged."""
-    for type_ in {int, float}.intersection(get_args(info.annotation)) if isinstance(value, str) else ():
-        with contextlib.suppress(ValueError):
-            return type_(value)
+    if isinstance(value, str):
+        members = set(_members(info.annotation))
+        for type_ in (each for each in (int, float) if each in members):
+            with contextlib.suppress(ValueError):
+                return type_(value)
     return value
+
+
+def _members(annotation: Any) -> Iterator[Any]:
+    """Yield the types in a union, without `Annotated` metadata."""
+    if get_origin(annotation) is Annotated:
+        yield from _members(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, types.UnionType):
+        for member in get_args(annotation):
+            yield from _members(member)
+    else:
+        yield annotation
 
 
 def _base_type(annotation: Any) -> Any:
     """Return a type without its None alternative and `Annotated` metadata; `str` for other unions."""
-    if get_origin(annotation) is Annotated:
-        return _base_type(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, types.UnionType):
-        members = [member for member in get_args(annotation) if member is not type(None)]
-        return _base_type(members[0]) if len(members) == 1 else str
-    return annotation
+    members = [member for member in _members(annotation) if member is not type(None)]
+    return members[0] if len(members) == 1 else str
 
 
 def _parse_options(texts: Sequence[str]) -> Mapping[str, Any]:
