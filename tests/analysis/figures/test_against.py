@@ -23,13 +23,13 @@ def plot(new_store):
     return make
 
 
-def runs(rule, *scores, states=None, label=None, **config):
+def runs(rule, *scores, states=None, label=None, flops=3e9, **config):
     """Return the runs of a rule, one for each final score; "__" in the name of a key means a dot."""
     point = {key.replace("__", "."): value for key, value in config.items()}
     return [
         StoredRun(
             rule, [0.1, score], label=label or " ".join([rule, *map(str, point.values())]), seed=seed,
-            state=states[seed] if states else "COMPLETED",
+            state=states[seed] if states else "COMPLETED", flops_per_step=(flops, 0.0, 0.0),
             config=UNIFORM | {"selection.rule": rule} | point, point=point,
         )
         for seed, score in enumerate(scores)
@@ -115,9 +115,9 @@ def test_coinciding_points_get_separate_lines(plot):
 
 
 def test_a_run_without_a_method_begins_the_lines_of_all(plot):
-    def run(rule, method, share, score):
+    def run(rule, method, share, score, flops=3e9):
         config = {"approximation__method": method, "approximation__score": rule == "joint"}
-        return runs(rule, score, **config, approximation__share=share)
+        return runs(rule, score, **config, approximation__share=share, flops=flops)
 
     groups = [
         run("uniform", "flexi", 0.0, 0.4),
@@ -131,6 +131,9 @@ def test_a_run_without_a_method_begins_the_lines_of_all(plot):
     assert points(figure, panel="patch_drop", line="uniform") == [(0, 40), (0.5, 45)]
     assert points(figure, panel="flexi", line="joint") == [(0, 30), (0.5, 60)]
     assert rows(figure, "level").empty
+    assert "FLOPs" not in figure.texts.caption
+    unequal = plot("approximation_share", *groups, run("joint", "flexi", 0.75, 0.6, flops=4.5e9))
+    assert "differ by up to 1.50×: costs are not equal" in unequal.texts.caption
 
 
 def test_of_many_lines_only_those_that_vary_the_key_are_shown(plot):

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_TICKS = 8  # values that each get a tick
+_EQUAL = 1.02  # ratio up to which costs count as equal
 _MOST_LINES = 40  # if there are more, as in a union, only those that vary the key are shown
 
 
@@ -121,6 +122,10 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
         level = finals[finals["label"] == compared].assign(line=base, kind="level")
         points = pd.concat([points, level.merge(points[["panel", "y_label"]].drop_duplicates(), how="cross")])
         more.append(f"Dotted: {base}.")
+    costs = frames.costs.loc[frames.costs["label"].isin(points["label"]), "learner_flops"]
+    ratio = costs.max() / costs[costs > 0].min()
+    if axis.key == "approximation.share" and ratio > _EQUAL:
+        more.append(f"The FLOPs of training differ by up to {ratio:.2f}×: costs are not equal.")
     if others := _others(Configs(frames), places, axis.key):
         more.append(f"Also different along a line: {', '.join(others)}.")
     data = _summarized(points)
