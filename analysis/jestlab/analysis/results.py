@@ -1,7 +1,9 @@
 """`Snapshot`: a results store at one moment. Open it once, and pass it to everything that reads results:
 
-with opened("sqlite:///lab/results.db") as store:
-    frames = store.frames("comparison")
+    with opened("sqlite:///lab/results.db") as store:
+        frames = store.frames("comparison")
+
+A snapshot keeps what it has read, so a second call costs nothing.
 """
 
 from __future__ import annotations

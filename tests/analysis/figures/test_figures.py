@@ -15,6 +15,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from jestlab.analysis import figures
+from jestlab.analysis.figures import charts
 from jestlab.analysis.figures.style import GRAY, ink, looks
 
 
@@ -235,7 +236,9 @@ def test_a_failure_leaves_the_old_figure(pareto, saved):
 
 
 def test_every_label_has_a_distinct_look():
-    found = looks(["uniform", *(f"run {i}" for i in range(30))], "uniform")
-    assert len(set(found.values())) == 31
+    """Markers of points have no line style; the page has a symbol for each of them."""
+    found = looks([f"run {i}" for i in range(143)], "run 0")
+    assert len({(look.color, look.marker) for look in found.values()}) == 143
+    assert {look.marker for look in found.values()} == set(charts._SYMBOLS)
     assert len({look.color for look in list(found.values())[:12]}) == 12
     assert re.fullmatch("#[0-9a-f]{6}", ink("#E69F00"))

@@ -12,7 +12,7 @@ from ..intervals import half_widths, moments
 from ..metrics import Metric
 from ..names import Names, names_in
 from ..provenance.warnings import retractions
-from ..results import Snapshot, opens_store
+from ..results import Snapshot, opens_store, runs_of
 from .claim import Claim, Study, studies
 from .evidence import Relation
 from .judged import Judged, Judging
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MAX_NAMED = 4  # labels in a message
-
-_RUNS = """
-    SELECT run, label, seed, position, fingerprint, state, program, point
-    FROM v_runs WHERE experiment = :experiment"""
 
 _PARTS = ["experiment", "label", "seed", "fingerprint", "value", "weight", "difference"]
 
@@ -76,10 +72,8 @@ def _judge_study(store: Snapshot, experiment: str, study: Study, judging: Judgin
     claims = study.claims
     if not claims:
         return []
-    runs = store.select(_RUNS, experiment=experiment)
-    runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
-    retracted = retractions(store, experiment)
-    runs["retracted"] = [retracted.get(run, "") for run in runs["fingerprint"]]
+    runs, retracted = store.once(runs_of, experiment), retractions(store, experiment)
+    runs = runs.assign(retracted=[retracted.get(run, "") for run in runs["fingerprint"]])
     measures = Measures.load(store, experiment, study, runs)
     judging = replace(judging, until=study.until)
     return [judge(claim, experiment, study, runs, measures, judging) for claim in claims]

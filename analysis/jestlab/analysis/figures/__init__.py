@@ -73,6 +73,16 @@ def _curves(
     return learning_curves(frames, baseline, over, scope, together=sheet.legend is not None, **options)
 
 
+def _against(
+    frames: Frames,
+    x: str,
+    by: Sequence[str] = ("selection.rule",),
+    split: str | None = None,
+    baseline: str | None = None,
+) -> Plot:
+    return against(frames, Axis(x, tuple(by), split), baseline)
+
+
 KINDS: dict[str, Callable[..., Plot]] = {
     "curves": _curves,
     "pareto": pareto,
@@ -83,9 +93,7 @@ KINDS: dict[str, Callable[..., Plot]] = {
     "optimizer_spikes": optimizer_spikes,
     "learnability": learnability,
     "published": published_scores,
-    "against": lambda frames, x, by=("selection.rule",), split=None, baseline=None: against(
-        frames, Axis(x, tuple(by), split), baseline
-    ),
+    "against": _against,
     "composition": composition,
     "selected": selected,
 }

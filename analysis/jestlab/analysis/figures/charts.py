@@ -27,6 +27,7 @@ MOST_PRINTED = 40
 _SYMBOLS = {
     "o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross",
     "X": "x", "<": "triangle-left", ">": "triangle-right", "p": "pentagon", "h": "hexagon",
+    "*": "star", "d": "diamond-thin", "8": "octagon",
 }  # fmt: skip
 """Matplotlib's marker → the page's symbol."""
 

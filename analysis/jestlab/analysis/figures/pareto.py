@@ -13,14 +13,7 @@ from ..errors import NotYet
 from ..frames import DIVERGED, Frames
 from ..pareto import front, hypervolume, standing
 from ..sheet import Sheet
-from .axes import (
-    LOG_FROM,
-    count_axis,
-    draw_intervals,
-    draw_levels,
-    draw_seeds,
-    value_axis,
-)
+from .axes import LOG_FROM, count_axis, draw_intervals, draw_levels, draw_seeds, value_axis
 from .panels import finish, panels
 from .plot import (
     Plot,

@@ -4,7 +4,7 @@ Change the color of a curve here. The data of a figure contains its looks, so pr
 lightens colors in dark mode (`ink` in report/page.js).
 
 Colors are from Okabe and Ito ("Color Universal Design", 2008): legible in print, in gray, and for color-blind
-readers. From the eighth on they are Paul Tol's. No two of 110 labels share color, marker, and line style.
+readers. From the eighth on they are Paul Tol's. No two of 143 labels share color and marker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COLORS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195",
     "#882255", "#999933", "#332288", "#8C564B",
 )  # fmt: skip
-_MARKERS = ("s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
+_MARKERS = ("s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8")
 _LINES: tuple[Any, ...] = (
     "-",
     (0, (5, 1.5)),

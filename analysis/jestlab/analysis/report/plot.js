@@ -19,6 +19,9 @@ const SYMBOLS = {
   x: (r) => plus(r, Math.PI / 4),
   pentagon: (r) => regular(5, 1.15 * r),
   hexagon: (r) => regular(6, 1.15 * r),
+  star: (r) => polygon(Array.from({ length: 10 }, (_, i) => turned([0, i % 2 ? -0.55 * r : -1.4 * r], (Math.PI * i) / 5))),
+  "diamond-thin": (r) => polygon([[0, -1.3 * r], [0.75 * r, 0], [0, 1.3 * r], [-0.75 * r, 0]]),
+  octagon: (r) => regular(8, 1.1 * r),
 };
 
 function polygon(corners, factor = 1) {

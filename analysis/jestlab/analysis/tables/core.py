@@ -52,7 +52,7 @@ class Column:
         group: Heading over neighboring columns of the same group; empty for none.
         mark: Returns signs that refer to a note; None for no signs.
         seeds: Column of the frame with the number of seeds behind a cell; one seed is marked.
-        formula: How its numbers are computed, in a sentence.
+        formula: How the numbers of the column are computed, in a sentence.
         inputs: Columns of `Table.parts` from which a run's number is computed.
         compares: Whether the number also depends on the same inputs of the baseline.
         importance: If a table is too wide, the least important column is dropped first, and among equally
@@ -160,7 +160,7 @@ class Table:
 
     @property
     def rows(self) -> list[str]:
-        """Names of its rows."""
+        """Names of the rows."""
         return [str(row) for row in self.frame["row"]]
 
     def marked(self, origins: Origins) -> Table:

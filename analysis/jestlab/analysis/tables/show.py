@@ -26,9 +26,8 @@ def spread(value: float, std: float, metric: Metric) -> str:
     if math.isnan(std):
         return metric.text(value)
     largest = max(abs(value), std)
-    if (
-        metric.digits is None and not metric.in_percent and 1e-4 <= largest < 1e4
-    ):  # numbers out of this range have an exponent
+    has_exponent = not 1e-4 <= largest < 1e4
+    if metric.digits is None and not metric.in_percent and not has_exponent:
         metric = replace(metric, digits=3 - math.floor(math.log10(largest)))
     return f"{metric.text(value)} ± {metric.text(std)}"
 
