@@ -230,12 +230,12 @@ def _build(config: TrainConfig, scorer: TwoTowerModel | None, devices: Devices, 
     if devices.count > 1 or steps > 1 or config.reuses_scoring or config.compares_with_reference:
         return build_step(config, scorer, devices, steps)
     choose, learn = build_halves(config, scorer, devices)
-    total = np.int32(config.total_steps)
+    total = jax.numpy.int32(config.total_steps)
 
     def step(
         state: TrainState, batch: dict[str, Any], reference: Parameters | None
     ) -> tuple[TrainState, Metrics]:
-        recent, choice = state.recent, {}
+        recent, choice = state.recent, Metrics()
         if choose is not None:
             recent, batch, choice = choose(state._replace(optimizer=None), batch, reference)
         state, metrics = learn(state._replace(recent=None), batch, total)
