@@ -27,7 +27,6 @@ from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.evaluated import EvaluatedModel, scores_of
 from jestlab.models.extensions import Own
-from jestlab.models.kept import kept
 from jestlab.models.two_towers import OwnVision, Parameters, TwoTowerModel, VisionTransformer
 
 IMAGES_AT_ONCE = 4_096  # images compared with all classes at a time
@@ -391,14 +390,7 @@ def _towers(
     def of_texts(parameters: Parameters, tokens: jax.Array) -> tuple[Any]:
         return (model.apply({"params": parameters}, tokens, method=TwoTowerModel.embed_texts),)
 
-    def compiled(name: str, tower: Callable[..., Any]) -> Callable[..., tuple[jax.Array, ...]]:
-        function = jax.jit(tower, out_shardings=everywhere)
-        said, devices = ["evaluate", name, config.model_dump()], len(everywhere.device_set)
-        result: Callable[..., tuple[jax.Array, ...]]
-        result = kept(function, said, config.extensions(()), devices=devices)
-        return result
-
-    return compiled("images", of_images), compiled("texts", of_texts)
+    return jax.jit(of_images, out_shardings=everywhere), jax.jit(of_texts, out_shardings=everywhere)
 
 
 def _embeddings_and_features(
