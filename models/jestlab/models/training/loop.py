@@ -16,7 +16,7 @@ import numpy as np
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.data import datasets
-from jestlab.models.data.concepts import concepts
+from jestlab.models.data.curation import concepts
 from jestlab.models.data.files import write_whole
 from jestlab.models.data.pipeline import Later, training_batches
 from jestlab.models.data.tokenizer import ensure_tokenizer
@@ -90,7 +90,7 @@ def train(
     scorer = prepare(config, web, tokenizer, reference, columns)
     lookups = dict(scorer.lookups or {})
     if config.selects and config.selection.looks_at_concepts(config.code):
-        lookups["concepts"] = concepts(web, config.selection.concepts).of
+        lookups["concepts"] = concepts(web, config.selection.concepts).__getitem__
     later = None
     if config.selects and config.selecting_steps < config.total_steps:
         later = Later(config.selecting_steps, config.batch_size, devices.rows(config.batch_size))
