@@ -1,5 +1,6 @@
 """Cached embeddings on disk: counted rows survive a crash, and every example gets its own row."""
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -17,9 +18,8 @@ N, WIDTH = 40, 3
 
 
 def about(**changes):
-    sizes = {"examples": N, "selected": N, "width": WIDTH, "precision": "float32"}
-    source = {"digest": "d", "filter": None, "recaption": None, "temperature": 10.0, "bias": -10.0}
-    return About(**sizes | source | changes)
+    known = About("d", None, None, N, N, WIDTH, "float32", temperature=10.0, bias=-10.0)
+    return dataclasses.replace(known, **changes)
 
 
 def rows(index, shift=0.0):

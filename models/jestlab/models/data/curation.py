@@ -171,9 +171,8 @@ def repeated(index: ShardIndex, chosen: Ints | None, column: str, columns: Colum
     Raises:
         ValueError: The column is unknown, has other values, or no example is left.
     """
-    cells = (columns or {}).get(column)
-    if cells is None:
-        cells = load_metadata(index.folder, [column])[column]
+    own = (columns or {}).get(column)
+    cells = load_metadata(index.folder, [column])[column] if own is None else own
     try:
         counts = np.nan_to_num(np.asarray(cells, np.float64), posinf=-1.0)  # None becomes NaN
     except (TypeError, ValueError):
