@@ -23,7 +23,6 @@ import numpy as np
 
 from jestlab.models import extensions
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
-from jestlab.models.kept import kept_values
 from jestlab.models.transformer import Encoder, Execution, MAPHead
 
 
@@ -402,9 +401,7 @@ def temperature_and_bias(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
 
 def initialize(config: TwoTowers, key: jax.Array) -> Parameters:
     """Create fresh parameters, float32, from a PRNG key."""
-    return kept_values(
-        _initializer(config), ["initialize", config.model_dump(mode="json")], config.extensions(()), key
-    )
+    return _initializer(config)(key)
 
 
 @functools.cache
