@@ -56,11 +56,9 @@ def accuracy(class_scores: Callable[[np.ndarray], np.ndarray], x: np.ndarray, la
         x: float [n, …], embeddings or features.
         labels: int [n].
     """
-    correct = 0
-    for start in range(0, len(labels), IMAGES_AT_ONCE):
-        block = slice(start, start + IMAGES_AT_ONCE)
-        correct += int(np.sum(class_scores(x[block]).argmax(axis=-1) == labels[block]))
-    return correct / len(labels)
+    blocks = [slice(start, start + IMAGES_AT_ONCE) for start in range(0, len(labels), IMAGES_AT_ONCE)]
+    correct = (class_scores(x[block]).argmax(axis=-1) == labels[block] for block in blocks)
+    return sum(int(each.sum()) for each in correct) / len(labels)
 
 
 def draw(labels: np.ndarray, classes: int, shots: int, seed: int) -> np.ndarray:
@@ -156,7 +154,6 @@ def _wrong_and_nearer(
 
 
 BATCH = 256  # examples per forward pass; the last batch is padded, so that one compiled function serves all
-
 Tower = Callable[..., Any]  # (variables, batch) → outputs, arrays [rows, …]
 
 
@@ -194,7 +191,6 @@ class Evaluator:
         self._config, self._tokenizer, self._devices = config, tokenizer, devices
         self._batch = -(-BATCH // devices.count) * devices.count
         self._threads = max(2, config.runtime.loader_threads)
-        # The results are on all devices, so that each process can fetch all of them.
         self._image_tower, self._text_tower = _towers(config.model, devices.replicated)
         benchmark = load_benchmark(folder, config.model.vision.image_size)
         if taken := config.evaluation.extra.keys() & {*benchmark.classification, *benchmark.retrieval}:
@@ -221,9 +217,8 @@ class Evaluator:
         seeds = range(cfg.shot_seeds if len(data.train_labels) else 0)
         drawn = [draw(data.train_labels, len(data.class_names), cfg.shots, seed) for seed in seeds]
         chosen = functools.reduce(np.union1d, drawn, np.empty(0, np.int64))
-        positions = [np.searchsorted(chosen, few) for few in drawn]
-        shots = data.train_images.take(chosen)
-        return _Classification(data, tokens, shots, data.train_labels[chosen], positions)
+        shots, labels = data.train_images.take(chosen), data.train_labels[chosen]
+        return _Classification(data, tokens, shots, labels, [np.searchsorted(chosen, few) for few in drawn])
 
     def __call__(self, parameters: Parameters) -> dict[str, float]:
         """Evaluate a model, given its parameters on the same devices.
@@ -296,7 +291,7 @@ class Evaluator:
 
 @functools.cache
 def _towers(config: TwoTowers, sharding: jax.sharding.Sharding) -> tuple[Tower, Tower]:
-    """Compile the image tower and the text tower once for all evaluators of a process."""
+    """Compile both towers once for all evaluators of a process; each process can fetch the whole results."""
     model = TwoTowerModel(config)
 
     def compiled(method: Callable[..., Any]) -> Tower:
