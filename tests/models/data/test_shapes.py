@@ -22,6 +22,7 @@ from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.world import (
     ATTRIBUTES,
     BACKGROUNDS,
+    CLASSES,
     COLORS,
     SCENES,
     attributes,
@@ -86,7 +87,7 @@ def test_a_shard_depends_on_the_seed_and_not_on_other_shards(web, tmp_path):
 
 
 def test_img2dataset_format(web, rows):
-    tables = {}
+    files: dict[str, bytes] = {}
     for number, count in enumerate((300, 300, 100)):
         stats = json.loads((web / f"{number:05d}_stats.json").read_text())
         assert stats["count"] == stats["successes"] == count
@@ -94,14 +95,14 @@ def test_img2dataset_format(web, rows):
             members = tar.getmembers()
             assert len(members) == 3 * count
             assert {(m.mtime, m.uid, m.gid, m.mode) for m in members} == {(0, 0, 0, 0o444)}
-            tables |= {m.name: file.read() for m in members if (file := tar.extractfile(m))}
+            files |= {m.name: file.read() for m in members if (file := tar.extractfile(m))}
     keys = [f"{i // 300:05d}{i % 300:04d}" for i in range(700)]
-    assert list(tables) == [f"{key}.{part}" for key in keys for part in ("jpg", "json", "txt")]
+    assert list(files) == [f"{key}.{part}" for key in keys for part in ("jpg", "json", "txt")]
     assert [row["key"] for row in rows] == keys
     for row in rows:
-        assert json.loads(tables[f"{row['key']}.json"]) == row
-        assert tables[f"{row['key']}.txt"].decode() == row["caption"]
-    assert decode(tables[f"{keys[0]}.jpg"], 32).shape == (32, 32, 3)
+        assert json.loads(files[f"{row['key']}.json"]) == row
+        assert files[f"{row['key']}.txt"].decode() == row["caption"]
+    assert decode(files[f"{keys[0]}.jpg"], 32).shape == (32, 32, 3)
     assert {"url", "width", "height", "similarity", "aesthetic", "punsafe", "noise", "status"} <= set(rows[0])
 
 
@@ -232,7 +233,7 @@ def test_captions_are_short_varied_grammatical_and_mostly_name_the_class():
     captions = describe(ALL, np.random.default_rng(1))
     lengths = {len(caption.split()) for caption in captions}
     assert max(lengths) <= 11 and len(lengths) > 6
-    labels = [shapes.CLASSES[scene // 64].split() for scene in ALL]
+    labels = [CLASSES[scene // 64].split() for scene in ALL]
     named = [set(label) <= set(text.split()) for label, text in zip(labels, captions, strict=True)]
     assert 0.85 < np.mean(named) < 0.98
     for caption in captions:
