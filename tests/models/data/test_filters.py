@@ -84,7 +84,7 @@ TABLE = pa.table(
     ("condition", "rows"),
     [
         ("nothing == 'x' or not nothing > 3 or nothing in (1) or nothing like '%'", []),
-        ("nothing is null", [0, 1, 2]),
+        ("nothing is null and 'a' is not null and 'a' like 'a%' and not 1 in (2)", [0, 1, 2]),
         ("half > 1.5", [1]),
         ("half is null", [2]),
         ("half >= unsigned", []),
@@ -116,7 +116,9 @@ def test_columns_of_any_type_are_compared(condition, rows):
     ["long > 3", "single == 'high'", "long", "single like '%'", "time > 5", "list = 1", "time = list"],
 )
 def test_types_that_cannot_be_compared_are_refused_in_one_line(condition):
-    message = rf"filter '{condition[:6]}.*cannot be compared with each other: {'|'.join(TABLE.column_names)} is "
+    message = (
+        rf"filter '{condition[:6]}.*cannot be compared with each other: {'|'.join(TABLE.column_names)} is "
+    )
     with pytest.raises(ValueError, match=message) as caught:
         kept(condition, TABLE)
     assert type(caught.value) is ValueError and "\n" not in str(caught.value)

@@ -116,45 +116,48 @@ def _compile(condition: Expr, schema: pa.Schema) -> pc.Expression:
     if node.key in LOGIC:
         left, right = (_compile(part, schema) for part in (node.this, node.expression))
         return left & right if node.key == "and" else left | right
-    first, *others = operands(node)
+    first, *others = (_operand(each, schema) for each in operands(node))
     if node.key == "is":
-        return pc.field(first.name).is_null()
-    if any(is_key(each) and schema.field(each.name).type == pa.null() for each in (first, *others)):
+        return first[0].is_null()
+    if any(kind == pa.null() for _, kind in (first, *others)):
         return pc.scalar(pa.scalar(None, pa.bool_()))
     if node.key == "like":
         # Our language has no escape character.
-        return pc.match_like(pc.field(first.name), others[0].replace("\\", "\\\\"))
+        return pc.match_like(first[0], operands(node)[1].replace("\\", "\\\\"))
     if node.key == "in":
-        compared = _compare("neq", first, first, schema)  # false, or null where the value is missing
+        compared = _compare("neq", first, first)  # false, or null where the value is missing
         for constant in others:
-            compared = compared | _compare("eq", first, constant, schema)
+            compared = compared | _compare("eq", first, constant)
         return compared
     if node.key == "column":
-        return _compare("neq", first, 0, schema)
-    return _compare(node.key, first, others[0], schema)
+        return _compare("neq", first, _operand(0, schema))
+    return _compare(node.key, first, others[0])
 
 
-def _compare(key: str, left: Any, right: Any, schema: pa.Schema) -> pc.Expression:
-    """Compare two operands, each a key or a constant; an integer and a float are compared as floats."""
+def _operand(operand: Any, schema: pa.Schema) -> tuple[pc.Expression, pa.DataType]:
+    """Return a key or a constant as an expression, and its type."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    values, types = [], []
-    for operand in (left, right):
-        if is_key(operand):
-            values.append(pc.field(operand.name))
-            types.append(schema.field(operand.name).type)
-        else:
-            if not isinstance(operand, str):
-                is_whole = float(operand).is_integer() and abs(operand) < 2**63
-                operand = int(operand) if is_whole else float(operand)  # noqa: PLW2901
-            constant = pa.scalar(operand)
-            values.append(pc.scalar(constant))
-            types.append(constant.type)
-    numbers = [kind in (pa.int64(), pa.float64()) for kind in types]
-    if numbers[0] != numbers[1]:
+    if is_key(operand):
+        return pc.field(operand.name), schema.field(operand.name).type
+    if not isinstance(operand, str):
+        is_whole = float(operand).is_integer() and abs(operand) < 2**63
+        operand = int(operand) if is_whole else float(operand)
+    constant = pa.scalar(operand)
+    return pc.scalar(constant), constant.type
+
+
+def _compare(
+    key: str, left: tuple[pc.Expression, pa.DataType], right: tuple[pc.Expression, pa.DataType]
+) -> pc.Expression:
+    """Compare two operands; an integer and a float are compared as floats."""
+    import pyarrow as pa
+
+    values, types = zip(left, right, strict=True)
+    if len({kind in (pa.int64(), pa.float64()) for kind in types}) > 1:
         raise TypeError("a number is compared with something else")
     if pa.float64() in types:  # PyArrow alone would choose float32 for some constants
-        values = [value.cast(pa.float64(), safe=False) for value in values]
+        values = tuple(value.cast(pa.float64(), safe=False) for value in values)
     compared: pc.Expression = COMPARISONS[key](*values)
     return compared
