@@ -141,7 +141,7 @@ def _operand(operand: Any, schema: pa.Schema) -> tuple[pc.Expression, pa.DataTyp
 
     if is_key(operand):
         return pc.field(operand.name), schema.field(operand.name).type
-    if not isinstance(operand, str):
+    if isinstance(operand, int | float):
         is_whole = float(operand).is_integer() and abs(operand) < 2**63
         operand = int(operand) if is_whole else float(operand)
     constant = pa.scalar(operand)
