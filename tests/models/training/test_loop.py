@@ -4,14 +4,12 @@ import copy
 from types import SimpleNamespace
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from tests.models.support import own_code
 from tests.models.support.recorder import Recorder
 
 from jestlab.models.config import EmbedConfig, TrainConfig
-from jestlab.models.devices import Devices
 from jestlab.models.evaluation import Evaluator
 from jestlab.models.training import batches, loop
 from jestlab.models.training.embed import embed
@@ -335,42 +333,3 @@ def test_distinct_examples_are_counted_through_a_stop(lab, small):
         seen |= set(one.examples[one.selected].tolist())
         assert counted[step] == pytest.approx(len(seen), abs=2)
     assert len(seen) > 100
-
-
-@pytest.fixture
-def programs_of(monkeypatch):
-    """A function from a config to the keys of the programs that its steps share with other runs."""
-    kept: list[Any] = []
-
-    def recorded(function, said, own, **_):
-        kept.append((said, own))
-        return function
-
-    monkeypatch.setattr(loop, "kept", recorded)
-
-    def programs(cfg):
-        kept.clear()
-        loop._Stepper(cfg, None, Devices(jax.devices()[:1]), None)
-        return {said[0]: (said[1:], own) for said, own in kept}
-
-    return programs
-
-
-def test_runs_share_the_programs_of_everything_that_does_not_change_them(tiny, programs_of):
-    tree = tiny | {"runtime": tiny["runtime"] | DIAGNOSED}
-    plain, selects = programs_of(config(tree)), programs_of(joint(tree))
-    assert plain.keys() == {"learn"} and selects.keys() == {"choose", "learn"}
-    assert not plain["learn"][1]
-    assert selects["learn"] == plain["learn"]
-    data = {"filter": "similarity > 0.2"}
-    assert programs_of(joint(tree, seed=1, initialization=2, data=data)) == selects
-    assert programs_of(joint(tree, evaluation={"points": 6}, augmentation={"flip": True})) == selects
-    assert programs_of(joint(tree, selection={"reference": "of another name"})) == selects
-    longer = {"schedule": {"batch_size": 16, "examples_seen": 16 * 13}}
-    assert programs_of(config(tree, **longer)) == plain
-    assert programs_of(config(tree, schedule={"batch_size": 8}))["learn"] != plain["learn"]
-    assert programs_of(config(tree, loss="softmax"))["learn"] != plain["learn"]
-    other = programs_of(joint(tree, selection={"chunks": 2}))
-    assert other["learn"] == selects["learn"] and other["choose"] != selects["choose"]
-    assert programs_of(joint(tree, loss="distilled")).keys() == {"step"}
-    assert programs_of(config(tree, loss=f"{own_code.MODULE}:decoupled"))["learn"][1]

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jestlab.models.config import Augmentation, Data, Evaluation, TrainConfig
+from jestlab.models.config import TrainConfig
 from jestlab.models.data import datasets
 from jestlab.models.data.concepts import concepts
 from jestlab.models.data.files import write_whole
@@ -22,7 +22,6 @@ from jestlab.models.data.pipeline import Later, training_batches
 from jestlab.models.data.tokenizer import ensure_tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.evaluation import Evaluator
-from jestlab.models.kept import kept
 from jestlab.models.processes import all_say, any_says, initialize_processes, is_first, largest
 from jestlab.models.scoring.columns import columns_of
 from jestlab.models.training.batches import SuperBatch, record
@@ -222,44 +221,21 @@ _WATCHED = {
 }
 
 
-def _kept_step(
-    config: TrainConfig, scorer: TwoTowerModel | None, devices: Devices, steps: int
-) -> StepFunction:
-    """Build the step, whose programs runs share that differ in what a program does not depend on.
+def _build(config: TrainConfig, scorer: TwoTowerModel | None, devices: Devices, steps: int) -> StepFunction:
+    """Build the step.
 
     On one device a step is two programs, so that runs that choose otherwise, or longer, share the second;
     unless the second needs what the first has computed, or a reference.
     """
-    same = config.model_copy(
-        update={
-            "seed": 0,
-            "initialization": 0,
-            "data": Data(),
-            "augmentation": Augmentation(),
-            "evaluation": Evaluation(),
-        }
-    )
-    said = same.model_dump(mode="json")
-    del said["selection"]["reference"]  # a name
-    theirs, own = scorer and scorer.config.model_dump(mode="json"), list(config.extensions())
     if devices.count > 1 or steps > 1 or config.reuses_scoring or config.compares_with_reference:
-        function: StepFunction = kept(
-            build_step(same, scorer, devices, steps),
-            ["step", said, theirs, steps],
-            own,
-            devices=devices.count,
-            donate=(0,),
-        )
-        return function
-    halves, total = build_halves(same, scorer, devices), np.int32(config.total_steps)
-    choose = halves.choose and kept(halves.choose, ["choose", said, theirs], own)
-    learns = {section: value for section, value in said.items() if section not in ("selection", "schedule")}
-    learn = kept(halves.learn, ["learn", learns, config.batch_size], own, donate=(0,))
+        return build_step(config, scorer, devices, steps)
+    choose, learn = build_halves(config, scorer, devices)
+    total = jax.numpy.int32(config.total_steps)
 
     def step(
         state: TrainState, batch: dict[str, Any], reference: Parameters | None
     ) -> tuple[TrainState, Metrics]:
-        recent, choice = state.recent, {}
+        recent, choice = state.recent, Metrics()
         if choose is not None:
             recent, batch, choice = choose(state._replace(optimizer=None), batch, reference)
         state, metrics = learn(state._replace(recent=None), batch, total)
@@ -319,7 +295,7 @@ class _Stepper:
         if config.selecting_steps < config.total_steps:
             of_phases[False] = config.model_copy(update={"selection": uniform})
         self._functions = {
-            (n, selects): _kept_step(phase, scorer, devices, n)
+            (n, selects): _build(phase, scorer, devices, n)
             for selects, phase in of_phases.items()
             for n in sizes
         }
