@@ -129,8 +129,7 @@ def _satisfying(
     if names := [name for name in (*condition.columns, *others) if name not in cells]:
         table = read_table(source, shard, names)
         cells |= {name: table[name] for name in names}
-    table = pa.table({_NUMBER: examples, **cells})
-    return table.filter(condition.compile(table.schema))
+    return condition.apply(pa.table({_NUMBER: examples, **cells}))
 
 
 def count_examples(folder: Path, filter: str | None) -> int | None:
