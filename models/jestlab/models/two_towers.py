@@ -23,7 +23,6 @@ import numpy as np
 
 from jestlab.models import extensions
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
-from jestlab.models.kept import kept_values
 from jestlab.models.transformer import Encoder, Execution, MAPHead
 
 
@@ -318,7 +317,7 @@ def _normalize(z: jax.Array) -> jax.Array:
 
 
 class TwoTowerModel(nn.Module):
-    """The whole model; `embed_images`, `embed_texts` and `features` are its parts for evaluation.
+    """The whole model; `images_and_features` and `embed_texts` are the parts that evaluations use.
 
     The parameter tree depends on the sizes in the config alone: not on `compute_dtype`, execution or view.
 
@@ -360,16 +359,18 @@ class TwoTowerModel(nn.Module):
 
     def embed_images(self, images: jax.Array, view: View = FULL, key: jax.Array | None = None) -> jax.Array:
         """Embed images: uint8 [n, h, h, 3] → float32 [n, E], unit length."""
-        return _normalize(self.img(_to_unit_range(images), view, key)[0])
+        return self.images_and_features(images, view, key)[0]
+
+    def images_and_features(
+        self, images: jax.Array, view: View = FULL, key: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Embed images, and return also their pooled features before the head, float32 [n, D]."""
+        z, features = self.img(_to_unit_range(images), view, key)
+        return _normalize(z), features
 
     def embed_texts(self, tokens: jax.Array) -> jax.Array:
         """Embed texts: int32 [n, L] → float32 [n, E], unit length."""
         return _normalize(self.txt(tokens))
-
-    def features(self, images: jax.Array) -> jax.Array:
-        """Compute pooled image features before the head: uint8 [n, h, h, 3] → float32 [n, D]."""
-        features: jax.Array = self.img(_to_unit_range(images))[1]
-        return features
 
     def temperature_and_bias(self) -> tuple[jax.Array, jax.Array]:
         """Return t and b, both float32 []."""
@@ -400,9 +401,7 @@ def temperature_and_bias(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
 
 def initialize(config: TwoTowers, key: jax.Array) -> Parameters:
     """Create fresh parameters, float32, from a PRNG key."""
-    return kept_values(
-        _initializer(config), ["initialize", config.model_dump(mode="json")], config.extensions(()), key
-    )
+    return _initializer(config)(key)
 
 
 @functools.cache

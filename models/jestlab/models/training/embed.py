@@ -24,7 +24,6 @@ from jestlab.models.data.images import ensure_decoded, read_images
 from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
-from jestlab.models.kept import kept
 from jestlab.models.processes import any_says, first_says, initialize_processes, is_first
 from jestlab.models.scoring.columns import columns_of
 from jestlab.models.training.checkpoints import load_parameters
@@ -224,12 +223,7 @@ class _Forward:
             z = embed_pairs(model, parameters, image, text)
             return jnp.concatenate([z.image, z.text, damaged[:, None]], axis=1)  # one message to all
 
-        self._embed = kept(
-            jax.jit(forward, out_shardings=self.devices.replicated),
-            ["embed", towers.model_dump()],
-            towers.extensions(()),
-            devices=self.devices.count,
-        )
+        self._embed = jax.jit(forward, out_shardings=self.devices.replicated)
         # Not by the device's exp, so that it is the same to the last bit on every device.
         self.temperature = float(np.float32(math.exp(float(parameters["t"][0]))))
         self.bias = float(parameters["b"][0])
