@@ -89,7 +89,7 @@ def train(
     columns = columns_of(scores, config.data, web) if scores is not None else None
     scorer = prepare(config, web, tokenizer, reference, columns)
     lookups = dict(scorer.lookups or {})
-    if config.selects and config.selection.looks_at_concepts(config.code):
+    if config.selects and config.selection.uses_concepts(config.code):
         lookups["concepts"] = concepts(web, config.selection.concepts).of
     later = None
     if config.selects and config.selecting_steps < config.total_steps:

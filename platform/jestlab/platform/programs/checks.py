@@ -96,7 +96,7 @@ def _concept_columns(config: TrainConfig | EmbedConfig | DiagnoseConfig) -> dict
         diagnostics = config.runtime.diagnostics
         if diagnostics.every_steps is not None and "columns" in diagnostics.model_fields_set:
             columns["runtime.diagnostics.columns"] = diagnostics.columns
-        if config.selects and config.selection.looks_at_concepts(config.code):
+        if config.selects and config.selection.uses_concepts(config.code):
             columns["selection.concepts"] = config.selection.concepts
     elif isinstance(config, DiagnoseConfig) and "columns" in config.model_fields_set:
         columns["columns"] = config.columns
