@@ -1,7 +1,7 @@
 """Evaluate a model on a folder of CLIP_benchmark datasets: zero-shot and few-shot accuracy, retrieval recall.
 
 Each metric is computed as in big_vision, whose numbers SigLIP and JEST report: `discriminative_classifier`,
-`fewshot_lsr` and `image_text_retrieval`. Differences are stated where they are.
+`fewshot_lsr`, and `image_text_retrieval`. Docstrings state the differences.
 
 Letters: n images, m captions, C classes, T templates, L tokens, E embedding width, D features (+1 for the
 constant), λ ridge, k recall rank.
@@ -10,11 +10,11 @@ constant), λ ridge, k recall rank.
 from __future__ import annotations
 
 import functools
-import logging
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -27,14 +27,11 @@ from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.evaluated import EvaluatedModel, scores_of
 from jestlab.models.extensions import Own
-from jestlab.models.two_towers import OwnVision, Parameters, TwoTowerModel, VisionTransformer
-
-IMAGES_AT_ONCE = 4_096  # images compared with all classes at a time
-_LOG = logging.getLogger(__name__)
+from jestlab.models.two_towers import Parameters, TwoTowerModel
 
 
 def class_embeddings(prompt_embeddings: np.ndarray, templates: int) -> np.ndarray:
-    """Average over a class's templates, and normalise again: z / (‖z‖ + 1e-8).
+    """Average over the templates of each class and normalize again: z / (‖z‖ + 1e-8).
 
     Args:
         prompt_embeddings: float32 [C × T, E], unit length, in the order of `prompts`.
@@ -48,38 +45,30 @@ def class_embeddings(prompt_embeddings: np.ndarray, templates: int) -> np.ndarra
     return result
 
 
-def zero_shot_accuracy(images: np.ndarray, classes: np.ndarray, labels: np.ndarray) -> float:
-    """Compute the share of images whose nearest class embedding is that of their class.
+IMAGES_AT_ONCE = 4_096  # images whose class scores are in memory at a time
+
+
+def accuracy(class_scores: Callable[[np.ndarray], np.ndarray], x: np.ndarray, labels: np.ndarray) -> float:
+    """Compute the share of images whose highest class score is that of their label.
 
     Args:
-        images: float32 [n, E].
-        classes: float32 [C, E].
+        class_scores: Function from rows of x to scores, float [rows, C].
+        x: float [n, …], embeddings or features.
         labels: int [n].
     """
-    return _accuracy(lambda block: block @ classes.T, images, labels)
-
-
-def _accuracy(scores: Callable[[np.ndarray], np.ndarray], x: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of rows whose best score, of [rows, C], is that of their class."""
-    right = 0
-    for start in range(0, len(labels), IMAGES_AT_ONCE):
-        block = slice(start, start + IMAGES_AT_ONCE)
-        right += int(np.sum(np.argmax(scores(x[block]), axis=-1) == labels[block]))
-    return right / len(labels)
-
-
-CONSTANT_FEATURE = 100.0  # the constant feature: large, so that the ridge hardly shrinks its weight
-RIDGE = 2.0**10  # λ
+    blocks = [slice(start, start + IMAGES_AT_ONCE) for start in range(0, len(labels), IMAGES_AT_ONCE)]
+    correct = (class_scores(x[block]).argmax(axis=-1) == labels[block] for block in blocks)
+    return sum(int(each.sum()) for each in correct) / len(labels)
 
 
 def draw(labels: np.ndarray, classes: int, shots: int, seed: int) -> np.ndarray:
-    """Draw a few images of each class.
+    """Draw a few images of each class, or all images of a class with fewer.
 
     Args:
         labels: int [n].
         classes: C.
-        shots: Images a class; all of a class that has fewer.
-        seed: Of the draw.
+        shots: Images per class.
+        seed: Seed of the draw.
 
     Returns:
         int64 [≤ C · shots], positions in `labels`, class by class.
@@ -90,59 +79,48 @@ def draw(labels: np.ndarray, classes: int, shots: int, seed: int) -> np.ndarray:
     return np.concatenate([rng.permutation(positions)[:shots] for positions in of_class])
 
 
-class RidgeProbe(NamedTuple):
-    """A linear classifier on whitened features, by ridge regression."""
-
-    weights: np.ndarray  # float64 [D + 1, C]
-    mean: np.ndarray  # float64 [D]
-    std: np.ndarray  # float64 [D]
-
-    @classmethod
-    def fit(cls, features: np.ndarray, labels: np.ndarray, classes: int) -> RidgeProbe:
-        """Whiten the features, append a constant, and solve for targets ±1.
-
-        W = (XᵀX + λI)⁻¹ XᵀY = Xᵀ (XXᵀ + λI)⁻¹ Y: the smaller of the two systems is solved.
-
-        Args:
-            features: float [n, D], not normalised.
-            labels: int [n].
-            classes: C; a class without images is one that no image is of.
-        """
-        features = features.astype(np.float64)
-        mean, std = features.mean(axis=0), features.std(axis=0) + 1e-5
-        x = _with_bias((features - mean) / std)
-        y = np.where(labels[:, None] == np.arange(classes), 1.0, -1.0)
-        n, d = x.shape
-        if n >= d:
-            weights = np.linalg.solve(x.T @ x + RIDGE * np.eye(d), x.T @ y)
-        else:
-            weights = x.T @ np.linalg.solve(x @ x.T + RIDGE * np.eye(n), y)
-        return cls(weights, mean, std)
-
-    def scores(self, features: np.ndarray) -> np.ndarray:
-        """Compute the scores of each class: float [m, D] → float64 [m, C]."""
-        scores: np.ndarray = _with_bias((features - self.mean) / self.std) @ self.weights
-        return scores
-
-    def accuracy(self, features: np.ndarray, labels: np.ndarray) -> float:
-        """Compute the share of images, float [m, D], whose best score is that of their class, int [m]."""
-        return _accuracy(self.scores, features, labels)
+CONSTANT_FEATURE = 100.0  # large, so that the ridge hardly shrinks its weight
+RIDGE = 2.0**10  # λ
 
 
-def _with_bias(x: np.ndarray) -> np.ndarray:
-    return np.concatenate([x, np.full((len(x), 1), CONSTANT_FEATURE)], axis=1)
+def ridge_probe(features: np.ndarray, labels: np.ndarray, classes: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Fit a linear classifier by ridge regression: whiten, append a constant, and solve for targets ±1.
+
+    W = (XᵀX + λI)⁻¹ XᵀY = Xᵀ (XXᵀ + λI)⁻¹ Y: the smaller of the two systems is solved, in float64.
+
+    Args:
+        features: float [n, D], not normalized.
+        labels: int [n].
+        classes: C. A class may have no images.
+
+    Returns:
+        Function from features, float [m, D], to class scores, float64 [m, C].
+    """
+    features = features.astype(np.float64)
+    mean, std = features.mean(axis=0), features.std(axis=0) + 1e-5
+
+    def whitened(features: np.ndarray) -> np.ndarray:
+        return np.pad((features - mean) / std, ((0, 0), (0, 1)), constant_values=CONSTANT_FEATURE)
+
+    x, y = whitened(features), np.where(labels[:, None] == np.arange(classes), 1.0, -1.0)
+    n, d = x.shape
+    if n >= d:
+        weights = np.linalg.solve(x.T @ x + RIDGE * np.eye(d), x.T @ y)
+    else:
+        weights = x.T @ np.linalg.solve(x @ x.T + RIDGE * np.eye(n), y)
+    return lambda features: whitened(features) @ weights
 
 
 RANKS = (1, 5, 10)  # k
-PRODUCTS_AT_ONCE = 2**23  # products that are held at a time: 32 MiB, and never n × m
+PRODUCTS_AT_ONCE = 2**23  # similarities that are in memory at a time: 32 MiB instead of n × m
 
 
 def recalls(images: np.ndarray, captions: np.ndarray, image_of_caption: np.ndarray) -> dict[str, float]:
-    """Compute recall at 1, 5 and 10 in both directions.
+    """Compute recall at 1, 5, and 10 in both directions.
 
     Image→text counts a hit if any of the image's captions is among its k nearest captions; text→image if the
-    caption's image is among its k nearest images. big_vision leaves ties to the order of a sort; here a
-    target that is as near as the right one counts as nearer, and so does one whose product is NaN: a model
+    caption's image is among its k nearest images. In big_vision, the order of a sort decides ties. Here a
+    wrong target counts as nearer if it ties with the right one or if its similarity is NaN, so that a model
     that maps everything to one point, or to NaN, scores 0 instead of 1.
 
     Args:
@@ -151,113 +129,71 @@ def recalls(images: np.ndarray, captions: np.ndarray, image_of_caption: np.ndarr
         image_of_caption: int [m], the image that each caption belongs to.
 
     Returns:
-        `i2t_r1`, `i2t_r5`, `i2t_r10`, `t2i_r1`, `t2i_r5`, `t2i_r10`, each in 0…1.
+        `i2t_r1`, `i2t_r5`, `i2t_r10`, `t2i_r1`, `t2i_r5`, `t2i_r10`, each from 0 to 1.
     """
-    by_image = np.argsort(image_of_caption, kind="stable")
+    numbers = np.arange(len(images))
     nearer = {
-        "i2t": _nearer(images, captions, image_of_caption[by_image], by_image),
-        "t2i": _nearer(captions, images, np.arange(len(captions)), image_of_caption),
+        "i2t": _wrong_and_nearer(images, captions, numbers, image_of_caption),
+        "t2i": _wrong_and_nearer(captions, images, image_of_caption, numbers),
     }
     return {f"{way}_r{k}": float(np.mean(count < k)) for way, count in nearer.items() for k in RANKS}
 
 
-def _nearer(
-    queries: np.ndarray, targets: np.ndarray, pair_query: np.ndarray, pair_target: np.ndarray
+def _wrong_and_nearer(
+    queries: np.ndarray, targets: np.ndarray, query_image: np.ndarray, target_image: np.ndarray
 ) -> np.ndarray:
-    """Count the wrong targets that are at least as near to each query as its nearest right one.
-
-    Args:
-        queries: float32 [q, E].
-        targets: float32 [t, E].
-        pair_query: int [p], query of each pair that belongs together, ascending.
-        pair_target: int [p], its target.
-
-    Returns:
-        int64 [q].
-    """
-    rows = max(1, PRODUCTS_AT_ONCE // len(targets))
-    counts = []
+    """Count, int64 [q], the targets of other images that are at least as near as the nearest right one."""
+    rows, counts = max(1, PRODUCTS_AT_ONCE // len(targets)), []
     for start in range(0, len(queries), rows):
-        similarity = queries[start : start + rows] @ targets.T
-        pairs = slice(*np.searchsorted(pair_query, [start, start + rows]))
-        row = pair_query[pairs] - start
-        right = similarity[row, pair_target[pairs]]
-        best = np.full(len(similarity), -np.inf, similarity.dtype)
-        with np.errstate(invalid="ignore"):
-            np.maximum.at(best, row, right)
-        # "Not farther" instead of "as near": NaN is neither.
-        not_farther = np.count_nonzero(~(similarity < best[:, None]), axis=1)
-        right_not_farther = np.bincount(row, ~(right < best[row]), minlength=len(similarity))
-        counts.append(not_farther - right_not_farther.astype(np.int64))
+        block = slice(start, start + rows)
+        similarity = queries[block] @ targets.T
+        right = query_image[block, None] == target_image
+        best = np.where(right, similarity, -np.inf).max(axis=1, keepdims=True)
+        counts.append(np.count_nonzero(~right & ~(similarity < best), axis=1))  # NaN is never less
     return np.concatenate(counts)
 
 
-BATCH = 256  # examples a forward pass; the last one is padded, so that one compiled function serves all
+BATCH = 256  # examples per forward pass; the last batch is padded, so that one compiled function serves all
+Tower = Callable[..., Any]  # (variables, batch) → outputs, arrays [rows, …]
 
 
 @dataclass(frozen=True)
 class _Classification:
-    """A classification dataset made ready: n test images, C classes, T templates, L tokens per prompt."""
+    """A classification dataset with its tokenized prompts and its few-shot draws."""
 
-    images: LazyImages
-    labels: np.ndarray  # int64 [n]
+    data: ClassificationSet
     prompts: np.ndarray  # int32 [C × T, L]
-    classes: int
-    templates: int
-    shots: LazyImages  # the training images that some draw chose, each once
-    draws: list[tuple[np.ndarray, np.ndarray]]  # of each seed: positions in `shots`, and labels
-
-
-@dataclass(frozen=True)
-class _Retrieval:
-    """A retrieval dataset made ready: m captions of L tokens."""
-
-    images: LazyImages
-    captions: np.ndarray  # int32 [m, L]
-    image_of_caption: np.ndarray  # int64 [m]
+    shots: LazyImages  # the training images of all draws, each once
+    shot_labels: np.ndarray  # int64 [len(shots)]
+    draws: list[np.ndarray]  # per seed: int64 positions in `shots`
 
 
 class Evaluator:
-    """Evaluates a model: holds the benchmark's index, its texts tokenised once, and the compiled towers.
+    """Evaluates models on one benchmark: holds the index, the tokenized texts, and the compiled towers.
 
-    Images are resized whole to the model's square; big_vision's classification configs crop the centre.
+    Images are resized to squares without cropping; big_vision's classification configs crop the center.
     """
 
-    def __init__(
-        self, config: TrainConfig, folder: Path, tokenizer: Tokenizer, devices: Devices | None = None
-    ) -> None:
-        """Index the benchmark and draw the few shots; see to it that images of small sets are decoded once.
+    def __init__(self, config: TrainConfig, folder: Path, tokenizer: Tokenizer, devices: Devices) -> None:
+        """Index the benchmark, draw the few-shot images, and decode the images of small datasets.
 
         Args:
-            config: The run: model, shots, threads.
-            folder: Holds one CLIP_benchmark folder a dataset.
+            config: The run's config.
+            folder: The benchmark: one folder per CLIP_benchmark dataset.
             tokenizer: The run's tokenizer.
-            devices: What to compute on; None: one device. Batches have 256 rows, rounded up to a multiple of
-                the number of devices; each process reads all of them, and computes its own part.
+            devices: Devices to compute on. A batch has 256 rows, rounded up to a multiple of the number of
+                devices. Each process reads whole batches and computes its part of them.
 
         Raises:
-            FileNotFoundError: No dataset there, or one that lacks a file.
-            ValueError: A dataset is damaged, or has the name of an evaluation of `evaluation.extra`.
+            FileNotFoundError: The folder has no dataset, or a dataset lacks a file.
+            ValueError: A dataset is damaged, or an evaluation of `evaluation.extra` has its name.
         """
-        self._config = config
-        self._devices = devices or Devices(jax.devices()[:1])
-        self._batch = -(-BATCH // self._devices.count) * self._devices.count
+        self._config, self._tokenizer, self._devices = config, tokenizer, devices
+        self._batch = -(-BATCH // devices.count) * devices.count
         self._threads = max(2, config.runtime.loader_threads)
-        length = config.model.text.length
+        self._image_tower, self._text_tower = _towers(config.model, devices.replicated)
         benchmark = load_benchmark(folder, config.model.vision.image_size)
-        self._classification = {
-            name: self._ready(name, data, tokenizer) for name, data in benchmark.classification.items()
-        }
-        self._retrieval = {
-            name: _Retrieval(data.images, tokenizer(data.captions, length), data.image_of_caption)
-            for name, data in benchmark.retrieval.items()
-        }
-        read = [images for data in self._classification.values() for images in (data.images, data.shots)]
-        read += [data.images for data in self._retrieval.values()]
-        keep_within(config.runtime.decoded_megabytes * 10**6, read, self._threads)
-
-        self._tokenizer = tokenizer
-        if taken := config.evaluation.extra.keys() & {*self._classification, *self._retrieval}:
+        if taken := config.evaluation.extra.keys() & {*benchmark.classification, *benchmark.retrieval}:
             raise ValueError(
                 f"evaluation.extra.{min(taken)}: a dataset of the benchmark has this name: choose another"
             )
@@ -265,152 +201,100 @@ class Evaluator:
             name: Own.load("evaluation", extra.function, extra.options)
             for name, extra in config.evaluation.extra.items()
         }
-        # The results are on all devices, so that each process can fetch all of them.
-        self._image_tower, self._text_tower = _towers(config.model, self._devices.replicated)
+        self._classification = {name: self._prepared(data) for name, data in benchmark.classification.items()}
+        self._retrieval = {
+            name: (data, tokenizer(data.captions, config.model.text.length))
+            for name, data in benchmark.retrieval.items()
+        }
+        images = [part for one in self._classification.values() for part in (one.data.images, one.shots)]
+        images += [data.images for data in benchmark.retrieval.values()]
+        keep_within(config.runtime.decoded_megabytes * 10**6, images, self._threads)
 
-    def _ready(self, name: str, data: ClassificationSet, tokenizer: Tokenizer) -> _Classification:
-        """Tokenise the prompts and draw the shots of a dataset."""
-        cfg, classes = self._config.evaluation, len(data.class_names)
+    def _prepared(self, data: ClassificationSet) -> _Classification:
+        """Tokenize the prompts of a dataset and draw its few-shot images."""
+        cfg, length = self._config.evaluation, self._config.model.text.length
+        tokens = self._tokenizer(prompts(data.class_names, data.templates), length)
         seeds = range(cfg.shot_seeds if len(data.train_labels) else 0)
-        drawn = [draw(data.train_labels, classes, cfg.shots, seed) for seed in seeds]
-        chosen = np.unique(np.concatenate([np.empty(0, np.int64), *drawn]))
-        tokens = tokenizer(prompts(data.class_names, data.templates), self._config.model.text.length)
-        _, first = np.unique(tokens.reshape(classes, -1), axis=0, return_index=True)
-        if equal := np.delete(data.class_names, first).tolist():
-            text = "%s: zero-shot never finds %d classes with the tokens of earlier ones, such as %r"
-            _LOG.warning(text, name, len(equal), equal[0])
-        return _Classification(
-            data.images,
-            data.labels,
-            tokens,
-            classes,
-            len(data.templates),
-            data.train_images.take(chosen),
-            [(np.searchsorted(chosen, few), data.train_labels[few]) for few in drawn],
-        )
+        drawn = [draw(data.train_labels, len(data.class_names), cfg.shots, seed) for seed in seeds]
+        chosen = functools.reduce(np.union1d, drawn, np.empty(0, np.int64))
+        shots, labels = data.train_images.take(chosen), data.train_labels[chosen]
+        return _Classification(data, tokens, shots, labels, [np.searchsorted(chosen, few) for few in drawn])
 
     def __call__(self, parameters: Parameters) -> dict[str, float]:
-        """Evaluate a model.
-
-        Args:
-            parameters: The model's, on the same devices.
+        """Evaluate a model, given its parameters on the same devices.
 
         Returns:
-            `{dataset}/zero_shot`, `{dataset}/10_shot` where it has a train split, `{dataset}/i2t_r1`, `_r5`,
-            `_r10`, and the same of `t2i`; each in 0…1.
+            `{dataset}/zero_shot`, `{dataset}/10_shot` with a train split, and `{dataset}/i2t_r1`, `_r5`,
+            `_r10`, and the same for `t2i`; each from 0 to 1.
 
         Raises:
             ValueError: An image is damaged; the message names shard and example.
         """
-        scores: dict[str, float] = {}
-        for name, data in self._classification.items():
-            images, features = self._images(parameters, data.images)
-            texts = class_embeddings(self._texts(parameters, data.prompts), data.templates)
-            scores[f"{name}/zero_shot"] = zero_shot_accuracy(images, texts, data.labels)
-            if data.draws:
-                _, few = self._images(parameters, data.shots)
-                accuracies = [
-                    RidgeProbe.fit(few[at], labels, data.classes).accuracy(features, data.labels)
-                    for at, labels in data.draws
-                ]
-                scores[f"{name}/{self._config.evaluation.shots}_shot"] = float(np.mean(accuracies))
-        for name, pairs in self._retrieval.items():
-            images, _ = self._images(parameters, pairs.images)
-            found = recalls(images, self._texts(parameters, pairs.captions), pairs.image_of_caption)
-            scores |= {f"{name}/{metric}": value for metric, value in found.items()}
+        scores = {name: self._classify(parameters, data) for name, data in self._classification.items()}
+        for name, (data, captions) in self._retrieval.items():
+            images, _ = self._embed_images(parameters, data.images)
+            scores[name] = recalls(images, self._embed_texts(parameters, captions), data.image_of_caption)
+        return {f"{name}/{metric}": score for name, of in scores.items() for metric, score in of.items()}
+
+    def _classify(self, parameters: Parameters, dataset: _Classification) -> dict[str, float]:
+        """Compute zero-shot accuracy, and the mean few-shot accuracy over the draws."""
+        data = dataset.data
+        images, features = self._embed_images(parameters, data.images)
+        classes = class_embeddings(self._embed_texts(parameters, dataset.prompts), len(data.templates))
+        scores = {"zero_shot": accuracy(lambda rows: rows @ classes.T, images, data.labels)}
+        if dataset.draws:
+            _, shots = self._embed_images(parameters, dataset.shots)
+            probes = [ridge_probe(shots[i], dataset.shot_labels[i], len(classes)) for i in dataset.draws]
+            few_shot = np.mean([accuracy(probe, features, data.labels) for probe in probes])
+            scores[f"{self._config.evaluation.shots}_shot"] = float(few_shot)
         return scores
 
     def extra(self, parameters: Parameters) -> dict[str, float]:
-        """Evaluate a model, as `__call__` does, by the evaluations of one's own that the config names.
+        """Evaluate a model by the custom evaluations of the config.
 
         Raises:
-            ValueError: One returns something else than finite numbers by name.
+            ValueError: An evaluation returns anything else than finite numbers by name.
         """
-        towers = (
-            lambda batches: self._run(self._image_tower, parameters, batches),
-            lambda tokens: self._texts(parameters, tokens),
-        )
         cfg = self._config.model
-        model = EvaluatedModel(towers, self._tokenizer, cfg.vision.image_size, cfg.text.length, self._batch)
+        model = EvaluatedModel(
+            cfg.vision.image_size,
+            self._batch,
+            lambda batches: self._apply(self._image_tower, parameters, batches),
+            lambda texts: self._embed_texts(parameters, self._tokenizer(texts, cfg.text.length)),
+        )
         scores: dict[str, float] = {}
         for name, evaluation in self._extra.items():
             scores |= scores_of(evaluation, model, name)
         return scores
 
-    def _images(self, parameters: Parameters, images: LazyImages) -> tuple[np.ndarray, np.ndarray]:
+    def _embed_images(self, parameters: Parameters, images: LazyImages) -> list[np.ndarray]:
         """Compute embeddings float32 [n, E] and features float32 [n, D] in one pass over the images."""
-        batches = images.batches(self._batch, self._threads)
-        embeddings, features = self._run(self._image_tower, parameters, batches)
-        return embeddings, features
+        return self._apply(self._image_tower, parameters, images.batches(self._batch, self._threads))
 
-    def _texts(self, parameters: Parameters, tokens: np.ndarray) -> np.ndarray:
+    def _embed_texts(self, parameters: Parameters, tokens: np.ndarray) -> np.ndarray:
         """Embed tokens: int32 [n, L] → float32 [n, E]."""
         parts = (tokens[start : start + self._batch] for start in range(0, len(tokens), self._batch))
-        (embeddings,) = self._run(self._text_tower, parameters, parts)
-        return embeddings
+        return self._apply(self._text_tower, parameters, parts)[0]
 
-    def _run(
-        self,
-        tower: Callable[..., tuple[jax.Array, ...]],
-        parameters: Parameters,
-        batches: Iterable[np.ndarray],
-    ) -> list[np.ndarray]:
-        """Compute all outputs of a tower, float32; one batch is fetched while the next is computed."""
+    def _apply(self, tower: Tower, parameters: Parameters, batches: Iterable[np.ndarray]) -> list[np.ndarray]:
+        """Compute all outputs of a tower, float32 [n, …]; a batch is fetched while the next is computed."""
 
-        def launched() -> Iterator[tuple[int, tuple[jax.Array, ...]]]:
-            for batch in batches:
-                padding = [(0, self._batch - len(batch))] + [(0, 0)] * (batch.ndim - 1)
-                whole = np.pad(batch, padding) if len(batch) < self._batch else batch
-                yield len(batch), tower(parameters, self._devices.split_whole(whole))
+        def started(batch: np.ndarray) -> tuple[int, list[jax.Array]]:
+            padded = np.pad(batch, [(0, self._batch - len(batch))] + [(0, 0)] * (batch.ndim - 1))
+            outputs = tower({"params": parameters}, self._devices.split_whole(padded))
+            return len(batch), jax.tree.leaves(outputs)
 
-        fetched = []
-        before: tuple[int, tuple[jax.Array, ...]] | None = None
-        for latest in launched():
-            if before is not None:
-                fetched.append(_fetch(*before))
-            before = latest
-        if before is not None:
-            fetched.append(_fetch(*before))
+        pairs = itertools.pairwise(itertools.chain(map(started, batches), [(0, [])]))
+        fetched = [[np.asarray(output)[:rows] for output in outputs] for (rows, outputs), _ in pairs]
         return [np.concatenate(parts) for parts in zip(*fetched, strict=True)]
 
 
-def _fetch(rows: int, outputs: tuple[jax.Array, ...]) -> list[np.ndarray]:
-    """Return the first rows of each output, on the host."""
-    return [np.asarray(output)[:rows].astype(np.float32) for output in outputs]
-
-
 @functools.cache
-def _towers(
-    config: TwoTowers, everywhere: jax.sharding.Sharding
-) -> tuple[Callable[..., tuple[jax.Array, ...]], Callable[..., tuple[jax.Array, ...]]]:
-    """Compile the towers once for all evaluators of a process: (parameters, batch) → outputs."""
+def _towers(config: TwoTowers, sharding: jax.sharding.Sharding) -> tuple[Tower, Tower]:
+    """Compile both towers once for all evaluators of a process; each process can fetch the whole results."""
     model = TwoTowerModel(config)
-    of_images = functools.partial(_embeddings_and_features, model)
 
-    def of_texts(parameters: Parameters, tokens: jax.Array) -> tuple[Any]:
-        return (model.apply({"params": parameters}, tokens, method=TwoTowerModel.embed_texts),)
+    def compiled(method: Callable[..., Any]) -> Tower:
+        return jax.jit(functools.partial(model.apply, method=method), out_shardings=sharding)
 
-    return jax.jit(of_images, out_shardings=everywhere), jax.jit(of_texts, out_shardings=everywhere)
-
-
-def _embeddings_and_features(
-    model: TwoTowerModel, parameters: Parameters, images: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Compute what `embed_images` and `features` give, in one pass.
-
-    The image tower returns both, so its output is captured on the way: of two calls XLA would merge the
-    blocks only where they are not scanned.
-    """
-
-    def of_the_tower(module: Any, method: str) -> bool:
-        return isinstance(module, VisionTransformer | OwnVision) and method == "__call__"
-
-    embeddings, state = model.apply(
-        {"params": parameters},
-        images,
-        method=TwoTowerModel.embed_images,
-        capture_intermediates=of_the_tower,
-        mutable=["intermediates"],
-    )
-    ((_, features),) = state["intermediates"]["img"]["__call__"]
-    return embeddings, features
+    return compiled(TwoTowerModel.images_and_features), compiled(TwoTowerModel.embed_texts)

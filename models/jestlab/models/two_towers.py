@@ -317,7 +317,7 @@ def _normalize(z: jax.Array) -> jax.Array:
 
 
 class TwoTowerModel(nn.Module):
-    """The whole model; `embed_images`, `embed_texts` and `features` are its parts for evaluation.
+    """The whole model; `images_and_features` and `embed_texts` are the parts that evaluations use.
 
     The parameter tree depends on the sizes in the config alone: not on `compute_dtype`, execution or view.
 
@@ -359,16 +359,18 @@ class TwoTowerModel(nn.Module):
 
     def embed_images(self, images: jax.Array, view: View = FULL, key: jax.Array | None = None) -> jax.Array:
         """Embed images: uint8 [n, h, h, 3] → float32 [n, E], unit length."""
-        return _normalize(self.img(_to_unit_range(images), view, key)[0])
+        return self.images_and_features(images, view, key)[0]
+
+    def images_and_features(
+        self, images: jax.Array, view: View = FULL, key: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Embed images, and return also their pooled features before the head, float32 [n, D]."""
+        z, features = self.img(_to_unit_range(images), view, key)
+        return _normalize(z), features
 
     def embed_texts(self, tokens: jax.Array) -> jax.Array:
         """Embed texts: int32 [n, L] → float32 [n, E], unit length."""
         return _normalize(self.txt(tokens))
-
-    def features(self, images: jax.Array) -> jax.Array:
-        """Compute pooled image features before the head: uint8 [n, h, h, 3] → float32 [n, D]."""
-        features: jax.Array = self.img(_to_unit_range(images))[1]
-        return features
 
     def temperature_and_bias(self) -> tuple[jax.Array, jax.Array]:
         """Return t and b, both float32 []."""

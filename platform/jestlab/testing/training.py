@@ -7,7 +7,7 @@ import inspect
 import itertools
 import math
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -224,13 +224,11 @@ def _untrained_model() -> EvaluatedModel:
         features = np.concatenate([x.reshape(len(x), -1) / 127.5 - 1.0 for x in batches]) @ of_pixels
         return unit(features), features.astype(np.float32)
 
-    def tokenize(texts: Sequence[str], length: int) -> np.ndarray:
-        return np.array([list(text.encode()[:length].ljust(length)) for text in texts], np.int32)
-
-    def texts(tokens: np.ndarray) -> np.ndarray:
+    def texts(texts: list[str]) -> np.ndarray:
+        tokens = np.array([list(text.encode()[:12].ljust(12)) for text in texts], np.int32)
         return unit((tokens / 127.5 - 1.0) @ of_bytes)
 
-    return EvaluatedModel((images, texts), tokenize, 16, 12, 8)
+    return EvaluatedModel(16, 8, images, texts)
 
 
 @contextmanager

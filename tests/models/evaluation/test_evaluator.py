@@ -1,4 +1,4 @@
-"""The evaluator on real folders: every score against the parts done plainly, each image decoded once."""
+"""The evaluator on real folders: every score against its parts, each image decoded once."""
 
 import io
 import json
@@ -6,13 +6,11 @@ import shutil
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
 from tests.models.support.parameters import random_parameters
 
-from jestlab.models import evaluation
 from jestlab.models.config import ShapesBenchmark, TrainConfig
 from jestlab.models.config.train import ExtraEvaluation
 from jestlab.models.data import images as image_module
@@ -23,7 +21,8 @@ from jestlab.models.data.files import DERIVED
 from jestlab.models.data.images import decode
 from jestlab.models.data.tars import TarWriter
 from jestlab.models.data.tokenizer import train_tokenizer
-from jestlab.models.evaluation import Evaluator, RidgeProbe, class_embeddings, draw
+from jestlab.models.devices import Devices
+from jestlab.models.evaluation import Evaluator, class_embeddings, draw, ridge_probe
 from jestlab.models.two_towers import TwoTowerModel
 
 BENCHMARK = ShapesBenchmark(classification_examples=300, retrieval_examples=40, image_size=16)
@@ -100,7 +99,8 @@ def expected(folder, config, tokenizer, parameters):
     model = TwoTowerModel(config.model)
 
     def tower(method, x):
-        return np.asarray(jax.jit(lambda p, x: model.apply({"params": p}, x, method=method))(parameters, x))
+        apply = jax.jit(lambda p, x: model.apply({"params": p}, x, method=method))
+        return jax.tree.map(np.asarray, apply(parameters, x))
 
     def pixels(images):
         return np.concatenate(list(images.batches(64)))
@@ -113,13 +113,14 @@ def expected(folder, config, tokenizer, parameters):
         scores[f"{name}/zero_shot"] = accuracy_bounds(images @ classes.T, data.labels, 1e-5)
         if len(data.train_images):
             train, test = (
-                tower(TwoTowerModel.features, pixels(part)) for part in (data.train_images, data.images)
+                tower(TwoTowerModel.images_and_features, pixels(part))[1]
+                for part in (data.train_images, data.images)
             )
             probes = []
             for seed in (0, 1):
                 few = draw(data.train_labels, 48, 3, seed)
-                probe = RidgeProbe.fit(train[few], data.train_labels[few], 48)
-                probes.append(accuracy_bounds(probe.scores(test), data.labels, 1e-3))
+                probe = ridge_probe(train[few], data.train_labels[few], 48)
+                probes.append(accuracy_bounds(probe(test), data.labels, 1e-3))
             scores[f"{name}/3_shot"] = Bounds(*np.mean(probes, axis=0))
     for name, pairs in found.retrieval.items():
         images = tower(TwoTowerModel.embed_images, pixels(pairs.images))
@@ -139,7 +140,7 @@ def assert_within(scores, expected):
 
 
 def test_every_score_is_that_of_its_parts(folder, config, tokenizer, parameters, expected):
-    evaluate = Evaluator(config, folder, tokenizer)
+    evaluate = Evaluator(config, folder, tokenizer, Devices(jax.devices()[:1]))
     scores = evaluate(parameters)
     assert set(scores) == {
         "shapes/zero_shot",
@@ -178,11 +179,11 @@ def test_an_image_is_decoded_once_a_pass_and_only_if_needed(
     once = 300 + 12 + 40 + len(drawn)
     folder = shutil.copytree(folder, tmp_path / "benchmark", ignore=shutil.ignore_patterns(DERIVED))
     for _ in range(2):
-        evaluate = Evaluator(config, folder, tokenizer)
+        evaluate = Evaluator(config, folder, tokenizer, Devices(jax.devices()[:1]))
         kept = [evaluate(parameters) for _ in range(2)]
         assert len(decoded) == once  # small: for all runs
     decoded.clear()
-    evaluate = Evaluator(keeping_none(config), folder, tokenizer)
+    evaluate = Evaluator(keeping_none(config), folder, tokenizer, Devices(jax.devices()[:1]))
     assert not decoded
     scores = [evaluate(parameters) for _ in range(2)]
     assert len(decoded) == 2 * once
@@ -196,23 +197,10 @@ def test_a_damaged_image_is_named(folder, config, tokenizer, parameters, tmp_pat
         tar.add("s0000000.cls", b"1")
     message = r"vtab-pets/test/0\.tar, example 's0000000': not a readable image"
     with pytest.raises(ValueError, match=message):
-        Evaluator(config, tmp_path, tokenizer)
-    evaluate = Evaluator(keeping_none(config), tmp_path, tokenizer)
+        Evaluator(config, tmp_path, tokenizer, Devices(jax.devices()[:1]))
+    evaluate = Evaluator(keeping_none(config), tmp_path, tokenizer, Devices(jax.devices()[:1]))
     with pytest.raises(ValueError, match=message):
         evaluate(parameters)
-
-
-def test_classes_that_the_tokenizer_does_not_tell_apart_are_named(
-    folder, config, tokenizer, tmp_path, caplog
-):
-    """As CLIP_benchmark's ImageNet has them, or as words that the tokenizer cuts off."""
-    pets = shutil.copytree(folder / "wds_vtab-pets", tmp_path / "wds_vtab-pets")
-    warning = "vtab-pets: zero-shot never finds 1 classes with the tokens of earlier ones, such as 'dog'"
-    for names, warnings in (("dog\ncat\n", []), ("dog\ndog\n", [warning])):
-        (pets / "classnames.txt").write_text(names)
-        caplog.clear()
-        Evaluator(config, tmp_path, tokenizer)
-        assert caplog.messages == warnings
 
 
 def test_an_evaluation_with_the_name_of_a_dataset_is_refused(folder, config, tokenizer):
@@ -222,17 +210,6 @@ def test_an_evaluation_with_the_name_of_a_dataset_is_refused(folder, config, tok
     with pytest.raises(
         ValueError, match=r"evaluation\.extra\.vtab-pets: a dataset of the benchmark has this"
     ):
-        Evaluator(config.model_copy(update={"evaluation": own}), folder, tokenizer)
-
-
-def test_both_outputs_of_the_image_tower_cost_one_pass(config, parameters):
-    model = TwoTowerModel(config.model)
-    images = jnp.zeros((8, 16, 16, 3), jnp.uint8)
-
-    def flops(function):
-        return jax.jit(function).lower(parameters, images).compile().cost_analysis()["flops"]  # type: ignore[index]
-
-    def embed(p, x):
-        return model.apply({"params": p}, x, method=TwoTowerModel.embed_images)
-
-    assert flops(lambda p, x: evaluation._embeddings_and_features(model, p, x)) == flops(embed)
+        Evaluator(
+            config.model_copy(update={"evaluation": own}), folder, tokenizer, Devices(jax.devices()[:1])
+        )

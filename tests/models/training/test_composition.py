@@ -45,8 +45,8 @@ def test_unreadable_metadata_are_left_out_with_a_warning(web, tmp_path, caplog):
     copy = tmp_path / "web"
     shutil.copytree(web, copy)
     composition = Composition(copy, "joint", ["noise"])
-    for tar in copy.glob("*.tar"):
-        tar.write_bytes(b"")
+    for table in copy.glob("*.parquet"):
+        table.write_bytes(b"")
     assert composition(1, recent_of(np.arange(8)), np.arange(8)) == {"selected_again": 0.0}
     assert "kinds of the selected examples unknown" in caplog.text
 

@@ -51,7 +51,7 @@ class Optimizer(Section):
         beta1: Adam's β1, the decay rate of the mean of the gradients.
         beta2: Adam's β2, the decay rate of the mean of the squared gradients.
         weight_decay: Decoupled weight decay. It isn't multiplied by the peak learning rate.
-        decay_parameters: Regular expression for the names of parameters that decay, as `img/embedding/kernel`.
+        decay_parameters: Regular expression for the names of decayed parameters, as `img/embedding/kernel`.
         clip_norm: Largest global norm of the gradient; null for no clipping.
         warmup_percent: Length of the linear warm-up of the learning rate, in percent of the steps.
         decay: Schedule of the learning rate after the warm-up. "cosine" decays to 0.
@@ -83,7 +83,7 @@ class Schedule(Section):
 
     Attributes:
         batch_size: The sub-batch size b: the number of examples that the learner trains on in each step.
-        super_batch_size: The super-batch size B; null for round(b / (1 − f)). If set, b = round(B (1 − f)), and
+        super_batch_size: The super-batch size B; null for round(b / (1 − f)). If set, b = round(B (1 − f)) and
             `batch_size` has no effect.
         examples_seen: Number of examples that the learner trains on in all steps.
     """
