@@ -83,8 +83,8 @@ class Schedule(Section):
 
     Attributes:
         batch_size: The sub-batch size b: the number of examples that the learner trains on in each step.
-        super_batch_size: The super-batch size B; null for round(b / (1 − f)). If set, b = round(B (1 − f)) and
-            `batch_size` has no effect.
+        super_batch_size: The super-batch size B; null for round(b / (1 − f)). If set, b = round(B (1 − f))
+            and `batch_size` has no effect.
         examples_seen: Number of examples that the learner trains on in all steps.
     """
 
@@ -268,16 +268,6 @@ class TrainConfig(DataConfig):
     def needs_reference(self) -> bool:
         """Whether scores or the loss use a reference model."""
         return self.scores_reference or self.compares_with_reference
-
-    @property
-    def problem_with_cache(self) -> str | None:
-        """Why the run can't use cached embeddings of a reference; None if it can."""
-        if self.augmentation == Augmentation():
-            return None
-        return (
-            "augmentation: cached embeddings don't match augmented images: name the reference itself in "
-            "selection.reference, not its cache"
-        )
 
     @property
     def reuses_scoring(self) -> bool:

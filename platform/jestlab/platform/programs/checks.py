@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from jestlab.models.config import (
+    Augmentation,
     BenchmarkFolder,
     Data,
     DiagnoseConfig,
@@ -162,5 +163,8 @@ def check_needs(
             name = "train" if "model" in need else ""
         if name not in names:
             raise UserError(f"{role}: expected the name of a run of {' or '.join(names)}")
-        if isinstance(config, TrainConfig) and name == "embed" and (problem := config.problem_with_cache):
-            raise UserError(problem)
+        if isinstance(config, TrainConfig) and name == "embed" and config.augmentation != Augmentation():
+            raise UserError(
+                "augmentation: cached embeddings don't match augmented images: name the reference itself in "
+                "selection.reference, not its cache"
+            )
