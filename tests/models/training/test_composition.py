@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jestlab.models.data.shards import ShardSource
-from jestlab.models.training.diagnose import Composition
+from jestlab.models.training.diagnose import composition_of
 from jestlab.models.training.step import NO_EXAMPLE, RECENT_STEPS
 
 
@@ -22,8 +22,8 @@ def recent_of(*batches):
 
 def test_shares_are_those_of_the_metadata(web):
     selected, candidates = np.arange(3, 35), np.arange(100, 200)
-    found = Composition(web, "joint", ["noise", "label"])(1, recent_of(selected), candidates)
     source = ShardSource(web)
+    found = composition_of(source, "joint", ["noise", "label"], 1, recent_of(selected), candidates)
     for what, examples in (("joint", selected), ("candidates", candidates[:32])):
         for column in ("noise", "label"):
             counts = Counter(json.loads(content)[column] for content in source.metadata(examples))
@@ -36,7 +36,7 @@ def test_shares_are_those_of_the_metadata(web):
 def test_rare_values_of_a_column_are_counted_together(web):
     """A column that no example has is left out."""
     selected = np.arange(256)
-    found = Composition(web, "joint", ["key", "license"])(1, recent_of(selected), selected)
+    found = composition_of(ShardSource(web), "joint", ["key", "license"], 1, recent_of(selected), selected)
     assert found["selected/joint/key/others"] == pytest.approx(1 - 64 / 256)
     assert len(found) == 1 + 2 * 65
 
@@ -44,16 +44,18 @@ def test_rare_values_of_a_column_are_counted_together(web):
 def test_unreadable_metadata_are_left_out_with_a_warning(web, tmp_path, caplog):
     copy = tmp_path / "web"
     shutil.copytree(web, copy)
-    composition = Composition(copy, "joint", ["noise"])
+    source = ShardSource(copy)
     for tar in copy.glob("*.tar"):
         tar.write_bytes(b"")
-    assert composition(1, recent_of(np.arange(8)), np.arange(8)) == {"selected_again": 0.0}
+    found = composition_of(source, "joint", ["noise"], 1, recent_of(np.arange(8)), np.arange(8))
+    assert found == {"selected_again": 0.0}
     assert "kinds of the selected examples unknown" in caplog.text
 
 
 def test_recently_selected_examples_are_counted(web):
     steps = [np.arange(8), np.arange(8, 16), np.array([0, 8, 15, 100, 101, 102, 103, 104])]
-    composition = Composition(web, "joint", [])
-    assert composition(3, recent_of(*steps), np.arange(8)) == {"selected_again": 3 / 8}
     forgotten = [*steps[:1], *[np.arange(200, 208)] * RECENT_STEPS, np.arange(8)]
-    assert composition(len(forgotten), recent_of(*forgotten), np.arange(8)) == {"selected_again": 0.0}
+    for batches, share in ((steps, 3 / 8), (forgotten, 0.0)):
+        recent = recent_of(*batches)
+        found = composition_of(ShardSource(web), "joint", [], len(batches), recent, np.arange(8))
+        assert found == {"selected_again": share}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import math
 import time
@@ -19,6 +20,7 @@ from jestlab.models.data import datasets
 from jestlab.models.data.concepts import concepts
 from jestlab.models.data.files import write_whole
 from jestlab.models.data.pipeline import Later, training_batches
+from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.tokenizer import ensure_tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.evaluation import Evaluator
@@ -26,7 +28,7 @@ from jestlab.models.processes import all_say, any_says, initialize_processes, is
 from jestlab.models.scoring.columns import columns_of
 from jestlab.models.training.batches import SuperBatch, record
 from jestlab.models.training.checkpoints import Checkpoints
-from jestlab.models.training.diagnose import Composition
+from jestlab.models.training.diagnose import composition_of
 from jestlab.models.training.distinct import Distinct
 from jestlab.models.training.events import EventWriter
 from jestlab.models.training.reference import TOKENIZER, Reference, prepare
@@ -129,7 +131,10 @@ def train(
     marks = _Marks(config)
     composition = None
     if is_first() and config.selects and config.runtime.diagnostics.every_steps:
-        composition = Composition(web, config.selection.rule, config.runtime.diagnostics.columns)
+        columns_counted = config.runtime.diagnostics.columns
+        composition = functools.partial(
+            composition_of, ShardSource(web), config.selection.rule, columns_counted
+        )
     clock = _Clock(step, checkpoints.seconds(step))
     distinct = checkpoints.distinct(step)
     sizes = f"B {config.super_batch_size}, b {b}, {devices.count} device(s)"
