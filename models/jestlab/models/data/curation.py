@@ -65,8 +65,7 @@ def select(folder: Path, expression: str | None, columns: Columns | None = None)
 
     def chosen(shard: int) -> npt.NDArray[np.int64]:
         table = _with_numbers(source, shard, condition.columns, beside)
-        found = table.filter(condition.compile(table.schema))[_NUMBER]
-        return np.asarray(found.to_numpy(), np.int64)
+        return np.asarray(condition.apply(table)[_NUMBER].to_numpy(), np.int64)
 
     indices: npt.NDArray[np.int64] = np.concatenate(
         [np.zeros(0, np.int64), *by_shard(chosen, index, "filtered")]
@@ -135,7 +134,7 @@ def recaptions(folder: Path, expression: str) -> Recaptions:
 
     def captions(shard: int) -> tuple[npt.NDArray[np.int64], list[bytes]]:
         table = _with_numbers(source, shard, [*condition.columns, SYNTHETIC_CAPTION], {})
-        table = table.filter(condition.compile(table.schema))
+        table = condition.apply(table)
         cells = table[SYNTHETIC_CAPTION].to_pylist()
         if any(not isinstance(cell, str | None) for cell in cells):
             tar = folder / index.tars[shard]

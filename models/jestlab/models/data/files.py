@@ -14,7 +14,7 @@ import tempfile
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,7 +33,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _LOG = logging.getLogger(__name__)
-_STALE_SECONDS = 3600.0
+_STALE_SECONDS, _LOG_SECONDS = 3600.0, 10.0
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -242,6 +242,16 @@ def compute_ahead(
             yield begun.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def log_progress(items: Iterable[Item], count: int, done: str) -> Iterator[Item]:
+    """Yield items, of which there are `count`, and log every ten seconds how many shards are `done`."""
+    next_log = time.monotonic() + _LOG_SECONDS
+    for number, item in enumerate(items, start=1):
+        yield item
+        if time.monotonic() > next_log:
+            next_log = time.monotonic() + _LOG_SECONDS
+            _LOG.info("%s %s of %s shards", done, f"{number:,}", f"{count:,}")
 
 
 def file_sha256(path: Path) -> str:

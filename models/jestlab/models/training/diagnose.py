@@ -34,7 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from jestlab.models.config import DiagnoseConfig, TwoTowers
+from jestlab.models.config import DiagnoseConfig, TrainConfig, TwoTowers
 from jestlab.models.data import datasets
 from jestlab.models.data.curation import Columns, shares_by_value
 from jestlab.models.data.pipeline import training_batches
@@ -78,8 +78,7 @@ def shares(source: ShardSource, columns: Sequence[str], examples: Mapping[str, I
 
 def composition_of(
     source: ShardSource,
-    rule: str,
-    columns: Sequence[str],
+    config: TrainConfig,
     step: int,
     recent: npt.NDArray[np.uint32],
     candidates: Ints,
@@ -91,8 +90,7 @@ def composition_of(
 
     Args:
         source: The run's folder of shards.
-        rule: The selection rule, for the names of metrics.
-        columns: Metadata columns.
+        config: The run's config.
         step: Number of the step, from 1.
         recent: uint32 [RECENT_STEPS, b], `TrainState.recent`.
         candidates: int64 [k], the examples of the super-batch that this process loaded: a uniform sample.
@@ -106,8 +104,9 @@ def composition_of(
     selected, earlier = recent[row].astype(np.int64), np.delete(recent, row, axis=0)
     metrics = {"selected_again": float(np.isin(selected, earlier[earlier != NO_EXAMPLE]).mean())}
     sample = selected[np.linspace(0, len(selected) - 1, min(len(selected), _MOST_EXAMPLES)).astype(int)]
+    groups = {config.selection.rule: sample, "candidates": candidates[: len(sample)]}
     try:
-        metrics |= shares(source, columns, {rule: sample, "candidates": candidates[: len(sample)]})
+        metrics |= shares(source, config.runtime.diagnostics.columns, groups)
     except (OSError, ValueError) as error:
         _LOG.warning("step %d: kinds of the selected examples unknown: %s", step, error)
     return metrics
