@@ -97,7 +97,7 @@ def embed(
     with contextlib.ExitStack() as stack:
         writer = EmbeddingWriter(directory, what) if is_first() else None
         stack.callback(writer.close if writer else lambda: None)
-        first, began = first_says(writer.progress.done if writer else 0), time.perf_counter()
+        first, began = first_says(writer.about.done if writer else 0), time.perf_counter()
         done = first
         _LOG.info("embedding from example %d to %d", first, total)
         tracker.progress(_batches(first, size), _batches(total, size))
@@ -107,12 +107,12 @@ def embed(
             done += k
             if writer:
                 writer.write(batch.examples, images[:k], texts[:k], damaged[:k])
-                _check_damage(writer.progress.damaged, total, config.runtime.damaged_share)
+                _check_damage(writer.about.damaged, total, config.runtime.damaged_share)
             saving = count % every == 0 or done == total
             stopping = saving or jax.process_count() == 1
             stopping = stopping and done < total and any_says(tracker.stop_requested())
             if writer and (saving or stopping):
-                unreadable = writer.progress.damaged
+                unreadable = writer.about.damaged
                 step, rate = _batches(done, size), (done - first) / (time.perf_counter() - began)
                 _LOG.info("example %d/%d  %d damaged  %.0f examples/s", done, total, unreadable, rate)
                 values = {"examples_embedded": done - unreadable, "examples_damaged": unreadable}

@@ -15,7 +15,7 @@ import numpy as np
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.data import datasets
-from jestlab.models.data.concepts import concepts
+from jestlab.models.data.curation import concepts
 from jestlab.models.data.files import write_whole
 from jestlab.models.data.pipeline import Later, training_batches
 from jestlab.models.data.shards import ShardSource
@@ -102,7 +102,7 @@ def train(
         scorer = load(reference, config.data, web, config.model, tokenizer, columns)
     lookups = dict(scorer.lookups)
     if config.selects and config.selection.looks_at_concepts(config.code):
-        lookups["concepts"] = concepts(web, config.selection.concepts).of
+        lookups["concepts"] = concepts(web, config.selection.concepts).__getitem__
     later = None
     if config.selects and config.selecting_steps < total:
         later = Later(config.selecting_steps, b, later_rows)
