@@ -15,10 +15,7 @@ from jestlab.models.training.step import NO_EXAMPLE, RECENT_STEPS
 
 def compose(folder, columns, batches, candidates):
     """Of the last of some steps; the rows that no step has filled hold no example."""
-    tree = {
-        "selection": {"rule": "joint", "reference": "r"},
-        "runtime": {"diagnostics": {"columns": columns}},
-    }
+    selection, runtime = {"rule": "joint", "reference": "r"}, {"diagnostics": {"columns": columns}}
     recent = np.full((RECENT_STEPS, len(batches[0])), NO_EXAMPLE, np.uint32)
     for step, batch in enumerate(batches, start=1):
         recent[(step - 1) % RECENT_STEPS] = batch
