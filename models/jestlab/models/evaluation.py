@@ -20,8 +20,7 @@ import jax
 import numpy as np
 
 from jestlab.models.config import TrainConfig, TwoTowers
-from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark
-from jestlab.models.data.class_names import prompts
+from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark, prompts
 from jestlab.models.data.images import LazyImages, store_within
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices

@@ -114,7 +114,9 @@ def select(folder: Path, expression: str | None, columns: Columns | None = None)
     tables = by_shard(lambda shard: _satisfying(source, shard, condition, columns or {}), index, "filtered")
     selected: Ints = np.concatenate([np.zeros(0, np.int64), *(table[_NUMBER] for table in tables)])
     if not len(selected):
-        raise ValueError(f"filter {condition.text!r}: none of the {len(index)} examples of {folder} passes")
+        raise ValueError(
+            f"filter {condition.text!r}: none of the {len(index)} examples of {folder} satisfies it"
+        )
     return selected
 
 

@@ -231,7 +231,7 @@ def _describe(folder: Path, expression: str | None = None) -> dict[str, Any]:
     if not folder.is_dir() or any(folder.glob("*.tar")):
         return _describe_shards(folder, expression)
     is_dataset = (folder / "test" / "nshards.txt").exists()
-    datasets = list(datasets_in(folder.parent if is_dataset else folder))
+    datasets = datasets_in(folder.parent if is_dataset else folder)
     if is_dataset:
         datasets = [found for found in datasets if found[0].name == folder.name]
     about: dict[str, Any] = {"folder": str(folder), "bytes": _bytes(folder)}
