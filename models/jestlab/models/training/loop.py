@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from jestlab.models.data import datasets
 from jestlab.models.data.curation import concepts
 from jestlab.models.data.files import write_whole
 from jestlab.models.data.pipeline import Later, training_batches
+from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.tokenizer import ensure_tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.evaluation import Evaluator
@@ -24,7 +26,7 @@ from jestlab.models.processes import all_say, any_says, initialize_processes, is
 from jestlab.models.scoring.columns import columns_of
 from jestlab.models.training.batches import local, record, super_batch
 from jestlab.models.training.checkpoints import Checkpoints
-from jestlab.models.training.diagnose import Composition
+from jestlab.models.training.diagnose import composition_of
 from jestlab.models.training.distinct import Distinct
 from jestlab.models.training.events import EventWriter
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
@@ -134,7 +136,7 @@ def train(
     evaluator = Evaluator(config, benchmark, tokenizer, devices)
     composition = None
     if is_first() and config.selects and config.runtime.diagnostics.every_steps:
-        composition = Composition(web, config.selection.rule, config.runtime.diagnostics.columns)
+        composition = functools.partial(composition_of, ShardSource(web), config)
 
     checkpoints = Checkpoints(directory / "checkpoints", config.runtime.keep_checkpoints, tracker.saved)
     state, seconds, distinct = checkpoints.restore(state)
