@@ -168,8 +168,8 @@ def test_inspect_shows_packed_benchmarks(photos, call):
 
 def test_a_damaged_image_is_an_error_or_skipped(photos, call):
     (photos / "2.jpg").write_bytes(b"no image")
-    assert "captions.csv, row 4: photos/2.jpg is not a readable image" in call(*PACK, code=1)
+    assert "captions.csv, line 4: photos/2.jpg: not a readable image" in call(*PACK, code=1)
     assert not Path("web").exists()
     packed = labs.here("data", *PACK, "--skip-damaged")
-    assert packed.stderr.startswith("skipped: captions.csv, row 4: ")
+    assert packed.stderr.startswith("skipped: captions.csv, line 4: ")
     assert packed.stdout.startswith("web: 3 examples")
