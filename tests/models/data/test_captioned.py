@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark
+from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark, prompts
 from jestlab.models.data.captioned import Captioned
-from jestlab.models.data.class_names import prompts
 from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.shards import ShardSource
 
@@ -160,7 +159,7 @@ def test_packed_labels_are_read_as_they_were(photos, labels):
     ],
 )
 def test_labels_with_the_same_prompts_are_refused(photos, one, other):
-    with pytest.raises(ValueError, match=r"captions\.csv: classes .* and .* are both .* in prompts.*rename"):
+    with pytest.raises(ValueError, match=r"captions\.csv: class.* in prompts.*name"):
         classified(photos, f'file,label\na.jpg,"{one}"\nb.png,"{other}"\nmore/c.webp,dog\n')
 
 

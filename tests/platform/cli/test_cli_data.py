@@ -114,11 +114,11 @@ def test_icons_are_fetched_once_and_shown(call, monkeypatch):
     }
     sets = [icon_set(name, content, part) for name, (part, content) in contents.items()]
 
-    def download(sets, folder, done):
+    def download(sets, folder, progress):
         folder.mkdir(parents=True)
-        for one in sets:
+        for done, one in enumerate(sets, 1):
             (folder / one.file_name).write_bytes(contents[one.name][1])
-            done(one)
+            progress(done, len(sets))
 
     monkeypatch.setattr(data, "icon_sets", lambda: sets)
     monkeypatch.setattr(data, "download", download)

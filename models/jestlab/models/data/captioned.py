@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jestlab.models.data.class_names import check_class_names
+from jestlab.models.data.benchmarks import check_class_names
 from jestlab.models.data.images import decode
 from jestlab.models.data.packing import Target, encoded, write_classification, write_retrieval, write_shards
 from jestlab.models.data.shards import fits_a_table

@@ -1,7 +1,7 @@
-"""A real web of pictures with captions: icon sets that npm has, as packages of the Iconify project.
+"""Public pictures with captions: icon sets of the Iconify project, from npm.
 
-The emoji of three styles, drawn for people and named with care, are the curated data; a web holds other
-styles of emoji among many more logos, tokens, flags, file types and interface icons, captioned as web pages
-name pictures; an emoji style that nobody trains on is the test, another the validation. They are drawings,
-not photographs.
+The curated data are emoji of three styles, drawn for people and named with care. The web has these and other
+styles of emoji among many more logos, tokens, flags, and icons of files and user interfaces, with captions as
+web pages have them. Two styles of emoji are in neither: the benchmarks for tuning and for results. All
+pictures are drawings, not photographs.
 """
