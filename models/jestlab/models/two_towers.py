@@ -333,8 +333,8 @@ class TwoTowerModel(nn.Module):
         """Name the parts as big_vision names them."""
         cfg = self.config
         head = None if cfg.vision.width == cfg.embedding_dim else cfg.embedding_dim
-        vision: Any = OwnVision if cfg.vision.is_own else VisionTransformer
-        text: Any = OwnText if cfg.text.is_own else TextTransformer
+        vision: Any = OwnVision if cfg.vision.is_custom else VisionTransformer
+        text: Any = OwnText if cfg.text.is_custom else TextTransformer
         self.img = vision(cfg.vision, head, cfg.compute_dtype, self.execution)
         self.txt = text(cfg.text, cfg.embedding_dim, cfg.compute_dtype, self.execution)
         self.t = self.param("t", nn.initializers.constant(jnp.log(cfg.initial_temperature)), (1,))

@@ -71,8 +71,3 @@ def test_augmentation_is_part_of_a_runs_identity():
     assert TrainConfig.model_validate({"augmentation": {"flip": 0.5}}).identity() != plain
     with pytest.raises(ValueError, match="crop"):
         TrainConfig.model_validate({"augmentation": {"crop": 0.0}})
-
-
-def test_cached_embeddings_exclude_augmentation():
-    sections = {"selection": {"rule": "joint", "reference": "cache"}, "augmentation": {"flip": 0.5}}
-    assert "name the reference itself" in str(TrainConfig.model_validate(sections).problem_with_cache)

@@ -32,7 +32,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 
 from jestlab.models.config import Selection, TrainConfig
-from jestlab.models.config.train import LOSSES
+from jestlab.models.config.selection import LOSSES
 from jestlab.models.devices import AXIS, Devices, take_rows
 from jestlab.models.extensions import Own
 from jestlab.models.losses import loss_function, takes_reference
@@ -398,7 +398,7 @@ class _Step:
             learner_z, reference_z, concepts = jax.lax.optimization_barrier(
                 (learner_z, reference_z, concepts)
             )
-        if not settings.scores(self.config.code):
+        if not self.config.uses_scores:
             if concepts is None or isinstance(self.rule, str):
                 raise ValueError(f"rule {settings.rule} looks at concepts, and there are none")
             return by_concepts(key, concepts, self.rule, batch_size=self.config.batch_size)
