@@ -152,15 +152,9 @@ def _rows_of(index: ShardIndex, shard: int, examples: npt.NDArray[np.int64], kno
 
     # Keys in metadata lack the folders within the tar.
     names = [key.rpartition("/")[2] for key in index.keys(shard)]
-    if pa.types.is_floating(known.type) or pa.types.is_decimal(known.type):  # of whole numbers
-        known = known.cast(pa.int64(), safe=False)
-    if pa.types.is_integer(known.type):  # which lack the leading zeros of a name
-        names = [name.lstrip("0") or "0" for name in names]
     if len(set(names)) < len(names):
-        raise ValueError(
-            f"{index.folder / index.tars[shard]}: two examples have the same key in metadata, which lacks "
-            "folders and, if keys are numbers, leading zeros"
-        )
+        tar = index.folder / index.tars[shard]
+        raise ValueError(f"{tar}: two examples have the same key in metadata, which lacks folders")
     chosen = pa.array(names, pa.string()).take(pa.array(examples - index.starts[shard]))
     return pc.index_in(chosen, value_set=known.cast(pa.string()))
 

@@ -6,17 +6,16 @@ This is the one place where members of tars become examples, and where all other
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import logging
 import math
 import os
 import re
 import shutil
-import weakref
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,6 @@ _LINKED = "link to another shard (which is read once)"
 _DOTTED = "dot in the name (a pair if split at its last dot, not the first as in webdataset: rename it)"
 _USED, _DAMAGED, _OTHER = "of examples", "damaged", "other file"  # and the kinds of tar members
 _SUMMARY, _SPANS, _KEYS = "index.json", "spans.int64", "keys.bytes"
-_OPEN_FILES = 128
 _PLACES = 3  # of damaged examples that are named
 _LONGEST_TEXT = 1 << 20  # bytes of a caption, or of metadata
 _DEEPEST = 32  # levels of lists and mappings in metadata
@@ -57,12 +55,12 @@ class ShardIndex:
     Attributes:
         folder: The folder of tars.
         tars: Paths of the s tars within the folder and its subfolders, sorted.
-        signature: Changes whenever a tar's size or time does. `datasets.digest` identifies the content.
+        signature: Changes whenever a tar's size or time does; `datasets.digest` identifies the content.
         starts: int64[s + 1], number of each tar's first example; n at the end.
         image: int64[n, 2], offset and size of the image file in bytes.
         text: int64[n, 2], the same of the caption.
         meta: int64[n, 2], the same of the JSON metadata; (0, 0) without metadata.
-        damaged: Reason → number of examples, members, or tars that were left out for it.
+        damaged: Reason → number of examples, members, or tars that were left out.
         damaged_places: Where the first few of them were.
         unread: Number of tars that were left out as a whole.
         members: Use → number of members of the tars: of examples, damaged, and each kind that is not read.
@@ -333,27 +331,14 @@ def fits_a_table(value: Any, levels: int = _DEEPEST) -> bool:
     return not isinstance(value, int) or -(1 << 63) <= value < 1 << 63
 
 
-class _OpenFile:
-    """A file descriptor that is closed when its last user releases it."""
-
-    def __init__(self, path: Path) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        weakref.finalize(self, os.close, self.descriptor).atexit = False
-
-
 class ShardSource:
-    """Reads examples by their number. Thread-safe and cheap to pickle; files are opened on first use."""
+    """Reads examples by their number; thread-safe."""
 
     def __init__(self, folder: Path, index: ShardIndex | None = None) -> None:
-        self.index = found = index or ShardIndex.load(folder)
-        # A thread that reads a file holds it, so that it stays open when the cache drops it.
-        self._open = lru_cache(_OPEN_FILES)(lambda shard: _OpenFile(found.folder / found.tars[shard]))
+        self.index = index or ShardIndex.load(folder)
 
     def __len__(self) -> int:
         return len(self.index)
-
-    def __reduce__(self) -> tuple[type[ShardSource], tuple[Path]]:
-        return type(self), (self.index.folder,)
 
     def images(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
         """Read the image files.
@@ -375,16 +360,18 @@ class ShardSource:
         return self._read(indices, self.index.meta)
 
     def _read(self, indices: npt.NDArray[np.integer[Any]], spans: Ints) -> list[bytes]:
-        """Read the bytes of one part of each example."""
-        contents = []
+        """Read the bytes of one part of each example, tar by tar."""
+        contents = [b""] * len(indices)
         shards = self.index.shard(indices).tolist()
-        for position, (shard, (offset, size)) in enumerate(zip(shards, spans[indices].tolist(), strict=True)):
-            file = self._open(shard)
-            content = os.pread(file.descriptor, size, offset)
-            if len(content) != size:
-                raise ValueError(
-                    f"{self.index.describe(indices[position])}: cut short, {len(content)} of {size} bytes: "
-                    "fetch the shard again"
-                )
-            contents.append(content)
+        rows = sorted(range(len(indices)), key=shards.__getitem__)
+        for shard, group in itertools.groupby(rows, key=shards.__getitem__):
+            with (self.index.folder / self.index.tars[shard]).open("rb", buffering=0) as file:
+                for row in group:
+                    offset, size = spans[indices[row]].tolist()
+                    contents[row] = os.pread(file.fileno(), size, offset)
+                    if len(contents[row]) != size:
+                        raise ValueError(
+                            f"{self.index.describe(indices[row])}: cut short, {len(contents[row])} of {size} "
+                            "bytes: fetch the shard again"
+                        )
         return contents
