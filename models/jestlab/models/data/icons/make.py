@@ -38,7 +38,7 @@ PACKAGES = "packages"
 """Subfolder of the downloaded packages."""
 
 _PARTS: tuple[Part, ...] = ("curated", "web", "validation", "benchmark")
-_IMAGE_SIZE = 64  # side of the pictures, in pixels
+_SIZE = 64  # side of the pictures, in pixels
 _LICENSES = "licenses.json"
 _VERSION = 1  # raise it whenever the same packages would give other bytes
 _PROMPTS = ("{c}", "{c} icon")
@@ -92,7 +92,7 @@ def make(
 
     def pictures(part: Part) -> Iterator[tuple[Icon, bytes]]:
         mixed = sorted(parts[part], key=lambda icon: _hash(f"{icon.set.name}/{icon.name}").hexdigest())
-        for icon, png in zip(mixed, _draw_all([_svg(icon) for icon in mixed]), strict=True):
+        for icon, png in zip(mixed, _draw_all(mixed), strict=True):
             progress(next(count), total)
             if png is not None:
                 yield icon, png
@@ -122,7 +122,7 @@ def _hash(text: str) -> hashlib._Hash:
 
 def _identity(sets: Sequence[IconSet]) -> str:
     """Return the identity of the data."""
-    return _hash(json.dumps([_VERSION, _IMAGE_SIZE, [[*one] for one in sets]])).hexdigest()
+    return _hash(json.dumps([_VERSION, _SIZE, [[*one] for one in sets]])).hexdigest()
 
 
 # ---- captions
@@ -187,38 +187,27 @@ def _write_benchmark(folder: Path, pictures: Sequence[tuple[Icon, bytes]]) -> No
 # ---- drawing
 
 
-def _svg(icon: Icon) -> str:
-    """Return the SVG file of an icon in the middle of a square."""
-    left, top, width, height = icon.box
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-        f'width="{_IMAGE_SIZE}" height="{_IMAGE_SIZE}" viewBox="{left:g} {top:g} {width:g} {height:g}">'
-        f"{icon.body}</svg>"
-    )
-
-
-def _draw_all(svgs: Sequence[str]) -> Iterator[bytes | None]:
+def _draw_all(icons: Sequence[Icon]) -> Iterator[bytes | None]:
     """Draw icons in order: a few in this process, more on all cores, since resvg holds the interpreter."""
-    if len(svgs) <= _DRAWN_AT_ONCE:
-        yield from map(draw, svgs)
+    if len(icons) <= _DRAWN_AT_ONCE:
+        yield from map(_draw, icons)
         return
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(draw, svgs, chunksize=_DRAWN_AT_ONCE)
+        yield from pool.map(_draw, icons, chunksize=_DRAWN_AT_ONCE)
 
 
-def draw(svg: str) -> bytes | None:
-    """Draw an SVG on white, without system fonts, as a PNG file; None if it is invalid or invisible."""
+def _draw(icon: Icon) -> bytes | None:
+    """Draw an icon in the middle of a white square as a PNG file; None if it is invalid or invisible."""
     import resvg_py
 
+    left, top, width, height = icon.box
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        f'width="{_SIZE}" height="{_SIZE}" viewBox="{left:g} {top:g} {width:g} {height:g}">{icon.body}</svg>'
+    )
     try:
         png = bytes(
-            resvg_py.svg_to_bytes(
-                svg_string=svg,
-                width=_IMAGE_SIZE,
-                height=_IMAGE_SIZE,
-                background="white",
-                skip_system_fonts=True,
-            )
+            resvg_py.svg_to_bytes(svg, width=_SIZE, height=_SIZE, background="white", skip_system_fonts=True)
         )
     except ValueError:  # a few of the 40,000 icons are not valid SVG
         return None
