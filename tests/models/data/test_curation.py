@@ -103,7 +103,7 @@ def test_examples_of_one_name_in_two_folders_of_a_tar_are_an_error(tmp_path):
             tar.add(f"{key}.jpg", b"x")
             tar.add(f"{key}.txt", b"x")
     pq.write_table(pa.table({"key": ["1"], "n": [2]}), tmp_path / "0.parquet")
-    with pytest.raises(ValueError, match=r"0\.tar: two examples have the same key in metadata"):
+    with pytest.raises(ValueError, match=r"0\.parquet: two examples have the same key in metadata"):
         select(tmp_path, "n > 0")
 
 

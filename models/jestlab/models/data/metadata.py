@@ -60,7 +60,7 @@ def metadata_columns(folder: Path) -> list[str]:
     """Return the names of the metadata columns in the first shard; none if its examples have no metadata."""
     source = ShardSource(folder)
     first = int(source.index.shard(np.array(0)))
-    return _columns(source, first, source.index.examples(first))[0]
+    return list(_open(source, first, source.index.examples(first))[1])
 
 
 def by_shard(function: Callable[[int], Part], index: ShardIndex, done: str) -> Iterator[Part]:
@@ -104,59 +104,53 @@ def read_table(
         ValueError: A column is unknown, or the metadata cannot be read as a table.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    index, parquet = source.index, parquet_of(source.index, shard)
+    index = source.index
     numbers = index.examples(shard) if examples is None else examples
-    known, rows = _columns(source, shard, numbers)
-    from_parquet = parquet.exists()
-    place = parquet if from_parquet else index.folder / index.tars[shard]
+    place, known, read = _open(source, shard, numbers)
     names = sorted({"key", *(name for name in columns if name in known or not skip_unknown)})
     if missing := missing_column(names, known):
         raise ValueError(f"{place}: no metadata {missing}")
     try:
-        if not from_parquet:
-            return pa.table({name: [row.get(name) for row in rows] for name in names})
-        table = pq.read_table(parquet, columns=names, use_threads=False)
-        return table.take(_rows_of(index, shard, numbers, table["key"].combine_chunks()))
-    except (pa.ArrowException, OSError) as error:
+        return read(names)
+    except pa.ArrowException as error:
         raise ValueError(f"{place}: its metadata cannot be read as a table: {error}") from error
 
 
-def _columns(
+def _open(
     source: ShardSource, shard: int, examples: npt.NDArray[np.int64]
-) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the names of a tar's metadata columns and, without a parquet, the rows of some examples."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    parquet = parquet_of(source.index, shard)
-    if parquet.exists():
-        try:
-            return list(pq.read_schema(parquet).names), []
-        except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"{parquet}: not a readable parquet file ({error})") from error
-    keys = source.index.keys(shard)
-    first = int(source.index.starts[shard])
-    rows = [
-        {**(parse_metadata(content or b"{}") or {}), "key": keys[example - first].rpartition("/")[2]}
-        for example, content in zip(examples.tolist(), source.metadata(examples), strict=True)
-    ]
-    return sorted({name for row in rows for name in row}), rows
-
-
-def _rows_of(index: ShardIndex, shard: int, examples: npt.NDArray[np.int64], known: pa.Array) -> pa.Array:
-    """Return the row of each example among the keys of a table; null if it has none."""
+) -> tuple[Path, Sequence[str], Callable[[Sequence[str]], pa.Table]]:
+    """Return the file with a tar's metadata, its columns, and a function that reads columns of examples."""
     import pyarrow as pa
     import pyarrow.compute as pc
+    import pyarrow.parquet as pq
 
-    # Keys in metadata lack the folders within the tar.
-    names = [key.rpartition("/")[2] for key in index.keys(shard)]
-    if len(set(names)) < len(names):
-        tar = index.folder / index.tars[shard]
-        raise ValueError(f"{tar}: two examples have the same key in metadata, which lacks folders")
-    chosen = pa.array(names, pa.string()).take(pa.array(examples - index.starts[shard]))
-    return pc.index_in(chosen, value_set=known.cast(pa.string()))
+    index, path = source.index, parquet_of(source.index, shard)
+    keys = [key.rpartition("/")[2] for key in index.keys(shard)]  # metadata lack the folders within the tar
+    places = examples - index.starts[shard]
+    if path.exists():
+        if len(set(keys)) < len(keys):
+            raise ValueError(f"{path}: two examples have the same key in metadata, which lacks folders")
+        try:
+            file = pq.ParquetFile(path)
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"{path}: not a readable parquet file ({error})") from error
+
+        def read(names: Sequence[str]) -> pa.Table:
+            table = file.read(names, use_threads=False)
+            known = table["key"].combine_chunks().cast(pa.string())
+            return table.take(
+                pc.index_in(pa.array(keys, pa.string()).take(pa.array(places)), value_set=known)
+            )
+
+        return path, file.schema_arrow.names, read
+    rows = [
+        {**(parse_metadata(content or b"{}") or {}), "key": keys[place]}
+        for place, content in zip(places.tolist(), source.metadata(examples), strict=True)
+    ]
+    columns = sorted({name for row in rows for name in row})
+    tar = index.folder / index.tars[shard]
+    return tar, columns, lambda names: pa.table({name: [row.get(name) for row in rows] for name in names})
 
 
 def parquet_of(index: ShardIndex, shard: int) -> Path:

@@ -362,16 +362,17 @@ class ShardSource:
     def _read(self, indices: npt.NDArray[np.integer[Any]], spans: Ints) -> list[bytes]:
         """Read the bytes of one part of each example, tar by tar."""
         contents = [b""] * len(indices)
+        places = spans[indices].tolist()
         shards = self.index.shard(indices).tolist()
-        rows = sorted(range(len(indices)), key=shards.__getitem__)
+        rows = sorted(range(len(shards)), key=shards.__getitem__)
         for shard, group in itertools.groupby(rows, key=shards.__getitem__):
             with (self.index.folder / self.index.tars[shard]).open("rb", buffering=0) as file:
                 for row in group:
-                    offset, size = spans[indices[row]].tolist()
+                    offset, size = places[row]
                     contents[row] = os.pread(file.fileno(), size, offset)
                     if len(contents[row]) != size:
                         raise ValueError(
-                            f"{self.index.describe(indices[row])}: cut short, {len(contents[row])} of {size} "
+                            f"{self.index.describe(int(indices[row]))}: cut short, {len(contents[row])} of {size} "
                             "bytes: fetch the shard again"
                         )
         return contents
