@@ -293,17 +293,17 @@ def test_a_shard_that_cannot_be_read_counts_as_many_examples_as_the_others_have(
         (tmp_path / name).write_bytes(b"x")
     index = ShardIndex.load(tmp_path)
     assert len(index) == 6 and index.damaged_places == ["00003.tar.zst", "more/7.tgz"]
-    with pytest.raises(ValueError, match=r"57\.14% .* 2 × shard that is no .*first at 00003\.tar\.zst"):
+    with pytest.raises(ValueError, match=r"57\.14% .* 2 × shard in .*first at 00003\.tar\.zst"):
         index.check(0.5)
     index.check(0.6)
-    assert "2 × shard that is no plain .tar" in caplog.text
+    assert "2 × shard in another form than .tar" in caplog.text
     for path in tmp_path.glob("*.tar"):
         path.unlink()
     with pytest.raises(FileNotFoundError, match=r"holds no \.tar shards, or only compressed ones"):
         ShardIndex.load(tmp_path)
 
 
-NO_TAR = "shard that is no plain .tar (decompress it, join its parts, or complete its download)"
+NO_TAR = "shard in another form than .tar (decompress it, join its parts, or complete its download)"
 
 
 @pytest.mark.parametrize(

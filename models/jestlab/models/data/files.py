@@ -87,7 +87,7 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
     """Make a folder with a function that fills it, unless the folder exists; return the folder.
 
     Of several processes, one makes it and the others wait. It is built under another name and renamed when
-    complete, so a folder that exists is complete. The next builder removes what a killed one left.
+    complete, so a folder that exists is complete. The next builder removes the remains of a killed one.
     """
     if folder.is_dir():
         return folder

@@ -90,11 +90,10 @@ def training_batches(
 
     Args:
         folder: A folder of shards.
-        filter: Metadata filter of `curation.select`, or None.
-        recaption: Condition on the metadata: examples that satisfy it are read with their synthetic caption,
-            and left out if they have none (`curation.recaptions`).
-        repeat: Column with the number of times that an example is read per epoch (`curation.repeated`); None:
-            once.
+        filter: See `curation.select`.
+        recaption: See `curation.recaptions`: examples that satisfy this condition are read with their
+            synthetic caption, and left out if they have none.
+        repeat: See `curation.repeated`: column with the number of times that an example is read per epoch.
         columns: Columns that `filter` and `repeat` can read in addition to the metadata.
         tokenizer: For the captions.
         image_size: Side in pixels.
@@ -110,15 +109,13 @@ def training_batches(
         threads: Number of batches that are loaded at once.
         damaged_share: Maximum share of damaged examples: of all when the index is made, and of those read
             when they are decoded, beyond three standard deviations of chance.
-        decoded_bytes: If all decoded images take at most this size, they are decoded once for all runs. The
-            batches are the same.
+        decoded_bytes: Maximum size of all images at which they are decoded once for all runs.
 
     Returns:
         An iterator of {"image": uint8[B, image_size, image_size, 3], "text": int32[B, L], "index": int64[B],
         "damaged": int64[]}; also "reference_text" with a reference tokenizer, and the lookups. `index` is the
         example's global number in the unfiltered folder, `damaged` the number of rows whose first example
-        could not be decoded. It raises ValueError, with shard and example, if more than `damaged_share` are
-        damaged.
+        could not be decoded. It raises ValueError if more than `damaged_share` are damaged.
 
     Raises:
         ValueError: The filter is invalid or leaves fewer than `together` examples, `repeat` fills more than
@@ -161,7 +158,7 @@ def training_batches(
         return {**batch, **texts(index), **found}
 
     # Grain sees only the numbers of batches, and each is loaded as a whole: per example, Grain costs as
-    # much as decoding, and its own shuffle would add 13 µs.
+    # much as decoding, and Grain's shuffle would add 13 µs.
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=max(_BATCHES_AHEAD, threads))
     return iter(grain.MapDataset.range(_FOREVER).map(load).to_iter_dataset(options))
 
@@ -241,16 +238,14 @@ class _Texts:
         tokenizers: Mapping[str, tuple[Tokenizer, int]],
     ) -> None:
         self._source, self._recaptions, self._tokenizers = source, recaptions, tokenizers
-        is_stored = len(source) * sum(length for _, length in tokenizers.values()) <= _MOST_TOKENS
-        self._known = np.zeros(len(source), np.bool_) if is_stored else None
-        self._tokens = {
-            name: np.empty((len(source) if is_stored else 0, length), np.int32)
-            for name, (_, length) in tokenizers.items()
-        }
+        lengths = {name: length for name, (_, length) in tokenizers.items()}
+        stored = len(source) if len(source) * sum(lengths.values()) <= _MOST_TOKENS else 0
+        self._known = np.zeros(stored, np.bool_)
+        self._tokens = {name: np.empty((stored, length), np.int32) for name, length in lengths.items()}
 
     def __call__(self, index: Ints) -> dict[str, npt.NDArray[np.int32]]:
         """Return the tokens of examples, int64[k], for each tokenizer: int32[k, L]."""
-        if self._known is None:
+        if not len(self._known):
             return self._tokenize(index)
         new = index[~self._known[index]]
         if len(new):

@@ -29,7 +29,7 @@ _FORMAT = 7  # of the index files; increase it when they change
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _KNOWN = {*_IMAGES, "txt", "json"}
 _SHARD = re.compile(r"(?i)(?P<stem>.+?)\.(tar|tgz|tbz2?|txz|tzst)(?![^\W_])")
-_UNREADABLE = "shard that is no plain .tar (decompress it, join its parts, or complete its download)"
+_UNREADABLE = "shard in another form than .tar (decompress it, join its parts, or complete its download)"
 _LINKED = "link to another shard (which is read once)"
 _DOTTED = "dot in the name (a pair if split at its last dot, not the first as in webdataset: rename it)"
 _USED, _DAMAGED, _OTHER = "of examples", "damaged", "other file"  # and the kinds of tar members
@@ -61,7 +61,7 @@ class ShardIndex:
         text: int64[n, 2], the same of the caption.
         meta: int64[n, 2], the same of the JSON metadata; (0, 0) without metadata.
         damaged: Reason → number of examples, members, or tars that were left out.
-        damaged_places: Where the first few of them were.
+        damaged_places: The first few places with damage.
         unread: Number of tars that were left out as a whole.
         members: Use → number of members of the tars: of examples, damaged, and each kind that is not read.
     """
@@ -126,7 +126,8 @@ class ShardIndex:
             ValueError: The share is exceeded.
         """
         damaged = sum(self.damaged.values()) + self.unread * (len(self) // len(self.tars))
-        examples, damaged = len(self) + damaged, damaged + without_metadata
+        examples = len(self) + damaged
+        damaged += without_metadata
         left_out = self.left_out(without_metadata)
         if damaged > math.ceil(damaged_share * examples):
             raise ValueError(
@@ -139,25 +140,17 @@ class ShardIndex:
 
     @classmethod
     def load(cls, folder: Path) -> ShardIndex:
-        """Load the index that is stored next to the shards; build it if it is missing, outdated, or damaged.
-
-        If the folder is read-only, the index is stored in the user's part of the temporary folder.
-
-        Args:
-            folder: A folder with tars, at any depth.
+        """Load the index of a folder with tars, at any depth; build it if it is missing, outdated, or damaged.
 
         Raises:
-            FileNotFoundError: The folder does not exist, or contains no tar.
-            ValueError: It does not contain a single complete example.
+            FileNotFoundError: The folder does not exist, or does not contain a tar.
+            ValueError: The tars do not contain a complete example.
         """
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder}: no such folder of shards")
         tars, left_out, signature = _find_shards(folder)
         if not tars:
-            raise FileNotFoundError(
-                f"{folder}: holds no .tar shards, or only compressed ones (img2dataset writes them with "
-                "output_format=webdataset)"
-            )
+            raise FileNotFoundError(f"{folder}: holds no .tar shards, or only compressed ones")
 
         def build(partial: Path) -> None:
             _build(folder, tars, left_out, partial)
@@ -371,8 +364,7 @@ class ShardSource:
                     offset, size = places[row]
                     contents[row] = os.pread(file.fileno(), size, offset)
                     if len(contents[row]) != size:
-                        raise ValueError(
-                            f"{self.index.describe(int(indices[row]))}: cut short, {len(contents[row])} of {size} "
-                            "bytes: fetch the shard again"
-                        )
+                        place = f"{self.index.describe(int(indices[row]))}: cut short"
+                        read = f"{len(contents[row])} of {size} bytes"
+                        raise ValueError(f"{place}, {read}: fetch the shard again")
         return contents
