@@ -47,14 +47,14 @@ def ensure_web(
     """Return the folder of shards to train on; make it if it is synthetic, or a reader's, and missing.
 
     Args:
-        settings: The synthetic web or the reader, whose shards are made on first use, or the user's folder.
+        settings: A folder, or a synthetic web or a reader, whose shards are made on first use.
         seed: Of the synthetic web, unless its settings have one.
         cache: Where made data are stored, in folders whose names depend on the settings.
-        code: The run's code, by name: a reader's shards depend on its code.
+        code: Code of the run by name; a reader's shards depend on its code.
 
     Raises:
         FileNotFoundError: The user's folder is missing or contains no shards.
-        ValueError: The user's data differ from their recorded digest, or a reader yields an invalid example.
+        ValueError: The data differ from their recorded digest, or a reader yields an invalid example.
     """
     if isinstance(settings, ShardFolder):
         folder = Path(settings.path)

@@ -72,14 +72,9 @@ class Filter:
 
 
 def missing_column(columns: Sequence[str], known: Sequence[str]) -> str | None:
-    """Return the first of some columns that is unknown, with the most similar known name; None if all exist.
+    """Return the first of some columns that is unknown, for a message; None if all are known.
 
-    Args:
-        columns: Names of the columns that are read.
-        known: Names of the columns that exist.
-
-    Returns:
-        "column 'simlarity': did you mean 'similarity'?", for the end of a message.
+    The message is "column 'simlarity': did you mean 'similarity'?", or lists the known columns.
     """
     for column in columns:
         if column not in known:

@@ -40,10 +40,10 @@ def metadata_of(
     Args:
         source: The folder.
         examples: int64[k], global example numbers, in any order.
-        columns: Their names.
+        columns: Names of columns, which may be missing.
 
     Returns:
-        Column → k values, None where missing; also where the column itself is missing.
+        Column → k values, None where missing.
     """
     cells: dict[str, list[Any]] = {name: [None] * len(examples) for name in columns}
     shards = source.index.shard(examples)
@@ -95,13 +95,10 @@ def read_table(
         shard: Number of the tar.
         columns: Names of the columns.
         examples: int64[k], global numbers of some of the tar's examples; None: all of them.
-        skip_unknown: Leave out columns that do not exist.
+        skip_unknown: Leave out columns that do not exist, which are errors by default.
 
     Returns:
-        A row for each example: null where it has no metadata.
-
-    Raises:
-        ValueError: A column is unknown, or the metadata cannot be read as a table.
+        k rows, in the order of the examples; null where an example has no metadata.
     """
     import pyarrow as pa
 

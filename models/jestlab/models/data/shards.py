@@ -113,17 +113,13 @@ class ShardIndex:
         return ", ".join(filter(None, parts))
 
     def check(self, damaged_share: float, without_metadata: int = 0) -> None:
-        """Log which examples and members are left out, and raise if too many of them are damaged.
+        """Log which examples and members are left out; raise ValueError if too many of them are damaged.
 
         A tar that was left out as a whole counts as many examples as the other tars contain on average.
 
         Args:
-            damaged_share: Maximum share of damaged examples. The allowed number is rounded up: at 0.01, one
-                of 50 may be damaged; at 0, none.
+            damaged_share: Maximum share of damaged examples; the allowed number is rounded up.
             without_metadata: Number of examples without the metadata by which the run chooses examples.
-
-        Raises:
-            ValueError: The share is exceeded.
         """
         damaged = sum(self.damaged.values()) + self.unread * (len(self) // len(self.tars))
         examples = len(self) + damaged
