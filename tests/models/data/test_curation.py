@@ -15,7 +15,7 @@ import pytest
 from jestlab.models.data import curation
 from jestlab.models.data.curation import choose, concepts, recaptions, repeated, select, shares_by_value
 from jestlab.models.data.metadata import load_metadata, metadata_columns, metadata_of, without_metadata
-from jestlab.models.data.shards import ShardIndex, ShardSource
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tars import TarWriter
 
 FILTER = "similarity > 0.25 and noise != 'blank'"
@@ -75,7 +75,7 @@ def test_metadata_come_from_json_or_parquet(web, own_web, kept):
     assert np.array_equal(select(own_web, FILTER), selected)
     assert {*metadata_columns(own_web)} == {*metadata_columns(web)}
     some = np.array([650, 3, 4, 3])  # of two of the three shards, in any order
-    found = metadata_of(ShardSource(own_web), some, [*columns, "license"])
+    found = metadata_of(ShardIndex.load(own_web), some, [*columns, "license"])
     assert found == {"license": [None] * 4} | {name: [whole[name][i] for i in some] for name in columns}
 
 
@@ -170,7 +170,7 @@ def test_examples_with_damaged_metadata_are_left_out(tmp_path, content):
     shards(tmp_path, [{"similarity": 1.0}, content])
     assert select(tmp_path, "similarity > 0").tolist() == [0]
     assert metadata_columns(tmp_path) == ["key", "similarity"]
-    index = ShardSource(tmp_path).index
+    index = ShardIndex.load(tmp_path)
     assert index.damaged == {"unreadable metadata": 1} and len(index) == 1
     with pytest.raises(ValueError, match=r"damaged_share 0\.00%: 1 × unreadable metadata"):
         index.check(0.0)
@@ -180,7 +180,7 @@ def test_a_parquet_replaces_damaged_json(tmp_path):
     shards(tmp_path, [b"[" * 200_000])
     pq.write_table(pa.table({"key": ["0000"], "similarity": [1.0]}), tmp_path / "00000.parquet")
     assert select(tmp_path, "similarity > 0").tolist() == [0]
-    assert metadata_of(ShardSource(tmp_path), np.array([0]), ["similarity"]) == {"similarity": [1.0]}
+    assert metadata_of(ShardIndex.load(tmp_path), np.array([0]), ["similarity"]) == {"similarity": [1.0]}
 
 
 def test_no_metadata_at_all(tmp_path):
@@ -321,7 +321,7 @@ def test_shares_by_value(tmp_path):
     values = [f"v{i // 2}" for i in range(140)]  # more than 64 different ones
     shards(tmp_path, pa.table({"v": values, "w": [1.5, None] * 70}))
     groups = {"first": np.array([0, 1, 2, 3, 1]), "rest": np.arange(4, 140)}
-    found = shares_by_value(ShardSource(tmp_path), ["v", "w", "absent"], groups)
+    found = shares_by_value(ShardIndex.load(tmp_path), ["v", "w", "absent"], groups)
     assert list(found) == ["v", "w"]
     assert found["v"]["v0"] == {"first": 0.6, "rest": 0.0}
     assert found["v"]["others"] == {"first": 0.0, "rest": 12 / 136} and len(found["v"]) == 65

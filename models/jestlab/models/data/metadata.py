@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from jestlab.models.data.files import compute_ahead, log_progress
 from jestlab.models.data.filters import missing_column
-from jestlab.models.data.shards import ShardIndex, ShardSource, parse_metadata
+from jestlab.models.data.shards import ShardIndex, parse_metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,18 +27,18 @@ def load_metadata(folder: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
     Raises:
         ValueError: An unknown column.
     """
-    source = ShardSource(folder)
-    tables = [*by_shard(lambda shard: read_table(source, shard, columns), source.index, "read metadata of")]
+    index = ShardIndex.load(folder)
+    tables = [*by_shard(lambda shard: read_table(index, shard, columns), index, "read metadata of")]
     return {name: [cell for table in tables for cell in table[name].to_pylist()] for name in columns}
 
 
 def metadata_of(
-    source: ShardSource, examples: npt.NDArray[np.int64], columns: Sequence[str]
+    index: ShardIndex, examples: npt.NDArray[np.int64], columns: Sequence[str]
 ) -> dict[str, list[Any]]:
     """Look up metadata of some examples anywhere, such as those of a batch.
 
     Args:
-        source: The folder.
+        index: The folder.
         examples: int64[k], global example numbers, in any order.
         columns: Names of columns, which may be missing.
 
@@ -46,10 +46,10 @@ def metadata_of(
         Column → k values, None where missing.
     """
     cells: dict[str, list[Any]] = {name: [None] * len(examples) for name in columns}
-    shards = source.index.shard(examples)
+    shards = index.shard(examples)
     for shard in np.unique(shards).tolist():
         rows = np.flatnonzero(shards == shard)
-        table = read_table(source, shard, columns, examples[rows], skip_unknown=True)
+        table = read_table(index, shard, columns, examples[rows], skip_unknown=True)
         for name in set(columns).intersection(table.column_names):
             for row, cell in zip(rows.tolist(), table[name].to_pylist(), strict=True):
                 cells[name][row] = cell
@@ -58,9 +58,9 @@ def metadata_of(
 
 def metadata_columns(folder: Path) -> list[str]:
     """Return the names of the metadata columns in the first shard; none if its examples have no metadata."""
-    source = ShardSource(folder)
-    first = int(source.index.shard(np.array(0)))
-    return list(_open(source, first, source.index.examples(first))[1])
+    index = ShardIndex.load(folder)
+    first = int(index.shard(np.array(0)))
+    return list(_open(index, first, index.examples(first))[1])
 
 
 def by_shard(function: Callable[[int], Part], index: ShardIndex, done: str) -> Iterator[Part]:
@@ -76,13 +76,13 @@ def without_metadata(index: ShardIndex) -> int:
     def missing(shard: int) -> int:
         if not parquet_of(index, shard).exists():
             return int((index.meta[index.examples(shard), 1] == 0).sum())
-        return int(read_table(ShardSource(index.folder, index), shard, [])["key"].null_count)
+        return int(read_table(index, shard, [])["key"].null_count)
 
     return sum(by_shard(missing, index, "looked for metadata in"))
 
 
 def read_table(
-    source: ShardSource,
+    index: ShardIndex,
     shard: int,
     columns: Sequence[str],
     examples: npt.NDArray[np.int64] | None = None,
@@ -91,7 +91,7 @@ def read_table(
     """Read the key and other columns of a tar's metadata.
 
     Args:
-        source: The folder.
+        index: The folder.
         shard: Number of the tar.
         columns: Names of the columns.
         examples: int64[k], global numbers of some of the tar's examples; None: all of them.
@@ -102,9 +102,8 @@ def read_table(
     """
     import pyarrow as pa
 
-    index = source.index
     numbers = index.examples(shard) if examples is None else examples
-    place, known, read = _open(source, shard, numbers)
+    place, known, read = _open(index, shard, numbers)
     names = sorted({"key", *(name for name in columns if name in known or not skip_unknown)})
     if missing := missing_column(names, known):
         raise ValueError(f"{place}: no metadata {missing}")
@@ -115,14 +114,14 @@ def read_table(
 
 
 def _open(
-    source: ShardSource, shard: int, examples: npt.NDArray[np.int64]
+    index: ShardIndex, shard: int, examples: npt.NDArray[np.int64]
 ) -> tuple[Path, Sequence[str], Callable[[Sequence[str]], pa.Table]]:
     """Return the file with a tar's metadata, its columns, and a function that reads columns of examples."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    index, path = source.index, parquet_of(source.index, shard)
+    path = parquet_of(index, shard)
     keys = [key.rpartition("/")[2] for key in index.keys(shard)]  # metadata lack the folders within the tar
     places = examples - index.starts[shard]
     if path.exists():
@@ -143,7 +142,7 @@ def _open(
         return path, file.schema_arrow.names, read
     rows = [
         {**(parse_metadata(content or b"{}") or {}), "key": keys[place]}
-        for place, content in zip(places.tolist(), source.metadata(examples), strict=True)
+        for place, content in zip(places.tolist(), index.metadata(examples), strict=True)
     ]
     columns = sorted({name for row in rows for name in row})
     tar = index.folder / index.tars[shard]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from jestlab.models.data.augmentation import Augmenter
 from jestlab.models.data.curation import Columns, Recaptions, choose
 from jestlab.models.data.images import Pixels, ensure_decoded, read_images
-from jestlab.models.data.shards import ShardIndex, ShardSource
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -125,8 +125,7 @@ def training_batches(
 
     index = ShardIndex.load(folder)
     chosen, captions = choose(index, filter, recaption, columns, repeat, damaged_share)
-    source = ShardSource(folder, index)
-    images = _Images(source, chosen, seed, image_size, damaged_share, decoded_bytes)
+    images = _Images(index, chosen, seed, image_size, damaged_share, decoded_bytes)
     left = np.arange(len(index)) if chosen is None else np.unique(chosen)
     different = len(left) if images.decoded is None else int(images.decoded.whole[left].sum())
     if different < together:
@@ -143,19 +142,19 @@ def training_batches(
     tokenizers = {"text": (tokenizer, text_length)}
     if reference_tokenizer is not None:
         tokenizers["reference_text"] = reference_tokenizer
-    texts = _Texts(source, captions, tokenizers)
+    texts = _Texts(index, captions, tokenizers)
     first = Later(0, batch_size, rows or slice(None))
 
     def load(number: int) -> Batch:
         part = first if later is None or number < later.first else later
         here = np.arange(part.batch_size)[part.rows]
         start = part.first * batch_size + (number - part.first) * part.batch_size
-        index, pixels, damaged = images(start + here, part.batch_size)
+        examples, pixels, damaged = images(start + here, part.batch_size)
         if flip > 0.0 or crop < 1.0:
             Augmenter(flip, crop, part.batch_size, here, seed)(number, pixels)
-        found = {name: lookup(index) for name, lookup in (lookups or {}).items()}
-        batch: Batch = {"image": pixels, "index": index, "damaged": np.array(damaged, np.int64)}
-        return {**batch, **texts(index), **found}
+        found = {name: lookup(examples) for name, lookup in (lookups or {}).items()}
+        batch: Batch = {"image": pixels, "index": examples, "damaged": np.array(damaged, np.int64)}
+        return {**batch, **texts(examples), **found}
 
     # Grain sees only the numbers of batches, and each is loaded as a whole: per example, Grain costs as
     # much as decoding, and Grain's shuffle would add 13 µs.
@@ -167,7 +166,7 @@ class _Images:
     """Decodes the images at positions of the order; replaces and counts those that cannot be decoded."""
 
     def __init__(
-        self, source: ShardSource, chosen: Ints | None, seed: int, size: int, share: float, budget: int
+        self, source: ShardIndex, chosen: Ints | None, seed: int, size: int, share: float, budget: int
     ) -> None:
         self.decoded = ensure_decoded(source, size, budget)
         self._source, self._chosen, self._seed, self._size, self._share = source, chosen, seed, size, share
@@ -212,7 +211,7 @@ class _Images:
             self._read += read
             for example, error in errors.items():
                 if example not in self._errors and len(self._errors) < _NAMED:
-                    _LOG.warning("%s: %s: replaced", self._source.index.describe(example), error)
+                    _LOG.warning("%s: %s: replaced", self._source.describe(example), error)
                 self._errors.setdefault(example, error)
             expected = self._share * min(self._read, self._examples)
             if errors and len(self._errors) > math.ceil(expected + 3 * math.sqrt(expected)):
@@ -220,7 +219,7 @@ class _Images:
 
     def _error(self) -> ValueError:
         first = list(self._errors.items())[:_NAMED]
-        named = "; ".join(f"{self._source.index.describe(example)}: {error}" for example, error in first)
+        named = "; ".join(f"{self._source.describe(example)}: {error}" for example, error in first)
         return ValueError(
             f"{len(self._errors):,} of {min(self._read, self._examples):,} examples read have a damaged "
             f"image, above runtime.damaged_share {self._share:.2%}: {named}: fetch these shards again, or "
@@ -233,7 +232,7 @@ class _Texts:
 
     def __init__(
         self,
-        source: ShardSource,
+        source: ShardIndex,
         recaptions: Recaptions | None,
         tokenizers: Mapping[str, tuple[Tokenizer, int]],
     ) -> None:

@@ -1,4 +1,4 @@
-"""Random access to the examples of a folder of webdataset tars: an index of offsets, and a reader.
+"""Random access to the examples of a folder of webdataset tars, by an index of offsets.
 
 This is the one place where members of tars become examples, and where all other members are counted.
 """
@@ -42,9 +42,9 @@ _LOG = logging.getLogger(__name__)
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ShardIndex:
-    """The location of each example's image, caption, and metadata, numbered over the sorted tars.
+    """Reads a folder's examples by their number, which counts over the sorted tars; thread-safe.
 
     The index of n examples in s tars is built once, stored next to the shards, and memory-mapped, so that
     memory contains the examples of one tar at most. Damaged examples have no number: those without an image
@@ -102,6 +102,42 @@ class ShardIndex:
         key = self.keys(shard)[example - int(self.starts[shard])]
         return f"{self.folder / self.tars[shard]}, example {key!r}"
 
+    def images(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
+        """Read the image files.
+
+        Args:
+            indices: int[k], global example numbers, in any order.
+
+        Raises:
+            ValueError: A tar has become shorter since it was indexed.
+        """
+        return self._read(indices, self.image)
+
+    def captions(self, indices: npt.NDArray[np.integer[Any]]) -> list[str]:
+        """Read the captions; see `images`."""
+        return [text.decode() for text in self._read(indices, self.text)]
+
+    def metadata(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
+        """Read the JSON metadata, unparsed; empty for an example without metadata."""
+        return self._read(indices, self.meta)
+
+    def _read(self, indices: npt.NDArray[np.integer[Any]], spans: Ints) -> list[bytes]:
+        """Read the bytes of one part of each example, tar by tar."""
+        contents = [b""] * len(indices)
+        places = spans[indices].tolist()
+        shards = self.shard(indices).tolist()
+        rows = sorted(range(len(shards)), key=shards.__getitem__)
+        for shard, group in itertools.groupby(rows, key=shards.__getitem__):
+            with (self.folder / self.tars[shard]).open("rb", buffering=0) as file:
+                for row in group:
+                    offset, size = places[row]
+                    contents[row] = os.pread(file.fileno(), size, offset)
+                    if len(contents[row]) != size:
+                        place = f"{self.describe(int(indices[row]))}: cut short"
+                        read = f"{len(contents[row])} of {size} bytes"
+                        raise ValueError(f"{place}, {read}: fetch the shard again")
+        return contents
+
     def left_out(self, without_metadata: int = 0) -> str:
         """Return one line on damage, missing metadata, and members that are not read; empty if none."""
         others = {kind: count for kind, count in self.members.items() if kind not in (_USED, _DAMAGED)}
@@ -136,7 +172,7 @@ class ShardIndex:
 
     @classmethod
     def load(cls, folder: Path) -> ShardIndex:
-        """Load the index of a folder with tars, at any depth; build it if it is missing, outdated, or damaged.
+        """Load the index of a folder with tars, at any depth; build it if missing, outdated, or damaged.
 
         Raises:
             FileNotFoundError: The folder does not exist, or does not contain a tar.
@@ -318,49 +354,3 @@ def fits_a_table(value: Any, levels: int = _DEEPEST) -> bool:
     if isinstance(value, str):
         return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
     return not isinstance(value, int) or -(1 << 63) <= value < 1 << 63
-
-
-class ShardSource:
-    """Reads examples by their number; thread-safe."""
-
-    def __init__(self, folder: Path, index: ShardIndex | None = None) -> None:
-        self.index = index or ShardIndex.load(folder)
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def images(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
-        """Read the image files.
-
-        Args:
-            indices: int[k], global example numbers, in any order.
-
-        Raises:
-            ValueError: A tar has become shorter since it was indexed.
-        """
-        return self._read(indices, self.index.image)
-
-    def captions(self, indices: npt.NDArray[np.integer[Any]]) -> list[str]:
-        """Read the captions; see `images`."""
-        return [text.decode() for text in self._read(indices, self.index.text)]
-
-    def metadata(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
-        """Read the JSON metadata, unparsed; empty for an example without metadata."""
-        return self._read(indices, self.index.meta)
-
-    def _read(self, indices: npt.NDArray[np.integer[Any]], spans: Ints) -> list[bytes]:
-        """Read the bytes of one part of each example, tar by tar."""
-        contents = [b""] * len(indices)
-        places = spans[indices].tolist()
-        shards = self.index.shard(indices).tolist()
-        rows = sorted(range(len(shards)), key=shards.__getitem__)
-        for shard, group in itertools.groupby(rows, key=shards.__getitem__):
-            with (self.index.folder / self.index.tars[shard]).open("rb", buffering=0) as file:
-                for row in group:
-                    offset, size = places[row]
-                    contents[row] = os.pread(file.fileno(), size, offset)
-                    if len(contents[row]) != size:
-                        place = f"{self.index.describe(int(indices[row]))}: cut short"
-                        read = f"{len(contents[row])} of {size} bytes"
-                        raise ValueError(f"{place}, {read}: fetch the shard again")
-        return contents
