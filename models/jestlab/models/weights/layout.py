@@ -5,6 +5,7 @@ A parameter's name is its path in the tree of `two_towers.Parameters`, such as `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -49,6 +50,16 @@ def parameter_shapes(config: TwoTowers) -> dict[str, Shape]:
         "head": _affine((d,), (embedding,)),
     }
     return dict(flatten({"t": (1,), "b": (1,), "img": image, "txt": words}))
+
+
+def parameter_counts(config: TwoTowers) -> dict[str, int]:
+    """Count the parameters of the "image" and "text" towers, and of "all" of the model, with t and b."""
+    sizes = {name: math.prod(shape) for name, shape in parameter_shapes(config).items()}
+    towers = {"image": "img/", "text": "txt/", "all": ""}
+    return {
+        tower: sum(size for name, size in sizes.items() if name.startswith(prefix))
+        for tower, prefix in towers.items()
+    }
 
 
 def _encoder(tower: VisionTower | TextTower) -> dict[str, Any]:
