@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from jestlab.models.config import TwoTowers
-from jestlab.models.weights import Weights, open_weights, read_tokenizer, run_weights, write
 from jestlab.models.weights.layout import parameter_counts
+from jestlab.models.weights.sources import Weights, open_weights, read_tokenizer, run_weights, write
 from jestlab.platform import programs
 from jestlab.platform.cli import SubcommandGroup, naming
 from jestlab.platform.cli.completion import SOURCE

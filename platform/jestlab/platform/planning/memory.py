@@ -11,6 +11,7 @@ The estimate doesn't include images, batches that are read ahead, and the saving
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -87,6 +88,7 @@ def estimate_of(config: Any, needed: Sequence[TwoTowers], chips: int = 0) -> dic
     return {"state": state, "activations": activations, "device": device, "total": device + _PROCESS}
 
 
+@functools.cache
 def _activations(model: TwoTowers, chips: int, remat: str = "none") -> tuple[float, float]:
     """Return the bytes of one example's activations: of one block of each tower, and of all for training."""
     itemsize = 2 if model.compute_dtype == "bfloat16" and chips else _FLOAT  # on CPU, XLA uses float32
