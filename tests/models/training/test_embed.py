@@ -161,9 +161,9 @@ def test_rejects_other_data(tiny, web, whole, data_cache):
     data = config(tiny).data
     cache.check(data, web)
     other = ensure_web(data.train, 1, data_cache)
-    with pytest.raises(ValueError, match=r"embeddings of other data .* embed with the same data.train"):
+    with pytest.raises(ValueError, match=r"embed with the same data.train"):
         cache.check(data, other)
-    with pytest.raises(ValueError, match=r"set data.recaption to the same"):
+    with pytest.raises(ValueError, match=r"embed with the same data.recaption"):
         cache.check(data.model_copy(update={"recaption": "similarity < 0.1"}), web)
 
 
