@@ -14,7 +14,6 @@ huggingface.py    config.json and the files of `AutoProcessor`
 
 from jestlab.models.weights.layout import unflatten
 from jestlab.models.weights.sources import (
-    CHECKPOINTS,
     FORMATS,
     Weights,
     content_hash,
@@ -25,7 +24,6 @@ from jestlab.models.weights.sources import (
 )
 
 __all__ = [
-    "CHECKPOINTS",
     "FORMATS",
     "Weights",
     "content_hash",
