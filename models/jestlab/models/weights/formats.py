@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jestlab.models.config import TwoTowers
-from jestlab.models.weights.layout import ATTENTION, ENCODERS, MAP_HEAD, MLP, Shape, Tensor, parameter_shapes
+from jestlab.models.weights.files import Tensor
+from jestlab.models.weights.layout import ATTENTION, ENCODERS, MAP_HEAD, MLP, Shape, parameter_shapes
 
 _PATCHES = "img/embedding/kernel"
 
