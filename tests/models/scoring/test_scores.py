@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from jestlab.analysis.flops import clip_loss_scores_flops, deduplication_flops, norm_similarity_flops
-from jestlab.models.scoring import methods
-from jestlab.models.scoring.methods import (
+from jestlab.models.scoring import score as methods
+from jestlab.models.scoring.score import (
     clip_scores,
     duplicate_similarity,
     negative_clip_loss,
