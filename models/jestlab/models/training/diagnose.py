@@ -68,11 +68,7 @@ def _shares(source: ShardIndex, columns: Sequence[str], groups: Mapping[str, Int
 
 
 def composition_of(
-    source: ShardIndex,
-    config: TrainConfig,
-    step: int,
-    recent: npt.NDArray[np.uint32],
-    candidates: Ints,
+    source: ShardIndex, config: TrainConfig, step: int, recent: np.ndarray, candidates: Ints
 ) -> dict[str, float]:
     """Compute which kinds of examples a training step selected.
 
