@@ -261,6 +261,9 @@ def test_synthetic_captions_are_read_in_place_of_the_text(web, own_web, tokenize
     expected = [keys.get(int(i), caption) for i, caption in zip(found["index"], raw, strict=True)]
     assert np.array_equal(found["text"], tokenizer(expected, 12))
     assert sum(caption != text for caption, text in zip(raw, expected, strict=True)) == len(chosen) - 2
+    with pytest.raises(ValueError, match=r"none of the 2 examples .* has a synthetic caption"):
+        uncaptioned = f"key in ({', '.join(repr(f'{i:09d}') for i in chosen[:2])})"
+        batches(own_web, tokenizer, filter=uncaptioned, recaption="similarity > -2")
     both = take(batches(own_web, tokenizer, filter="noise != 'blank'", recaption="noise == 'vague'"), 1)
     assert not np.isin(both[0]["index"], select(web, "noise == 'blank'")).any()
 

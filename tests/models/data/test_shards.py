@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import tarfile
 import tempfile
@@ -415,13 +416,10 @@ def test_faults_of_a_tar_are_counted_with_their_place(tmp_path):
     assert source.damaged_places[0] == f"00000.tar: byte {last.offset}"
     with pytest.raises(ValueError, match=r"above runtime\.damaged_share 1\.00%.*00000\.tar: byte \d+"):
         source.check(0.01)
-
-
-def test_the_first_places_are_named_in_one_line(tmp_path):
-    write_examples(tmp_path / "0.tar", *[{"jpg": b"x"}] * 3, {"jpg": b"x", "txt": b""}, {"txt": b"x"})
-    assert ShardIndex.load(tmp_path).left_out() == (
-        "3 × no caption, 1 × blank caption, 1 × no image "
-        "(first at 0.tar: example '1', 0.tar: example '2', 0.tar: example '3', …)"
+    assert re.fullmatch(
+        r"2 × no caption, 2 × unreadable tar header, 1 × shard cut short "
+        r"\(first at 00000.tar: byte \d+, 00000.tar: example '2', 00001.tar: byte \d+, …\)",
+        source.left_out(),
     )
 
 
