@@ -35,7 +35,7 @@ def small_folder(folder, count=3, tars=1):
 
 
 def test_threads_read_any_examples_in_any_order(own_web):
-    files = {}
+    files: dict[str, bytes] = {}
     for path in own_web.glob("*.tar"):
         with tarfile.open(path) as tar:
             files |= {member.name: file.read() for member in tar if (file := tar.extractfile(member))}
