@@ -44,7 +44,6 @@ from jestlab.models.two_towers import Parameters, TwoTowerModel, initialize
 _LOG = logging.getLogger(__name__)
 
 _OF_THE_HOST = ("index", "damaged")  # arrays of a batch that stay on the host
-_WHEN_DIAGNOSED = "score_sub_batch"  # a metric that is valid only at diagnosed steps
 _MUST_BE_FINITE = {
     # First, because examples that were selected by NaN scores can have a finite loss.
     "score_super_batch": "embeddings of the learner or the reference are not finite",
@@ -104,9 +103,8 @@ def train(
     lookups = dict(scorer.lookups)
     if config.uses_concepts:
         lookups["concepts"] = concepts(web, config.selection.concepts).__getitem__
-    later = None
-    if config.selects and config.selecting_steps < total:
-        later = Later(config.selecting_steps, b, devices.rows(b))
+    ends_early = 0 < config.selecting_steps < total
+    later = Later(config.selecting_steps, b, devices.rows(b)) if ends_early else None
     batches = training_batches(
         web,
         filter=config.data.filter,
@@ -190,7 +188,7 @@ def train(
                 with watch.paused():
                     record(directory, step, super_batch(metrics, examples[-1], rows.start or 0))
             values = {name: float(value) for name, value in metrics.items() if not value.ndim}
-            diagnosed = {name: values.pop(name) for name in (_WHEN_DIAGNOSED,) if name in values}
+            diagnosed = {name: values.pop(name) for name in ("score_sub_batch",) if name in values}
             logged: dict[str, float] = {}
             if composition and state.recent is not None and "diagnose" in due:
                 with watch.paused():
