@@ -9,7 +9,7 @@ import pytest
 
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.training.diagnose import Composition
-from jestlab.models.training.step import NO_EXAMPLE, RECENT_STEPS
+from jestlab.models.training.state import NO_EXAMPLE, RECENT_STEPS
 
 
 def recent_of(*batches):

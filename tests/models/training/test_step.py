@@ -22,7 +22,8 @@ from tests.models.support.steps_on_devices import (
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import Devices
-from jestlab.models.training.step import build_step, spread
+from jestlab.models.training.gradients import spread
+from jestlab.models.training.step import build_step
 from jestlab.models.two_towers import TwoTowerModel
 
 # Only the built-in image tower approximates; the other is the fastest to compile.

@@ -10,7 +10,8 @@ import labs_support as labs
 import pytest
 
 from jestlab.models.config import TrainConfig, TwoTowers
-from jestlab.models.training.step import build_step, initial_state
+from jestlab.models.training.state import initial_state
+from jestlab.models.training.step import build_step
 from jestlab.models.two_towers import initialize
 from jestlab.models.weights.layout import parameter_shapes
 from jestlab.platform.planning import memory
