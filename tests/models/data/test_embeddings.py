@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.models.config import Data
-from jestlab.models.data.embeddings import About, EmbeddingCache, EmbeddingWriter, content_digest
-from jestlab.models.data.metadata import load_metadata
+from jestlab.models.data.embeddings import About, EmbeddingCache, EmbeddingWriter
 
 N, WIDTH = 40, 3
 
@@ -91,25 +89,3 @@ def test_files_of_another_format_are_rejected(tmp_path):
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 0}))
     with pytest.raises(ValueError, match=r"about.json: unknown format: delete .*embeddings and embed again"):
         EmbeddingCache(tmp_path)
-
-
-def test_checks_that_embeddings_are_of_the_same_data(web, tmp_path):
-    data = Data.model_validate({"train": {"kind": "folder", "path": str(web)}})
-
-    def check(data=data, **changes):
-        directory = tmp_path / f"{len(list(tmp_path.iterdir()))}"
-        changes = {"digest": content_digest(data, web), "examples": 700, "selected": 699} | changes
-        writer = EmbeddingWriter(directory, about(**changes))
-        write(writer, np.arange(1, 700))
-        writer.save()
-        EmbeddingCache(directory).check(data, web)
-
-    for other in ("0", "z"):
-        with pytest.raises(ValueError, match=rf"embeddings of other data \(digest {other}\)"):
-            check(digest=other)
-    with pytest.raises(ValueError, match="embeddings with recaption 'similarity > 1'"):
-        check(recaption="similarity > 1")
-    with pytest.raises(ValueError, match=r"was not embedded.* \(1 of the run's examples are missing"):
-        check()
-    without_first = f"key != {load_metadata(web, ['key'])['key'][0]!r}"
-    check(data.model_copy(update={"filter": without_first}))

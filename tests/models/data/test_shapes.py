@@ -12,29 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from jestlab.models.config import SHAPES_COLUMNS, Data, NoiseRates, ShapesBenchmark, ShapesWeb
-from jestlab.models.data import shapes
+from jestlab.models.data import shapes, world
 from jestlab.models.data.benchmarks import load_benchmark
 from jestlab.models.data.curation import select
 from jestlab.models.data.images import decode
 from jestlab.models.data.metadata import load_metadata, metadata_columns
 from jestlab.models.data.shapes import NOISE_KINDS
 from jestlab.models.data.shards import ShardSource
-from jestlab.models.data.world import (
-    ATTRIBUTES,
-    BACKGROUNDS,
-    CLASSES,
-    COLORS,
-    SCENES,
-    attributes,
-    class_probabilities,
-    describe,
-    describe_twice,
-    draw_jitter,
-    draw_scenes,
-    render,
-)
 
-ALL = np.arange(SCENES)
+ALL = np.arange(world.SCENES)
 
 
 def contents(folder):
@@ -122,7 +108,7 @@ def test_images_show_their_kind_of_noise(web, rows):
 
 
 def test_captions_are_true_or_false_as_their_kind_of_noise_says(rows):
-    colors, names = set(COLORS), set(ATTRIBUTES["shape"])
+    colors, names = set(world.COLORS), set(world.ATTRIBUTES["shape"])
     contradictions: Counter[str] = Counter()
     for row in rows:
         kind, caption = row["noise"], set(row["caption"].split())
@@ -140,7 +126,7 @@ def test_captions_are_true_or_false_as_their_kind_of_noise_says(rows):
 
 def test_mismatched_captions_describe_another_class():
     rng = np.random.default_rng(0)
-    scenes = draw_scenes(rng, 1000)
+    scenes = world.draw_scenes(rng, 1000)
     others = shapes.other_scenes(scenes, rng)
     assert (others // 64 != scenes // 64).all() and len(np.unique(others % 64)) == 64
 
@@ -194,21 +180,24 @@ def test_scores_depend_on_the_kind_of_noise():
 
 
 def test_every_color_is_clearly_brighter_than_every_background():
-    darkest = min(max(rgb) for rgb in COLORS.values())
-    assert darkest > 2.4 * max(max(rgb) for rgb in BACKGROUNDS.values())
+    darkest = min(max(rgb) for rgb in world.COLORS.values())
+    assert darkest > 2.4 * max(max(rgb) for rgb in world.BACKGROUNDS.values())
 
 
 def test_a_pixel_does_not_depend_on_its_place_in_a_batch():
     rng = np.random.default_rng(0)
-    scenes, jitter = draw_scenes(rng, 301), draw_jitter(rng, 301)
-    together = render(scenes, jitter, 32)
+    scenes, jitter = world.draw_scenes(rng, 301), world.draw_jitter(rng, 301)
+    together = world.render(scenes, jitter, 32)
     for i in (0, 127, 128, 300):
-        assert np.array_equal(render(scenes[[i]], jitter[[i]], 32)[0], together[i])
+        assert np.array_equal(world.render(scenes[[i]], jitter[[i]], 32)[0], together[i])
 
 
 def test_an_object_is_where_its_position_and_jitter_put_it():
-    jitter, position = draw_jitter(np.random.default_rng(1), SCENES), attributes(ALL)["position"]
-    lit = render(ALL, jitter, 32).max(axis=-1) > 150
+    jitter, position = (
+        world.draw_jitter(np.random.default_rng(1), world.SCENES),
+        world.attributes(ALL)["position"],
+    )
+    lit = world.render(ALL, jitter, 32).max(axis=-1) > 150
     weight = lit / lit.sum(axis=(1, 2), keepdims=True)
     y, x = (weight.sum(axis=axis) @ ((np.arange(32) + 0.5) / 32) for axis in (2, 1))
     for center, shift, far in ((x, jitter[:, 0], position % 2), (y, jitter[:, 1], position // 2)):
@@ -216,24 +205,24 @@ def test_an_object_is_where_its_position_and_jitter_put_it():
 
 
 def test_classes_follow_zipf():
-    share = np.sort(class_probabilities())[::-1]
+    share = np.sort(world.class_probabilities())[::-1]
     assert share.sum() == pytest.approx(1)
     assert np.allclose(share * np.arange(1, 49), share[0])
 
 
 def test_complete_captions_name_every_attribute_and_are_unique():
-    pairs = describe_twice(ALL, np.random.default_rng(0))
-    assert len({caption for pair in pairs for caption in pair}) == 2 * SCENES
-    for i in range(0, SCENES, 37):
-        words = [ATTRIBUTES[name][number[i]] for name, number in attributes(ALL).items()]
+    pairs = world.describe_twice(ALL, np.random.default_rng(0))
+    assert len({caption for pair in pairs for caption in pair}) == 2 * world.SCENES
+    for i in range(0, world.SCENES, 37):
+        words = [world.ATTRIBUTES[name][number[i]] for name, number in world.attributes(ALL).items()]
         assert all(f" {word} " in f" {caption} " for caption in pairs[i] for word in words)
 
 
 def test_captions_are_short_varied_grammatical_and_mostly_name_the_class():
-    captions = describe(ALL, np.random.default_rng(1))
+    captions = world.describe(ALL, np.random.default_rng(1))
     lengths = {len(caption.split()) for caption in captions}
     assert max(lengths) <= 11 and len(lengths) > 6
-    labels = [CLASSES[scene // 64].split() for scene in ALL]
+    labels = [world.CLASSES[scene // 64].split() for scene in ALL]
     named = [set(label) <= set(text.split()) for label, text in zip(labels, captions, strict=True)]
     assert 0.85 < np.mean(named) < 0.98
     for caption in captions:

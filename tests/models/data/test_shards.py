@@ -168,7 +168,7 @@ def test_links_to_folders_are_followed_and_each_folder_is_read_once(tmp_path):
     assert source.index.tars == ("a/00000.tar", "b/deep/00000.tar")
     assert len(source.captions(np.arange(5))) == 5
     (web / "gone").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="gone: a link to what is not there: restore or remove it"):
+    with pytest.raises(FileNotFoundError, match="gone: a broken link: restore its target or remove it"):
         ShardSource(web)
 
 

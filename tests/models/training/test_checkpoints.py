@@ -1,4 +1,4 @@
-"""Checkpoints: what is restored is what was saved, and damage costs at most one checkpoint."""
+"""Checkpoints are restored exactly, and damage costs at most one checkpoint."""
 
 import os
 import tempfile

@@ -54,7 +54,6 @@ def choose(
     """Choose the examples that a run reads, and their synthetic captions.
 
     Args:
-        index: Index of the folder.
         filter: See `select`.
         recaption: See `recaptions`; None: no example is re-captioned.
         columns: See `select`.
@@ -95,7 +94,7 @@ def select(folder: Path, expression: str | None, columns: Columns | None = None)
     As in SQL, a missing value does not satisfy a comparison: `punsafe < 0.5` drops unrated examples, too.
 
     Args:
-        folder: A folder of shards.
+        folder: Folder of shards.
         expression: In the language of `filters`: "aesthetic > 5 and noise not in ('blank', 'vague')". None:
             every example.
         columns: Columns that the filter can read in addition to the metadata; they hide metadata columns.
@@ -107,14 +106,17 @@ def select(folder: Path, expression: str | None, columns: Columns | None = None)
         ValueError: The expression is invalid, a column is unknown, types do not compare, or no example
             satisfies the filter.
     """
-    index = ShardIndex.load(folder)
+    source = ShardSource(folder)
+    index = source.index
     if expression is None:
         return np.arange(len(index))
-    condition, source = Filter.parse(expression), ShardSource(folder, index)
+    condition = Filter.parse(expression)
     tables = by_shard(lambda shard: _satisfying(source, shard, condition, columns or {}), index, "filtered")
     selected: Ints = np.concatenate([np.zeros(0, np.int64), *(table[_NUMBER] for table in tables)])
     if not len(selected):
-        raise ValueError(f"filter {condition.text!r}: none of the {len(index)} examples of {folder} passes")
+        raise ValueError(
+            f"filter {condition.text!r}: none of the {len(index)} examples of {folder} satisfies it"
+        )
     return selected
 
 
@@ -133,18 +135,10 @@ def _satisfying(
 
 
 def count_examples(folder: Path, filter: str | None) -> int | None:
-    """Count the examples of a folder of shards that satisfy a filter, if that is fast.
-
-    Args:
-        folder: The folder.
-        filter: See `select`; None: count all.
+    """Count the examples of a folder of shards that satisfy a filter, or all; raises as `select`.
 
     Returns:
-        The number of examples; None if it is slow to count them: there are millions of examples, or tars
-        without a parquet.
-
-    Raises:
-        ValueError: As in `select`.
+        Their number; None if counting is slow: there are millions of examples, or tars without a parquet.
     """
     index = ShardIndex.load(folder)
     if filter is None:
@@ -159,7 +153,6 @@ def repeated(index: ShardIndex, chosen: Ints | None, column: str, columns: Colum
     """Repeat chosen examples as often as a column says.
 
     Args:
-        index: Index of the folder.
         chosen: int64[k]; None for all.
         column: A column of the metadata or of `columns`: whole numbers from 0. A missing number counts as 0.
         columns: See `select`.
@@ -205,20 +198,20 @@ class Recaptions:
     def replace(self, index: Ints, captions: list[str]) -> None:
         """Replace, in place, the captions of those of k examples, int64[k], that satisfy the condition."""
         places = np.searchsorted(self.numbers, index)
-        for row in np.flatnonzero(places < len(self.numbers)).tolist():
-            if self.numbers[places[row]] == index[row]:
-                captions[row] = self.captions[int(places[row])].as_py()
+        satisfies = places < len(self.numbers)
+        satisfies[satisfies] = self.numbers[places[satisfies]] == index[satisfies]
+        for row in np.flatnonzero(satisfies).tolist():
+            captions[row] = self.captions[int(places[row])].as_py()
 
 
 def recaptions(folder: Path, expression: str) -> Recaptions:
     """Load the synthetic captions of a folder's examples that satisfy a condition, as in WebLI-curated++.
 
-    WebLI-curated++ re-captions every pair whose image–text alignment is below the threshold. A pair without a
-    synthetic caption is not part of it: the pipeline leaves it out. Captions are read once, tar by tar, and
-    stored next to the index.
+    WebLI-curated++ re-captions every pair whose image–text alignment is below the threshold, and has no pairs
+    that lack a synthetic caption. Captions are read once, tar by tar, and stored next to the index.
 
     Args:
-        folder: A folder of shards whose metadata have the column `synthetic_caption`.
+        folder: Folder of shards whose metadata have the column `synthetic_caption`.
         expression: In the language of `filters`: "similarity < 0.3".
 
     Returns:
@@ -233,36 +226,35 @@ def recaptions(folder: Path, expression: str) -> Recaptions:
     """
     import pyarrow as pa
 
-    index = ShardIndex.load(folder)
-    condition, source = Filter.parse(expression), ShardSource(folder, index)
+    condition, source = Filter.parse(expression), ShardSource(folder)
     schema = pa.schema({_NUMBER: pa.int64(), SYNTHETIC_CAPTION: pa.string()})
 
     def captions(shard: int) -> pa.Table:
         table = _satisfying(source, shard, condition, {}, SYNTHETIC_CAPTION)
         cells = table[SYNTHETIC_CAPTION].to_pylist()
         if any(not isinstance(cell, str | None) for cell in cells):
-            tar = folder / index.tars[shard]
+            tar = folder / source.index.tars[shard]
             raise ValueError(f"{tar}: its metadata column {SYNTHETIC_CAPTION!r} is not all text")
         texts = [(cell or "").strip() or None for cell in cells]
         return pa.table([table[_NUMBER], texts], schema)
 
     def build(partial: Path) -> None:
         with pa.ipc.new_file(partial / "captions.arrow", schema) as writer:
-            for table in by_shard(captions, index, "recaptioned"):
+            for table in by_shard(captions, source.index, "recaptioned"):
                 writer.write_table(table)
 
     def load(derived: Path) -> Recaptions:
         table = pa.ipc.open_file(pa.memory_map(str(derived / "captions.arrow"))).read_all()
         return Recaptions(table[_NUMBER].to_numpy(), table[SYNTHETIC_CAPTION])
 
-    return _derived(index, "recaptions", condition.text, build, load)
+    return _derived(source.index, "recaptions", condition.text, build, load)
 
 
 def concepts(folder: Path, columns: Sequence[str]) -> npt.NDArray[np.int32]:
     """Load the concepts of a folder's examples. They are read once, tar by tar, and stored next to the index.
 
     Args:
-        folder: A folder of shards.
+        folder: Folder of shards.
         columns: Columns of metadata. A value, or each value of a list, is a concept of its column.
 
     Returns:
@@ -272,8 +264,8 @@ def concepts(folder: Path, columns: Sequence[str]) -> npt.NDArray[np.int32]:
     Raises:
         ValueError: A column is unknown, or has values that are neither text nor whole numbers.
     """
-    index = ShardIndex.load(folder)
-    source = ShardSource(folder, index)
+    source = ShardSource(folder)
+    index = source.index
 
     def of_shard(shard: int) -> list[set[str]]:
         table = read_table(source, shard, columns)
@@ -329,7 +321,6 @@ def shares_by_value(
     """Count examples by the values of metadata columns, as shares.
 
     Args:
-        source: The folder.
         columns: Names of the columns.
         examples: Names of groups of examples → their global numbers, int64[k].
 

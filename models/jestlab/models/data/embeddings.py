@@ -175,11 +175,9 @@ class EmbeddingWriter:
         self._folder.mkdir(parents=True, exist_ok=True)
         if (self._folder / "about.json").exists():
             self.about = _load_about(directory)
-            old, new = dataclasses.asdict(self.about), dataclasses.asdict(about)
-            if changed := [name for name in new.keys() - {"done", "damaged"} if old[name] != new[name]]:
-                name = min(changed)
+            if dataclasses.replace(self.about, done=0, damaged=0) != about:
                 raise ValueError(
-                    f"{self._folder}: has other embeddings ({name} {old[name]!r}, now {new[name]!r}): "
+                    f"{self._folder}: has embeddings of other data, or from another reference or precision: "
                     "delete it to embed again"
                 )
         else:

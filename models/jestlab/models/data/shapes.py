@@ -10,12 +10,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from jestlab.models.config import NoiseRates, ShapesBenchmark, ShapesWeb
@@ -156,54 +155,51 @@ def make_web(
     poses = draw_jitter(rng, settings.duplicate_templates)
     for shard, start in enumerate(range(0, settings.examples, settings.shard_size)):
         rng, captioner = (generator(seed, stream, shard) for stream in (1, 2))
-        kinds = draw_kinds(settings.noise, min(settings.shard_size, settings.examples - start), rng)
-        is_kind = {kind: kinds == number for number, kind in enumerate(NOISE_KINDS)}
-        template = rng.integers(0, len(templates), len(kinds))
-        scenes = np.where(is_kind["near_duplicate"], templates[template], draw_scenes(rng, len(kinds)))
-        images = _draw_images(scenes, is_kind, poses[template], settings.image_size, rng)
-        columns = _draw_texts(scenes, kinds, is_kind, rng, captioner)
-        _write_shard(folder, shard, settings, images, columns)
-        progress(len(kinds))
+        count = min(settings.shard_size, settings.examples - start)
+        _write_shard(
+            folder / f"{shard:05d}",
+            settings,
+            *_draw_pairs(count, settings, templates, poses, rng, captioner),
+        )
+        progress(count)
 
 
-def _draw_images(
-    scenes: Ints,
-    is_kind: dict[str, npt.NDArray[np.bool_]],
+def _draw_pairs(
+    count: int,
+    settings: ShapesWeb,
+    templates: Ints,
     poses: Floats,
-    size: int,
-    rng: np.random.Generator,
-) -> Pixels:
-    """Draw the images of n pairs."""
-    jitter = draw_jitter(rng, len(scenes))
-    hardly = combine_jitter(poses, draw_jitter(rng, len(scenes), scale=0.1))
-    images = render(scenes, np.where(is_kind["near_duplicate"][:, None], hardly, jitter), size)
-    for kind, side in (("noise_image", size), ("blank", 1)):
-        count = int(is_kind[kind].sum())
-        images[is_kind[kind]] = rng.integers(0, 256, (count, side, side, 3), np.uint8)
-    return images
-
-
-def _draw_texts(
-    scenes: Ints,
-    kinds: Ints,
-    is_kind: dict[str, npt.NDArray[np.bool_]],
     rng: np.random.Generator,
     captioner: np.random.Generator,
-) -> dict[str, Sequence[Any]]:
-    """Draw the captions and metadata columns of n pairs."""
+) -> tuple[Pixels, dict[str, Any]]:
+    """Draw the images, captions, and metadata columns of n pairs."""
+    size = settings.image_size
+    kinds = draw_kinds(settings.noise, count, rng)
+    is_kind = {kind: kinds == number for number, kind in enumerate(NOISE_KINDS)}
+    counts = {kind: int(where.sum()) for kind, where in is_kind.items()}
+
+    template = rng.integers(0, len(templates), count)
+    scenes = np.where(is_kind["near_duplicate"], templates[template], draw_scenes(rng, count))
+    jitter = draw_jitter(rng, count)
+    hardly = combine_jitter(poses[template], draw_jitter(rng, count, scale=0.1))
+    images = render(scenes, np.where(is_kind["near_duplicate"][:, None], hardly, jitter), size)
+    for kind, side in (("noise_image", size), ("blank", 1)):
+        images[is_kind[kind]] = rng.integers(0, 256, (counts[kind], side, side, 3), np.uint8)
+
     described = np.where(is_kind["mismatched"], other_scenes(scenes, rng), scenes)
-    captions = describe(described, rng)
-    _replace(captions, is_kind["alt_text"], alt_texts, rng)
-    _replace(captions, is_kind["vague"], vague_texts, rng)
+    captions = np.array(describe(described, rng), object)
+    captions[is_kind["alt_text"]] = alt_texts(counts["alt_text"], rng)
+    captions[is_kind["vague"]] = vague_texts(counts["vague"], rng)
+    # A captioning model would mention every attribute, and write something vague about other images.
+    synthetic = np.array(describe(scenes, captioner, complete=True), object)
+    without_scene = is_kind["noise_image"] | is_kind["blank"]
+    synthetic[without_scene] = vague_texts(int(without_scene.sum()), captioner)
+
     shown, written = attributes(scenes), attributes(described)
     agreement: Floats = np.mean([shown[name] == written[name] for name in ATTRIBUTES], axis=0)
-    scores = measure(kinds, agreement, rng)
-    # A captioning model would mention every attribute, and write something vague where there is no scene.
-    synthetic = describe(scenes, captioner, complete=True)
-    _replace(synthetic, is_kind["noise_image"] | is_kind["blank"], vague_texts, captioner)
-    return {
+    return images, {
         "caption": captions,
-        **{name: score.tolist() for name, score in scores.items()},
+        **{name: score.tolist() for name, score in measure(kinds, agreement, rng).items()},
         SYNTHETIC_CAPTION: synthetic,
         "noise": [NOISE_KINDS[kind] for kind in kinds],
         "label": [CLASSES[label] for label in scenes // SCENES_PER_CLASS],
@@ -214,27 +210,13 @@ def _draw_texts(
     }
 
 
-def _replace(
-    captions: list[str],
-    where: npt.NDArray[np.bool_],
-    write: Callable[[int, np.random.Generator], list[str]],
-    rng: np.random.Generator,
-) -> None:
-    """Replace captions where a mask holds."""
-    rows = np.flatnonzero(where).tolist()
-    for row, text in zip(rows, write(len(rows), rng), strict=True):
-        captions[row] = text
-
-
-def _write_shard(
-    folder: Path, shard: int, settings: ShapesWeb, images: Pixels, columns: dict[str, Sequence[Any]]
-) -> None:
-    """Write a tar, its parquet, and its statistics."""
+def _write_shard(path: Path, settings: ShapesWeb, images: Pixels, columns: dict[str, Any]) -> None:
+    """Write a tar, its parquet, and its statistics; `path` has no suffix."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     count, digits = len(images), max(4, len(str(settings.shard_size - 1)))
-    keys = [f"{shard:05d}{i:0{digits}d}" for i in range(count)]
+    keys = [f"{path.name}{i:0{digits}d}" for i in range(count)]
     jpegs = [encode_jpeg(pixels) for pixels in images]
     sides = ("width", "height", "original_width", "original_height")
     table: dict[str, Any] = {
@@ -247,23 +229,18 @@ def _write_shard(
         "sha256": [hashlib.sha256(jpeg).hexdigest() for jpeg in jpegs],
         **columns,
     }
-    with TarWriter(folder / f"{shard:05d}.tar") as tar:
+    with TarWriter(path.with_suffix(".tar")) as tar:
         for jpeg, *row in zip(jpegs, *table.values(), strict=True):
             metadata = dict(zip(table, row, strict=True))
             tar.add(f"{metadata['key']}.jpg", jpeg)
             tar.add(f"{metadata['key']}.json", json.dumps(metadata).encode())
             tar.add(f"{metadata['key']}.txt", metadata["caption"].encode())
     table["error_message"] = pa.nulls(count, pa.string())
-    pq.write_table(pa.table(table), folder / f"{shard:05d}.parquet")
+    pq.write_table(pa.table(table), path.with_suffix(".parquet"))
     # img2dataset's statistics without its clock times, so that the same settings give the same bytes.
-    stats = {
-        "count": count,
-        "successes": count,
-        "failed_to_download": 0,
-        "failed_to_resize": 0,
-        "status_dict": {"success": count},
-    }
-    (folder / f"{shard:05d}_stats.json").write_text(json.dumps(stats, indent=4))
+    stats = {"count": count, "successes": count, "failed_to_download": 0, "failed_to_resize": 0}
+    stats_path = path.with_name(f"{path.name}_stats.json")
+    stats_path.write_text(json.dumps(stats | {"status_dict": {"success": count}}, indent=4))
 
 
 def encode_jpeg(pixels: Pixels) -> bytes:

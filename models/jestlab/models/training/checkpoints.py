@@ -104,8 +104,8 @@ class Checkpoints:
             state: The state at step 0, for shapes and placement on devices.
 
         Returns:
-            The state, the seconds of training, and the counter of examples; if there is no checkpoint, the
-            given state and zeros.
+            The state, the seconds of training, and the counter of examples; without a checkpoint, the given
+            state and zeros.
 
         Raises:
             ValueError: A checkpoint that isn't damaged has a different structure.
@@ -154,8 +154,8 @@ def load_parameters(directory: Path, config: TwoTowers) -> Parameters:
     """Load the newest parameters from a finished run's checkpoint folder, onto one device.
 
     Raises:
-        FileNotFoundError: There is no checkpoint.
-        ValueError: The newest is damaged.
+        FileNotFoundError: The folder has no complete checkpoint.
+        ValueError: The newest one is damaged.
     """
     steps = _steps(directory)
     if not steps:
@@ -240,7 +240,7 @@ def _about(directory: Path, step: int) -> dict[str, Any]:
 
 
 def _damage(directory: Path, step: int) -> str:
-    """Describe the damage to a checkpoint's files; return an empty string if there is none."""
+    """Describe the damage to a checkpoint's files; an empty string if they are whole."""
     digests = _about(directory, step).get("sha256")
     if not digests:
         return "its list of hashes is not readable"

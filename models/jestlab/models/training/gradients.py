@@ -6,7 +6,7 @@ forward pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jestlab.models.config import TrainConfig
-from jestlab.models.devices import parts_of
+from jestlab.models.devices import AXIS, parts_of
 from jestlab.models.transformer import Execution
 from jestlab.models.two_towers import (
     FULL,
@@ -23,6 +23,7 @@ from jestlab.models.two_towers import (
     TwoTowerModel,
     View,
     embed,
+    example_keys,
     temperature_and_bias,
 )
 
@@ -66,6 +67,13 @@ class Learner:
         self._microbatches, self.part_size = parts, rows // parts
         self._full, self._approximate = spread(self.part_size, approximate // parts)
 
+    def rows(self, batch: Mapping[str, jax.Array], key: jax.Array) -> Rows:
+        """Return this device's rows; keys depend on a row's position in the whole batch."""
+        keys, count = None, len(batch["image"])
+        if self.view.keep < 1.0:
+            keys = example_keys(key, jax.lax.axis_index(AXIS) * count + jnp.arange(count))
+        return batch["image"], batch["text"], keys
+
     def arrange(self, rows: Any) -> Any:
         """Order the rows [b / P, …] of each microbatch: first those in full view, then the others."""
         if not len(self._approximate):
@@ -81,7 +89,7 @@ class Learner:
             z = embed(self.model, parameters, images, tokens)
             return z.image, z.text
         middle = len(self._full)
-        image = [
+        image: list[Any] = [
             self.model.apply(
                 {"params": parameters},
                 images[part],
@@ -129,9 +137,7 @@ def in_microbatches(forward: Forward, parameters: Parameters, rows: Any, count: 
     return jax.tree.map(_joined, outputs), backward
 
 
-def reusable_pass(
-    forward: Forward, parameters: Parameters, rows: Any
-) -> tuple[Any, Callable[[jax.Array], Pass]]:
+def reusable_pass(forward: Forward, parameters: Any, rows: Any) -> tuple[Any, Callable[[jax.Array], Pass]]:
     """Compute a forward pass over the super-batch whose backward pass can be that of chosen rows alone.
 
     `jax.vjp` returns the backward pass as a pytree: its leaves are the stored activations, its structure is

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from jestlab.models.data import datasets
 from jestlab.models.data.curation import concepts
 from jestlab.models.data.files import write_whole
 from jestlab.models.data.pipeline import Later, training_batches
+from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.tokenizer import ensure_tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.evaluation import Evaluator
@@ -24,7 +26,7 @@ from jestlab.models.processes import all_say, any_says, initialize_processes, is
 from jestlab.models.scoring.columns import columns_of
 from jestlab.models.training.batches import local, record, super_batch
 from jestlab.models.training.checkpoints import Checkpoints
-from jestlab.models.training.diagnose import Composition
+from jestlab.models.training.diagnose import composition_of
 from jestlab.models.training.distinct import Distinct
 from jestlab.models.training.events import EventWriter
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
@@ -43,6 +45,9 @@ _MUST_BE_FINITE = {
     "loss": "training diverged",
 }
 
+_Call = tuple[list[np.ndarray], Metrics]
+"""A call of the step function: global numbers of this process's rows at each step, and metrics to check."""
+
 
 def train(
     config: TrainConfig,
@@ -60,11 +65,9 @@ def train(
     Runs on all devices of all processes; only the first process reports and writes results.
 
     Args:
-        config: The run.
         directory: The run's folder, for `checkpoints/`, `events/`, `batches/`, and `tokenizer.model`.
         data_cache: Folder of generated data, shared by all runs.
         flops_per_example: Cost of one example seen, for `flops_total`.
-        tracker: Receives metrics and scores.
         reference: The finished reference run, if selection or the loss needs one.
         later_flops_per_example: Cost of one example seen after `selection.until`; None for the same.
         scores: Folder of the finished run with the scores for the data's filter.
@@ -79,7 +82,7 @@ def train(
     initialize_processes()
     total, b = config.total_steps, config.batch_size
     devices = Devices.for_sizes(config.super_batch_size, b, config.approximate_size)
-    rows, later_rows = devices.rows(config.super_batch_size), devices.rows(b)
+    rows = devices.rows(config.super_batch_size)
     if not is_first():
         tracker = NullTracker(tracker.stop_requested)
 
@@ -97,7 +100,7 @@ def train(
         lookups["concepts"] = concepts(web, config.selection.concepts).__getitem__
     later = None
     if config.selects and config.selecting_steps < total:
-        later = Later(config.selecting_steps, b, later_rows)
+        later = Later(config.selecting_steps, b, devices.rows(b))
     batches = training_batches(
         web,
         filter=config.data.filter,
@@ -128,20 +131,20 @@ def train(
     evaluator = Evaluator(config, benchmark, tokenizer, devices)
     composition = None
     if is_first() and config.selects and config.runtime.diagnostics.every_steps:
-        composition = Composition(web, config.selection.rule, config.runtime.diagnostics.columns)
+        composition = functools.partial(composition_of, ShardSource(web), config)
 
     checkpoints = Checkpoints(directory / "checkpoints", config.runtime.keep_checkpoints, tracker.saved)
     state, seconds, distinct = checkpoints.restore(state)
     step = int(state.step)
     batches.set_state({"next_index": step})  # a step trains on one batch
     watch, waited, logged_at = _Stopwatch(seconds), 0.0, (step, seconds)
+    uniform = config.selection.model_copy(update={"rule": "uniform"})  # after `selection.until`
     functions: dict[tuple[int, bool], StepFunction] = {}
     calls: list[_Call] = []
-    sizes = f"B {config.super_batch_size}, b {b}, {devices.count} device(s)"
-    _LOG.info("training from step %d to %d, %s", step, total, sizes)
+    _LOG.info("training from step %d to %d on %d device(s)", step, total, devices.count)
     tracker.progress(step, total)
     events = EventWriter(directory / "events", config.model_dump(mode="json"), step, write=is_first())
-    with contextlib.closing(events), _closing(checkpoints, tracker):
+    with contextlib.closing(events), contextlib.closing(checkpoints):
         while step < total:
             # Several processes have to agree, which takes time.
             if (jax.process_count() == 1 or _due(config, step)) and any_says(tracker.stop_requested()):
@@ -149,6 +152,7 @@ def train(
                 with tracker.phase("checkpoint", step):
                     tracker.flush()
                     checkpoints.save(state, watch.seconds, distinct)
+                    checkpoints.wait()
                 return False
 
             size, selects = _steps_in_call(config, step), step < config.selecting_steps
@@ -157,13 +161,14 @@ def train(
             waited += time.perf_counter() - began
             if compiles := (size, selects) not in functions:
                 _LOG.info("compiling")
-                functions[size, selects] = build_step(_phase(config, selects), scorer.model, devices, size)
+                phase = config if selects else config.model_copy(update={"selection": uniform})
+                functions[size, selects] = build_step(phase, scorer.model, devices, size)
             with watch.paused() if compiles else contextlib.nullcontext():
                 arrays = _to_devices(loaded, devices, with_index=config.selects)
                 state, metrics = functions[size, selects](state, arrays, scorer_parameters)
             examples = [batch["index"] for batch in loaded]
             noted = {name: metrics[name] for name in (*_MUST_BE_FINITE, "selected") if name in metrics}
-            calls.append(_Call(examples, noted))
+            calls.append((examples, noted))
             step += size
             if not (due := _due(config, step)):
                 continue
@@ -172,9 +177,9 @@ def train(
                 metrics = {name: value[-1] for name, value in metrics.items()}
             _settle(calls, step, rows, distinct)
             trained, seen = watch.seconds, step * b
-            until = later.first * b if later and later_flops_per_example is not None else seen
-            flops = min(seen, until) * flops_per_example
-            flops += max(0, seen - until) * (later_flops_per_example or 0.0)
+            selecting = min(seen, later.first * b) if later else seen
+            flops = selecting * flops_per_example
+            flops += (seen - selecting) * (later_flops_per_example or flops_per_example)
             if is_first() and "record" in due:
                 with watch.paused():
                     record(directory, step, super_batch(metrics, examples[-1], rows.start or 0))
@@ -211,18 +216,10 @@ def train(
                 with watch.paused(), tracker.phase("checkpoint", step):
                     tracker.flush()
                     checkpoints.save(state, trained, distinct, score if config.runtime.keep_best else None)
+                    if step == total:
+                        checkpoints.wait()
     all_say(True)  # the first process has written the last checkpoint
     return True
-
-
-@contextlib.contextmanager
-def _closing(checkpoints: Checkpoints, tracker: Tracker) -> Iterator[None]:
-    """Context that ends when the last checkpoint is complete."""
-    try:
-        yield
-    finally:
-        with tracker.phase("checkpoint"):
-            checkpoints.close()
 
 
 class _Stopwatch:
@@ -260,7 +257,7 @@ def _due(config: TrainConfig, step: int) -> set[str]:
 
 
 def _steps_in_call(config: TrainConfig, step: int) -> int:
-    """Return how many steps to take in one call of the step function.
+    """Return the number of steps of the next call.
 
     Calls of several steps start on a grid of step numbers, so that a resumed run calls the same compiled
     functions as an uninterrupted one. Nothing is due between their steps.
@@ -269,12 +266,6 @@ def _steps_in_call(config: TrainConfig, step: int) -> int:
     inner = range(step + 1, step + size)
     is_whole = step % size == 0 and config.selecting_steps not in inner
     return size if is_whole and not any(_due(config, s) for s in inner) else 1
-
-
-def _phase(config: TrainConfig, selects: bool) -> TrainConfig:
-    """Return the config of the steps that select, or of the others."""
-    uniform = config.selection.model_copy(update={"rule": "uniform"})
-    return config if selects else config.model_copy(update={"selection": uniform})
 
 
 def _to_devices(batches: list[dict[str, np.ndarray]], devices: Devices, with_index: bool) -> dict[str, Any]:
@@ -289,24 +280,17 @@ def _to_devices(batches: list[dict[str, np.ndarray]], devices: Devices, with_ind
     return devices.split({name: np.stack([batch[name] for batch in batches]) for name in names}, axis=1)
 
 
-class _Call(NamedTuple):
-    """One call of the step function, which may not be computed yet."""
-
-    examples: list[np.ndarray]  # of each step: int64 [k], global numbers of this process's rows
-    metrics: Metrics  # those that `_settle` needs
-
-
 def _settle(calls: list[_Call], step: int, rows: slice, distinct: Distinct) -> None:
     """Wait for calls up to a step, check their metrics, and count the examples that they trained on.
 
     Raises:
         FloatingPointError: A loss or score is not finite; the message names the step.
     """
-    step -= sum(len(call.examples) for call in calls)
-    for call in calls:
-        shape = len(call.examples), -1
-        metrics = {name: np.asarray(x.addressable_data(0)).reshape(shape) for name, x in call.metrics.items()}
-        for place, examples in enumerate(call.examples):
+    step -= sum(len(loaded) for loaded, _ in calls)
+    for loaded, noted in calls:
+        shape = len(loaded), -1
+        metrics = {name: np.asarray(x.addressable_data(0)).reshape(shape) for name, x in noted.items()}
+        for place, examples in enumerate(loaded):
             step += 1
             for name, problem in _MUST_BE_FINITE.items():
                 if name in metrics and not np.isfinite(metrics[name][place, 0]):

@@ -21,7 +21,7 @@ Letters: B super-batch, b sub-batch, P devices, L tokens, E embedding width, K c
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
@@ -33,7 +33,7 @@ from jax.sharding import PartitionSpec
 from jestlab.models.config import TrainConfig
 from jestlab.models.config.selection import LOSSES
 from jestlab.models.devices import AXIS, Devices, agree, gather_rows, take_rows
-from jestlab.models.extensions import Own
+from jestlab.models.extensions import Kind, Own
 from jestlab.models.losses import loss_function, takes_reference
 from jestlab.models.selection import RULES, Selected, by_concepts, select
 from jestlab.models.selection.fused import best_sums
@@ -53,7 +53,6 @@ from jestlab.models.two_towers import (
     Embeddings,
     Parameters,
     TwoTowerModel,
-    example_keys,
     temperature_and_bias,
 )
 
@@ -105,27 +104,30 @@ def build_step(
     """
     devices = devices or Devices(jax.devices()[:1])
     step = _Step(config, reference, devices.count)
-    function: Callable[..., Any] = step
-    if steps > 1:
 
-        def function(state: TrainState, batches: Batch, reference_parameters: Parameters | None) -> Any:
-            return jax.lax.scan(
-                lambda carry, batch: step(carry, batch, reference_parameters), state, batches, length=steps
-            )
+    def several(state: TrainState, batches: Batch, reference_parameters: Parameters | None) -> Any:
+        return jax.lax.scan(lambda state, batch: step(state, batch, reference_parameters), state, batches)
 
     everywhere, by_rows = PartitionSpec(), PartitionSpec(*[None] * (steps > 1), AXIS)
     on_devices = jax.shard_map(
-        function,
+        step if steps == 1 else several,
         mesh=devices.mesh,
         in_specs=(everywhere, by_rows, everywhere),
         out_specs=(everywhere, (everywhere, by_rows)),
     )
 
-    def joined(state: TrainState, batch: Batch, reference: Parameters | None) -> tuple[TrainState, Metrics]:
-        state, (metrics, scores) = on_devices(state, batch, reference)
+    def joined(
+        state: TrainState, batch: Batch, reference_parameters: Parameters | None
+    ) -> tuple[TrainState, Metrics]:
+        state, (metrics, scores) = on_devices(state, batch, reference_parameters)
         return state, metrics | scores
 
     return jax.jit(joined, donate_argnums=0)
+
+
+def _code(kind: Kind, name: str, options: Mapping[str, Any], builtin: Collection[str]) -> str | Own:
+    """Return the name of built-in code, or load custom code."""
+    return name if name in builtin else Own.load(kind, name, options)
 
 
 class _Step:
@@ -139,16 +141,10 @@ class _Step:
             )
         self.config, self.reference, self.devices = config, reference, devices
         self.learner = Learner(config, devices)
-        selection = config.selection
-        loss: str | Own = config.loss
-        self.rule: str | Own = selection.rule
-        self.criterion: str | Own = selection.criterion
-        if config.loss not in LOSSES:
-            loss = Own.load("loss", config.loss, config.loss_options)
-        if selection.rule not in RULES:
-            self.rule = Own.load("rule", selection.rule, selection.rule_options)
-        if selection.criterion not in CRITERIA:
-            self.criterion = Own.load("criterion", selection.criterion, selection.criterion_options)
+        names = config.selection
+        loss = _code("loss", config.loss, config.loss_options, LOSSES)
+        self.rule = _code("rule", names.rule, names.rule_options, RULES)
+        self.criterion = _code("criterion", names.criterion, names.criterion_options, CRITERIA)
         self.compares = isinstance(loss, Own) and takes_reference(loss)
         self.loss = loss_function(loss, devices, AXIS)
         self.sums = best_sums(config.runtime.selection_kernel)
@@ -166,8 +162,7 @@ class _Step:
             learner_z, reference_z, reuse = self.score(parameters, batch, reference_parameters, scoring_key)
             selected = self.select(state, learner_z, reference_z, batch, selection_key)
             chosen, examples = agree(selected.indices, batch["index"], AXIS)
-            if state.recent is None:
-                raise ValueError("the state belongs to a run without selection")
+            assert state.recent is not None
             state = state._replace(recent=state.recent.at[state.step % RECENT_STEPS].set(examples))
             batch = self.gather(batch, reference_z, chosen)
             selection = {"selected": chosen}
@@ -189,13 +184,12 @@ class _Step:
             `runtime.reuse_scoring`, the second result of `reusable_pass`.
         """
         learner_z = reference_z = reuse = None
+        rows = self.learner.rows(batch, key)
         if self.config.reuses_scoring:
-            rows = (batch["image"], batch["text"], None)
             (image, text), reuse = reusable_pass(self.learner.forward, parameters, rows)
             learner_z = Embeddings(image, text, *temperature_and_bias(parameters))
         elif self.config.scores_learner:
             view = self.learner.view if self.config.approximation.score else FULL
-            rows = (batch["image"], batch["text"], self.patch_keys(key, batch))
             learner_z = embed_in_parts(self.learner.model, parameters, rows, self.learner.part_size, view)
         if self.config.scores_reference:
             reference_z = self.embed_reference(reference_parameters, batch)
@@ -206,16 +200,10 @@ class _Step:
         if parameters is None:
             raise ValueError("a reference is needed, but none was given")
         if self.reference is None or _CACHED[0] in batch:
-            return Embeddings(*(batch[name] for name in _CACHED), *temperature_and_bias(parameters))
+            image, text = (batch[name] for name in _CACHED)
+            return Embeddings(image, text, *temperature_and_bias(parameters))
         rows = (batch["image"], batch.get("reference_text", batch["text"]), None)
         return embed_in_parts(self.reference, parameters, rows, self.learner.part_size)
-
-    def patch_keys(self, key: jax.Array, batch: Batch) -> jax.Array | None:
-        """Return the key of each row by its position in the whole batch, with PatchDrop only."""
-        if self.learner.view.keep == 1.0:
-            return None
-        rows = len(batch["image"])
-        return example_keys(key, jax.lax.axis_index(AXIS) * rows + jnp.arange(rows))
 
     def select(
         self,
@@ -295,8 +283,8 @@ class _Step:
             image, text = self.learner.arrange((z.image, z.text))
             loss = functools.partial(loss, reference=z._replace(image=image, text=text))
         if forward_pass is None:
-            rows = (batch["image"], batch["text"], self.patch_keys(key, batch))
-            forward_pass = self.learner.train_pass(parameters, self.learner.arrange(rows))
+            rows = self.learner.arrange(self.learner.rows(batch, key))
+            forward_pass = self.learner.train_pass(parameters, rows)
         return loss_and_gradients(loss, parameters, forward_pass)
 
     def sum_over_devices(self, shares: Any) -> Any:
