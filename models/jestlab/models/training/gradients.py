@@ -43,7 +43,7 @@ class Learner:
     Attributes:
         model: The towers.
         view: What the approximation sees: larger patches, or some of the patches.
-        part_size: Number of rows in a microbatch.
+        largest_part: Number of rows to embed at a time without a gradient: those of a microbatch, if any.
     """
 
     def __init__(self, config: TrainConfig, devices: int) -> None:
@@ -64,8 +64,9 @@ class Learner:
                 f"runtime.microbatches {parts} does not divide the {rows} examples that a device "
                 f"trains on, {approximate} of them approximately"
             )
-        self._microbatches, self.part_size = parts, rows // parts
-        self._full, self._approximate = spread(self.part_size, approximate // parts)
+        self._microbatches, self._part_size = parts, rows // parts
+        self.largest_part = self._part_size if parts > 1 else config.super_batch_size
+        self._approximate = approximate // parts
 
     def rows(self, batch: Mapping[str, jax.Array], key: jax.Array) -> Rows:
         """Return this device's rows; keys depend on a row's position in the whole batch."""
@@ -76,30 +77,23 @@ class Learner:
 
     def arrange(self, rows: Any) -> Any:
         """Order the rows [b / P, …] of each microbatch: first those in full view, then the others."""
-        if not len(self._approximate):
+        if not self._approximate:
             return rows
-        starts = np.arange(self._microbatches)[:, None] * self.part_size
-        order = (starts + np.concatenate([self._full, self._approximate])).reshape(-1)
-        return jax.tree.map(lambda x: x[order], rows)
+        starts = np.arange(self._microbatches)[:, None] * self._part_size
+        order = starts + spread(self._part_size, self._approximate)
+        return jax.tree.map(lambda x: x[order.reshape(-1)], rows)
 
     def forward(self, parameters: Parameters, rows: Rows) -> tuple[jax.Array, jax.Array]:
         """Embed arranged rows of one microbatch, some of the images approximately; two float32 [n, E]."""
         images, tokens, keys = rows
-        if not len(self._approximate):
-            z = embed(self.model, parameters, images, tokens)
-            return z.image, z.text
-        middle = len(self._full)
-        image: list[Any] = [
-            self.model.apply(
-                {"params": parameters},
-                images[part],
-                view,
-                None if keys is None else keys[part],
-                method=TwoTowerModel.embed_images,
-            )
-            for part, view in ((slice(middle), FULL), (slice(middle, None), self.view))
-            if len(images[part])
-        ]
+        full = len(images) - self._approximate
+
+        def embed_images(part: slice, view: View) -> Any:
+            seen = (images[part], view, None if keys is None else keys[part])
+            return self.model.apply({"params": parameters}, *seen, method=TwoTowerModel.embed_images)
+
+        parts = ((slice(full), FULL), (slice(full, None), self.view))
+        image = [embed_images(part, view) for part, view in parts if len(images[part])]
         text: Any = self.model.apply({"params": parameters}, tokens, method=TwoTowerModel.embed_texts)
         return jnp.concatenate(image), text
 
@@ -216,15 +210,15 @@ def embed_in_parts(
     return Embeddings(image, text, *temperature_and_bias(parameters))
 
 
-def spread(size: int, marked: int) -> tuple[np.ndarray, np.ndarray]:
-    """Split positions 0 … size − 1 in two parts: of 4 and 2, [0, 2] and [1, 3].
+def spread(size: int, marked: int) -> np.ndarray:
+    """Return positions 0 … size − 1, int [size], with an evenly spread part of them last.
 
-    Returns:
-        int [size − marked] and int [marked], the second spread evenly.
+    Args:
+        size: Number of positions.
+        marked: Size of that part: of 4 and 2, the result is [0, 2, 1, 3].
     """
-    before = np.arange(size + 1) * marked // size
-    is_marked = np.diff(before) > 0
-    return np.flatnonzero(~is_marked), np.flatnonzero(is_marked)
+    is_marked = np.diff(np.arange(size + 1) * marked // size)
+    return np.argsort(is_marked, kind="stable")
 
 
 def _split(tree: Any, parts: int) -> Any:

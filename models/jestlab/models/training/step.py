@@ -190,7 +190,7 @@ class _Step:
             learner_z = Embeddings(image, text, *temperature_and_bias(parameters))
         elif self.config.scores_learner:
             view = self.learner.view if self.config.approximation.score else FULL
-            learner_z = embed_in_parts(self.learner.model, parameters, rows, self.learner.part_size, view)
+            learner_z = embed_in_parts(self.learner.model, parameters, rows, self.learner.largest_part, view)
         if self.config.scores_reference:
             reference_z = self.embed_reference(reference_parameters, batch)
         return learner_z, reference_z, reuse
@@ -203,7 +203,7 @@ class _Step:
             image, text = (batch[name] for name in _CACHED)
             return Embeddings(image, text, *temperature_and_bias(parameters))
         rows = (batch["image"], batch.get("reference_text", batch["text"]), None)
-        return embed_in_parts(self.reference, parameters, rows, self.learner.part_size)
+        return embed_in_parts(self.reference, parameters, rows, self.learner.largest_part)
 
     def select(
         self,
