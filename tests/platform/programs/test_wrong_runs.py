@@ -72,7 +72,7 @@ MISTAKES = [
     (diagnosing(reference=None), "criterion 'learnability' needs a reference: set reference"),
     (diagnosing(chunks=[4, 17]), "chunks 17 is above batch_size 16"),
     (diagnosing(matrix_size=81), "matrix_size 81 is above the largest super-batch, 80"),
-    (diagnosing(filtering_ratios=[0.999]), "super-batch of 16000 is above data.train.examples 2048"),
+    (diagnosing(filtering_ratios=[0.999]), "the super-batch of 16,000 examples is larger than data.train"),
 ]  # fmt: skip
 
 

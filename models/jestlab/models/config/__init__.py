@@ -27,14 +27,13 @@ from jestlab.models.config.data import (
 )
 from jestlab.models.config.programs import DiagnoseConfig, EmbedConfig, ScoreConfig, WeightsConfig
 from jestlab.models.config.selection import Selection
-from jestlab.models.config.towers import SIZES, TextTower, TwoTowers, VisionTower
+from jestlab.models.config.towers import TextTower, TwoTowers, VisionTower
 from jestlab.models.config.train import Augmentation, Evaluation, Optimizer, Runtime, Schedule, TrainConfig
 
 __all__ = [
     "ELSEWHERE",
     "SHAPES_COLUMNS",
     "SHAPES_GENERATOR",
-    "SIZES",
     "Augmentation",
     "BenchmarkFolder",
     "Code",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -100,12 +100,12 @@ class NamesCode:
     """
 
     kind: Kind
-    builtin: tuple[str, ...] = ()
+    builtin: Collection[str] = ()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def check(name: str, info: core_schema.ValidationInfo) -> str:
             is_elsewhere = (info.context or {}).get("elsewhere")
-            return name if is_elsewhere else check_name(self.kind, name, self.builtin)
+            return name if is_elsewhere else check_name(self.kind, name, [*self.builtin])
 
         return core_schema.with_info_after_validator_function(check, core_schema.str_schema(min_length=1))
 
@@ -121,13 +121,33 @@ class Code(Section):
     uses: tuple[str, ...] | None = None
 
 
-def uses(code: Mapping[str, Code], kind: Kind, name: str) -> tuple[str, ...] | None:
-    """Return the arguments of `extensions.GIVEN` that custom code takes; None if unknown.
+_INPUTS: dict[Kind, dict[str, tuple[str, ...]]] = {
+    "rule": {"uniform": (), **dict.fromkeys(("independent", "joint", "greedy", "gibbs"), ("batch",))},
+    "criterion": {
+        "learnability": ("learner", "reference"),
+        "easy_reference": ("reference",),
+        "hard_learner": ("learner",),
+    },
+    "loss": {"sigmoid": ("z",), "softmax": ("z",)},
+}
+"""The inputs of built-in code, out of `extensions.GIVEN`."""
 
-    They are those of the planned code, or are read from the source if the name isn't in `code`.
+RULES, CRITERIA, LOSSES = _INPUTS.values()
+
+
+def takes(code: Mapping[str, Code], kind: Kind, name: str, input: str) -> bool:
+    """Whether a built-in or custom rule, criterion, or loss uses an input; true if unknown.
+
+    Args:
+        code: Planned custom code by name. The source of other custom code is read.
+        kind: Kind of the name.
+        name: Name in a config.
+        input: Argument of `extensions.GIVEN`. For a rule, "batch" means scores.
     """
-    planned = code.get(name)
-    return planned.uses if planned is not None else extensions.uses(kind, name)
+    inputs: Collection[str] | None = _INPUTS[kind].get(name)
+    if inputs is None:
+        inputs = code[name].uses if name in code else extensions.uses(kind, name)
+    return inputs is None or input in inputs
 
 
 class Extension(NamedTuple):

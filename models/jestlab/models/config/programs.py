@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from jestlab.models.config.base import (
+    LOSSES,
     NO_OPTIONS,
     Extension,
     LoaderRuntime,
@@ -17,16 +18,15 @@ from jestlab.models.config.base import (
     RunName,
     Section,
     Seed,
+    takes,
 )
-from jestlab.models.config.data import SCORES, DataConfig, ShapesWeb
+from jestlab.models.config.data import SCORES, DataConfig
 from jestlab.models.config.selection import (
-    LOSSES,
     CriterionName,
     FilteringRatio,
     LossName,
     builtin_loss,
     contains_reference,
-    models_of,
 )
 from jestlab.models.config.towers import TwoTowers
 from jestlab.models.data.filters import missing_column
@@ -229,12 +229,6 @@ class DiagnoseConfig(DataConfig):
                 raise ValueError(f"{name} {chunks} is above batch_size {self.batch_size}")
         if self.matrix_size > largest:
             raise ValueError(f"matrix_size {self.matrix_size} is above the largest super-batch, {largest}")
-        train = self.data.train
-        if isinstance(train, ShapesWeb) and largest > train.examples:
-            raise ValueError(
-                f"the largest super-batch of {largest} is above data.train.examples {train.examples}: lower "
-                "batch_size or the filtering ratios"
-            )
         return self
 
     def super_batch_size(self, filtering_ratio: float | None = None) -> int:
@@ -256,7 +250,7 @@ class DiagnoseConfig(DataConfig):
     @property
     def scores_learner(self) -> bool:
         """Whether the scores contain the loss of the learner."""
-        return "learner" in models_of(self.criterion, self.code)
+        return takes(self.code, "criterion", self.criterion, "learner")
 
     def extensions(self) -> Iterator[Extension]:
         """Yield the custom code that the config names and uses."""

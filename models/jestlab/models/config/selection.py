@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from jestlab.models.config.base import (
+    CRITERIA,
+    LOSSES,
     NO_OPTIONS,
-    Code,
+    RULES,
     Fraction,
     NamesCode,
     Options,
     RunName,
     Section,
-    uses,
+    takes,
 )
 
-RULES = ("uniform", "independent", "joint", "greedy", "gibbs")
-LOSSES = ("sigmoid", "softmax")
-
-CRITERIA = {
-    "learnability": ("learner", "reference"),
-    "easy_reference": ("reference",),
-    "hard_learner": ("learner",),
-}
-"""Built-in criterion → the models whose losses it uses."""
-
-CriterionName = Annotated[str, NamesCode("criterion", tuple(CRITERIA))]
+CriterionName = Annotated[str, NamesCode("criterion", CRITERIA)]
 LossName = Annotated[str, NamesCode("loss", LOSSES)]
 FilteringRatio = Annotated[float, Field(ge=0.0, lt=1.0)]
-
-
-def models_of(criterion: str, code: Mapping[str, Code]) -> Collection[str]:
-    """Return which of "learner" and "reference" a criterion uses; both for custom code if unknown."""
-    if criterion in CRITERIA:
-        return CRITERIA[criterion]
-    found = uses(code, "criterion", criterion)
-    return ("learner", "reference") if found is None else found
 
 
 def builtin_loss(loss: str) -> str:
@@ -87,27 +70,10 @@ class Selection(Section):
     until: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     reference: RunName | None = None
 
-    def uses_scores(self, code: Mapping[str, Code]) -> bool:
-        """Whether the rule uses scores: not "uniform", and not a custom rule that only uses concepts."""
-        if self.rule in RULES:
-            return self.rule != "uniform"
-        found = uses(code, "rule", self.rule)
-        return found is None or "batch" in found
-
-    def uses_concepts(self, code: Mapping[str, Code]) -> bool:
-        """Whether the rule uses the concepts of examples."""
-        if self.rule in RULES or not self.concepts:
-            return False
-        found = uses(code, "rule", self.rule)
-        return found is None or "concepts" in found
-
-    def needs_reference(self, code: Mapping[str, Code]) -> bool:
-        """Whether the scores contain the loss of a reference model."""
-        return self.uses_scores(code) and contains_reference(self.criterion, self.reference)
-
     @model_validator(mode="after")
     def _check_reference(self) -> Selection:
-        if self.reference is None and self.needs_reference({}):
+        uses_scores = takes({}, "rule", self.rule, "batch")
+        if uses_scores and self.reference is None and contains_reference(self.criterion, None):
             raise ValueError(f"criterion {self.criterion!r} needs a reference: set selection.reference")
         return self
 

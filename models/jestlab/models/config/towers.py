@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from jestlab.models.config.base import NO_OPTIONS, NamesCode, Options, Section
 
-
-class Size(NamedTuple):
-    """The size of a transformer. Both towers of a variant have the same size."""
-
-    width: int
-    depth: int
-    heads: int
-    mlp_dim: int
-
-
-SIZES = {
-    "Ti": Size(192, 12, 3, 768),
-    "S": Size(384, 12, 6, 1536),
-    "B": Size(768, 12, 12, 3072),
-    "L": Size(1024, 24, 16, 4096),
+_SIZES = {
+    "Ti": {"width": 192, "depth": 12, "heads": 3, "mlp_dim": 768},
+    "S": {"width": 384, "depth": 12, "heads": 6, "mlp_dim": 1536},
+    "B": {"width": 768, "depth": 12, "heads": 12, "mlp_dim": 3072},
+    "L": {"width": 1024, "depth": 24, "heads": 16, "mlp_dim": 4096},
 }
-"""Zhai et al. (2022), Table 2, as in big_vision's `models/vit.py`."""
+"""Both towers of a variant: Zhai et al. (2022), Table 2, as in big_vision's `models/vit.py`."""
 
 Variant = Literal["Ti/16", "S/16", "B/16", "B/32", "L/16"]
-
-IMAGE_SIZES: dict[Variant, int] = {"Ti/16": 256, "S/16": 256, "B/16": 256, "B/32": 224, "L/16": 256}
-"""Side of the images in pixels. The paper trains B/32 at 224 px for the transfer to LAION."""
 
 
 Depth = Annotated[int, Field(gt=0, le=1_000)]
@@ -135,14 +122,15 @@ class TwoTowers(Section):
     @classmethod
     def _add_sizes_of_variant(cls, given: Any) -> Any:
         variant = given.get("variant") if isinstance(given, dict) else None
-        if variant not in list(IMAGE_SIZES):
+        if variant is None or variant not in get_args(Variant):
             return given
         size, patch_size = variant.split("/")
-        both = SIZES[size]._asdict()
-        sizes = {
-            "vision": {**both, "patch_size": int(patch_size), "image_size": IMAGE_SIZES[variant]},
-            "text": {**both, "vocabulary_size": 32_000, "length": 64},
+        # The paper trains B/32 at 224 pixels for the transfer to LAION.
+        image_size = 224 if variant == "B/32" else 256
+        sizes: dict[str, dict[str, int]] = {
+            "vision": {**_SIZES[size], "patch_size": int(patch_size), "image_size": image_size},
+            "text": {**_SIZES[size], "vocabulary_size": 32_000, "length": 64},
         }
         towers = {name: given.get(name, {}) for name in sizes}
         merged = {name: sizes[name] | tower for name, tower in towers.items() if isinstance(tower, dict)}
-        return {"embedding_dim": SIZES[size].width, **given, **merged}
+        return {"embedding_dim": _SIZES[size]["width"], **given, **merged}

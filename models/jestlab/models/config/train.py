@@ -17,16 +17,15 @@ from jestlab.models.config.base import (
     Options,
     Section,
     Seed,
-    uses,
+    takes,
 )
 from jestlab.models.config.data import DataConfig
 from jestlab.models.config.selection import (
-    LOSSES,
     Approximation,
     LossName,
     Selection,
     builtin_loss,
-    models_of,
+    contains_reference,
 )
 from jestlab.models.config.towers import TwoTowers
 
@@ -244,25 +243,28 @@ class TrainConfig(DataConfig):
     @property
     def uses_scores(self) -> bool:
         """Whether the super-batch is scored."""
-        return self.selects and self.selection.uses_scores(self.code)
+        return self.selects and takes(self.code, "rule", self.selection.rule, "batch")
+
+    @property
+    def uses_concepts(self) -> bool:
+        """Whether the rule uses the concepts of examples."""
+        takes_concepts = takes(self.code, "rule", self.selection.rule, "concepts")
+        return self.selects and takes_concepts and bool(self.selection.concepts)
 
     @property
     def scores_learner(self) -> bool:
         """Whether the learner scores the super-batch."""
-        return self.uses_scores and "learner" in models_of(self.selection.criterion, self.code)
+        return self.uses_scores and takes(self.code, "criterion", self.selection.criterion, "learner")
 
     @property
     def scores_reference(self) -> bool:
         """Whether a reference model scores the super-batch."""
-        return self.selects and self.selection.needs_reference(self.code)
+        return self.uses_scores and contains_reference(self.selection.criterion, self.selection.reference)
 
     @property
     def compares_with_reference(self) -> bool:
-        """Whether the loss uses the reference model; true for a custom loss that doesn't show that."""
-        if self.loss in LOSSES or self.selection.reference is None:
-            return False
-        found = uses(self.code, "loss", self.loss)
-        return found is None or "reference" in found
+        """Whether the loss uses a reference model."""
+        return self.selection.reference is not None and takes(self.code, "loss", self.loss, "reference")
 
     @property
     def needs_reference(self) -> bool:
@@ -338,7 +340,7 @@ class TrainConfig(DataConfig):
             "selection.chunks": self.selects and selection.rule == "joint",
             "selection.gain": self.uses_scores and selection.rule != "greedy",
             "selection.sweeps": self.selects and selection.rule == "gibbs",
-            "selection.concepts": self.selects and selection.uses_concepts(self.code),
+            "selection.concepts": self.uses_concepts,
             "selection.until": self.selects,
             "selection.reference": self.needs_reference,
             "approximation.method": self._approximates,

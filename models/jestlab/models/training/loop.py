@@ -96,7 +96,7 @@ def train(
     if config.needs_reference and reference is not None:
         scorer = load(reference, config.data, web, config.model, tokenizer, columns)
     lookups = dict(scorer.lookups)
-    if config.selects and config.selection.uses_concepts(config.code):
+    if config.uses_concepts:
         lookups["concepts"] = concepts(web, config.selection.concepts).__getitem__
     later = None
     if config.selects and config.selecting_steps < total:

@@ -31,7 +31,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 
 from jestlab.models.config import TrainConfig
-from jestlab.models.config.selection import LOSSES
+from jestlab.models.config.base import LOSSES
 from jestlab.models.devices import AXIS, Devices, agree, gather_rows, take_rows
 from jestlab.models.extensions import Kind, Own
 from jestlab.models.losses import loss_function, takes_reference

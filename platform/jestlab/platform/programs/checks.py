@@ -97,7 +97,7 @@ def _concept_columns(config: TrainConfig | EmbedConfig | DiagnoseConfig) -> dict
         diagnostics = config.runtime.diagnostics
         if diagnostics.every_steps is not None and "columns" in diagnostics.model_fields_set:
             columns["runtime.diagnostics.columns"] = diagnostics.columns
-        if config.selects and config.selection.uses_concepts(config.code):
+        if config.uses_concepts:
             columns["selection.concepts"] = config.selection.concepts
     elif isinstance(config, DiagnoseConfig) and "columns" in config.model_fields_set:
         columns["columns"] = config.columns

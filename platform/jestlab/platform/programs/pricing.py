@@ -25,7 +25,7 @@ from jestlab.models.config import (
     VisionTower,
     WeightsConfig,
 )
-from jestlab.models.config.selection import LOSSES
+from jestlab.models.config.base import LOSSES
 from jestlab.models.extensions import Kind
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.program import Price
