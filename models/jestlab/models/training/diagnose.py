@@ -47,7 +47,7 @@ from jestlab.models.selection import Selected, select
 from jestlab.models.selection.scores import CRITERIA, score_matrix
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
-from jestlab.models.training.step import NO_EXAMPLE, RECENT_STEPS
+from jestlab.models.training.state import NO_EXAMPLE, RECENT_STEPS
 from jestlab.models.training.tracker import Tracker
 from jestlab.models.two_towers import Embeddings, TwoTowerModel, embed, temperature_and_bias
 
