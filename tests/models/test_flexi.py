@@ -8,8 +8,8 @@ from tests.models.support.parameters import random_vision_parameters
 
 from jestlab.models.config import VisionTower
 from jestlab.models.two_towers import (
+    ImageEncoder,
     View,
-    VisionTransformer,
     bilinear_matrix,
     resize_kernel,
     resize_positions,
@@ -38,7 +38,7 @@ def test_kernel_is_resized_as_published(old, new):
 def test_magnified_patches_give_the_same_embedding(parameters):
     """Twice the patch size on images whose patches were each resized to twice the size: nothing changes."""
     rng = np.random.default_rng(0)
-    model, images = VisionTransformer(TOWER), rng.uniform(-1, 1, (2, 16, 16, 3))
+    model, images = ImageEncoder(TOWER), rng.uniform(-1, 1, (2, 16, 16, 3))
     resize = bilinear_matrix(4, 8)
     patches = images.reshape(2, 4, 4, 4, 4, 3)
     magnified = np.einsum("ai,bj,nyixjc->nyaxbc", resize, resize, patches).reshape(2, 32, 32, 3)
@@ -52,7 +52,7 @@ def test_magnified_patches_give_the_same_embedding(parameters):
     "patch_size", [8, *(pytest.param(size, marks=pytest.mark.full) for size in (1, 2, 16))]
 )
 def test_every_divisor_is_a_patch_size_and_trains_the_same_parameters(parameters, patch_size):
-    model = VisionTransformer(TOWER)
+    model = ImageEncoder(TOWER)
     images = np.random.default_rng(1).normal(size=(2, 16, 16, 3)).astype(np.float32)
 
     def loss(parameters):
@@ -66,7 +66,7 @@ def test_every_divisor_is_a_patch_size_and_trains_the_same_parameters(parameters
 
 def test_rejects_a_patch_size_that_does_not_divide_the_image(parameters):
     with pytest.raises(ValueError, match="patch size 5 does not divide images of 16 pixels"):
-        VisionTransformer(TOWER).apply(parameters, jnp.zeros((1, 16, 16, 3)), View(patch_size=5))
+        ImageEncoder(TOWER).apply(parameters, jnp.zeros((1, 16, 16, 3)), View(patch_size=5))
 
 
 def test_positions_are_resized_with_antialias():

@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pytest
 from tests.models.support.structured import sigmoid_matrix
 
-from jestlab.models.selection import select
-from jestlab.models.two_towers import Embeddings
+from jestlab.models.selection import Embeddings, select
 
 Floats = npt.NDArray[np.float64]
 SUPER_BATCH = 1280

@@ -18,8 +18,7 @@ B = 40
 
 @functools.partial(jax.jit, static_argnames=("k", "noisy"))
 def compiled_draw(scores, excluded, gain, key, *, k, noisy):
-    noise = gumbel(key, len(scores)) if noisy else None
-    return draw(Candidates(len(scores), None), scores, excluded, noise, gain, k)
+    return draw(key if noisy else None, Candidates(len(scores)), scores, excluded, gain, k)
 
 
 def drawn(scores, *, gain=1.0, excluded=(), noisy=True):
@@ -123,7 +122,7 @@ def test_rows_are_fetched_from_the_devices_that_hold_them():
 
     def of_rows(*tree):
         candidates = Candidates(4, AXIS)
-        return candidates.rows(tree, indices), candidates.mask(indices), candidates.maximum(tree[0][:, 0])
+        return candidates.fetch(tree, indices), candidates.mask(indices), candidates.maximum(tree[0][:, 0])
 
     (rows, again), mask, maximum = jax.jit(functools.partial(on_devices, 3, of_rows))(image, text)
     for device in range(3):

@@ -17,11 +17,10 @@ from tests.models.support.virtual_devices import on_devices
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import AXIS
-from jestlab.models.selection import RULES, by_concepts, select
+from jestlab.models.selection import RULES, select
 from jestlab.models.selection import scores as scoring
-from jestlab.models.selection.scores import BLOCKS, scores_by, terms
+from jestlab.models.selection.scores import BLOCKS, SCORES, resolve
 from jestlab.models.selection.select import chunk_sizes
-from jestlab.models.two_towers import Embeddings
 
 
 def models(super_batch, width=32, seed=0):
@@ -60,8 +59,7 @@ def test_draws_from_a_larger_super_batch_block_by_block(monkeypatch):
 
 def test_a_block_has_at_least_one_row(monkeypatch):
     monkeypatch.setattr(scoring, "BLOCK_LOGITS", 4)
-    rows = [(jnp.arange(3.0)[:, None], jnp.ones((3, 1)))]
-    doubled = scoring.over_rows(lambda block: 2 * block[0][0][:, 0], rows, chunk_size=5)
+    doubled = scoring.over_rows(lambda rows: 2 * rows[:, 0], jnp.arange(3.0)[:, None], chunk_size=5)
     assert doubled.tolist() == [0, 2, 4]
 
 
@@ -71,16 +69,15 @@ def test_scores_are_those_of_algorithm_1(monkeypatch, loss):
     monkeypatch.setattr(scoring, "BLOCK_LOGITS", 16 * 100)
     learner, reference = models(320)
     chunks = np.random.default_rng(0).permutation(320)[:64].reshape(4, 16)
-    found, found_models = terms("learnability", learner, reference)
-    scores = scores_by(loss, found, BLOCKS)
+    scores = SCORES[loss](*resolve("learnability", learner, reference), BLOCKS)
 
     @jax.jit
     def after(accumulated, chunk):
-        rows = [z._replace(image=z.image[chunk], text=z.text[chunk]) for z in found_models]
-        accumulated = scores.add(accumulated, found_models, rows)
-        return accumulated, scores.given(accumulated, found_models)
+        rows = {k: z._replace(image=z.image[chunk], text=z.text[chunk]) for k, z in scores.models.items()}
+        accumulated = scores.add(accumulated, rows)
+        return accumulated, scores.given(accumulated)
 
-    conditional, accumulated = scores.own(found_models), scores.nothing(found_models)
+    conditional, accumulated = scores.own(), scores.nothing()
     is_open = np.ones(320, bool)
     expected = exact_scores(learner, reference, chunks, loss=loss)
     for chunk, (values, magnitude) in zip(chunks, expected, strict=True):
@@ -243,7 +240,7 @@ def test_scores_that_are_huge_or_not_finite_draw_no_example_twice(rule, loss):
 
 def test_no_gain_draws_an_example_twice():
     learner, reference = models(64)
-    for gain in (1e-30, 1e30, 1e38, 1e300):
+    for gain in (1e-30, 1e30, 1e38):
         found = select(jax.random.key(0), learner, reference, batch_size=60, chunks=7, gain=gain)
         assert len(set(np.asarray(found.indices).tolist())) == 60, gain
 
@@ -295,21 +292,10 @@ def test_rejects_a_criterion_without_its_embeddings(criterion, missing):
 
 def test_rejects_embeddings_of_different_examples_or_widths():
     learner, reference = models(64)
-    with pytest.raises(ValueError, match=r"different numbers of examples: \[32, 64\]"):
+    with pytest.raises(ValueError, match=r"n equal in both models, not .*\(32, 16\)"):
         select(jax.random.key(0), learner, models(32)[1], batch_size=16)
-    with pytest.raises(ValueError, match="images embedded at width 32, texts at 16"):
+    with pytest.raises(ValueError, match=r"\(64, 32\), \(64, 16\)"):
         select(jax.random.key(0), learner._replace(text=reference.text), reference, batch_size=16)
-
-
-@pytest.mark.parametrize(
-    "field, value", [*((field, np.nan) for field in Embeddings._fields), ("text", np.inf)]
-)
-def test_rejects_embeddings_that_are_not_finite(field, value):
-    learner, reference = models(64)
-    broken = np.array(getattr(reference, field))
-    broken.flat[-1] = value
-    with pytest.raises(ValueError, match=f"not finite: .*{field}"):
-        select(jax.random.key(0), learner, reference._replace(**{field: broken}), batch_size=16)
 
 
 def test_a_rule_of_concepts_looks_at_no_scores():
@@ -318,8 +304,8 @@ def test_a_rule_of_concepts_looks_at_no_scores():
     def fewest(key, concepts, *, batch_size):
         return jnp.argsort(jnp.sum(concepts >= 0, axis=1))[:batch_size]
 
-    found = by_concepts(jax.random.key(0), concepts, fewest, batch_size=2)
+    found = select(jax.random.key(0), None, None, concepts=concepts, rule=fewest, batch_size=2)
     assert found.indices.tolist() == [1, 2]
     assert not found.own.size and not found.effective.size and not found.score.size
     with pytest.raises(ValueError, match="cannot draw a sub-batch of 4 from a super-batch of 3"):
-        by_concepts(jax.random.key(0), concepts, fewest, batch_size=4)
+        select(jax.random.key(0), None, None, concepts=concepts, rule=fewest, batch_size=4)

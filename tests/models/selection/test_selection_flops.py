@@ -5,7 +5,6 @@ counts the body of a loop once, however often it runs: loops are unrolled here.
 """
 
 import functools
-import importlib
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +12,7 @@ import pytest
 
 from jestlab.analysis.flops import loss_flops, selection_flops
 from jestlab.models.losses import sigmoid_loss, softmax_loss
-from jestlab.models.selection import select
-from jestlab.models.two_towers import Embeddings
+from jestlab.models.selection import Embeddings, select
 
 NARROW, WIDE = 128, 256
 B, REFERENCE = 40, 32
@@ -35,9 +33,8 @@ def xla_flops(function, *arguments):
 @pytest.fixture
 def unrolled(monkeypatch):
     """Trace `select` without its cache, and with every scan unrolled."""
-    module = importlib.import_module("jestlab.models.selection.select")
-    monkeypatch.setattr(module, "_select", module._select.__wrapped__)
     monkeypatch.setattr(jax.lax, "scan", functools.partial(jax.lax.scan, unroll=True))
+    return select.__wrapped__
 
 
 @pytest.mark.parametrize(
@@ -58,7 +55,7 @@ def test_choosing_costs_what_xla_counts(unrolled, rule, b, settings):
     def counted(width):
         reference = None if alone else embeddings(B, REFERENCE + width)
         return xla_flops(
-            lambda key, learner, reference: select(
+            lambda key, learner, reference: unrolled(
                 key, learner, reference, batch_size=b, rule=rule, **settings
             ),
             jax.random.key(0),

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
+from jestlab.models.selection import Embeddings
 from jestlab.models.selection.sampling import gumbel
-from jestlab.models.two_towers import Embeddings
 
 Floats = npt.NDArray[np.float64]
 

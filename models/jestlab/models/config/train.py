@@ -411,10 +411,10 @@ class TrainConfig(Extended):
         return -(-self.schedule.examples_seen // self.batch_size)
 
     def diagnoses(self, step: Any) -> Any:
-        """Return whether the selected examples are examined after a step; step and result may be arrays."""
+        """Return whether the selected examples are examined after a step (number or array); None: never."""
         every = self.runtime.diagnostics.every_steps
         if every is None or not self.selects:
-            return False
+            return None
         last = self.selecting_steps
         return ((step % every == 0) & (step < last)) | (step == last)
 

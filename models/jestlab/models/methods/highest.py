@@ -28,5 +28,5 @@ def highest(key: jax.Array, batch: SuperBatch, *, batch_size: int, gain: float) 
     Returns:
         int32 [b], ascending.
     """
-    drawn = batch.draw(batch.unconditioned(), key, batch_size, 1.0, noise=None)
+    drawn = batch.draw(batch.unconditioned(), None, batch_size, 1.0)
     return jnp.sort(drawn.indices)

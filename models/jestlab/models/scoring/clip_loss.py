@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from jestlab.models.selection import Embeddings
 from jestlab.models.selection.fused import best_sums
-from jestlab.models.two_towers import Embeddings
 
 Rows = npt.NDArray[np.float32]
 

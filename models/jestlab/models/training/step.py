@@ -36,16 +36,13 @@ from jestlab.models.config.train import LOSSES
 from jestlab.models.devices import AXIS, Devices, take_rows
 from jestlab.models.extensions import Own
 from jestlab.models.losses import loss_function, takes_reference
-from jestlab.models.selection import RULES, Selected, by_concepts, select
+from jestlab.models.selection import CRITERIA, RULES, Candidates, Embeddings, Selected, select
 from jestlab.models.selection.fused import best_sums
-from jestlab.models.selection.sampling import Candidates
-from jestlab.models.selection.scores import CRITERIA
 from jestlab.models.training.optimizer import build_optimizer
 from jestlab.models.training.reused import KeptPass
 from jestlab.models.transformer import Execution
 from jestlab.models.two_towers import (
     FULL,
-    Embeddings,
     Parameters,
     TwoTowerModel,
     View,
@@ -398,10 +395,6 @@ class _Step:
             learner_z, reference_z, concepts = jax.lax.optimization_barrier(
                 (learner_z, reference_z, concepts)
             )
-        if not settings.scores(self.config.code):
-            if concepts is None or isinstance(self.rule, str):
-                raise ValueError(f"rule {settings.rule} looks at concepts, and there are none")
-            return by_concepts(key, concepts, self.rule, batch_size=self.config.batch_size)
         return jax.lax.stop_gradient(
             select(
                 key,
