@@ -35,7 +35,7 @@ def kept_by_where(text: str) -> list[int]:
 
 
 def kept_by_filter(text: str) -> list[int]:
-    kept: list[int] = TABLE.filter(Filter.parse(text).compile(TABLE.schema))["row"].to_pylist()
+    kept: list[int] = Filter.parse(text).apply(TABLE)["row"].to_pylist()
     return kept
 
 

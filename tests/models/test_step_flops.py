@@ -37,7 +37,7 @@ def xla_flops(config: TrainConfig, reference: TwoTowers) -> float:
         "text": jax.ShapeDtypeStruct((B, config.model.text.length), jnp.int32),
         "index": jax.ShapeDtypeStruct((B,), jnp.uint32),
     }
-    if config.selection.looks_at_concepts({}):
+    if config.uses_concepts:
         batch["concepts"] = jax.ShapeDtypeStruct((B, 4), jnp.int32)
     theirs = jax.eval_shape(lambda: initialize(reference, jax.random.key(0)))
     step: jax.stages.Wrapped = build_step(config, TwoTowerModel(reference))  # type: ignore[assignment]

@@ -20,9 +20,8 @@ import jax
 import numpy as np
 
 from jestlab.models.config import TrainConfig, TwoTowers
-from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark
-from jestlab.models.data.class_names import prompts
-from jestlab.models.data.images import LazyImages, keep_within
+from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark, prompts
+from jestlab.models.data.images import LazyImages, store_within
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.evaluated import EvaluatedModel, scores_of
@@ -208,7 +207,7 @@ class Evaluator:
         }
         images = [part for one in self._classification.values() for part in (one.data.images, one.shots)]
         images += [data.images for data in benchmark.retrieval.values()]
-        keep_within(config.runtime.decoded_megabytes * 10**6, images, self._threads)
+        store_within(config.runtime.decoded_megabytes * 10**6, images, self._threads)
 
     def _prepared(self, data: ClassificationSet) -> _Classification:
         """Tokenize the prompts of a dataset and draw its few-shot images."""

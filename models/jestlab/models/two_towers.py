@@ -182,7 +182,7 @@ class ImageEncoder(nn.Module):
             ValueError: The patches don't divide the images, a key is missing, or a custom tower returns
                 another shape or gets a view.
         """
-        if self.config.is_own:
+        if self.config.is_custom:
             if view != FULL:
                 raise ValueError("a custom image tower can't approximate: remove `approximation`")
             features = _custom_features(self.config, images)
@@ -235,7 +235,7 @@ class TextEncoder(nn.Module):
         Raises:
             ValueError: A custom tower returns another shape.
         """
-        x = _custom_features(self.config, tokens) if self.config.is_own else self._transformer(tokens)
+        x = _custom_features(self.config, tokens) if self.config.is_custom else self._transformer(tokens)
         return nn.Dense(self.embedding_dim, dtype=self.dtype, name="head")(x).astype(jnp.float32)
 
     def _transformer(self, tokens: jax.Array) -> jax.Array:

@@ -29,10 +29,9 @@ same time: lines up to 4,096 bytes are written atomically. Any other line fails 
 Answers are JSON lines as well. One process reads them from the path in JESTLAB_REPLIES: {"type": "flushed",
 "id": 7}, and {"type": "stop"} just before SIGTERM, when the run must stop. A writer that is faster than the
 store blocks. Messages written before the command ends are never lost. A second report at the same step
-replaces the first. A later attempt replaces the reports of earlier attempts after its resume point, which is
-inferred: it is the step of the first progress message if values at a later step follow, and else the step
-before the first values. But if the run's folder was empty and the second values have at least twice the step
-of the first, the attempt started from the beginning.
+replaces the first. A later attempt replaces the reports of earlier attempts after the step from which it
+resumed. Its first message states that step if it is progress. If values come first, the attempt resumed one
+step before them. If earlier attempts left no files in the run's folder, it started from the beginning.
 """
 
 from __future__ import annotations

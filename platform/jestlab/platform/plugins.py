@@ -15,7 +15,7 @@ from jestlab.models.extensions import Kind, references
 from jestlab.platform.errors import UserError, closest, dotted
 
 if TYPE_CHECKING:
-    from jestlab.models.config import Code, Extended, Extension
+    from jestlab.models.config import Code, DataConfig, Extension
 
 _OPTIONS_OF = {"rule": "rule_options", "criterion": "criterion_options", "loss": "loss_options"}
 
@@ -61,7 +61,9 @@ def digest(kind: Kind, name: str) -> str:
 # ---- the code that a config names
 
 
-def identify(config: Extended, is_absent: Callable[[Path], bool], known: dict[Any, Code]) -> dict[str, Code]:
+def identify(
+    config: DataConfig, is_absent: Callable[[Path], bool], known: dict[Any, Code]
+) -> dict[str, Code]:
     """Return the digest and the inputs of all custom code that a config names, by its name.
 
     Args:
@@ -97,7 +99,7 @@ def identify(config: Extended, is_absent: Callable[[Path], bool], known: dict[An
     return found
 
 
-def check_unchanged(config: Extended) -> None:
+def check_unchanged(config: DataConfig) -> None:
     """Check that the custom code of a config hasn't changed since the run was planned.
 
     Raises:
@@ -115,7 +117,7 @@ def check_unchanged(config: Extended) -> None:
             )
 
 
-def check_criteria(config: Extended) -> None:
+def check_criteria(config: DataConfig) -> None:
     """Run the contract test of each custom criterion of a config, before a run trains with it.
 
     Raises:

@@ -261,7 +261,7 @@ def _attempt(
         artifact = functools.partial(attempt.artifact, root=lab.root)
         context = _context(lab, run, attempt, artifact, stop, **options)
         if attempt.number == 1 or context.resume is None:
-            clock.resumed.finds_nothing()
+            clock.resumed.starts_over = True
         try:
             _execute(lab, run, context)
         except AttemptLost:

@@ -9,7 +9,7 @@ from PIL import Image
 from jestlab.models.config import TrainConfig
 from jestlab.models.data.augmentation import Augmenter
 from jestlab.models.data.pipeline import training_batches
-from jestlab.models.data.tokenizer import ensure_tokenizer, train_tokenizer
+from jestlab.models.data.tokenizer import ensure_tokenizer
 
 ALL = np.arange(64)
 
@@ -71,13 +71,3 @@ def test_augmentation_is_part_of_a_runs_identity():
     assert TrainConfig.model_validate({"augmentation": {"flip": 0.5}}).identity() != plain
     with pytest.raises(ValueError, match="crop"):
         TrainConfig.model_validate({"augmentation": {"crop": 0.0}})
-
-
-def test_cached_embeddings_exclude_augmentation(tmp_path):
-    from jestlab.models.training.reference import Reference, prepare
-
-    sections = {"selection": {"rule": "joint", "reference": "cache"}, "augmentation": {"flip": 0.5}}
-    config = TrainConfig.model_validate(sections)
-    tokenizer = train_tokenizer(["a dog", "a cat"], 64)
-    with pytest.raises(ValueError, match=r"^augmentation: .* name the reference itself"):
-        prepare(config, tmp_path, tokenizer, Reference(tmp_path, None))

@@ -2,7 +2,6 @@
 
 import io
 import os
-import pickle
 import tarfile
 
 import numpy as np
@@ -10,9 +9,9 @@ import pytest
 from PIL import Image
 
 from jestlab.models.data import benchmarks
-from jestlab.models.data.benchmarks import classification, load_benchmark, read_split, retrieval
+from jestlab.models.data.benchmarks import classification, datasets_in, load_benchmark, read_split, retrieval
 
-NO_ENDS = "\x0b\f\x1c\x1d\x1e\x85\u2028\u2029"  # of lines, though `str.splitlines` takes them for such
+NO_ENDS = "\x0b\f\x1c\x1d\x1e\x85\u2028\u2029"  # not line ends, unlike in `str.splitlines`
 FORMATS = {"png": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "webp": "WEBP"}
 
 
@@ -22,19 +21,15 @@ def image(value, extension="png"):
     return file.getvalue()
 
 
-def write_shard(path, files):
-    """A tar as other tools write it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w") as tar:
-        for name, content in files:
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-
-
 def write_split(folder, *shards):
+    """Write tars as other tools write them."""
+    folder.mkdir(parents=True, exist_ok=True)
     for number, files in enumerate(shards):
-        write_shard(folder / f"{number}.tar", files)
+        with tarfile.open(folder / f"{number}.tar", "w") as tar:
+            for name, content in files:
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
     (folder / "nshards.txt").write_text(f"{len(shards)}\n")
     return folder
 
@@ -44,7 +39,7 @@ def pair(key, label, extension="png"):
 
 
 def targets(folder, contents, target, extension="png"):
-    """A split with one shard for each image, so that the order of shards shows."""
+    """Write a split with one shard for each image."""
     shards = (
         [(f"s{i:07d}.{target}", content), (f"s{i:07d}.{extension}", image(i, extension))]
         for i, content in enumerate(contents)
@@ -52,9 +47,9 @@ def targets(folder, contents, target, extension="png"):
     write_split(folder, *shards)
 
 
-def classes(folder, labels, extension="png"):
+def classes(folder, labels=(b"0",), extension="png", names="dog\ncat\n"):
     targets(folder / "test", labels, "cls", extension)
-    (folder / "classnames.txt").write_text("dog\ncat\n")
+    (folder / "classnames.txt").write_bytes(names if isinstance(names, bytes) else names.encode())
     (folder / "zeroshot_classification_templates.txt").write_text("a photo of a {c}.\n\n")
     return folder
 
@@ -69,18 +64,18 @@ def values(images):
     return [int(batch[0, 0, 0, 0]) for batch in images.batches(1)]
 
 
+def described(split):
+    return [split.images.describe(i).split("example ")[1].strip("'") for i in range(len(split.images))]
+
+
 @pytest.fixture
 def foreign(tmp_path):
-    """A split of two shards with names of every kind, some of them of no example."""
+    """A split of two shards with names of every kind, some of them not of examples."""
     return write_split(
         tmp_path,
         [*pair("a/001", 3, "JPG"), *pair("b/001", 4), *pair("x" * 120, 5)],  # the last has a longer header
         [("._s1.png", b"?"), ("README", b"?"), *pair("s1", 6, "webp"), ("s1.json", b"{}")],
     )
-
-
-def described(split):
-    return [split.images.describe(i).split("example ")[1].strip("'") for i in range(len(split.images))]
 
 
 def test_examples_of_foreign_tars(foreign):
@@ -131,39 +126,33 @@ def test_scanned_once_and_again_when_a_shard_changes(tmp_path, monkeypatch):
     assert again.targets == first.targets == [b"1", b"2"]
     assert values(again.images) == values(first.images) == [10, 20]
     assert again.images.describe(1) == first.images.describe(1) == f"{folder / '1.tar'}, example 'b'"
-    write_shard(folder / "1.tar", [*pair("b", 2), *pair("c", 3)])
+    write_split(folder, pair("a", 1), [*pair("b", 2), *pair("c", 3)])
     os.utime(folder / "1.tar", (1, 1))  # tars have few sizes, and clocks are coarse
+    assert read_split(folder, "cls", 8).targets == [b"1", b"2", b"3"]
+    for index in (folder / ".jestlab").glob("*/*"):
+        index.write_bytes(index.read_bytes()[:100])  # a damaged index is made again
     assert read_split(folder, "cls", 8).targets == [b"1", b"2", b"3"]
     (folder / "nshards.txt").write_text("1")
     assert read_split(folder, "cls", 8).targets == [b"1"]
-    [kept] = (folder / ".jestlab").iterdir()
-    with np.load(kept) as file:
-        index = dict(file)
-    kept.write_bytes(kept.read_bytes()[:100])  # a damaged index is made again
-    assert read_split(folder, "cls", 8).targets == [b"1"]
-    np.savez(kept, **{name: value.astype(object) for name, value in index.items()})  # and one with pickles
-    monkeypatch.setattr(pickle, "load", None)
-    assert read_split(folder, "cls", 8).targets == [b"1"]
 
 
-def test_a_missing_shard(tmp_path):
-    folder = write_split(tmp_path, pair("a", 1), pair("b", 1), pair("c", 1))
-    (folder / "1.tar").unlink()
-    with pytest.raises(FileNotFoundError, match=r"1\.tar: missing, and nshards\.txt counts 3 shards: fetch"):
-        read_split(folder, "cls", 8)
-    (folder / "nshards.txt").write_text("99999999")
-    with pytest.raises(FileNotFoundError, match=r"1\.tar: missing"):
-        read_split(folder, "cls", 8)
-    for content, message in (
-        (b"many", "'many' is not a number of shards"),
-        (b"\xe9", "not UTF-8"),
-        (b"9" * 5000, "'9{40}' is not a number"),
-    ):
-        (folder / "nshards.txt").write_bytes(content)
-        with pytest.raises(ValueError, match=rf"nshards\.txt: {message}"):
-            read_split(folder, "cls", 8)
+@pytest.mark.parametrize(
+    ("count", "error", "message"),
+    [
+        (b"3", FileNotFoundError, r"1\.tar: missing, and nshards\.txt counts 3 shards: fetch"),
+        (b"99999999", FileNotFoundError, r"1\.tar: missing"),
+        (b"many", ValueError, r"nshards\.txt: 'many' is not a number of shards"),
+        (b"\xe9", ValueError, r"nshards\.txt: not UTF-8"),
+        (b"9" * 5000, ValueError, r"nshards\.txt: '9{40}' is not a number"),
+        (None, FileNotFoundError, r"nshards\.txt: missing"),
+    ],
+)
+def test_missing_shards_and_invalid_counts(tmp_path, count, error, message):
+    folder = write_split(tmp_path, pair("a", 1))
     (folder / "nshards.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"nshards\.txt: missing"):
+    if count is not None:
+        (folder / "nshards.txt").write_bytes(count)
+    with pytest.raises(error, match=message):
         read_split(folder, "cls", 8)
 
 
@@ -192,40 +181,40 @@ def test_a_shard_cut_short(tmp_path):
 
 @pytest.mark.parametrize("extension", FORMATS)
 def test_many_shards_in_the_order_of_their_numbers(tmp_path, extension):
-    labels = [b"0", b"1\n"] * 6
-    data = classification(classes(tmp_path, labels, extension), 8)
+    data = classification(classes(tmp_path, [b"0", b"1\n"] * 6, extension), 8)
     assert data.labels.tolist() == [0, 1] * 6
     assert np.abs(np.array(values(data.images)) - np.arange(12)).max() <= 2  # 10.tar after 9.tar
     assert len(data.train_images) == len(data.train_labels) == 0
     assert data.templates == ("a photo of a {c}.",) and data.class_names == ("dog", "cat")
 
 
-def test_folders_as_users_have_them(tmp_path):
+def test_names_and_kinds_of_datasets(tmp_path):
     classes(tmp_path / "wds_imagenet1k", [b"0"], "webp")
     classes(tmp_path / "wds_vtab-pets", [b"1"], "jpg")
     targets(tmp_path / "wds_vtab-pets" / "train", [b"1", b"0"], "cls", "jpg")
-    classes(tmp_path / "wds_fer2013", [b"0"])
+    classes(tmp_path / "wds_fer2013")
     (tmp_path / "wds_fer2013" / "dataset_type.txt").write_text("Classification\n")
-    classes(tmp_path / "food_classification", [b"0"])
+    classes(tmp_path / "food_classification")
     captions(tmp_path / "wds_mscoco_captions", [b"one\ntwo"])
     (tmp_path / "notes").mkdir()
     found = load_benchmark(tmp_path, 8)
     assert set(found.classification) == {"imagenet1k", "vtab-pets", "fer2013", "food"}
     assert set(found.retrieval) == {"mscoco_captions"}
+    assert (tmp_path / "food_classification", "food", False) in datasets_in(tmp_path)
     pets = found.classification["vtab-pets"]
     assert pets.train_labels.tolist() == [1, 0] and len(pets.train_images) == 2
-
-
-def test_captions_by_line(tmp_path):
-    data = retrieval(captions(tmp_path, [b"one\r\n\ntwo\n", f"drei{NO_ENDS}Bäume".encode()]), 8)
-    assert data.captions == ("one", "two", f"drei{NO_ENDS}Bäume")
-    assert data.image_of_caption.tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize("label", [b"2", b"-1", b"dog", b"", b"1.0", b"9" * 5000])
 def test_bad_labels_are_named(tmp_path, label):
     with pytest.raises(ValueError, match=r"1\.tar, example 's0000001': label .* is not a number from 0 to 1"):
         classification(classes(tmp_path, [b"0", label]), 8)
+
+
+def test_captions_by_line(tmp_path):
+    data = retrieval(captions(tmp_path, [b"one\r\n\ntwo\n", f"drei{NO_ENDS}Bäume".encode()]), 8)
+    assert data.captions == ("one", "two", f"drei{NO_ENDS}Bäume")
+    assert data.image_of_caption.tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -236,65 +225,53 @@ def test_bad_captions_are_named(tmp_path, content, message):
         retrieval(captions(tmp_path, [b"one", content]), 8)
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("dog\ncat\n\n\n", ("dog", "cat")),
+        ("\ufeffdog\r\ncat", ("dog", "cat")),
+        (f"big{NO_ENDS}dog\r\ncat\n", (f"big{NO_ENDS}dog", "cat")),
+        ("missile\nmissile\n", ("missile", "missile")),  # CLIP_benchmark's ImageNet repeats names
+    ],
+)
+def test_class_names_by_line(tmp_path, names, expected):
+    assert classification(classes(tmp_path, [b"1"], names=names), 8).class_names == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("dog\n\ncat\n", "class 2, '', is empty in prompts"),
+        ("\ndog\ncat\n", "class 1, '', is empty"),
+        ("dog\n?!\ncat", "class 2, '.!', is empty"),
+        ("C#\nC++\n", r"classes 'C#' and 'C\+\+' are both 'c' in prompts"),
+        (b"caf\xe9\ncat\n", "not UTF-8: save it"),
+        ("\n", "empty file"),
+    ],
+)
+def test_invalid_class_names(tmp_path, names, message):
+    with pytest.raises(ValueError, match=rf"classnames\.txt: {message}"):
+        classification(classes(tmp_path, names=names), 8)
+
+
 def test_missing_and_invalid_files_are_named(tmp_path):
-    folder = classes(tmp_path, [b"0"])
-    templates = folder / "zeroshot_classification_templates.txt"
-    templates.write_text("a photo of a {c}.\na photo of a dog\n")
+    folder = classes(tmp_path)
+    (folder / "zeroshot_classification_templates.txt").write_text("a photo of a {c}.\na photo of a dog\n")
     with pytest.raises(ValueError, match=r"templates\.txt: no \{c\} in 'a photo of a dog'"):
-        classification(folder, 8)
-    templates.write_text("\n")
-    with pytest.raises(ValueError, match=r"templates\.txt: empty file"):
         classification(folder, 8)
     (folder / "classnames.txt").unlink()
     with pytest.raises(FileNotFoundError, match=r"classnames\.txt: missing"):
         classification(folder, 8)
 
 
-@pytest.mark.parametrize(("names", "line"), [("dog\n\ncat\n", 2), ("\ndog\ncat\n", 1), ("dog\n \t\ncat", 2)])
-def test_a_class_without_a_name_is_an_error_since_labels_count_lines(tmp_path, names, line):
-    folder = classes(tmp_path, [b"0"])
-    (folder / "classnames.txt").write_text(names)
-    with pytest.raises(
-        ValueError, match=rf"classnames\.txt, line {line}: no name, although labels count lines"
-    ):
-        classification(folder, 8)
-
-
-def test_lines_of_class_names_and_templates_end_at_line_feeds_alone(tmp_path):
-    folder = classes(tmp_path, [b"1"])
-    (folder / "classnames.txt").write_text(f"big{NO_ENDS}dog\r\ncat\n", "utf-8", newline="")
-    assert classification(folder, 8).class_names == (f"big{NO_ENDS}dog", "cat")
-    (folder / "classnames.txt").write_bytes(b"caf\xe9\ncat\n")
-    with pytest.raises(ValueError, match=r"classnames\.txt: not UTF-8: save it"):
-        classification(folder, 8)
-
-
-def test_class_names_are_read_without_a_byte_order_mark_and_empty_lines_at_the_end(tmp_path):
-    folder = classes(tmp_path, [b"0"])
-    (folder / "classnames.txt").write_text("dog\ncat\n\n\n", encoding="utf-8-sig")
-    assert classification(folder, 8).class_names == ("dog", "cat")
-
-
-def test_classes_with_the_same_prompts_are_refused_unless_their_names_are_the_same(tmp_path):
-    folder = classes(tmp_path, [b"1"])
-    (folder / "classnames.txt").write_text("C#\nC++\n")
-    with pytest.raises(
-        ValueError, match=r"classnames\.txt: classes 'C#' and 'C\+\+' are both 'c' in prompts"
-    ):
-        classification(folder, 8)
-    # As CLIP_benchmark's ImageNet has them, which published scores are of.
-    (folder / "classnames.txt").write_text("missile\nmissile\n")
-    assert classification(folder, 8).labels.tolist() == [1]
-
-
 def test_folders_that_cannot_be_scored(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(FileNotFoundError, match="holds no dataset"):
             load_benchmark(folder, 8)
-    classes(tmp_path / "pets", [b"0"])
+    classes(tmp_path / "pets")
     with pytest.raises(FileNotFoundError, match=f"give its parent, {tmp_path}$"):
         load_benchmark(tmp_path / "pets", 8)
-    second = classes(tmp_path / "wds_pets", [b"0"])
+    second = classes(tmp_path / "wds_pets")
     with pytest.raises(ValueError, match="wds_pets: a second dataset named 'pets': rename"):
         load_benchmark(tmp_path, 8)
     (second / "dataset_type.txt").write_text("multilabel")

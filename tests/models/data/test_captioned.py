@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark
+from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark, prompts
 from jestlab.models.data.captioned import Captioned
-from jestlab.models.data.class_names import prompts
 from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.shards import ShardSource
 
@@ -160,7 +159,7 @@ def test_packed_labels_are_read_as_they_were(photos, labels):
     ],
 )
 def test_labels_with_the_same_prompts_are_refused(photos, one, other):
-    with pytest.raises(ValueError, match=r"captions\.csv: classes .* and .* are both .* in prompts.*rename"):
+    with pytest.raises(ValueError, match=r"captions\.csv: class.* in prompts.*name"):
         classified(photos, f'file,label\na.jpg,"{one}"\nb.png,"{other}"\nmore/c.webp,dog\n')
 
 
@@ -173,7 +172,7 @@ def test_rows_of_the_same_image_are_one_image_to_classify(photos):
 
 @pytest.mark.parametrize("second", ["cat,test", "dog,train"])
 def test_an_image_has_one_label_and_one_split(photos, second):
-    with pytest.raises(ValueError, match=r"row 4: .*a\.jpg is 'dog' in test by an earlier row"):
+    with pytest.raises(ValueError, match=r"line 4: .*a\.jpg has another label or split in an earlier row"):
         classified(photos, f"file,label,split\na.jpg,dog,test\nb.png,cat,\na.jpg,{second}\n")
 
 
@@ -185,7 +184,7 @@ def test_files_outside_the_folder_are_refused(photos, name):
     outside.write_bytes(picture(7, "PNG"))
     (photos / "link.png").symlink_to(outside)
     (photos / "up").symlink_to("..")
-    with pytest.raises(ValueError, match=r"captions\.csv, row 3: .*, outside .*photos: copy it"):
+    with pytest.raises(ValueError, match=r"captions\.csv, line 3: .*, outside .*photos: copy it"):
         Captioned(photos, csv(photos, f"file,caption\na.jpg,x\n{str(outside) if name == '/' else name},y\n"))
 
 
@@ -203,26 +202,29 @@ def test_the_folder_itself_may_be_a_link(photos, tmp_path):
         ("picture,caption\na.jpg,x\n", "has no column 'file' or 'image'"),
         (
             "file,caption\na.jpg,x\nd.jpg,y\ne.jpg,z\n",
-            r"row 3: no image 'd\.jpg' in .*photos, and in 1 more rows",
+            r"line 3: no image 'd\.jpg' in .*photos, and in 1 more rows",
         ),
-        ("file,caption\na.jpg,x\nb.png,\n", r"captions\.csv, row 3: has no caption"),
+        ("file,caption\na.jpg,x\nb.png,\n", r"captions\.csv, line 3: has no caption"),
         ("file,caption\na.jpg,x,y\n", r"captions\.csv: not a CSV file with a header"),
         ("", "has no column 'file'"),
         (
             'file,caption\na.jpg,x\nb.png,"y\nmore/c.webp,z\n',
-            r"header: row 3: unexpected end.*close each quote",
+            r"header: after line 2: unexpected end.*close each quote",
         ),
-        ('file,caption\na.jpg,"x\nb.png,"y"\n', "row 2: ',' expected after '\"'"),
-        ('file,caption\na.jpg,"5" pipe"\n', "row 2: ',' expected after '\"'"),
+        ('file,caption\na.jpg,"x\nb.png,"y"\n', "after line 1: ',' expected after '\"'"),
+        ('file,caption\na.jpg,"5" pipe"\n', "after line 1: ',' expected after '\"'"),
         ("file,caption\na.jpg,caf\udce9\n", r"captions\.csv: not UTF-8"),
         ("file,caption,caption\na.jpg,x,y\n", "two columns have the same name"),
-        ("file,caption\na.jpg,x\n\nd.jpg,y\n", "row 4: no image 'd"),
-        ("file,caption\na.jpg,x\na\0.jpg,y\n", r"row 3: no image 'a\\x00\.jpg' in .*photos"),
-        (f"file,caption\na.jpg,x\n{'a' * 5000},y\n", "row 3: no image 'aaaa"),
-        ("file,caption\nbad.jpg,x\n", r"row 2: .*bad\.jpg is not a readable image.*--skip-damaged"),
-        ("file,caption\ndrawing.gif,x\n", r"row 2: .*drawing\.gif has an image that is bytes of no JPEG"),
-        ("file,label\na.jpg,\n", "row 2: has no label"),
-        ("file,label,split\na.jpg,x,dev\n", "row 2: split 'dev' is none of test, train"),
+        ("file,caption\na.jpg,x\n\nd.jpg,y\n", "line 4: no image 'd"),
+        ("file,caption\na.jpg,x\na\0.jpg,y\n", r"line 3: no image 'a\\x00\.jpg' in .*photos"),
+        (f"file,caption\na.jpg,x\n{'a' * 5000},y\n", "line 3: no image 'aaaa"),
+        ("file,caption\nbad.jpg,x\n", r"line 2: .*bad\.jpg: not a readable image.*--skip-damaged"),
+        (
+            "file,caption\ndrawing.gif,x\n",
+            r"line 2: .*drawing\.gif: has no valid image: expected bytes of a JPEG",
+        ),
+        ("file,label\na.jpg,\n", "line 2: has no label"),
+        ("file,label,split\na.jpg,x,dev\n", "line 2: split 'dev' must be one of test, train"),
         ("file,label,split\na.jpg,x,train\n", "no row is of the split 'test'"),
     ],
 )
@@ -242,7 +244,7 @@ def test_damaged_images_are_left_out_if_asked(photos, tmp_path):
     seen: list[int] = []
     pairs.write_shards(tmp_path / "web", seen.append)
     assert ShardSource(tmp_path / "web").captions(np.arange(1)) == ["x"]
-    assert len(pairs.damaged) == 1 and "row 3" in pairs.damaged[0]
+    assert len(pairs.damaged) == 1 and "line 3" in pairs.damaged[0]
     assert sum(seen) == 2
     none = Captioned(photos, csv(photos, "file,caption\nbad.jpg,y\n"), skip_damaged=True)
     with pytest.raises(ValueError, match="every image is damaged"):

@@ -1,4 +1,4 @@
-"""Selection by metadata: the right examples, whatever form and order the metadata have."""
+"""Examples chosen by metadata: the right ones, for metadata of any format and order."""
 
 import io
 import json
@@ -14,17 +14,41 @@ import pytest
 
 from jestlab.models.config import Data
 from jestlab.models.data import curation
-from jestlab.models.data.curation import choose, recaptions, repeated, select
-from jestlab.models.data.metadata import (
-    load_metadata,
-    metadata_columns,
-    metadata_of,
-    without_metadata,
-)
+from jestlab.models.data.curation import choose, concepts, recaptions, repeated, select, shares_by_value
+from jestlab.models.data.metadata import load_metadata, metadata_columns, metadata_of, without_metadata
 from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.data.tars import TarWriter
 
 FILTER = "similarity > 0.25 and noise != 'blank'"
+
+
+def shards(folder, *tables):
+    """Write a tar for each table, keyed 0000, 0001, …, and the table; a list of rows is written as JSON."""
+    folder.mkdir(exist_ok=True)
+    key = 0
+    for number, table in enumerate(tables):
+        keys = [f"{key + i:04d}" for i in range(len(table))]
+        key += len(table)
+        with TarWriter(folder / f"{number:05d}.tar") as tar:
+            for i, name in enumerate(keys):
+                tar.add(f"{name}.jpg", b"x")
+                tar.add(f"{name}.txt", b"x")
+                if isinstance(table, list) and table[i] is not None:
+                    content = table[i] if isinstance(table[i], bytes) else json.dumps(table[i]).encode()
+                    tar.add(f"{name}.json", content)
+        if isinstance(table, pa.Table):
+            pq.write_table(table.append_column("key", pa.array(keys)), folder / f"{number:05d}.parquet")
+    return folder
+
+
+def without_json(path, only=""):
+    """Rewrite a tar without its JSON members, or without those with a prefix."""
+    with tarfile.open(path) as tar:
+        members = [(member, file.read()) for member in tar if (file := tar.extractfile(member))]
+    with tarfile.open(path, "w") as tar:
+        for member, content in members:
+            if not (member.name.endswith(".json") and member.name.startswith(only)):
+                tar.addfile(member, io.BytesIO(content))
 
 
 def test_selects_by_global_number(web):
@@ -40,37 +64,20 @@ def test_selects_by_global_number(web):
 
 
 @pytest.mark.parametrize("kept", ["both", "json", "parquet"])
-def test_metadata_of_some_examples_come_from_json_or_parquet(web, own_web, kept):
+def test_metadata_come_from_json_or_parquet(web, own_web, kept):
     columns = ["noise", "similarity"]
-    whole = load_metadata(web, columns)
+    whole, selected = load_metadata(web, columns), select(web, FILTER)
     for path in own_web.glob("*.parquet"):
         if kept == "json":
             path.unlink()
     for path in own_web.glob("*.tar"):
         if kept == "parquet":
             without_json(path)
+    assert np.array_equal(select(own_web, FILTER), selected)
+    assert {*metadata_columns(own_web)} == {*metadata_columns(web)}
     some = np.array([650, 3, 4, 3])  # of two of the three shards, in any order
-    found = metadata_of(ShardSource(own_web), some, [*columns, "licence"])
-    assert found["licence"] == [None] * 4
-    for name in columns:
-        assert found[name] == [whole[name][i] for i in some]
-
-
-def without_json(path, only=""):
-    """Rewrite a tar without its JSON members, or only those whose names begin so."""
-    with tarfile.open(path) as tar:
-        members = [(member, file.read()) for member in tar if (file := tar.extractfile(member))]
-    with tarfile.open(path, "w") as tar:
-        for member, content in members:
-            if not (member.name.endswith(".json") and member.name.startswith(only)):
-                tar.addfile(member, io.BytesIO(content))
-
-
-def test_json_members_are_used_without_parquet(web, own_web):
-    for path in own_web.glob("*.parquet"):
-        path.unlink()
-    assert np.array_equal(select(own_web, FILTER), select(web, FILTER))
-    assert metadata_columns(own_web) == sorted(metadata_columns(web))
+    found = metadata_of(ShardSource(own_web), some, [*columns, "license"])
+    assert found == {"license": [None] * 4} | {name: [whole[name][i] for i in some] for name in columns}
 
 
 def test_rows_are_matched_by_key_and_not_by_position(web, own_web):
@@ -102,7 +109,6 @@ def test_keys_of_any_type_are_matched(web, own_web, kind):
         table = pa.concat_tables([table, table.slice(0, 1)])
         keys = pa.chunked_array([*keys.chunks, pa.array([None], kind)])
     pq.write_table(table.set_column(table.column_names.index("key"), "key", keys), path)
-    assert np.array_equal(select(own_web, FILTER), select(web, FILTER))
     assert load_metadata(own_web, ["noise"]) == load_metadata(web, ["noise"])
     assert without_metadata(ShardIndex.load(own_web)) == 0
 
@@ -113,13 +119,13 @@ def test_numbers_that_do_not_tell_keys_apart_are_an_error(tmp_path):
             tar.add(f"{key}.jpg", b"x")
             tar.add(f"{key}.txt", b"x")
     pq.write_table(pa.table({"key": [1, 1], "n": [2, 3]}), tmp_path / "0.parquet")
-    with pytest.raises(ValueError, match=r"0\.tar: two examples share the name by which metadata tell them"):
+    with pytest.raises(ValueError, match=r"0\.tar: two examples have the same key in metadata"):
         select(tmp_path, "n > 0")
 
 
 @pytest.mark.parametrize("metadata", ["parquet", "json"])
 def test_examples_without_metadata_are_counted_where_a_run_reads_metadata(own_web, caplog, metadata):
-    """A key that no row has: as if its shard's table were that of another shard."""
+    """A key without a row: as if its shard's table were that of another shard."""
     if metadata == "parquet":
         shutil.copy(own_web / "00000.parquet", own_web / "00002.parquet")
     else:
@@ -142,15 +148,18 @@ def test_examples_without_metadata_are_counted_where_a_run_reads_metadata(own_we
     assert f"left out: {missing} × no metadata" in caplog.text
 
 
-def test_conditions_that_nothing_satisfies_are_errors(web):
-    with pytest.raises(ValueError, match=r"no metadata column 'similarty': did you mean 'similarity'\?"):
-        select(web, "similarty > 0.3")
-    with pytest.raises(ValueError, match="known: url, caption"):
-        load_metadata(web, ["qqqq"])
-    with pytest.raises(ValueError, match="cannot be compared with"):
-        select(web, "similarity > 'high'")
-    with pytest.raises(ValueError, match="none of the 700 examples"):
-        select(web, "similarity > 5")
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("similarty > 0.3", r"no metadata column 'similarty': did you mean 'similarity'\?"),
+        ("qqqq > 0.3", "known: url, caption"),
+        ("similarity > 'high'", "cannot be compared with"),
+        ("similarity > 5", "none of the 700 examples"),
+    ],
+)
+def test_invalid_filters_are_errors(web, expression, message):
+    with pytest.raises(ValueError, match=message):
+        select(web, expression)
 
 
 def test_damaged_metadata_are_named(own_web):
@@ -174,12 +183,8 @@ DAMAGED_JSON = {
 
 
 @pytest.mark.parametrize("content", DAMAGED_JSON.values(), ids=DAMAGED_JSON)
-def test_examples_whose_metadata_are_damaged_are_left_out(tmp_path, content):
-    with TarWriter(tmp_path / "0.tar") as tar:
-        for i, text in enumerate((json.dumps({"similarity": 1.0}).encode(), content)):
-            tar.add(f"{i}.jpg", b"x")
-            tar.add(f"{i}.json", text)
-            tar.add(f"{i}.txt", b"x")
+def test_examples_with_damaged_metadata_are_left_out(tmp_path, content):
+    shards(tmp_path, [{"similarity": 1.0}, content])
     assert select(tmp_path, "similarity > 0").tolist() == [0]
     assert metadata_columns(tmp_path) == ["key", "similarity"]
     index = ShardSource(tmp_path).index
@@ -189,42 +194,22 @@ def test_examples_whose_metadata_are_damaged_are_left_out(tmp_path, content):
 
 
 def test_a_parquet_replaces_damaged_json(tmp_path):
-    with TarWriter(tmp_path / "0.tar") as tar:
-        tar.add("0.jpg", b"x")
-        tar.add("0.json", b"[" * 200_000)
-        tar.add("0.txt", b"x")
-    pq.write_table(pa.table({"key": ["0"], "similarity": [1.0]}), tmp_path / "0.parquet")
+    shards(tmp_path, [b"[" * 200_000])
+    pq.write_table(pa.table({"key": ["0000"], "similarity": [1.0]}), tmp_path / "00000.parquet")
     assert select(tmp_path, "similarity > 0").tolist() == [0]
-    assert metadata_of(ShardSource(tmp_path), np.array([0]), ["similarity"]) == {"similarity": [None]}
+    assert metadata_of(ShardSource(tmp_path), np.array([0]), ["similarity"]) == {"similarity": [1.0]}
 
 
 def test_no_metadata_at_all(tmp_path):
-    with TarWriter(tmp_path / "0.tar") as tar:
-        tar.add("0.jpg", b"x")
-        tar.add("0.txt", b"x")
+    shards(tmp_path, [None])
     assert select(tmp_path, None).tolist() == [0]
     with pytest.raises(ValueError, match="no metadata column 'similarity'"):
         select(tmp_path, "similarity > 0")
 
 
-def shards(folder, tables):
-    """A tar of each table's rows, keyed 0000, 0001, … over all, and the table beside it."""
-    folder.mkdir(exist_ok=True)
-    key = 0
-    for number, table in enumerate(tables):
-        keys = [f"{key + i:04d}" for i in range(len(table))]
-        key += len(table)
-        with TarWriter(folder / f"{number:05d}.tar") as tar:
-            for name in keys:
-                tar.add(f"{name}.jpg", b"x")
-                tar.add(f"{name}.txt", f"own text {name}".encode())
-        pq.write_table(table.append_column("key", pa.array(keys)), folder / f"{number:05d}.parquet")
-    return folder
-
-
 def test_unsafe_and_unrated_pairs_are_dropped(tmp_path):
     rated: Any = {"punsafe": [0.01, 0.99, None, float("nan")], "NSFW": ["UNLIKELY", "NSFW", None, "UNSURE"]}
-    folder = shards(tmp_path / "one", [pa.table(rated)])
+    folder = shards(tmp_path / "one", pa.table(rated))
     assert select(folder, "punsafe < 0.5").tolist() == [0]
     assert select(folder, "NSFW != 'NSFW'").tolist() == [0, 3]
     assert select(folder, "NSFW not in ('NSFW', 'UNSURE')").tolist() == [0]
@@ -232,59 +217,13 @@ def test_unsafe_and_unrated_pairs_are_dropped(tmp_path):
     rated = pa.table({"punsafe": pa.array([0.1, 0.9], pa.float64())})
     single = pa.table({"punsafe": pa.array([0.1, 0.9], pa.float32())})
     unrated = pa.table({"punsafe": pa.array([None, None])})
-    assert select(shards(tmp_path / "web", [unrated, rated, single]), "punsafe < 0.5").tolist() == [2, 4]
-
-
-def recaptioned_web(folder):
-    aligned = pa.table(
-        {"similarity": [0.4, 0.1, 0.1], "synthetic_caption": ["unused", "a dog, naïvely", None]}
-    )
-    others = pa.table({"similarity": [0.1, None, 0.1], "synthetic_caption": ["  ", "unused", "a cat"]})
-    return shards(folder, [aligned, others])
-
-
-def test_synthetic_captions_of_what_satisfies_the_condition(tmp_path):
-    found = recaptions(recaptioned_web(tmp_path / "web"), "similarity < 0.3")
-    assert found.numbers.tolist() == [1, 2, 3, 5]
-    assert found.missing().tolist() == [2, 3]  # none, and white space
-    captions = [f"own {i}" for i in (5, 0, 1, 4, 1)]
-    found.replace(np.array([5, 0, 1, 4, 1]), captions)
-    assert captions == ["a cat", "own 0", "a dog, naïvely", "own 4", "a dog, naïvely"]
-
-
-def test_synthetic_captions_are_kept_and_follow_the_metadata(tmp_path, monkeypatch):
-    folder = recaptioned_web(tmp_path / "web")
-    first = recaptions(folder, "similarity < 0.3")
-    with monkeypatch.context() as patch:
-        patch.setattr(curation, "read_table", None)  # a second time nothing is read
-        assert recaptions(folder, "similarity < 0.3").numbers.tolist() == first.numbers.tolist()
-    assert recaptions(folder, "similarity < 0").numbers.tolist() == []
-    path = folder / "00001.parquet"
-    table = pq.read_table(path).drop_columns("synthetic_caption")
-    pq.write_table(table.append_column("synthetic_caption", pa.array(["new"] * 3)), path)
-    assert recaptions(folder, "similarity < 0.3").missing().tolist() == [2]
-
-
-def test_synthetic_captions_must_be_a_column_of_text(tmp_path):
-    with pytest.raises(ValueError, match="no metadata column 'synthetic_caption'"):
-        recaptions(shards(tmp_path / "none", [pa.table({"similarity": [0.1]})]), "similarity < 0.3")
-    numbers = pa.table({"similarity": [0.1], "synthetic_caption": [3]})
-    with pytest.raises(ValueError, match="'synthetic_caption' is not all text"):
-        recaptions(shards(tmp_path / "numbers", [numbers]), "similarity < 0.3")
-
-
-def test_recaption_is_checked_before_anything_runs():
-    assert Data(recaption="similarity < 0.3").recaption == "similarity < 0.3"
-    with pytest.raises(ValueError, match="no column 'similarty': did you mean 'similarity'"):
-        Data(recaption="similarty < 0.3")
-    own = Data.model_validate({"train": {"kind": "folder", "path": "x"}, "recaption": "similarity < 0.3"})
-    assert own.recaption == "similarity < 0.3"
+    assert select(shards(tmp_path / "web", unrated, rated, single), "punsafe < 0.5").tolist() == [2, 4]
 
 
 def test_many_shards_in_nested_folders_keep_their_order(tmp_path):
     values = np.random.default_rng(0).random((20, 3))
     for name, part in (("a", values[:10]), ("b", values[10:])):
-        shards(tmp_path / name, [pa.table({"similarity": row}) for row in part])
+        shards(tmp_path / name, *(pa.table({"similarity": row}) for row in part))
     assert select(tmp_path, "similarity > 0.5").tolist() == np.flatnonzero(values.ravel() > 0.5).tolist()
     assert load_metadata(tmp_path, ["similarity"])["similarity"] == values.ravel().tolist()
 
@@ -311,11 +250,104 @@ def test_examples_are_repeated_as_often_as_a_column_says(web):
     counts[[3, 5, 9]], counts[11] = (2, 1, 3), np.nan
     assert repeated(index, None, "n", {"n": counts}).tolist() == [3, 3, 5, 9, 9, 9]
     assert repeated(index, np.array([4, 5, 9, 11]), "n", {"n": counts}).tolist() == [5, 9, 9, 9]
-    with pytest.raises(ValueError, match="none of the 2 examples is ever read"):
+    assert len(repeated(index, np.arange(2), "width")) == 2 * 32
+    with pytest.raises(ValueError, match="all of the 2 examples have 0 repetitions"):
         repeated(index, np.array([0, 11]), "n", {"n": counts})
     for bad in (-1.0, 0.5, np.inf):
         counts[0] = bad
-        with pytest.raises(ValueError, match="not all whole numbers from 0 on"):
+        with pytest.raises(ValueError, match="not all whole numbers from 0"):
             repeated(index, None, "n", {"n": counts})
     with pytest.raises(ValueError, match="not a column of numbers"):
         repeated(index, None, "caption")
+
+
+# ---- synthetic captions
+
+
+def recaptioned_web(folder):
+    aligned = {"similarity": [0.4, 0.1, 0.1], "synthetic_caption": ["unused", "a dog, naïvely", None]}
+    others = {"similarity": [0.1, None, 0.1], "synthetic_caption": ["  ", "unused", "a cat"]}
+    return shards(folder, pa.table(aligned), pa.table(others))
+
+
+def test_synthetic_captions_replace_those_that_satisfy_the_condition(tmp_path):
+    folder = recaptioned_web(tmp_path / "web")
+    found = recaptions(folder, "similarity < 0.3")
+    assert found.numbers.tolist() == [1, 2, 3, 5]
+    assert found.missing().tolist() == [2, 3]  # none, and white space
+    captions = [f"own {i}" for i in (5, 0, 1, 4, 1)]
+    found.replace(np.array([5, 0, 1, 4, 1]), captions)
+    assert captions == ["a cat", "own 0", "a dog, naïvely", "own 4", "a dog, naïvely"]
+
+
+def test_synthetic_captions_are_stored_and_follow_the_metadata(tmp_path, monkeypatch):
+    folder = recaptioned_web(tmp_path / "web")
+    first = recaptions(folder, "similarity < 0.3")
+    with monkeypatch.context() as patch:
+        patch.setattr(curation, "read_table", None)  # a second time nothing is read
+        assert recaptions(folder, "similarity < 0.3").numbers.tolist() == first.numbers.tolist()
+    nothing = recaptions(folder, "similarity < 0")
+    assert nothing.numbers.tolist() == nothing.missing().tolist() == []
+    nothing.replace(np.array([1]), captions := ["own"])
+    assert captions == ["own"]
+    path = folder / "00001.parquet"
+    table = pq.read_table(path).drop_columns("synthetic_caption")
+    pq.write_table(table.append_column("synthetic_caption", pa.array(["new"] * 3)), path)
+    assert recaptions(folder, "similarity < 0.3").missing().tolist() == [2]
+    [derived] = (path for path in (folder / ".jestlab").glob("recaptions-*/*") if b"new" in path.read_bytes())
+    derived.write_bytes(derived.read_bytes()[:100])  # damaged files are built again
+    assert recaptions(folder, "similarity < 0.3").missing().tolist() == [2]
+
+
+def test_synthetic_captions_must_be_a_column_of_text(tmp_path):
+    with pytest.raises(ValueError, match="no metadata column 'synthetic_caption'"):
+        recaptions(shards(tmp_path / "none", pa.table({"similarity": [0.1]})), "similarity < 0.3")
+    numbers = pa.table({"similarity": [0.1], "synthetic_caption": [3]})
+    with pytest.raises(ValueError, match="'synthetic_caption' is not all text"):
+        recaptions(shards(tmp_path / "numbers", numbers), "similarity < 0.3")
+
+
+def test_recaption_is_checked_before_anything_runs():
+    assert Data(recaption="similarity < 0.3").recaption == "similarity < 0.3"
+    with pytest.raises(ValueError, match="no column 'similarty': did you mean 'similarity'"):
+        Data(recaption="similarty < 0.3")
+    own = Data.model_validate({"train": {"kind": "folder", "path": "x"}, "recaption": "similarity < 0.3"})
+    assert own.recaption == "similarity < 0.3"
+
+
+# ---- concepts and shares
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+def test_values_and_lists_of_values_are_concepts(tmp_path, as_table):
+    rows = [{"tags": ["dog", "cat", "cat"], "year": 2020}, {"tags": [], "year": None}]
+    rows += [{}, {"tags": ["dog"], "year": 2021}]
+    found = concepts(shards(tmp_path, pa.Table.from_pylist(rows) if as_table else rows), ["tags", "year"])
+    assert found.dtype == np.int32
+    # tags: cat, tags: dog, year: 2020, year: 2021
+    assert found.tolist() == [[0, 1, 2], [-1, -1, -1], [-1, -1, -1], [1, 3, -1]]
+
+
+def test_concepts_are_stored_and_follow_the_metadata(tmp_path, monkeypatch):
+    shards(tmp_path, pa.table({"tag": ["cat", "dog"], "score": [0.5, 0.5]}))
+    assert concepts(tmp_path, ["tag"]).tolist() == [[0], [1]]
+    with monkeypatch.context() as patch:
+        patch.setattr(curation, "read_table", None)  # a second time nothing is read
+        assert concepts(tmp_path, ["tag"]).tolist() == [[0], [1]]
+    with pytest.raises(ValueError, match=r"00000\.tar: metadata column 'score' holds 0\.5, which is not a"):
+        concepts(tmp_path, ["score"])
+    with pytest.raises(ValueError, match="column 'tgs': did you mean 'tag'"):
+        concepts(tmp_path, ["tgs"])
+    pq.write_table(pa.table({"key": ["0000", "0001"], "tag": ["sheep", "dog"]}), tmp_path / "00000.parquet")
+    assert concepts(tmp_path, ["tag"]).tolist() == [[1], [0]]
+
+
+def test_shares_by_value(tmp_path):
+    values = [f"v{i // 2}" for i in range(140)]  # more than 64 different ones
+    shards(tmp_path, pa.table({"v": values, "w": [1.5, None] * 70}))
+    groups = {"first": np.array([0, 1, 2, 3, 1]), "rest": np.arange(4, 140)}
+    found = shares_by_value(ShardSource(tmp_path), ["v", "w", "absent"], groups)
+    assert list(found) == ["v", "w"]
+    assert found["v"]["v0"] == {"first": 0.6, "rest": 0.0}
+    assert found["v"]["others"] == {"first": 0.0, "rest": 12 / 136} and len(found["v"]) == 65
+    assert found["w"] == {"1.5": {"first": 0.4, "rest": 0.5}, "missing": {"first": 0.6, "rest": 0.5}}

@@ -1,4 +1,4 @@
-"""The synthetic web and benchmark: real shards, the same bytes each time, noise as labeled, true captions."""
+"""The synthetic web and benchmark: valid shards, reproducible bytes, noise as labeled, true captions."""
 
 import json
 import re
@@ -12,28 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from jestlab.models.config import SHAPES_COLUMNS, Data, NoiseRates, ShapesBenchmark, ShapesWeb
-from jestlab.models.data import shapes
+from jestlab.models.data import shapes, world
 from jestlab.models.data.benchmarks import load_benchmark
 from jestlab.models.data.curation import select
 from jestlab.models.data.images import decode
 from jestlab.models.data.metadata import load_metadata, metadata_columns
 from jestlab.models.data.shapes import NOISE_KINDS
 from jestlab.models.data.shards import ShardSource
-from jestlab.models.data.world import (
-    BACKGROUNDS,
-    CLASSES,
-    COLOURS,
-    POSITIONS,
-    SCENES,
-    SHAPES,
-    SIZES,
-    Jitter,
-    Scenes,
-    class_probabilities,
-    describe,
-    describe_twice,
-    render,
-)
+
+ALL = np.arange(world.SCENES)
 
 
 def contents(folder):
@@ -51,6 +38,12 @@ def large(tmp_path_factory):
     folder = tmp_path_factory.mktemp("large")
     shapes.make_web(folder, ShapesWeb(examples=4000, shard_size=4000, image_size=8), seed=2)
     return folder, np.array(load_metadata(folder, ["noise"])["noise"])
+
+
+@pytest.fixture(scope="module")
+def rows(web):
+    """The metadata of the web's examples."""
+    return [row for path in sorted(web.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
 
 
 def test_filters_are_checked_against_the_columns_that_are_written(web):
@@ -73,58 +66,40 @@ def test_same_settings_and_seed_give_the_same_bytes_in_another_process(tmp_path)
     assert len(first) == 6
 
 
-def test_synthetic_captions_say_what_the_images_show(web):
-    rows = [row for path in sorted(web.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
-    for row in rows:
-        says = all(word in row["synthetic_caption"] for word in (*row["label"].split(), row["background"]))
-        assert says == (row["noise"] not in ("noise_image", "blank"))
-    mismatched = [row for row in rows if row["noise"] == "mismatched"]
-    assert len(mismatched) > 100
-    assert sum(row["label"] in row["caption"] for row in mismatched) < len(mismatched) / 4
-
-
 def test_a_shard_depends_on_the_seed_and_not_on_other_shards(web, tmp_path):
     tar = contents(web)["00000.tar"]
     assert make(tmp_path / "first")["00000.tar"] == tar
     assert make(tmp_path / "other", seed=6)["00000.tar"] != tar
 
 
-def test_img2dataset_form(web):
-    rows = []
+def test_img2dataset_format(web, rows):
+    files: dict[str, bytes] = {}
     for number, count in enumerate((300, 300, 100)):
-        table = pq.read_table(web / f"{number:05d}.parquet").to_pylist()
         stats = json.loads((web / f"{number:05d}_stats.json").read_text())
-        assert stats["count"] == stats["successes"] == len(table) == count
+        assert stats["count"] == stats["successes"] == count
         with tarfile.open(web / f"{number:05d}.tar") as tar:
             members = tar.getmembers()
-            assert [member.name for member in members[:3]] == [
-                f"{number:05d}0000.{part}" for part in ("jpg", "json", "txt")
-            ]
             assert len(members) == 3 * count
             assert {(m.mtime, m.uid, m.gid, m.mode) for m in members} == {(0, 0, 0, 0o444)}
-            for row in table[:5]:
-                jpg, meta, txt = (tar.extractfile(f"{row['key']}.{part}") for part in ("jpg", "json", "txt"))
-                assert jpg and meta and txt
-                assert json.load(meta) == row
-                assert txt.read().decode() == row["caption"]
-                assert decode(jpg.read(), 32).shape == (32, 32, 3)
-        rows += table
-    assert len({row["key"] for row in rows}) == 700
+            files |= {m.name: file.read() for m in members if (file := tar.extractfile(m))}
+    keys = [f"{i // 300:05d}{i % 300:04d}" for i in range(700)]
+    assert list(files) == [f"{key}.{part}" for key in keys for part in ("jpg", "json", "txt")]
+    assert [row["key"] for row in rows] == keys
+    for row in rows:
+        assert json.loads(files[f"{row['key']}.json"]) == row
+        assert files[f"{row['key']}.txt"].decode() == row["caption"]
+    assert decode(files[f"{keys[0]}.jpg"], 32).shape == (32, 32, 3)
     assert {"url", "width", "height", "similarity", "aesthetic", "punsafe", "noise", "status"} <= set(rows[0])
 
 
 def test_shares_of_noise_are_those_of_the_settings(large):
-    counts, rates = Counter(large[1]), NoiseRates()
-    for kind in NOISE_KINDS[1:]:
-        assert counts[kind] / 4000 == pytest.approx(getattr(rates, kind), abs=0.025), kind
-    assert counts["clean"] / 4000 == pytest.approx(0.4, abs=0.025)
+    counts, rates = Counter(large[1]), NoiseRates().model_dump()
+    for kind in NOISE_KINDS:
+        assert counts[kind] / 4000 == pytest.approx(rates.get(kind, 0.4), abs=0.025), kind
 
 
-NO_NOISE = dict.fromkeys(NoiseRates.model_fields, 0.0)
-
-
-def test_images_are_what_their_label_says(web):
-    source, noise = ShardSource(web), np.array(load_metadata(web, ["noise"])["noise"])
+def test_images_show_their_kind_of_noise(web, rows):
+    source, noise = ShardSource(web), np.array([row["noise"] for row in rows])
     images = np.stack([decode(file, 32) for file in source.images(np.arange(len(source)))]).astype(float)
     spread = images.std(axis=(1, 2)).max(axis=1)
     assert (spread[noise == "blank"] < 1).all()
@@ -132,29 +107,32 @@ def test_images_are_what_their_label_says(web):
     assert (spread[noise == "clean"] > 5).all()
 
 
-def test_captions_are_what_their_label_says(web):
-    metadata = load_metadata(web, ["noise", "label", "caption"])
-    colours, names = set(COLOURS), {name.split()[1] for name in CLASSES}
+def test_captions_are_true_or_false_as_their_kind_of_noise_says(rows):
+    colors, names = set(world.COLORS), set(world.ATTRIBUTES["shape"])
     contradictions: Counter[str] = Counter()
-    for kind, label, caption in zip(*metadata.values(), strict=True):
-        said = set(caption.split())
-        colour, shape = label.split()
-        contradictions[kind] += bool(said & colours - {colour} or said & names - {shape})
+    for row in rows:
+        kind, caption = row["noise"], set(row["caption"].split())
+        color, shape = row["label"].split()
+        contradictions[kind] += bool(caption & colors - {color} or caption & names - {shape})
         if kind in ("alt_text", "vague"):
-            assert not said & (colours | names)
+            assert not caption & (colors | names)
+        complete = {color, shape, row["size"], row["background"], *row["position"].split()}
+        assert (complete <= set(row["synthetic_caption"].split())) == (kind not in ("noise_image", "blank"))
     assert contradictions["clean"] == contradictions["near_duplicate"] == 0
-    mismatched = metadata["noise"].count("mismatched")
-    assert contradictions["mismatched"] > 0.9 * mismatched  # else the part that differs went unmentioned
+    mismatched = sum(row["noise"] == "mismatched" for row in rows)
+    assert mismatched > 100
+    assert contradictions["mismatched"] > 0.9 * mismatched  # the others do not mention the difference
 
 
 def test_mismatched_captions_describe_another_class():
     rng = np.random.default_rng(0)
-    scenes = Scenes.draw(rng, 1000)
-    assert (shapes.other_scenes(scenes, rng).label != scenes.label).all()
+    scenes = world.draw_scenes(rng, 1000)
+    others = shapes.other_scenes(scenes, rng)
+    assert (others // 64 != scenes // 64).all() and len(np.unique(others % 64)) == 64
 
 
 def test_near_duplicates_come_from_few_templates_and_differ_a_little(tmp_path):
-    noise = NoiseRates(**NO_NOISE | {"near_duplicate": 1.0})
+    noise = NoiseRates(**dict.fromkeys(NoiseRates.model_fields, 0.0) | {"near_duplicate": 1.0})
     shapes.make_web(tmp_path, ShapesWeb(examples=200, duplicate_templates=3, noise=noise), seed=1)
     metadata = load_metadata(tmp_path, ["label", "size", "position", "background", "sha256"])
     scenes = list(zip(*list(metadata.values())[:4], strict=True))
@@ -172,114 +150,96 @@ def test_recommended_filter_removes_most_noise_and_keeps_most_clean_pairs(large)
     for kind in ("clean", "near_duplicate"):
         assert kept[noise == kind].mean() > 0.92, kind
     bad = ~np.isin(noise, ("clean", "near_duplicate"))
-    assert 0 < kept[bad].mean() < 0.04  # most, not all: measurements err
+    assert 0 < kept[bad].mean() < 0.04  # not all: measurements have errors
 
 
-def test_scores_show_what_is_wrong_with_a_pair():
+# score: threshold, kinds whose mean is below it, range of the means, largest standard deviation
+EXPECTED_SCORES = {
+    "similarity": (0.29, {"mismatched", "alt_text", "noise_image", "blank", "vague"}, (0.1, 0.36), 0.045),
+    "aesthetic": (5.0, {"noise_image", "blank"}, (2.9, 5.8), 0.75),
+    "text_quality": (0.5, {"alt_text", "vague"}, (0.2, 0.82), 0.13),
+    "uniqueness": (0.5, {"near_duplicate"}, (0.12, 0.82), 0.11),
+}
+
+
+def test_scores_depend_on_the_kind_of_noise():
     kinds = np.repeat(np.arange(len(NOISE_KINDS)), 1000)
     scores = shapes.measure(kinds, np.zeros(len(kinds)), np.random.default_rng(0))
-    wrong = {
-        "similarity": (0.29, {"mismatched", "alt_text", "noise_image", "blank", "vague"}),
-        "aesthetic": (5.0, {"noise_image", "blank"}),
-        "text_quality": (0.5, {"alt_text", "vague"}),
-        "uniqueness": (0.5, {"near_duplicate"}),
-    }
-    for name, (least, expected) in wrong.items():
+    for name, (threshold, low_kinds, (low, high), spread) in EXPECTED_SCORES.items():
         values = {kind: scores[name][kinds == number] for number, kind in enumerate(NOISE_KINDS)}
-        assert {kind for kind in NOISE_KINDS if values[kind].mean() < least} == expected, name
-    real = {"similarity": (0.1, 0.36, 0.045), "aesthetic": (2.9, 5.8, 0.75)}
-    real |= {"text_quality": (0.2, 0.82, 0.13), "uniqueness": (0.12, 0.82, 0.11)}
-    for name, (low, high, spread) in real.items():
-        for number, kind in enumerate(NOISE_KINDS):
-            values = scores[name][kinds == number]
-            assert low < values.mean() < high and spread / 2 < values.std() < spread, (name, kind)
+        assert {kind for kind in NOISE_KINDS if values[kind].mean() < threshold} == low_kinds, name
+        for kind in NOISE_KINDS:
+            assert low < values[kind].mean() < high and spread / 2 < values[kind].std() < spread, (name, kind)
     assert scores["punsafe"].min() >= 0 and scores["punsafe"].max() <= 0.1
-
-
-def test_a_mismatched_caption_is_more_similar_the_more_it_agrees():
-    kinds = np.full(2000, NOISE_KINDS.index("mismatched"))
+    mismatched = np.full(2000, NOISE_KINDS.index("mismatched"))
     without, with_all = (
-        shapes.measure(kinds, np.full(2000, agreement), np.random.default_rng(0))["similarity"].mean()
+        shapes.measure(mismatched, np.full(2000, agreement), np.random.default_rng(0))["similarity"].mean()
         for agreement in (0.0, 1.0)
     )
     assert with_all - without == pytest.approx(0.1, abs=1e-3)
 
 
-def test_every_colour_is_clearly_brighter_than_every_background():
-    darkest = min(max(rgb) for rgb in COLOURS.values())
-    assert darkest > 2.4 * max(max(rgb) for rgb in BACKGROUNDS.values())
+def test_every_color_is_clearly_brighter_than_every_background():
+    darkest = min(max(rgb) for rgb in world.COLORS.values())
+    assert darkest > 2.4 * max(max(rgb) for rgb in world.BACKGROUNDS.values())
 
 
 def test_a_pixel_does_not_depend_on_its_place_in_a_batch():
     rng = np.random.default_rng(0)
-    scenes, jitter = Scenes.draw(rng, 301), Jitter.draw(rng, 301)
-    together = render(scenes, jitter, 32)
+    scenes, jitter = world.draw_scenes(rng, 301), world.draw_jitter(rng, 301)
+    together = world.render(scenes, jitter, 32)
     for i in (0, 127, 128, 300):
-        one = np.array([i])
-        assert np.array_equal(render(scenes.take(one), jitter.take(one), 32)[0], together[i])
+        assert np.array_equal(world.render(scenes[[i]], jitter[[i]], 32)[0], together[i])
 
 
 def test_an_object_is_where_its_position_and_jitter_put_it():
-    jitter = Jitter.draw(np.random.default_rng(1), SCENES)
-    lit = render(ALL, jitter, 32).max(axis=-1) > 150
+    jitter, position = (
+        world.draw_jitter(np.random.default_rng(1), world.SCENES),
+        world.attributes(ALL)["position"],
+    )
+    lit = world.render(ALL, jitter, 32).max(axis=-1) > 150
     weight = lit / lit.sum(axis=(1, 2), keepdims=True)
     y, x = (weight.sum(axis=axis) @ ((np.arange(32) + 0.5) / 32) for axis in (2, 1))
-    for centre, shift, far in ((x, jitter.x, ALL.position % 2), (y, jitter.y, ALL.position // 2)):
-        assert np.allclose(centre - shift, np.where(far, 0.73, 0.27), rtol=0, atol=0.025)  # 0.8 of a pixel
+    for center, shift, far in ((x, jitter[:, 0], position % 2), (y, jitter[:, 1], position // 2)):
+        assert np.allclose(center - shift, np.where(far, 0.73, 0.27), rtol=0, atol=0.025)  # 0.8 of a pixel
 
 
 def test_classes_follow_zipf():
-    share = np.sort(class_probabilities())[::-1]
+    share = np.sort(world.class_probabilities())[::-1]
     assert share.sum() == pytest.approx(1)
     assert np.allclose(share * np.arange(1, 49), share[0])
 
 
-ALL = Scenes.of(np.arange(SCENES) // 64, np.arange(SCENES) % 64)
-
-
 def test_complete_captions_name_every_attribute_and_are_unique():
-    pairs = describe_twice(ALL, np.random.default_rng(0))
-    captions = [caption for pair in pairs for caption in pair]
-    assert len(set(captions)) == 2 * SCENES
-    for i in range(0, SCENES, 37):
-        for caption in pairs[i]:
-            for part in (
-                SIZES[ALL.size[i]],
-                tuple(COLOURS)[ALL.colour[i]],
-                SHAPES[ALL.shape[i]],
-                POSITIONS[ALL.position[i]],
-                tuple(BACKGROUNDS)[ALL.background[i]],
-            ):
-                assert f" {part} " in f" {caption} "
+    pairs = world.describe_twice(ALL, np.random.default_rng(0))
+    assert len({caption for pair in pairs for caption in pair}) == 2 * world.SCENES
+    for i in range(0, world.SCENES, 37):
+        words = [world.ATTRIBUTES[name][number[i]] for name, number in world.attributes(ALL).items()]
+        assert all(f" {word} " in f" {caption} " for caption in pairs[i] for word in words)
 
 
 def test_captions_are_short_varied_grammatical_and_mostly_name_the_class():
-    captions = describe(ALL, np.random.default_rng(1))
-    assert max(len(caption.split()) for caption in captions) <= 11
-    assert len({len(caption.split()) for caption in captions}) > 6
-    named = [
-        tuple(COLOURS)[ALL.colour[i]] in caption.split() and SHAPES[ALL.shape[i]] in caption.split()
-        for i, caption in enumerate(captions)
-    ]
+    captions = world.describe(ALL, np.random.default_rng(1))
+    lengths = {len(caption.split()) for caption in captions}
+    assert max(lengths) <= 11 and len(lengths) > 6
+    labels = [world.CLASSES[scene // 64].split() for scene in ALL]
+    named = [set(label) <= set(text.split()) for label, text in zip(labels, captions, strict=True)]
     assert 0.85 < np.mean(named) < 0.98
     for caption in captions:
         assert not re.search(r"\ba [aeiou]|\ban [^aeiou]|  |^ | $", caption), caption
 
 
-def test_clip_benchmark_form(benchmark_folder):
+def test_clip_benchmark_format(benchmark_folder):
     classification = benchmark_folder / "shapes_classification"
     retrieval = benchmark_folder / "shapes_retrieval"
-    assert len((classification / "classnames.txt").read_text().splitlines()) == 48
-    assert "{c}" in (classification / "zeroshot_classification_templates.txt").read_text().splitlines()[0]
-    assert (retrieval / "dataset_type.txt").read_text().strip() == "retrieval"
     for split in (classification / "train", classification / "test", retrieval / "test"):
-        assert (split / "nshards.txt").read_text().strip() == "1"
         target = "txt" if split.parent == retrieval else "cls"
         with tarfile.open(split / "0.tar") as tar:
             assert tar.getnames()[:2] == [f"s0000000.{target}", "s0000000.jpg"]
     # Balanced, with enough images for ten shots; retrieval captions are distinct.
     found = load_benchmark(benchmark_folder, 16)
     data = found.classification["shapes"]
+    assert (len(data.class_names), data.templates[0]) == (48, "a {c}")
     assert np.bincount(data.labels, minlength=48).tolist() == [3] * 4 + [2] * 44
     assert np.bincount(data.train_labels, minlength=48).min() >= 12
     pairs = found.retrieval["shapes_retrieval"]
@@ -288,7 +248,7 @@ def test_clip_benchmark_form(benchmark_folder):
     assert np.array_equal(pairs.image_of_caption, np.repeat(np.arange(64), 2))
 
 
-def test_benchmarks_differ_by_seed_only(tmp_path):
+def test_benchmarks_depend_on_the_seed_only(tmp_path):
     def make(folder, seed):
         settings = ShapesBenchmark(classification_examples=50, retrieval_examples=8, seed=seed)
         shapes.make_benchmark(folder, settings)

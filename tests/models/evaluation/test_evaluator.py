@@ -15,8 +15,7 @@ from jestlab.models.config import ShapesBenchmark, TrainConfig
 from jestlab.models.config.train import ExtraEvaluation
 from jestlab.models.data import images as image_module
 from jestlab.models.data import shapes
-from jestlab.models.data.benchmarks import load_benchmark
-from jestlab.models.data.class_names import prompts
+from jestlab.models.data.benchmarks import load_benchmark, prompts
 from jestlab.models.data.files import DERIVED
 from jestlab.models.data.images import decode
 from jestlab.models.data.tars import TarWriter

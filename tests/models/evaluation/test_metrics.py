@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from jestlab.models import evaluation
-from jestlab.models.data.class_names import canonical, prompts
+from jestlab.models.data.benchmarks import canonical, prompts
 from jestlab.models.evaluation import accuracy, class_embeddings, draw, recalls, ridge_probe
 
 

@@ -1,12 +1,18 @@
 """Scores of a data set against plain float64 NumPy readings of their papers, and of their authors' code."""
 
+import jax
 import numpy as np
 import pytest
 
-from jestlab.models.scoring.clip_loss import clip_scores, negative_clip_loss
-from jestlab.models.scoring.duplicates import duplicate_similarity
-from jestlab.models.scoring.norm_similarity import ROWS, norm_similarity
-from jestlab.models.scoring.soft_cap import soft_cap_counts
+from jestlab.analysis.flops import clip_loss_scores_flops, deduplication_flops, norm_similarity_flops
+from jestlab.models.scoring import methods
+from jestlab.models.scoring.methods import (
+    clip_scores,
+    duplicate_similarity,
+    negative_clip_loss,
+    norm_similarity,
+    soft_cap_counts,
+)
 
 
 def f64(rows):
@@ -28,11 +34,8 @@ def test_clip_score_is_the_cosine_of_a_pair():
 def test_negcliploss_in_one_batch_is_the_equation(temperature):
     images, texts = unit(40), unit(40, seed=1)
     c = f64(images) @ f64(texts).T
-    norms = [
-        0.5 * (np.log(np.exp(c[i] / temperature).sum()) + np.log(np.exp(c[:, i] / temperature).sum()))
-        for i in range(40)
-    ]
-    expected = np.diag(c) - temperature * np.array(norms)
+    norms = [np.log(np.exp(c / temperature).sum(axis=axis)) for axis in (0, 1)]
+    expected = np.diag(c) - temperature * np.mean(norms, axis=0)
     found = negative_clip_loss(images, texts, temperature=temperature, batch_size=100, repeats=2, seed=3)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
@@ -48,12 +51,8 @@ def test_negcliploss_averages_over_random_batches():
         return c[i, i] - tau * 0.5 * rows
 
     expected = [np.mean([with_partner(i, j) for j in range(12) if j != i]) for i in range(12)]
-    seen = []
-    found = negative_clip_loss(
-        images, texts, temperature=tau, batch_size=2, repeats=600, seed=0, advance=lambda: seen.append(1)
-    )
+    found = negative_clip_loss(images, texts, temperature=tau, batch_size=2, repeats=600, seed=0)
     np.testing.assert_allclose(found, expected, atol=0.02)
-    assert len(seen) == 600 * 6
 
 
 def test_the_last_batch_of_negcliploss_is_filled_up():
@@ -64,7 +63,7 @@ def test_the_last_batch_of_negcliploss_is_filled_up():
     assert np.all(whole <= np.diag(c) - c.min() - 0.5 * np.log(4) + 1e-6)
 
 
-@pytest.mark.parametrize("count", [3, ROWS, ROWS + 5])
+@pytest.mark.parametrize("count", [3, methods.TARGET_ROWS, methods.TARGET_ROWS + 5])
 def test_normsim_is_a_norm_over_the_targets(count):
     images, targets = unit(count), unit(17, seed=2)
     similar = np.abs(f64(images) @ f64(targets).T)
@@ -75,14 +74,14 @@ def test_normsim_is_a_norm_over_the_targets(count):
 
 @pytest.mark.parametrize("rows", [7, 1_000])
 def test_semdedup_in_one_cluster_is_the_authors_matrix(monkeypatch, rows):
-    """The largest of the upper triangle's column, after the order from far from the centroid to near it.
+    """The maximum of each column of the upper triangle, ordered from the farthest from the centroid.
 
     A large cluster is compared in parts.
     """
-    monkeypatch.setattr("jestlab.models.scoring.duplicates.ROWS", rows)
+    monkeypatch.setattr(methods, "ROWS", rows)
     images = unit(60)
-    centre = f64(images).sum(axis=0)
-    order = np.argsort(f64(images) @ (centre / np.linalg.norm(centre)))
+    center = f64(images).sum(axis=0)
+    order = np.argsort(f64(images) @ (center / np.linalg.norm(center)))
     similar = f64(images[order]) @ f64(images[order]).T
     expected = np.empty(60)
     expected[order] = np.triu(similar, 1).max(axis=0)
@@ -102,7 +101,7 @@ def test_semdedup_keeps_one_of_each_group_of_copies():
 
 
 def authors_sampling(scores, penalty, size, batch_size, rng):
-    """Soft-capped sampling as the authors' notebook has it."""
+    """Soft-capped sampling as in the authors' notebook."""
     logits = scores.copy()
     drawn: list[int] = []
     while len(drawn) < size:
@@ -115,21 +114,68 @@ def authors_sampling(scores, penalty, size, batch_size, rng):
 
 
 def test_soft_capped_sampling_draws_like_the_authors():
-    scores = np.array([3.0, 2.0, 1.0, 0.0, -1.0, -4.0], np.float32)
+    scores, rng = np.array([3.0, 2.0, 1.0, 0.0, -1.0, -4.0], np.float32), np.random.default_rng(0)
     ours = [
         soft_cap_counts(scores, size=20, penalty=0.5, batch_size=2, gain=1.0, seed=seed)
         for seed in range(600)
     ]
-    rng = np.random.default_rng(0)
     theirs = [authors_sampling(scores, 0.5, 20, 2, rng) for _ in range(600)]
     assert all(counts.sum() == 20 for counts in ours)
     # Each mean has a standard error of about .06.
     np.testing.assert_allclose(np.mean(ours, axis=0), np.mean(theirs, axis=0), atol=0.2)
 
 
-def test_soft_capped_sampling_has_bounds():
+def test_soft_capped_sampling_never_draws_scores_of_minus_infinity():
     scores = np.array([0.0, -np.inf, 5.0], np.float32)
     counts = soft_cap_counts(scores, size=7, penalty=1.0, batch_size=100, gain=2.0, seed=0)
     assert counts[1] == 0 and counts.sum() == 7
     with pytest.raises(ValueError, match="no example"):
         soft_cap_counts(scores[1:2], size=1, penalty=1.0, batch_size=1, gain=1.0, seed=0)
+
+
+# ---- prices, against XLA's count of the FLOPs of the compiled code
+
+NARROW, WIDE = 64, 192
+WIDER = {"examples": 96, "embedding_dim": WIDE - NARROW}
+
+
+@pytest.mark.parametrize(
+    "scored, price",
+    [
+        (
+            lambda z: negative_clip_loss(z, z, temperature=0.1, batch_size=32, repeats=3, seed=0),
+            clip_loss_scores_flops(batch_size=32, repeats=3, **WIDER),
+        ),
+        (lambda z: norm_similarity(z, z[:40]), norm_similarity_flops(targets=40, **WIDER)),
+        (
+            lambda z: duplicate_similarity(z, clusters=8, iterations=3, seed=0),
+            # NumPy multiplies the pairs within a cluster.
+            deduplication_flops(clusters=8, iterations=3, **WIDER) - 2 * 96 * (96 // 8) * (WIDE - NARROW),
+        ),
+    ],
+)
+def test_scoring_costs_what_xla_counts(monkeypatch, scored, price):
+    """Of a greater width, the additional FLOPs are compared, because XLA also counts other operations."""
+    total, jit = [0.0], jax.jit
+
+    def counting(function):
+        jitted = jit(function)
+
+        def call(*arguments):
+            analysis = jitted.lower(*arguments).compile().cost_analysis()
+            assert analysis is not None
+            total[0] += analysis["flops"]
+            return jitted(*arguments)
+
+        return call
+
+    monkeypatch.setattr(jax, "jit", counting)
+    monkeypatch.setattr(methods, "ROWS", 32)
+    monkeypatch.setattr(methods, "TARGET_ROWS", 32)
+    monkeypatch.setattr(methods, "_nearest", counting(methods._nearest.__wrapped__))  # type: ignore[attr-defined]
+    found = []
+    for width in (NARROW, WIDE):
+        total[0] = 0.0
+        scored(unit(96, width))
+        found.append(total[0])
+    assert found[1] - found[0] == pytest.approx(price, rel=0.02)

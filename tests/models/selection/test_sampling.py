@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.models.support.virtual_devices import on_devices
 
 from jestlab.models.devices import AXIS
-from jestlab.models.selection.sampling import MAX_CANDIDATES, Candidates, draw, gumbel
+from jestlab.models.selection.sampling import MAX_CANDIDATES, Candidates, draw
 
 B = 40
 
@@ -102,9 +102,7 @@ def test_several_devices_draw_what_one_draws(noisy):
     key = jax.random.key(1)
 
     def of_rows(scores, excluded):
-        candidates = Candidates(4, AXIS)
-        noise = candidates.local(gumbel(key, candidates.count)) if noisy else None
-        return draw(candidates, scores, excluded, noise, 0.5, 7)
+        return draw(key if noisy else None, Candidates(4, AXIS), scores, excluded, 0.5, 7)
 
     found = jax.jit(functools.partial(on_devices, 3, of_rows))(scores, excluded)
     alone = compiled_draw(scores, excluded, 0.5, key, k=7, noisy=noisy)

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
-from jestlab.models.data.icons.sets import IconSet
+from jestlab.models.data.icons.packages import IconSet
 
 SHAPES = (
     "<circle cx='8' cy='8' r='{r}' fill='{c}'/>",

@@ -15,7 +15,7 @@ def random_parameters(model: TwoTowers, seed: int = 0) -> dict[str, Any]:
     """Return parameters of a size at which each of them matters, with the initial temperature and bias."""
     rng = np.random.default_rng(seed)
     shapes = parameter_shapes(model)
-    if model.vision.is_own or model.text.is_own:
+    if model.vision.is_custom or model.text.is_custom:
         tree = jax.eval_shape(lambda: initialize(model, jax.random.key(0)))
         shapes = {name: leaf.shape for name, leaf in flatten(tree)}
     arrays = {name: 0.2 * rng.normal(size=shape) for name, shape in shapes.items()}

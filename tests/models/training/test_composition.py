@@ -7,53 +7,51 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from jestlab.models.config import TrainConfig
 from jestlab.models.data.shards import ShardSource
-from jestlab.models.training.diagnose import Composition
+from jestlab.models.training.diagnose import composition_of
 from jestlab.models.training.step import NO_EXAMPLE, RECENT_STEPS
 
 
-def recent_of(*batches):
-    """Sub-batches of steps 1, 2, …; the rows that no step has filled hold no example."""
+def compose(folder, columns, batches, candidates):
+    """Of the last of some steps; the rows that no step has filled hold no example."""
+    selection, runtime = {"rule": "joint", "reference": "r"}, {"diagnostics": {"columns": columns}}
     recent = np.full((RECENT_STEPS, len(batches[0])), NO_EXAMPLE, np.uint32)
     for step, batch in enumerate(batches, start=1):
         recent[(step - 1) % RECENT_STEPS] = batch
-    return recent
+    config = TrainConfig.model_validate({"selection": selection, "runtime": runtime})
+    return composition_of(ShardSource(folder), config, len(batches), recent, candidates)
 
 
 def test_shares_are_those_of_the_metadata(web):
     selected, candidates = np.arange(3, 35), np.arange(100, 200)
-    found = Composition(web, "joint", ["noise", "label"])(1, recent_of(selected), candidates)
-    source = ShardSource(web)
+    found = compose(web, ["noise", "label"], [selected], candidates)
     for what, examples in (("joint", selected), ("candidates", candidates[:32])):
         for column in ("noise", "label"):
-            counts = Counter(json.loads(content)[column] for content in source.metadata(examples))
+            counts = Counter(json.loads(content)[column] for content in ShardSource(web).metadata(examples))
             prefix = f"selected/{what}/{column}/"
             shares = {k: v for k, v in found.items() if k.startswith(prefix) and v}
             assert shares == {f"{prefix}{value}": n / 32 for value, n in counts.items()}
-            assert sum(shares.values()) == pytest.approx(1.0)
 
 
 def test_rare_values_of_a_column_are_counted_together(web):
     """A column that no example has is left out."""
     selected = np.arange(256)
-    found = Composition(web, "joint", ["key", "license"])(1, recent_of(selected), selected)
+    found = compose(web, ["key", "license"], [selected], selected)
     assert found["selected/joint/key/others"] == pytest.approx(1 - 64 / 256)
     assert len(found) == 1 + 2 * 65
 
 
 def test_unreadable_metadata_are_left_out_with_a_warning(web, tmp_path, caplog):
-    copy = tmp_path / "web"
-    shutil.copytree(web, copy)
-    composition = Composition(copy, "joint", ["noise"])
-    for tar in copy.glob("*.tar"):
-        tar.write_bytes(b"")
-    assert composition(1, recent_of(np.arange(8)), np.arange(8)) == {"selected_again": 0.0}
+    copy = shutil.copytree(web, tmp_path / "web")
+    for table in copy.glob("*.parquet"):
+        table.write_bytes(b"")
+    assert compose(copy, ["noise"], [np.arange(8)], np.arange(8)) == {"selected_again": 0.0}
     assert "kinds of the selected examples unknown" in caplog.text
 
 
 def test_recently_selected_examples_are_counted(web):
     steps = [np.arange(8), np.arange(8, 16), np.array([0, 8, 15, 100, 101, 102, 103, 104])]
-    composition = Composition(web, "joint", [])
-    assert composition(3, recent_of(*steps), np.arange(8)) == {"selected_again": 3 / 8}
     forgotten = [*steps[:1], *[np.arange(200, 208)] * RECENT_STEPS, np.arange(8)]
-    assert composition(len(forgotten), recent_of(*forgotten), np.arange(8)) == {"selected_again": 0.0}
+    for batches, share in ((steps, 3 / 8), (forgotten, 0.0)):
+        assert compose(web, [], batches, np.arange(8)) == {"selected_again": share}

@@ -1,6 +1,9 @@
 """The training loop on real shards: it resumes exactly, selects by a reference, and stops when asked."""
 
+import contextlib
 import copy
+import itertools
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,15 +79,13 @@ def joint(tree, *, selection: dict[str, Any] | None = None, **overrides):
 
 @pytest.fixture(scope="module")
 def uniform(lab, small):
-    """What a run without selection reports."""
-    done, seen = lab("uniform", config(small))
-    assert done
-    return seen
+    """Reports of a run without selection."""
+    return lab("uniform", config(small))[1]
 
 
 @pytest.fixture(scope="module")
 def selecting(lab, small):
-    """What a run with joint selection reports."""
+    """Reports of a run with joint selection."""
     return lab("joint", joint(small))[1]
 
 
@@ -101,7 +102,7 @@ def test_a_run_logs_evaluates_and_saves_what_its_config_says(lab, small, uniform
     assert seen.metrics[12]["flops_total"] == 12 * 16 * 10.0
     assert (seen.steps[0], seen.steps[-1], seen.unflushed) == ((0, 12), (12, 12), 0)
     best = max(seen.scores, key=lambda step: np.mean(list(seen.scores[step].values())))
-    kept = {int(path.name) for path in (lab.root / "uniform/checkpoints").glob("[0-9]*")}
+    kept = {int(path.stem) for path in (lab.root / "uniform/checkpoints").glob("[0-9]*.json")}
     assert {8, 12} <= kept <= {8, 12, best}
     done, again = lab("uniform", config(small))
     assert done and not again.metrics  # a finished run trains no further
@@ -121,8 +122,8 @@ def test_without_keep_best_evaluations_save_nothing_and_score_the_same(lab, smal
     assert done
     assert (seen.scores, seen.unflushed) == (uniform.scores, 0)
     folder = lab.root / "without-the-best/checkpoints"
-    assert {path.name for path in folder.glob("[0-9]*")} == {"5", "10", "12"}
-    assert not list(folder.glob("score-*"))
+    assert {path.stem for path in folder.glob("[0-9]*.json")} == {"5", "10", "12"}
+    assert all(json.loads(path.read_bytes())["score"] is None for path in folder.glob("*.json"))
 
 
 def test_seed_and_initialization_change_the_run(lab, small, uniform):
@@ -154,20 +155,23 @@ def test_super_batches_of_the_first_step_and_of_evaluations_are_recorded(lab, un
     assert np.isnan(everything.scores).all()
 
 
-@pytest.mark.parametrize("stop_after", [2, 6])  # before the first checkpoint, and between two
-def test_a_stopped_run_resumes_bit_for_bit(lab, small, selecting, stop_after):
+@pytest.mark.parametrize(
+    ("interrupted", "first_again"),
+    [({"stop_after": 2}, 4), ({"stop_after": 6}, 8), ({"fail_at": 6}, 6)],  # checkpoints are at 4 and 8
+)
+def test_an_interrupted_run_resumes_bit_for_bit(lab, small, selecting, interrupted, first_again):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    name = f"stopped-{stop_after}"
-    done, first = lab(name, joint(small), tracker=Recorder(stop_after))
-    assert not done
+    name, first = f"interrupted-{first_again}", Recorder(**interrupted)
+    with contextlib.suppress(KeyboardInterrupt):
+        assert not lab(name, joint(small), tracker=first)[0]
     # TensorBoard names files by the second, and reads them in the order of their names.
     for path in (lab.root / name / "events").iterdir():
         path.rename(path.with_name("events.out.tfevents.0000000001.first"))
     done, second = lab(name, joint(small))
     assert done
-    assert min(second.metrics) > stop_after
-    assert first.metrics | second.metrics == selecting.metrics
+    assert min(second.metrics) == first_again
+    assert second.metrics | first.metrics == first.metrics | second.metrics == selecting.metrics
     assert first.scores | second.scores == selecting.scores
     for step in (1, 4, 8, 12):
         found, expected = (batches.load(lab.root / run, step) for run in (name, "joint"))
@@ -180,41 +184,31 @@ def test_a_stopped_run_resumes_bit_for_bit(lab, small, selecting, stop_after):
     assert "_hparams_/session_start_info" in events.summary_metadata
 
 
-def test_a_run_that_fails_after_its_last_log_repeats_from_the_checkpoint(lab, small):
-    """What the tracker saw after the checkpoint is computed again, the same."""
-    cfg, failed = config(small), Recorder(fail_at=6)
-    with pytest.raises(KeyboardInterrupt):
-        lab("failed", cfg, tracker=failed)
-    _, again = lab("failed", cfg)
-    assert min(again.metrics) == 6
-    assert again.metrics[6] == failed.metrics[6]
-
-
 def test_seconds_of_training_leave_out_everything_else_and_continue_after_a_stop(lab, small, monkeypatch):
     """By a clock that the test moves: by 100 s in a compilation, 10 s in an evaluation, 1 s in a step."""
     now = [0.0]
     monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    step, evaluate = loop._Stepper.__call__, Evaluator.__call__
+    build, evaluate = loop._build, Evaluator.__call__
 
-    def timed_step(self, state, batches, selects):
-        now[0] += 100.0 if self.compiles(len(batches), selects) else 1.0
-        return step(self, state, batches, selects)
+    def timed_build(*arguments):
+        step, seconds = build(*arguments), itertools.chain([100.0], itertools.repeat(1.0))
+
+        def timed_step(*arguments):
+            now[0] += next(seconds)
+            return step(*arguments)
+
+        return timed_step
 
     def timed_evaluation(self, parameters):
         now[0] += 10.0
         return evaluate(self, parameters)
 
-    monkeypatch.setattr(loop._Stepper, "__call__", timed_step)
+    monkeypatch.setattr(loop, "_build", timed_build)
     monkeypatch.setattr(Evaluator, "__call__", timed_evaluation)
     _, begun = lab("timed", config(small), tracker=Recorder(stop_after=6))
     assert begun.seconds == {4: 3.0}  # the first step was compiled
     _, rest = lab("timed", config(small))
     assert rest.seconds == {8: 6.0, 12: 10.0}  # so was the first step after the stop
-    for path in (lab.root / "timed" / "checkpoints").glob("seconds-*.json"):
-        path.unlink()  # as in a checkpoint of an older version
-    (lab.root / "timed" / "checkpoints" / "12").rename(lab.root / "timed" / "checkpoints" / "damaged")
-    _, older = lab("timed", config(small))
-    assert older.seconds[12] is None
 
 
 def test_a_reference_scores_with_its_own_tokens(lab, small):
@@ -271,10 +265,8 @@ def early(tree):
 
 @pytest.fixture(scope="module")
 def selecting_early(lab, small):
-    """What a run that selects in the first half of its steps reports."""
-    done, seen = lab("early", early(small), later_flops_per_example=3.0)
-    assert done
-    return seen
+    """Reports of a run that selects in the first half of its steps."""
+    return lab("early", early(small), later_flops_per_example=3.0)[1]
 
 
 def test_a_run_that_selects_only_early_reads_uniformly_afterwards(lab, small, selecting, selecting_early):
@@ -291,13 +283,8 @@ def test_a_run_that_selects_only_early_reads_uniformly_afterwards(lab, small, se
     assert flops == {s: 16 * (10.0 * min(s, 6) + 3.0 * max(0, s - 6)) for s in (2, 4, 6, 8, 10, 12)}
 
 
-@pytest.mark.parametrize("stop_after", [6, pytest.param(8, marks=pytest.mark.full)])
-def test_a_run_that_selects_only_early_resumes_exactly(lab, small, selecting_early, stop_after):
-    name = f"early-stopped-{stop_after}"
-    done, first = lab(name, early(small), tracker=Recorder(stop_after))
-    assert not done
-    done, second = lab(name, early(small))
-    assert done
+def test_a_run_that_selects_only_early_resumes_exactly(lab, small, selecting_early):
+    first, second = (lab("early-stopped", early(small), tracker=Recorder(stop))[1] for stop in (6, None))
     assert first.scores | second.scores == selecting_early.scores
 
 
@@ -322,11 +309,8 @@ def test_several_steps_in_one_call_stop_where_selection_does(lab, small):
 def test_distinct_examples_are_counted_through_a_stop(lab, small):
     """By super-batches that are recorded at every step: every example that was trained on is known."""
     cfg = by_concepts(small, evaluation={"points": 12}, runtime={"log_every_steps": 1})
-    done, first = lab("distinct", cfg, tracker=Recorder(stop_after=5))
-    assert not done
-    done, second = lab("distinct", cfg)
-    assert done
-    counted = {step: m["distinct_examples"] for r in (first, second) for step, m in r.metrics.items()}
+    runs = [lab("distinct", cfg, tracker=Recorder(stop))[1] for stop in (5, None)]
+    counted = {step: m["distinct_examples"] for run in runs for step, m in run.metrics.items()}
     seen: set[int] = set()
     for step in range(1, 13):
         one = batches.load(lab.root / "distinct", step)

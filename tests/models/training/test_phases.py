@@ -1,6 +1,6 @@
 """The clock that divides an attempt's time among phases."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +55,7 @@ def test_each_moment_is_in_one_phase(moment):
 
 
 def test_a_checkpoint_holds_the_time_until_it_was_begun(moment):
-    """It is complete while training continues, even when the next one has been begun."""
+    """It is complete while training continues, even after the start of the next one."""
     clock = PhaseClock()
     clock.reports(0)
     moment.now += 10
@@ -83,16 +83,9 @@ def test_compiling_within_compiling_counts_once(moment):
     clock.compiled(3.0)  # from 9 to 12: traced another function in the middle
     moment.now += 4
     clock.compiled(1.5)
+    with ThreadPoolExecutor() as pool:
+        pool.submit(clock.compiled, 5.0)  # other threads compile while training continues
     assert seconds(clock.spent()) == {"training": 16 - 4.5, "compilation": 4.5}
-
-
-def test_compilation_in_other_threads_is_not_counted(moment):
-    clock = PhaseClock()
-    moment.now += 10
-    other = threading.Thread(target=lambda: clock.compiled(5.0))
-    other.start()
-    other.join()
-    assert seconds(clock.spent()) == {"startup": 10}
 
 
 def test_time_is_startup_until_the_first_step_unless_that_was_trained(moment):
@@ -103,13 +96,6 @@ def test_time_is_startup_until_the_first_step_unless_that_was_trained(moment):
     assert seconds(without_steps.spent()) == {"startup": 10}
     without_steps.wind_down()  # a program that reports no step has no start-up
     assert seconds(without_steps.spent()) == {"training": 10}
-
-
-def test_steps_that_no_store_can_hold_are_ignored():
-    for step in (-1, 2**63):
-        clock = PhaseClock()
-        clock.reports(step)
-        assert clock.spent().reached_step is None
 
 
 def test_only_time_that_has_passed_is_moved_to_another_phase(moment):
@@ -180,27 +166,18 @@ def test_compilation_by_jax_is_counted():
 
 
 @pytest.mark.parametrize(
-    ("reports", "resumed", "with_nothing_found"),
+    ("reports", "resumed"),
     [
-        ([("log", 100), ("log", 200)], 99, 0),  # every 100 steps
-        ([("log", 600), ("log", 700)], 599, 599),
-        ([("log", 10), ("progress", 10), ("log", 15), ("log", 90)], 9, 9),
-        ([("log", 0), ("log", 100), ("log", 100), ("log", 200)], 99, 0),  # at step 0: of the whole run
-        ([("log", 100)], 99, 99),  # unknown so far
-        ([("progress", 30), ("log", 40), ("log", 90)], 30, 30),
-        ([("progress", 30), ("progress", 60)], 30, 30),
-        ([("progress", 100), ("log", 100), ("log", 200)], 99, 0),  # after the step was done
-        ([("progress", 700), ("log", 700), ("log", 800)], 699, 699),
-        ([("progress", 0), ("log", 100)], 0, 0),
-        ([("log", 0)], None, 0),
-        ([], None, None),
+        ([("log", 600), ("log", 1200)], 599),
+        ([("log", 0), ("log", 100)], 99),  # step 0: values of the whole run
+        ([("progress", 30), ("log", 40)], 30),
+        ([("progress", 0), ("log", 100)], 0),
+        ([("log", 0)], None),
     ],
 )
-def test_the_first_reports_tell_where_an_attempt_goes_on(reports, resumed, with_nothing_found):
-    found, nothing = ResumePoint(), ResumePoint()
-    nothing.finds_nothing()
-    for point in (found, nothing):
-        for what, step in reports:
-            point.reports(step, is_value=what == "log")
-        point.completes()
-    assert (found.step, nothing.step) == (resumed, with_nothing_found)
+def test_the_first_report_states_the_resumed_step_unless_the_folder_was_empty(reports, resumed):
+    point, empty = ResumePoint(), ResumePoint(starts_over=True)
+    for what, step in reports:
+        point.reports(step, is_value=what == "log")
+        empty.reports(step, is_value=what == "log")
+    assert (point.step, empty.step) == (resumed, 0)

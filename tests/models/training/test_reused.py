@@ -118,7 +118,7 @@ def test_has_no_effect_where_nothing_can_be_reused():
 
 
 def test_rejects_microbatches_and_several_devices():
-    with pytest.raises(ValueError, match=r"runtime\.reuse_scoring .* and runtime\.microbatches 2"):
+    with pytest.raises(ValueError, match=r"runtime\.reuse_scoring and runtime\.microbatches"):
         config(True, runtime={"microbatches": 2})
     with pytest.raises(ValueError, match="is for one device, and there are 2"):
         build_step(config(True), None, Devices(jax.devices()[:1] * 2))

@@ -184,7 +184,7 @@ def test_rejects_configs_that_no_step_can_follow(one):
         build_step(cfg, None, one)(one.replicate(start_of(cfg)), one.split(batch_of(cfg, 0)), None)
     with pytest.raises(ValueError, match=r"runtime.microbatches 3 does not divide the 32 examples"):
         build_step(config(runtime={"microbatches": 3}), None, one)
-    with pytest.raises(ValueError, match="approximation needs the built-in image tower"):
+    with pytest.raises(ValueError, match="approximation requires the built-in image tower"):
         selecting(approximation={"share": 0.5})
     vision = TOWERS["vision"] | {"architecture": f"{HERE}:narrow"}
     with pytest.raises(ValueError, match=r"must return features \[n, 16\] .* not \[1, 3\]"):

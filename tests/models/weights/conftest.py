@@ -5,8 +5,7 @@ import pytest
 
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.data.tokenizer import train_tokenizer
-from jestlab.models.weights import Weights, big_vision
-from jestlab.models.weights.files import Memory
+from jestlab.models.weights import Weights
 from jestlab.models.weights.layout import parameter_shapes
 
 TOWERS = TwoTowers(
@@ -22,7 +21,7 @@ def random_tensors(model, seed=0):
 
 
 def in_memory(tensors, model, path):
-    return Weights(path, "run", model, None, Memory(tensors), big_vision.entries(model))
+    return Weights(path, "run", model, None, tensors.items)
 
 
 @pytest.fixture(scope="session")

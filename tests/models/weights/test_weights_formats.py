@@ -1,5 +1,7 @@
 """Weights through every format and back, bit for bit, with one content hash; the towers told by shapes."""
 
+import os
+
 import jax
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.two_towers import initialize
-from jestlab.models.weights import FORMATS, content_hash, open_weights, unflatten, write
+from jestlab.models.weights import FORMATS, content_hash, open_weights, run_weights, sources, unflatten, write
 from jestlab.models.weights.layout import flatten, parameter_shapes
 
 
@@ -137,7 +139,6 @@ def test_our_own_folder_keeps_what_shapes_do_not_tell(tmp_path, make_weights, to
 
 def test_a_runs_checkpoint_comes_out_as_it_is(tmp_path, towers, tensors, pieces):
     from jestlab.models.training.checkpoints import save_parameters
-    from jestlab.models.weights import run_weights
 
     save_parameters(tmp_path / "run" / "checkpoints", unflatten(tensors))
     (tmp_path / "run" / "tokenizer.model").write_bytes(pieces)
@@ -145,5 +146,44 @@ def test_a_runs_checkpoint_comes_out_as_it_is(tmp_path, towers, tensors, pieces)
     same(weights.tensors(), tensors)
     assert weights.digest() == content_hash(tensors.items(), towers)
     assert weights.tokenizer == tmp_path / "run" / "tokenizer.model"
-    with pytest.raises(ValueError, match="is the folder of a run: take its weights out with `jestlab"):
+    with pytest.raises(ValueError, match="is the folder of a run: use `jestlab weights import`"):
         open_weights(tmp_path / "run")
+
+
+def test_every_number_name_and_shape_counts_in_the_hash(towers, tensors):
+    hashes = {content_hash(tensors.items(), towers)}
+    for name in ("t", "b", "txt/head/kernel"):
+        changed = tensors[name].copy()
+        changed.flat[0] = np.nextafter(changed.flat[0], np.float32(9))
+        hashes.add(content_hash((tensors | {name: changed}).items(), towers))
+    renamed = {("bias" if name == "b" else name): x for name, x in tensors.items()}
+    hashes.add(content_hash(renamed.items(), towers))
+    reshaped = tensors | {"img/pos_embedding": tensors["img/pos_embedding"][0]}
+    hashes.add(content_hash(reshaped.items(), towers))
+    mean = towers.model_copy(update={"text": towers.text.model_copy(update={"pooling": "mean"})})
+    hashes.add(content_hash(tensors.items(), mean))
+    hashes.add(content_hash(dict(reversed(tensors.items())).items(), towers))  # the order doesn't count
+    assert len(hashes) == 7
+
+
+def test_the_hash_is_cached_until_the_file_or_the_towers_change(
+    npz, tmp_path, make_weights, towers, monkeypatch
+):
+    path = npz()
+    first, before = open_weights(path).digest(), path.stat()
+    with monkeypatch.context() as patch:
+        patch.setattr(sources, "content_hash", None)  # not called
+        assert open_weights(path).digest() == first
+    [record] = (path.parent / ".jestlab").iterdir()
+    for damage in (b"", b"{", b"\xff" * 9, record.read_bytes()[1:]):
+        record.write_bytes(damage)
+        assert open_weights(path).digest() == first
+    npz({"t": np.full(1, 7, np.float32)})
+    assert path.stat().st_size == before.st_size
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    assert open_weights(path).digest() != first
+
+    write(make_weights(towers), tmp_path / "own", "jestlab")
+    first, model = open_weights(tmp_path / "own").digest(), tmp_path / "own" / "model.json"
+    model.write_text(model.read_text().replace('"last"', '"mean"'))
+    assert open_weights(tmp_path / "own").digest() != first

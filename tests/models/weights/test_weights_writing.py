@@ -82,7 +82,7 @@ class TestTokenizers:
     @pytest.mark.parametrize(
         ("ids", "message"),
         [
-            ({"pad_id": 3, "eos_id": 1, "bos_id": 2, "unk_id": 0}, r"and pads with 3, should be 0"),
+            ({"pad_id": 3, "eos_id": 1, "bos_id": 2, "unk_id": 0}, r"pads with 3, should be 0"),
             ({"pad_id": 1, "eos_id": 0, "bos_id": -1, "unk_id": 2}, r"end piece is 0, should be 1"),
         ],
     )

@@ -75,8 +75,8 @@ def test_inspect_counts_every_member_and_names_images_that_cannot_be_decoded(tmp
     about = json.loads(call("inspect", "web", "--filter", "n > 2", "--json"))
     assert about["examples"] == 5 == about["noise"]["clean"]["examples"] and about["kept"] == 2
     assert sorted((reason.partition(" (")[0], count) for reason, count in about["damaged"].items()) == [
-        *(("compressed shard", 1), ("dot in the name", 1), ("no caption", 1)),
-        *(("repeated name", 1), ("undecodable image", 1)),
+        *(("dot in the name", 1), ("no caption", 1), ("repeated name", 1)),
+        *(("shard that is no plain .tar", 1), ("undecodable image", 1)),
     ]
     assert about["members"] == {"of examples": 18, "damaged": 4, "other file": 1}
     assert "5 examples in 1 tar shard, 5 skipped" in call("inspect", ".")
@@ -114,11 +114,11 @@ def test_icons_are_fetched_once_and_shown(call, monkeypatch):
     }
     sets = [icon_set(name, content, part) for name, (part, content) in contents.items()]
 
-    def download(sets, folder, done):
+    def download(sets, folder, progress):
         folder.mkdir(parents=True)
-        for one in sets:
+        for done, one in enumerate(sets, 1):
             (folder / one.file_name).write_bytes(contents[one.name][1])
-            done(one)
+            progress(done, len(sets))
 
     monkeypatch.setattr(data, "icon_sets", lambda: sets)
     monkeypatch.setattr(data, "download", download)
@@ -168,8 +168,8 @@ def test_inspect_shows_packed_benchmarks(photos, call):
 
 def test_a_damaged_image_is_an_error_or_skipped(photos, call):
     (photos / "2.jpg").write_bytes(b"no image")
-    assert "captions.csv, row 4: photos/2.jpg is not a readable image" in call(*PACK, code=1)
+    assert "captions.csv, line 4: photos/2.jpg: not a readable image" in call(*PACK, code=1)
     assert not Path("web").exists()
     packed = labs.here("data", *PACK, "--skip-damaged")
-    assert packed.stderr.startswith("skipped: captions.csv, row 4: ")
+    assert packed.stderr.startswith("skipped: captions.csv, line 4: ")
     assert packed.stdout.startswith("web: 3 examples")

@@ -48,7 +48,7 @@ NO_TOWERS = "expected the name of a run of train"
 MISTAKES = [
     # Another run that cannot serve.
     (selecting(reference="scores"), f"selection.reference: {NO_TOWERS} or weights or embed"),
-    (selecting(reference="cache") | FLIP, "augmentation: the reference's cached embeddings are of"),
+    (selecting(reference="cache") | FLIP, "augmentation: cached embeddings don't match"),
     ({"program": "embed", "reference": "cache"}, f"reference: {NO_TOWERS} or weights"),
     (scoring(embeddings="reference"), "embeddings: expected the name of a run of embed"),
     (scoring(target="mine"), "target: expected the name of a run of embed"),
@@ -58,11 +58,11 @@ MISTAKES = [
     (diagnosing(learner="referense"), "learner: no run 'referense'"),
     # Selection and losses.
     ({"loss": "distilled"}, "loss: distilled uses the reference"),
-    (selecting("highest"), "rule 'highest' by 'learnability' needs a reference"),
+    (selecting("highest"), "criterion 'learnability' needs a reference: set selection.reference"),
     (selecting("concept_diversity"), "set selection.concepts to"),
     (selecting("concept_diversity", concepts=["lable"]),
      "the synthetic web has no metadata column 'lable': did you mean 'label'"),
-    (selecting(reference="reference", until=0.01), "selection.until 0.01 of 10 steps is none: raise it"),
+    (selecting(reference="reference", until=0.01), "selection.until 0.01 of 10 steps is less than one step"),
     # Columns of scores.
     (filtering("scores", filter="negclip > 0.5"), "column 'negclip': did you mean 'negcliploss'"),
     (filtering(None, filter="negcliploss > 0.5"), "no column 'negcliploss'"),
@@ -72,7 +72,7 @@ MISTAKES = [
     (diagnosing(reference=None), "criterion 'learnability' needs a reference: set reference"),
     (diagnosing(chunks=[4, 17]), "chunks 17 is above batch_size 16"),
     (diagnosing(matrix_size=81), "matrix_size 81 is above the largest super-batch, 80"),
-    (diagnosing(filtering_ratios=[0.999]), "super-batch of 16000 is above data.train.examples 2048"),
+    (diagnosing(filtering_ratios=[0.999]), "the super-batch of 16,000 examples is larger than data.train"),
 ]  # fmt: skip
 
 

@@ -111,12 +111,13 @@ def test_results_are_those_of_the_surviving_history(data, tmp_path_factory, hist
         resumed = data.draw(st.integers(0, max(surviving, default=0)), "resumed")
         states = data.draw(st.booleans(), "states it")
         steps = sorted(data.draw(st.sets(st.integers(resumed + 1, resumed + 9)), "steps until it is killed"))
-        if states or not steps:
-            after = resumed if states else None
-        else:
-            after = 0 if not found and steps[1:] and steps[1] >= 2 * steps[0] else steps[0] - 1
         away_from = data.draw(st.integers(0, len(steps)), "reports until the store is away")
         progress_first = data.draw(st.booleans(), "reports progress after a step, and then values")
+        after = None
+        if not found or attempted == "0":
+            after = 0
+        elif states or steps:
+            after = resumed if states else steps[0] - (not progress_first)
         attempt.log(0, {attempted: 1.0})
         attempt.artifact(attempted, folder / "model", folder)
         if data.draw(st.booleans(), "writes at once"):

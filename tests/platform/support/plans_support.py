@@ -109,7 +109,7 @@ def begun(
     """Claim a recorded run and take its attempt up, as launcher and worker do."""
     number, resumed = claimed(store, run, lease_seconds), ResumePoint()
     if number == 1 or not may_resume:
-        resumed.finds_nothing()
+        resumed.starts_over = True
     attempt = WorkerAttempt(
         store,
         run.fingerprint,

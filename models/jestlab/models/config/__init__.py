@@ -1,16 +1,24 @@
-"""Configs of runs: every field that decides a result with its default, validated and frozen.
+"""Configs of runs: all fields that determine a result, with defaults. Configs are validated and frozen.
 
-Nothing heavy is imported here: plans of thousands of runs read these modules and little else of `models`.
-Durations say their unit (`_examples`, `_steps`, `_percent`). Letters in comments are the paper's:
-B super-batch, b sub-batch, f = 1 − b/B filtering ratio, N chunks, λ share trained on approximately.
+Plans with thousands of runs import these modules, so they don't import JAX or NumPy.
+Names of durations contain the unit (`_examples`, `_steps`, `_percent`). Letters in comments are from the
+paper: B super-batch, b sub-batch, f = 1 − b/B filtering ratio, N chunks, λ share trained approximately.
+
+base.py       base classes, types of common fields, marks of custom code
+towers.py     the two towers
+data.py       data for training and evaluation
+selection.py  selection of batches, approximation
+train.py      `train`: the other sections of a training run
+programs.py   `embed`, `score`, `diagnose`, `weights`
 """
 
-from jestlab.models.config.code import ELSEWHERE, Code, Extended, Extension, Options, Section
+from jestlab.models.config.base import ELSEWHERE, Code, Extension, Section
 from jestlab.models.config.data import (
     SHAPES_COLUMNS,
     SHAPES_GENERATOR,
     BenchmarkFolder,
     Data,
+    DataConfig,
     NoiseRates,
     OwnReader,
     ShapesBenchmark,
@@ -18,55 +26,30 @@ from jestlab.models.config.data import (
     ShardFolder,
 )
 from jestlab.models.config.programs import DiagnoseConfig, EmbedConfig, ScoreConfig, WeightsConfig
-from jestlab.models.config.towers import (
-    IMAGE_SIZES,
-    SIZES,
-    LocalPath,
-    RunName,
-    Seed,
-    TextTower,
-    TwoTowers,
-    Variant,
-    VisionTower,
-)
-from jestlab.models.config.train import (
-    Approximation,
-    Augmentation,
-    Evaluation,
-    Optimizer,
-    Runtime,
-    Schedule,
-    Selection,
-    TrainConfig,
-)
+from jestlab.models.config.selection import Selection
+from jestlab.models.config.towers import TextTower, TwoTowers, VisionTower
+from jestlab.models.config.train import Augmentation, Evaluation, Optimizer, Runtime, Schedule, TrainConfig
 
 __all__ = [
     "ELSEWHERE",
-    "IMAGE_SIZES",
     "SHAPES_COLUMNS",
     "SHAPES_GENERATOR",
-    "SIZES",
-    "Approximation",
     "Augmentation",
     "BenchmarkFolder",
     "Code",
     "Data",
+    "DataConfig",
     "DiagnoseConfig",
     "EmbedConfig",
     "Evaluation",
-    "Extended",
     "Extension",
-    "LocalPath",
     "NoiseRates",
     "Optimizer",
-    "Options",
     "OwnReader",
-    "RunName",
     "Runtime",
     "Schedule",
     "ScoreConfig",
     "Section",
-    "Seed",
     "Selection",
     "ShapesBenchmark",
     "ShapesWeb",
@@ -74,7 +57,6 @@ __all__ = [
     "TextTower",
     "TrainConfig",
     "TwoTowers",
-    "Variant",
     "VisionTower",
     "WeightsConfig",
 ]

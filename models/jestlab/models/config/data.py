@@ -1,27 +1,40 @@
-"""Config of the data that are trained on and evaluated on."""
+"""Configs of the data for training and evaluation, and the base class of configs of runs that read data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
-from jestlab.models.config.code import NO_OPTIONS, Extension, Options, Section, known, names_code
-from jestlab.models.config.towers import Fraction, LocalPath, RunName, Seed
+from jestlab.models.config.base import (
+    NO_OPTIONS,
+    Code,
+    Extension,
+    Fraction,
+    LocalPath,
+    NamesCode,
+    Options,
+    RunConfig,
+    RunName,
+    Section,
+    Seed,
+    custom_code,
+)
 from jestlab.models.data.filters import Filter, missing_column
+from jestlab.models.extensions.references import without_folder
 
 
 class NoiseRates(Section):
-    """The share of the synthetic web's pairs with each kind of web noise; the rest is clean.
+    """Shares of the pairs of the synthetic web with each kind of noise. The remaining pairs are clean.
 
     Attributes:
-        mismatched: Share of the pairs with the caption of another image.
-        alt_text: Share with an alternative text such as "IMG_2041.jpg" or "click to enlarge" as caption.
-        noise_image: Share with static under an honest caption.
-        blank: Share with one flat colour under an honest caption.
-        vague: Share with a caption such as "a picture of a thing".
-        near_duplicate: Share that are one of a few templates, hardly changed.
+        mismatched: Share of pairs with the caption of another image.
+        alt_text: Share of pairs with a caption such as "IMG_2041.jpg" or "click to enlarge".
+        noise_image: Share of pairs whose image is random noise.
+        blank: Share of pairs whose image has a single color.
+        vague: Share of pairs with a caption such as "a picture of a thing".
+        near_duplicate: Share of pairs that are almost copies of one of a few templates.
     """
 
     mismatched: Fraction = 0.25
@@ -32,7 +45,7 @@ class NoiseRates(Section):
     near_duplicate: Fraction = 0.10
 
     @model_validator(mode="after")
-    def _sum(self) -> NoiseRates:
+    def _check_sum(self) -> NoiseRates:
         total = sum(getattr(self, name) for name in type(self).model_fields)
         if total > 1 + 1e-9:
             raise ValueError(f"noise rates sum to {total:.3g}, above 1")
@@ -40,37 +53,35 @@ class NoiseRates(Section):
 
 
 SHAPES_GENERATOR = 2
-"""Raise it whenever the same settings and seed would give other bytes: it is part of the data's identity."""
-
+"""Version of the synthetic data in identities. Increase it if the same settings give other bytes."""
 
 SYNTHETIC_CAPTION = "synthetic_caption"
-"""The metadata column that `recaption` reads."""
-
+"""The metadata column with the captions that `recaption` uses."""
 
 SHAPES_COLUMNS = (
     *("url", "caption", "key", "status", "error_message", "width", "height", "original_width"),
     *("original_height", "sha256", "similarity", "aesthetic", "text_quality", "uniqueness", "punsafe"),
     *(SYNTHETIC_CAPTION, "noise", "label", "size", "position", "background"),
 )
-"""Columns of the synthetic web's metadata, for filters."""
-
+"""Columns of the metadata of the synthetic web."""
 
 SCORES = ("clip_score", "negcliploss", "semdedup", "normsim")
 
 SCORE_COLUMNS = (*SCORES, *(f"{name}_rank" for name in SCORES), "soft_cap")
-"""Columns that a run of `score` may make."""
+"""Columns that a run of `score` can write."""
 
 
 class ShapesWeb(Section):
-    """The synthetic web: rendered shapes with captions and web noise, made from these settings alone.
+    """The synthetic web: images of shapes with captions and noise, generated from these settings.
 
     Attributes:
-        kind: What the data are.
-        examples: Number of image–text pairs of the synthetic web.
-        seed: Seed that the web is made from; null for the run's seed, so that replicates see different webs.
-        image_size: Side of the images in pixels; they are square.
+        kind: Kind of the training data.
+        examples: Number of image–text pairs.
+        seed: Seed of the generator; null for the seed of the run: each replicate then has different data.
+        image_size: Side of the square images in pixels.
         shard_size: Number of examples in a tar file.
-        duplicate_templates: Number of templates that near-duplicates are made of.
+        duplicate_templates: Number of templates of the near-duplicates.
+        noise: Shares of pairs with noise.
     """
 
     kind: Literal["shapes"] = "shapes"
@@ -83,13 +94,13 @@ class ShapesWeb(Section):
 
 
 class ShardFolder(Section):
-    """A folder of image–text tar shards as img2dataset writes them.
+    """A folder of tar shards with image–text pairs, in the format of img2dataset.
 
     Attributes:
-        kind: What the data are.
-        path: Folder of image–text tar shards, as img2dataset writes them.
-        digest: Digest of the content, which identifies the data in place of the path. The plan fills it in.
-        examples: About how many examples the folder holds: for prices, while it is not on this machine.
+        kind: Kind of the training data.
+        path: Folder of tar shards with image–text pairs, in the format of img2dataset.
+        digest: Digest of the content, which identifies the data instead of the path. The plan adds it.
+        examples: Approximate number of examples, to estimate costs if the folder isn't on this machine.
     """
 
     kind: Literal["folder"] = "folder"
@@ -99,19 +110,19 @@ class ShardFolder(Section):
 
 
 class OwnReader(Section):
-    """Image–text pairs that a function of one's own reads: written as shards once, and then trained on.
+    """Image–text pairs from a custom function. They are written as shards once, before training.
 
     Attributes:
-        kind: What the data are.
-        function: Function of one's own that reads the pairs.
+        kind: Kind of the training data.
+        function: Custom function that reads the pairs.
         options: Keyword arguments of the function.
-        path: File or folder that it reads, its argument `path`.
-        path_digest: Digest of the content there, which identifies the data. The plan fills it in.
-        examples: About how many examples it gives: for prices, while that is not known.
+        path: File or folder that the function reads: its argument `path`.
+        path_digest: Digest of the content of `path`, which identifies the data. The plan adds it.
+        examples: Approximate number of examples, to estimate costs before the data are read.
     """
 
     kind: Literal["reader"] = "reader"
-    function: Annotated[str, names_code("reader"), known("reader")]
+    function: Annotated[str, NamesCode("reader")]
     options: Options = NO_OPTIONS
     path: LocalPath | None = None
     path_digest: str | None = None
@@ -119,14 +130,14 @@ class OwnReader(Section):
 
 
 class ShapesBenchmark(Section):
-    """Clean held-out images of the synthetic world, as CLIP_benchmark webdataset folders.
+    """Clean images of the synthetic world that aren't in the training data, as a CLIP_benchmark folder.
 
     Attributes:
-        kind: What is evaluated on.
-        seed: Seed that the benchmark is made from, the same for all runs.
-        classification_examples: Number of images to classify.
-        retrieval_examples: Number of image–text pairs to retrieve from.
-        image_size: Side of the images in pixels; they are square.
+        kind: Kind of the benchmark.
+        seed: Seed of the generator, the same for all runs.
+        classification_examples: Number of images for classification.
+        retrieval_examples: Number of image–text pairs for retrieval.
+        image_size: Side of the square images in pixels.
     """
 
     kind: Literal["shapes"] = "shapes"
@@ -137,12 +148,12 @@ class ShapesBenchmark(Section):
 
 
 class BenchmarkFolder(Section):
-    """A folder that holds CLIP_benchmark webdataset folders, one a dataset.
+    """A folder with one CLIP_benchmark webdataset folder per dataset.
 
     Attributes:
-        kind: What is evaluated on.
-        path: Folder that holds CLIP_benchmark webdataset folders, one for each dataset.
-        digest: Digest of the content, which identifies the benchmark in place of the path.
+        kind: Kind of the benchmark.
+        path: Folder with one CLIP_benchmark webdataset folder per dataset.
+        digest: Digest of the content, which identifies the benchmark instead of the path. The plan adds it.
     """
 
     kind: Literal["folder"] = "folder"
@@ -151,18 +162,16 @@ class BenchmarkFolder(Section):
 
 
 class Data(Section):
-    """The data to train on and to test on.
+    """The data for training and evaluation.
 
     Attributes:
-        train: What is trained on.
-        scores: The run of `score` whose columns the filter and `repeat` can read beside the metadata; one of
-            a name that metadata have, too, is the one that counts.
-        filter: Condition over the metadata that examples have to satisfy to be read, such as
-            "similarity > 0.3 and aesthetic > 5"; null for all examples.
-        recaption: Condition over the metadata: examples that satisfy it are read with their
-            `synthetic_caption` as caption, or left out if they have none; null for no examples.
-        repeat: Column that says how many times an example is read in an epoch, 0 for never; null for once.
-        benchmark: What is evaluated on.
+        train: The training data.
+        scores: Run of `score` whose columns `filter` and `repeat` can use in addition to the metadata.
+        filter: Condition on metadata, such as "similarity > 0.3 and aesthetic > 5"; null for all examples.
+        recaption: Condition on metadata. Examples that satisfy it are read with their `synthetic_caption`, or
+            left out if they don't have one; null for no examples.
+        repeat: Column with the number of times that an example is read per epoch; null for once.
+        benchmark: The evaluation data.
     """
 
     train: ShapesWeb | ShardFolder | OwnReader = Field(default=ShapesWeb(), discriminator="kind")
@@ -174,56 +183,74 @@ class Data(Section):
 
     @field_validator("filter", "recaption", "repeat")
     @classmethod
-    def _reads(cls, text: str | None, given: ValidationInfo) -> str | None:
-        """Reject a filter that is invalid, or not valid for these data, before anything runs."""
-        if text is not None:
-            known: tuple[str, ...] = SHAPES_COLUMNS
-            if given.field_name == "repeat":
-                columns = [text]
-            else:
-                columns = Filter.parse(text).columns
-            if given.field_name == "recaption":
-                columns = [*columns, SYNTHETIC_CAPTION]
-            elif given.data.get("scores") is not None:
-                known = (*known, *SCORE_COLUMNS)
-            missing = missing_column(columns, known)
-            if missing and isinstance(given.data.get("train"), ShapesWeb):
-                raise ValueError(f"no {missing}")
+    def _check_columns(cls, text: str | None, given: ValidationInfo) -> str | None:
+        """Check the syntax of a condition and, for the synthetic web, its columns."""
+        if text is None:
+            return None
+        columns = [text] if given.field_name == "repeat" else Filter.parse(text).columns
+        reads_scores = given.field_name != "recaption" and given.data.get("scores") is not None
+        missing = missing_column(columns, SHAPES_COLUMNS + (SCORE_COLUMNS if reads_scores else ()))
+        if missing and isinstance(given.data.get("train"), ShapesWeb):
+            raise ValueError(f"no {missing}")
         return text
 
     @field_validator("train", "benchmark", mode="before")
     @classmethod
-    def _shapes_unless_said(cls, value: Any) -> Any:
-        """Take settings without a `kind` for the synthetic world, so that one of them can be set alone."""
+    def _add_kind(cls, value: Any) -> Any:
+        """Settings without a `kind` are those of the synthetic data."""
         return {"kind": "shapes", **value} if isinstance(value, dict) else value
-
-    def extensions(self, path: tuple[str, ...]) -> Iterator[Extension]:
-        """Yield a reader of one's own; `path` is the place of this section in the config."""
-        if isinstance(self.train, OwnReader):
-            yield Extension((*path, "train", "function"), "reader", self.train.function, self.train.options)
 
     @property
     def reads_scores(self) -> bool:
-        """Whether a filter or the repetitions may depend on scores."""
+        """Whether `filter` or `repeat` may use scores."""
         return self.scores is not None and (self.filter is not None or self.repeat is not None)
 
-    def web_seed(self, seed: int) -> int:
-        """Return the seed of the synthetic web: its own, or that of the run that reads it."""
-        own = self.train.seed if isinstance(self.train, ShapesWeb) else None
-        return seed if own is None else own
 
-    def identity(self, web_seed: int) -> dict[str, Any]:
-        """Return what identifies the data: content, not location; for a made web its settings and seed."""
-        inert = set() if self.reads_scores else {"scores"}
-        identity = self.model_dump(mode="json", exclude_defaults=True, exclude=inert)
-        for part in ("train", "benchmark"):
-            folder = identity.get(part)
-            if folder and isinstance(getattr(self, part), ShardFolder | OwnReader | BenchmarkFolder):
-                folder.pop("examples", None)
-                if folder.get("digest") or folder.get("path_digest"):
-                    folder.pop("path")
-        if isinstance(self.train, ShapesWeb):
-            identity.setdefault("train", {}).update(seed=web_seed, generator=SHAPES_GENERATOR)
-        if isinstance(self.benchmark, ShapesBenchmark):
-            identity.setdefault("benchmark", {}).update(generator=SHAPES_GENERATOR)
-        return identity
+class DataConfig(RunConfig):
+    """The config of a run that reads training data.
+
+    Attributes:
+        code: Name → custom code. The plan adds it; digests replace the names in identities.
+        seed: Number of the replicate. Set `seeds` of the study instead: a run with a fixed seed is one run
+            for all replicates.
+    """
+
+    code: dict[str, Code] = Field(default={})
+    data: Data = Data()
+    seed: Seed = 0
+
+    @property
+    def web_seed(self) -> int:
+        """The seed of the synthetic web: `data.train.seed`, or the seed of the run."""
+        train = self.data.train
+        return self.seed if not isinstance(train, ShapesWeb) or train.seed is None else train.seed
+
+    def extensions(self) -> Iterator[Extension]:
+        """Yield the custom code that the config names."""
+        yield from custom_code(self)
+
+    def _plain(self) -> dict[str, Any]:
+        plain = super()._plain()
+        data = plain.setdefault("data", {})
+        if isinstance(self.data.train, ShapesWeb):
+            data.setdefault("train", {}).update(seed=self.web_seed, generator=SHAPES_GENERATOR)
+        if isinstance(self.data.benchmark, ShapesBenchmark):
+            data.setdefault("benchmark", {}).update(generator=SHAPES_GENERATOR)
+        for extension in self.extensions():
+            *heads, last = extension.path
+            section = plain
+            for head in heads:
+                section = section[head]
+            name, code = without_folder(extension.name), self.code.get(extension.name)
+            section[last] = f"{name.rpartition(':')[2]} {code.digest}" if code else name
+        return plain
+
+    def _inert(self) -> Iterable[str]:
+        yield from ("code", "runtime")
+        if not self.data.reads_scores:
+            yield "data.scores"
+        for name, source in (("train", self.data.train), ("benchmark", self.data.benchmark)):
+            if isinstance(source, ShardFolder | OwnReader):
+                yield f"data.{name}.examples"
+            if getattr(source, "digest", None) or getattr(source, "path_digest", None):
+                yield f"data.{name}.path"

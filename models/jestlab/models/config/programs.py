@@ -1,88 +1,81 @@
-"""Configs of the other programs: embedding and diagnosis and import of weights."""
+"""Configs of the other programs: `embed`, `score`, `diagnose`, and `weights`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
-from jestlab.models.config.code import NO_OPTIONS, Extended, Extension, Options, Section
-from jestlab.models.config.data import SCORES, Data, ShapesWeb
-from jestlab.models.config.towers import Fraction, LocalPath, RunName, Seed, TwoTowers
-from jestlab.models.config.train import CRITERIA, LOSSES, CriterionName, LossName
+from jestlab.models.config.base import (
+    LOSSES,
+    NO_OPTIONS,
+    Extension,
+    LoaderRuntime,
+    LocalPath,
+    Options,
+    RunConfig,
+    RunName,
+    Section,
+    Seed,
+    takes,
+)
+from jestlab.models.config.data import SCORES, DataConfig
+from jestlab.models.config.selection import (
+    CriterionName,
+    FilteringRatio,
+    LossName,
+    builtin_loss,
+    contains_reference,
+)
+from jestlab.models.config.towers import TwoTowers
 from jestlab.models.data.filters import missing_column
 
 
-class EmbedRuntime(Section):
-    """How to compute, not what: never part of a run's identity.
+class EmbedRuntime(LoaderRuntime):
+    """How to compute. Not part of a run's identity.
 
     Attributes:
-        batch_size: Number of examples in a forward pass.
-        save_every_batches: Number of batches between saves, from which an interrupted run resumes.
-        loader_threads: Number of threads that read and decode examples.
-        decoded_megabytes: Images that are decoded once for all runs, if they take no more than this; a
-            larger set is decoded each time.
-        damaged_share: Share of the examples read that may be damaged before the run fails.
+        batch_size: Number of examples per forward pass.
+        save_every_batches: Number of batches between saves, from which interrupted runs resume.
+        decoded_megabytes: Largest size, in megabytes, of decoded images that are stored for all runs. Larger
+            sets are decoded in each run.
     """
 
     batch_size: PositiveInt = 256
     save_every_batches: PositiveInt = 16
-    loader_threads: PositiveInt = 1
     decoded_megabytes: NonNegativeInt = 256
-    damaged_share: Fraction = 0.01
 
 
-class EmbedConfig(Extended):
-    """One embedding run: the reference's image and text embeddings of every example that `data` holds.
+class EmbedConfig(DataConfig):
+    """The reference's image and text embeddings of all examples in `data`, computed once.
 
-    Stored by the example's global number, so that any run on the same data can select with them, in whatever
-    order it reads (paper, appendix, "Caching reference model scores").
+    They are stored by the global number of the example, so that any run on the same data can select with
+    them, in any order (paper, appendix, "Caching reference model scores").
 
     Attributes:
-        reference: The run whose towers embed the data.
-        precision: How embeddings are stored; float16 takes half the space and shifts the scores.
-        seed: Replicate, which only decides the synthetic web. Set `seeds` of the study instead.
+        reference: Run whose towers embed the data.
+        precision: Type of the stored embeddings. float16 takes half the space and changes scores slightly.
+        seed: Number of the replicate. It only affects the synthetic web. Set `seeds` of the study instead.
     """
 
-    version: ClassVar[int] = 1
-
     reference: RunName
-    data: Data = Data()
     precision: Literal["float32", "float16"] = "float32"
     runtime: EmbedRuntime = EmbedRuntime()
-    seed: Seed = 0
 
-    @property
-    def read(self) -> Data:
-        """The data as they are read here: each example once."""
-        return self.data if self.data.repeat is None else self.data.model_copy(update={"repeat": None})
-
-    @property
-    def web_seed(self) -> int:
-        """The seed of the synthetic web: its own, or the run's."""
-        return self.data.web_seed(self.seed)
-
-    def extensions(self) -> Iterator[Extension]:
-        """Yield the code of one's own that the config names."""
-        yield from self.data.extensions(("data",))
-
-    def identity(self) -> dict[str, Any]:
-        """Return what decides the result: the training data and the precision. The benchmark has no effect,
-        and the seed only through the web that is made from it."""
-        identity = self.model_dump(mode="json", exclude_defaults=True, exclude={"runtime", "seed"})
-        data = self.read.identity(self.web_seed)
-        data.pop("benchmark", None)
-        return self.identified(identity | {"data": data}, self.extensions())
+    def _inert(self) -> Iterable[str]:
+        yield from (*super()._inert(), "seed", "data.benchmark", "data.repeat")
+        if self.data.filter is None:
+            yield "data.scores"
 
 
 class NegClipLoss(Section):
-    """How `negcliploss` is computed: the cosine of a pair, less what is alike to it in random batches.
+    """Settings of `negcliploss`: the cosine of a pair, minus its similarity to other pairs in random batches.
 
     Attributes:
-        batch_size: Number of pairs that meet each other.
-        repeats: Number of random divisions into batches that it is averaged over.
-        temperature: Temperature of the softmax over a batch; null for the reference's own.
+        batch_size: Number of pairs that are compared with each other.
+        repeats: Number of random divisions into batches. Scores are means over them.
+        temperature: Temperature of the softmax over a batch; null for that of the reference.
     """
 
     batch_size: PositiveInt = 32_768
@@ -91,20 +84,20 @@ class NegClipLoss(Section):
 
 
 class NormSim(Section):
-    """How `normsim` is computed: how alike an image is to those of the target set.
+    """Settings of `normsim`: the similarity of an image to the images of the target set.
 
     Attributes:
-        norm: Norm over the target set; "inf" is the largest cosine.
+        norm: Norm over the target set. "inf" is the largest cosine.
     """
 
     norm: Literal[2, "inf"] = "inf"
 
 
 class SemDeDup(Section):
-    """How `semdedup` is computed: how alike an image is to one of its cluster that comes before it.
+    """Settings of `semdedup`: the similarity of an image to the most similar earlier image of its cluster.
 
     Attributes:
-        clusters: Number of clusters; null for the root of the number of examples.
+        clusters: Number of clusters; null for the square root of the number of examples.
         iterations: Number of iterations of k-means.
     """
 
@@ -112,19 +105,19 @@ class SemDeDup(Section):
     iterations: PositiveInt = 20
 
     def clusters_of(self, examples: int) -> int:
-        """Return the number of clusters of so many examples, at most one each."""
+        """Return the number of clusters for a number of examples."""
         return min(self.clusters or max(1, round(examples**0.5)), examples)
 
 
 class SoftCap(Section):
-    """How `soft_cap` is drawn: how often each example comes up, for `data.repeat`.
+    """Settings of `soft_cap`: how often each example is drawn, for `data.repeat`.
 
     Attributes:
-        of: The column of scores to draw by; null for no such column.
-        size: Number of draws in all; null for the number of examples.
-        penalty: By how much a score falls each time its example is drawn.
+        of: Column of scores for the draws; null to write no column `soft_cap`.
+        size: Total number of draws; null for the number of examples.
+        penalty: Decrease of an example's score each time that the example is drawn.
         batch_size: Number of draws, without replacement, between penalties.
-        gain: Factor by which scores are multiplied before sampling.
+        gain: Factor on scores before sampling.
     """
 
     of: str | None = None
@@ -134,24 +127,22 @@ class SoftCap(Section):
     gain: PositiveFloat = 100.0
 
 
-class ScoreConfig(Section):
-    """One scoring of a data set, from a reference's cached embeddings: columns that `data.filter` can read.
+class ScoreConfig(RunConfig):
+    """Scores of a data set from a reference's cached embeddings: columns that `data.filter` can use.
 
-    `clip_score`, `negcliploss`, `semdedup`; with a target set `normsim`; with `soft_cap.of` also `soft_cap`,
-    how often an example is drawn. Beside each score, `<name>_rank` is the share of the examples whose score
-    is lower.
+    The columns are `clip_score`, `negcliploss`, and `semdedup`; with a target set, also `normsim`; with
+    `soft_cap.of`, also `soft_cap`, the number of draws of an example. For each score, `<name>_rank` is the
+    share of examples with a lower score.
 
     Attributes:
-        embeddings: The run of `embed` whose data are scored.
-        target: The run of `embed` of a target set, by the same reference.
-        negcliploss: How negCLIPLoss is computed.
-        normsim: How NormSim is computed.
-        semdedup: How SemDeDup is computed.
-        soft_cap: How soft-capped sampling draws.
-        seed: Replicate: of batches, first centroids and draws. Set `seeds` of the study instead.
+        embeddings: Run of `embed` whose data are scored.
+        target: Run of `embed` for a target set, with the same reference.
+        negcliploss: Settings of negCLIPLoss.
+        normsim: Settings of NormSim.
+        semdedup: Settings of SemDeDup.
+        soft_cap: Settings of soft-capped sampling.
+        seed: Number of the replicate. Set `seeds` of the study instead.
     """
-
-    version: ClassVar[int] = 1
 
     embeddings: RunName
     target: RunName | None = None
@@ -161,71 +152,52 @@ class ScoreConfig(Section):
     soft_cap: SoftCap = SoftCap()
     seed: Seed = 0
 
-    def identity(self) -> dict[str, Any]:
-        """Return what decides the result: not how that is computed which is not."""
-        inert = {
-            name for name, of in (("normsim", self.target), ("soft_cap", self.soft_cap.of)) if of is None
-        }
-        return self.model_dump(mode="json", exclude_defaults=True, exclude=inert)
+    def _inert(self) -> Iterable[str]:
+        if self.target is None:
+            yield "normsim"
+        if self.soft_cap.of is None:
+            yield "soft_cap"
 
     @model_validator(mode="after")
-    def _draws(self) -> ScoreConfig:
+    def _check_soft_cap(self) -> ScoreConfig:
         scores = [name for name in SCORES if name != "normsim" or self.target is not None]
         columns = [*scores, *(f"{name}_rank" for name in scores)]
-        drawn = [] if self.soft_cap.of is None else [self.soft_cap.of]
-        if missing := missing_column(drawn, columns):
+        if self.soft_cap.of is not None and (missing := missing_column([self.soft_cap.of], columns)):
             raise ValueError(f"soft_cap.of: no {missing}")
         return self
 
 
-FilteringRatio = Annotated[float, Field(ge=0.0, lt=1.0)]
+class DiagnoseRuntime(LoaderRuntime):
+    """How to read data. Not part of a run's identity."""
 
 
-class DiagnoseRuntime(Section):
-    """How to compute, not what: never part of a run's identity.
+class DiagnoseConfig(DataConfig):
+    """Diagnosis of selection with a trained learner (paper, Sec. 4.1, Figure 2).
 
-    Attributes:
-        loader_threads: Number of threads that read and decode examples.
-        damaged_share: Share of the examples read that may be damaged before the run fails.
-    """
-
-    loader_threads: PositiveInt = 1
-    damaged_share: Fraction = 0.01
-
-
-class DiagnoseConfig(Extended):
-    """One diagnosis of selection with a finished learner (paper, Sec. 4.1, Figure 2).
-
-    From each of a few super-batches, every rule selects a sub-batch of b examples. As in the paper, b is
-    fixed and the super-batch grows with the filtering ratio: B = round(b / (1 − f)). Smaller super-batches
-    are the first examples of the largest.
+    Every rule selects a sub-batch of b examples from each of a few super-batches. As in the paper, b is fixed
+    and the super-batch grows with the filtering ratio: B = round(b / (1 − f)). Smaller super-batches are the
+    first examples of the largest.
 
     Attributes:
-        learner: The run of towers that is examined, as it ended.
-        reference: The run that guides the selection: one of towers, or an `embed` run's cached embeddings.
-        criterion: What examples are scored by.
-        criterion_options: Keyword arguments of a criterion of one's own.
-        loss: The loss that scores; in place of one of one's own, sigmoid.
-        gain: Factor by which scores are multiplied before sampling.
+        learner: Run whose towers are diagnosed, in their final state.
+        reference: Run that provides the reference model: a run with towers, or a run of `embed`.
+        criterion: How examples are scored.
+        criterion_options: Keyword arguments of a custom criterion.
+        loss: Loss for scoring. A custom loss is replaced by "sigmoid".
+        gain: Factor on scores before sampling.
         batch_size: The sub-batch size b.
-        filtering_ratio: The filtering ratio f of everything that is not plotted over it.
-        filtering_ratios: Filtering ratios at which joint selection is compared with the others.
-        chunks: Numbers of chunks N of joint selection that are compared at each ratio; 1 is independent
-            selection.
-        joint_chunks: The number of chunks N of everything that is not plotted over it.
-        sweeps: Number of sweeps of Gibbs sampling, of b draws each.
-        draws: Number of super-batches that results are averaged over.
-        matrix_size: Number of pairs of the first super-batch whose matrix of scores is shown.
-        columns: Columns of metadata by which the selected examples are counted.
-        seed: Replicate. Set `seeds` of the study instead; a run that sets it is one run, which all
-            replicates share.
+        filtering_ratio: The filtering ratio f of results that aren't plotted over it.
+        filtering_ratios: Filtering ratios at which joint selection is compared with other rules.
+        chunks: Numbers of chunks N of joint selection to compare at each ratio. 1 is independent selection.
+        joint_chunks: Number of chunks N of results that aren't plotted over it.
+        sweeps: Number of sweeps of Gibbs sampling, each with b draws.
+        draws: Number of super-batches. Results are means over them.
+        matrix_size: Number of pairs of the first super-batch in the matrix of scores.
+        columns: Metadata columns. The selected examples are counted by their values.
     """
-
-    version: ClassVar[int] = 1
 
     learner: RunName
     reference: RunName | None = None
-    data: Data = Data()
     criterion: CriterionName = "learnability"
     criterion_options: Options = NO_OPTIONS
     loss: LossName = "sigmoid"
@@ -240,29 +212,23 @@ class DiagnoseConfig(Extended):
     matrix_size: Annotated[int, Field(gt=0, le=256)] = 64
     columns: tuple[str, ...] = ("noise", "label")
     runtime: DiagnoseRuntime = DiagnoseRuntime()
-    seed: Seed = 0
 
     @field_validator("filtering_ratios", "chunks")
     @classmethod
-    def _ascending(cls, values: tuple[float, ...]) -> tuple[float, ...]:
-        """Sort the values and drop duplicates, because their order decides nothing."""
+    def _sort(cls, values: tuple[float, ...]) -> tuple[float, ...]:
+        """Sort the values and drop duplicates, because their order has no effect."""
         return tuple(sorted(set(values)))
 
     @model_validator(mode="after")
-    def _fits(self) -> DiagnoseConfig:
+    def _check_sizes(self) -> DiagnoseConfig:
         if self.needs_reference and self.reference is None:
             raise ValueError(f"criterion {self.criterion!r} needs a reference: set reference")
-        b, largest = self.batch_size, self.super_batch_size()
+        largest = self.super_batch_size()
         for name, chunks in (("joint_chunks", self.joint_chunks), ("chunks", max(self.chunks, default=1))):
-            if chunks > b:
-                raise ValueError(f"{name} {chunks} is above batch_size {b}")
+            if chunks > self.batch_size:
+                raise ValueError(f"{name} {chunks} is above batch_size {self.batch_size}")
         if self.matrix_size > largest:
             raise ValueError(f"matrix_size {self.matrix_size} is above the largest super-batch, {largest}")
-        if isinstance(self.data.train, ShapesWeb) and largest > self.data.train.examples:
-            raise ValueError(
-                f"the largest super-batch of {largest} is above data.train.examples "
-                f"{self.data.train.examples}: lower batch_size or the filtering ratios"
-            )
         return self
 
     def super_batch_size(self, filtering_ratio: float | None = None) -> int:
@@ -274,65 +240,47 @@ class DiagnoseConfig(Extended):
     @property
     def needs_reference(self) -> bool:
         """Whether the scores contain the loss of a reference model."""
-        if self.criterion in CRITERIA:
-            return self.criterion != "hard_learner"
-        return self.reference is not None
+        return contains_reference(self.criterion, self.reference)
 
     @property
     def scoring_loss(self) -> str:
-        """The loss that scores: sigmoid in place of one of one's own."""
-        return self.loss if self.loss in LOSSES else "sigmoid"
+        """The loss for scoring."""
+        return builtin_loss(self.loss)
 
     @property
     def scores_learner(self) -> bool:
         """Whether the scores contain the loss of the learner."""
-        code = self.code.get(self.criterion)
-        return self.criterion != "easy_reference" and (
-            code is None or code.uses is None or "learner" in code.uses
-        )
-
-    @property
-    def web_seed(self) -> int:
-        """The seed of the synthetic web: its own, or the run's."""
-        return self.data.web_seed(self.seed)
+        return takes(self.code, "criterion", self.criterion, "learner")
 
     def extensions(self) -> Iterator[Extension]:
-        """Yield the code of one's own that the config names."""
-        yield from self.data.extensions(("data",))
-        if self.criterion not in CRITERIA:
-            yield Extension(("criterion",), "criterion", self.criterion, self.criterion_options)
+        """Yield the custom code that the config names and uses."""
+        return (extension for extension in super().extensions() if extension.kind != "loss")
 
-    def identity(self) -> dict[str, Any]:
-        """Return what decides the result: not the benchmark, and the reference only if it scores."""
-        inert = {"runtime"} if self.needs_reference else {"runtime", "reference"}
-        if self.loss == "softmax":  # no matrix
-            inert |= {"matrix_size"}
+    def _inert(self) -> Iterable[str]:
+        yield from (*super()._inert(), "data.benchmark")
+        if not self.needs_reference:
+            yield "reference"
+        if self.loss == "softmax":  # without a matrix of scores
+            yield "matrix_size"
         if self.loss not in LOSSES:
-            inert |= {"loss"}
-        identity = self.model_dump(mode="json", exclude_defaults=True, exclude=inert)
-        data = self.data.identity(self.web_seed)
-        data.pop("benchmark", None)
-        return self.identified(identity | {"data": data}, self.extensions())
+            yield "loss"
 
 
-class WeightsConfig(Section):
-    """One import of weights: big_vision's `.npz`, Hugging Face's SigLIP, or what `weights import` wrote.
+class WeightsConfig(RunConfig):
+    """Import of weights: a `.npz` of big_vision, SigLIP of Hugging Face, or output of `weights import`.
 
-    `digest`, `tokenizer_digest` and `model` are filled in by the plan from the files at the paths; if
-    given beforehand, they say what must be there.
+    The plan adds `digest`, `tokenizer_digest`, and `model` from the files. If a config sets one of these, the
+    files must match it.
 
     Attributes:
-        path: The weights: a `.npz` of big_vision, a folder of Hugging Face, or what `jestlab weights import`
-            wrote.
-        tokenizer: Its sentencepiece model; null for the one beside the weights.
-        digest: Digest of the parameters' content, in any format. The plan fills it in.
-        tokenizer_digest: Digest of the tokenizer. The plan fills it in.
-        model: Architecture of the towers. The plan fills it in.
-        compute_dtype: Type of numbers that the towers compute in, wherever these weights score.
-        seed: Without effect: nothing here is random, and all replicates are one run.
+        path: A `.npz` of big_vision, a folder of Hugging Face, or the output of `jestlab weights import`.
+        tokenizer: The tokenizer of the weights; null for the one next to the weights.
+        digest: Digest of the parameters, the same in any format. The plan adds it.
+        tokenizer_digest: Digest of the tokenizer. The plan adds it.
+        model: Architecture of the towers. The plan adds it.
+        compute_dtype: Type of the activations in runs that score with these weights.
+        seed: Has no effect: all replicates are one run.
     """
-
-    version: ClassVar[int] = 1
 
     path: LocalPath
     tokenizer: LocalPath | None = None
@@ -342,10 +290,8 @@ class WeightsConfig(Section):
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
     seed: Seed = 0
 
-    def identity(self) -> dict[str, Any]:
-        """Return what decides the result: the content of weights and tokenizer, never their location."""
-        identity = self.model_dump(mode="json", exclude_defaults=True, exclude={"model", "seed"})
-        for path, digest in (("path", "digest"), ("tokenizer", "tokenizer_digest")):
-            if identity.get(digest):
-                identity.pop(path, None)
-        return identity
+    def _inert(self) -> Iterable[str]:
+        yield from ("model", "seed")
+        for path, digest in (("path", self.digest), ("tokenizer", self.tokenizer_digest)):
+            if digest:
+                yield path

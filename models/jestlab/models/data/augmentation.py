@@ -1,4 +1,4 @@
-"""Change pictures a little each time they are read: flips and crops, so that few examples last longer."""
+"""Random flips and crops of images, drawn again each time that an image is read."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-Pixels = npt.NDArray[np.uint8]
-
-_STREAM = 0xA06  # apart from other draws under the same seed
+_STREAM = 0xA06  # separates these random numbers from others with the same seed
 
 
 @dataclass(frozen=True)
 class Augmenter:
-    """Flips and crops the images of a batch; what happens to a row depends on seed, batch and row alone.
+    """Flips and crops images; the changes depend only on the seed, the number of the batch, and the row.
 
     Attributes:
-        flip: Chance of an image to be mirrored, left and right exchanged.
-        crop: Smallest side of the square that is cut out and enlarged to the whole, as a share of the
-            image's; side and place are drawn uniformly. 1: nothing is cut off.
-        batch_size: B, of the batch that all processes load together.
-        rows: int64[k], which of its rows are loaded here.
-        seed: Of all draws.
+        flip: Probability that an image is mirrored horizontally.
+        crop: Smallest side of square crops, as a share of the side of the image; 1 for no crops. Side and
+            position are drawn uniformly.
+        batch_size: B, the number of rows of a batch in all processes.
+        rows: int64[k], the rows of a batch that this process loads.
+        seed: Seed of all batches.
     """
 
     flip: float
@@ -32,22 +30,17 @@ class Augmenter:
     rows: npt.NDArray[np.int64]
     seed: int
 
-    def __call__(self, number: int, images: Pixels) -> None:
-        """Change images in place.
-
-        Args:
-            number: Of the batch, from 0.
-            images: uint8[k, s, s, 3], its rows that are loaded here.
-        """
+    def __call__(self, number: int, images: npt.NDArray[np.uint8]) -> None:
+        """Change the images of batch `number`, uint8[k, s, s, 3], in place."""
         rng = np.random.Generator(np.random.PCG64([self.seed, _STREAM, number]))
         drawn = rng.random((4, self.batch_size))[:, self.rows]
         mirrored = drawn[0] < self.flip
         images[mirrored] = images[mirrored, :, ::-1]
         if self.crop == 1.0:
             return
-        whole = images.shape[1]
-        sides = whole * (self.crop + (1.0 - self.crop) * drawn[1])
-        left, top = (whole - sides) * drawn[2], (whole - sides) * drawn[3]
+        size = images.shape[1]
+        sides = size * (self.crop + (1.0 - self.crop) * drawn[1])
+        left, top = (size - sides) * drawn[2], (size - sides) * drawn[3]
         for i, box in enumerate(zip(left, top, left + sides, top + sides, strict=True)):
-            cut = Image.fromarray(images[i]).resize((whole, whole), Image.Resampling.BILINEAR, box)
-            images[i] = np.asarray(cut)
+            crop = Image.fromarray(images[i]).resize((size, size), Image.Resampling.BILINEAR, box)
+            images[i] = np.asarray(crop)

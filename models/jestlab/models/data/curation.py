@@ -1,14 +1,16 @@
-"""Curate by metadata: which examples satisfy a filter, and which get synthetic captions."""
+"""Choose examples by their metadata: filters, synthetic captions, repetitions, and concepts."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,146 +31,16 @@ from jestlab.models.data.shards import ShardIndex, ShardSource
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_MOST_VALUES = 64  # of a column that are told apart
+_MOST_VALUES = 64  # of a column: the less frequent ones are counted together
+_MOST_COUNTED = 2_000_000  # examples: filtering more than these takes too long for a plan
+_NUMBER = "\0number"  # column for the examples' global numbers, a name that metadata cannot have
 _LOG = logging.getLogger(__name__)
 
-
+Ints = npt.NDArray[np.int64]
 Columns = Mapping[str, npt.NDArray[Any]]
-"""Columns beside the metadata, [n] by global example number; NaN where they know nothing."""
+"""Columns in addition to the metadata, such as scores: [n] by global example number; NaN if missing."""
 
-
-def select(folder: Path, expression: str | None, columns: Columns | None = None) -> npt.NDArray[np.int64]:
-    """Find the examples whose metadata satisfy a filter.
-
-    Metadata come from the parquet beside each tar, or from the `.json` members of a tar without one. As in
-    SQL, a comparison with a missing value is not satisfied: `punsafe < 0.5` drops what was never rated, too.
-
-    Args:
-        folder: A folder of shards.
-        expression: In the language of `filters`: "aesthetic > 5 and noise not in ('blank', 'vague')". None:
-            every example.
-        columns: What the filter can read beside the metadata.
-
-    Returns:
-        int64[k], global example numbers, ascending.
-
-    Raises:
-        ValueError: The expression is invalid, a column is unknown (the nearest is named), types do not
-            compare, or nothing is left.
-    """
-    index = ShardIndex.load(folder)
-    if expression is None:
-        return np.arange(len(index), dtype=np.int64)
-    condition = Filter.parse(expression)
-    source = ShardSource(folder, index)
-    beside = {name: values for name, values in (columns or {}).items() if name in condition.columns}
-
-    def chosen(shard: int) -> npt.NDArray[np.int64]:
-        table = _with_numbers(source, shard, condition.columns, beside)
-        found = table.filter(condition.compile(table.schema))[_NUMBER]
-        return np.asarray(found.to_numpy(), np.int64)
-
-    indices: npt.NDArray[np.int64] = np.concatenate(
-        [np.zeros(0, np.int64), *by_shard(chosen, index, "filtered")]
-    )
-    if not len(indices):
-        raise ValueError(
-            f"filter {condition.text!r}: none of the {len(index)} examples of {folder} satisfies it"
-        )
-    return indices
-
-
-@dataclass(frozen=True)
-class Recaptions:
-    """The synthetic captions of the examples that satisfy a condition, memory-mapped.
-
-    Attributes:
-        numbers: int64[m], the examples that satisfy it, ascending.
-        ends: int64[m], where each one's caption ends in `text`; an empty one is missing.
-        text: uint8[t], the captions one after the other, in UTF-8.
-    """
-
-    numbers: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
-    text: npt.NDArray[np.uint8]
-
-    def missing(self) -> npt.NDArray[np.int64]:
-        """Return the examples that satisfy the condition and have no synthetic caption, ascending."""
-        starts = np.concatenate([np.zeros(1, np.int64), self.ends[:-1]])
-        missing: npt.NDArray[np.int64] = self.numbers[self.ends == starts[: len(self.ends)]]
-        return missing
-
-    def replace(self, index: npt.NDArray[np.int64], captions: list[str]) -> None:
-        """Replace, in place, the captions of those of k examples, int64[k], that satisfy the condition."""
-        places = np.searchsorted(self.numbers, index)
-        found = self.numbers[np.minimum(places, len(self.numbers) - 1)] == index if len(self.numbers) else ()
-        for row in np.flatnonzero(found).tolist():
-            place = int(places[row])
-            start = self.ends[place - 1] if place else 0
-            captions[row] = self.text[start : self.ends[place]].tobytes().decode()
-
-
-def recaptions(folder: Path, expression: str) -> Recaptions:
-    """Load the synthetic captions of a folder's examples that satisfy a condition, as in WebLI-curated++.
-
-    There, every pair whose image–text alignment is below the threshold is re-captioned. One without a
-    synthetic caption does not belong to it: the pipeline leaves it out. Captions are read once, tar by tar,
-    and kept beside the index.
-
-    Args:
-        folder: A folder of shards whose metadata have the column `synthetic_caption`.
-        expression: In the language of `filters`: "similarity < 0.3".
-
-    Returns:
-        The captions; white space alone counts as missing.
-
-    Raises:
-        ValueError: As in `select`, or there is no such column of text. It is not an error if nothing
-            satisfies the condition.
-
-    Source:
-        Section 4.4, "Scaling data curation".
-    """
-    index = ShardIndex.load(folder)
-    condition = Filter.parse(expression)
-    source = ShardSource(folder, index)
-
-    def captions(shard: int) -> tuple[npt.NDArray[np.int64], list[bytes]]:
-        table = _with_numbers(source, shard, [*condition.columns, SYNTHETIC_CAPTION], {})
-        table = table.filter(condition.compile(table.schema))
-        cells = table[SYNTHETIC_CAPTION].to_pylist()
-        if any(not isinstance(cell, str | None) for cell in cells):
-            tar = folder / index.tars[shard]
-            raise ValueError(f"{tar}: its metadata column {SYNTHETIC_CAPTION!r} is not all text")
-        texts = [(cell or "").strip().encode(errors="replace") for cell in cells]
-        return np.asarray(table[_NUMBER].to_numpy(), np.int64), texts
-
-    def build(partial: Path) -> None:
-        end = 0
-        with (
-            (partial / "numbers").open("wb") as numbers,
-            (partial / "ends").open("wb") as ends,
-            (partial / "text").open("wb") as text,
-        ):
-            for examples, texts in by_shard(captions, index, "recaptioned"):
-                numbers.write(examples.tobytes())
-                stops = end + np.cumsum([len(content) for content in texts], dtype=np.int64)
-                ends.write(stops.tobytes())
-                text.write(b"".join(texts))
-                end = int(stops[-1]) if texts else end
-
-    state = hashlib.sha256(f"{condition.text}\n{index.signature}\n".encode())
-    for path, stat in shard_files(folder, (".parquet",)):
-        state.update(f"{path.as_posix()} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-
-    def load(kept: Path) -> Recaptions:
-        numbers, ends = (map_array(kept / name, np.int64) for name in ("numbers", "ends"))
-        text = map_array(kept / "text", np.uint8, (int(ends[-1]) if len(ends) else 0,))
-        if len(numbers) != len(ends):
-            raise ValueError("numbers and ends differ in length")
-        return Recaptions(numbers, ends, text)
-
-    return open_derived(folder, f"recaptions-{state.hexdigest()[:16]}", build, load)
+Derived = TypeVar("Derived")
 
 
 def choose(
@@ -178,92 +50,95 @@ def choose(
     columns: Columns | None = None,
     repeat: str | None = None,
     damaged_share: float | None = None,
-) -> tuple[npt.NDArray[np.int64] | None, Recaptions | None]:
-    """Choose the examples that a run reads, and the captions that it reads them with.
+) -> tuple[Ints | None, Recaptions | None]:
+    """Choose the examples that a run reads, and their synthetic captions.
 
     Args:
-        index: Of the folder.
         filter: See `select`.
         recaption: See `recaptions`; None: no example is re-captioned.
         columns: See `select`.
         repeat: See `repeated`; None: every example is read once.
-        damaged_share: See `ShardIndex.check`, to do before; None: nothing is checked.
+        damaged_share: See `ShardIndex.check`, which is called first; None: it is not called.
 
     Returns:
-        int64[k], ascending, without those that need a synthetic caption and have none; None for all. And the
-        synthetic captions, if there is a condition for them.
+        int64[k], ascending, without the examples that lack the synthetic caption they need; None for all.
+        And the synthetic captions, if `recaption` is given.
 
     Raises:
-        ValueError: As in `select`, `recaptions`, `repeated` and `ShardIndex.check`, or nothing is left.
+        ValueError: As in `select`, `recaptions`, `repeated`, and `ShardIndex.check`, or no example is left.
     """
     if damaged_share is not None:
         names = {*([] if filter is None else Filter.parse(filter).columns), repeat} - {None}
         index.check(damaged_share, without_metadata(index) if names - {*(columns or {})} else 0)
     chosen = None if filter is None else select(index.folder, filter, columns)
     captions = None if recaption is None else recaptions(index.folder, recaption)
-    if captions is not None:
+    if captions is not None and len(missing := captions.missing()):
         everything = np.arange(len(index)) if chosen is None else chosen
-        captioned = np.setdiff1d(everything, captions.missing(), assume_unique=True)
-        if not len(captioned):
+        chosen = np.setdiff1d(everything, missing, assume_unique=True)
+        if not len(chosen):
             raise ValueError(
                 f"recaption {recaption!r}: none of the {len(everything)} examples of {index.folder} "
-                "that it is to re-caption has a synthetic caption"
+                "that need one has a synthetic caption"
             )
-        if missing := len(everything) - len(captioned):
+        if lacking := len(everything) - len(chosen):
             _LOG.warning(
-                "%s: examples left out because they have no synthetic caption: %d", index.folder, missing
+                "%s: examples left out because they have no synthetic caption: %d", index.folder, lacking
             )
-            chosen = captioned
     return chosen if repeat is None else repeated(index, chosen, repeat, columns), captions
 
 
-def shares_by_value(
-    source: ShardSource, columns: Sequence[str], examples: Mapping[str, npt.NDArray[np.int64]]
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Count examples by the values of metadata columns, as shares.
+def select(folder: Path, expression: str | None, columns: Columns | None = None) -> Ints:
+    """Select the examples whose metadata satisfy a filter.
+
+    The metadata are those of the parquet next to each tar or, without one, of the `.json` members of the tar.
+    As in SQL, a missing value does not satisfy a comparison: `punsafe < 0.5` drops unrated examples, too.
 
     Args:
-        source: The folder.
-        columns: Their names.
-        examples: What some examples are called → their global numbers, int64[k].
+        folder: Folder of shards.
+        expression: In the language of `filters`: "aesthetic > 5 and noise not in ('blank', 'vague')". None:
+            every example.
+        columns: Columns that the filter can read in addition to the metadata; they hide metadata columns.
 
     Returns:
-        Column → value → called → share. Of a column with many values the most frequent are told apart, the
-        others are `others`; a value that is not there is `missing`, and a column that nothing has is left
-        out.
+        int64[k], global example numbers, ascending.
+
+    Raises:
+        ValueError: The expression is invalid, a column is unknown, types do not compare, or no example
+            satisfies the filter.
     """
-    ends = np.cumsum([len(numbers) for numbers in examples.values()])[:-1]
-    found = {}
-    for column, values in metadata_of(source, np.concatenate([*examples.values()]), columns).items():
-        if all(value is None for value in values):
-            continue
-        texts = np.array(["missing" if value is None else str(value) for value in values], object)
-        frequent = [text for text, _ in Counter(texts).most_common(_MOST_VALUES)]
-        texts[~np.isin(texts, frequent)] = "others"
-        parts = dict(zip(examples, np.split(texts, ends), strict=True))
-        found[column] = {
-            value: {called: float(np.mean(part == value)) for called, part in parts.items()}
-            for value in dict.fromkeys(texts)
-        }
-    return found
+    source = ShardSource(folder)
+    index = source.index
+    if expression is None:
+        return np.arange(len(index))
+    condition = Filter.parse(expression)
+    tables = by_shard(lambda shard: _satisfying(source, shard, condition, columns or {}), index, "filtered")
+    selected: Ints = np.concatenate([np.zeros(0, np.int64), *(table[_NUMBER] for table in tables)])
+    if not len(selected):
+        raise ValueError(
+            f"filter {condition.text!r}: none of the {len(index)} examples of {folder} satisfies it"
+        )
+    return selected
 
 
-_MOST_COUNTED = 2_000_000
-"""So many examples of a folder are filtered to count them: a matter of seconds."""
+def _satisfying(
+    source: ShardSource, shard: int, condition: Filter, columns: Columns, *others: str
+) -> pa.Table:
+    """Return the numbers of a tar's examples that satisfy a condition, with its columns and some others."""
+    import pyarrow as pa
+
+    examples = source.index.examples(shard)
+    cells = {name: pa.array(columns[name][examples]) for name in condition.columns if name in columns}
+    if names := [name for name in (*condition.columns, *others) if name not in cells]:
+        table = read_table(source, shard, names)
+        cells |= {name: table[name] for name in names}
+    return condition.apply(pa.table({_NUMBER: examples, **cells}))
 
 
 def count_examples(folder: Path, filter: str | None) -> int | None:
-    """Count the examples of a folder of shards that satisfy a filter, if that is quickly done.
-
-    Args:
-        folder: The folder.
-        filter: See `select`; None: all count.
+    """Count the examples of a folder of shards that satisfy a filter, or all; raises as `select`.
 
     Returns:
-        Their number; None where metadata are in the tars themselves, or there are millions of examples.
-
-    Raises:
-        ValueError: As in `select`.
+        Their number; None if counting is slow: there are millions of examples, or tars without a parquet.
     """
     index = ShardIndex.load(folder)
     if filter is None:
@@ -274,53 +149,196 @@ def count_examples(folder: Path, filter: str | None) -> int | None:
     return len(select(folder, filter))
 
 
-def repeated(
-    index: ShardIndex, chosen: npt.NDArray[np.int64] | None, column: str, columns: Columns | None = None
-) -> npt.NDArray[np.int64]:
+def repeated(index: ShardIndex, chosen: Ints | None, column: str, columns: Columns | None = None) -> Ints:
     """Repeat chosen examples as often as a column says.
 
     Args:
-        index: Of the folder.
         chosen: int64[k]; None for all.
-        column: Of the metadata or of `columns`: whole numbers from 0 on. One that is missing counts as 0.
+        column: A column of the metadata or of `columns`: whole numbers from 0. A missing number counts as 0.
         columns: See `select`.
 
     Returns:
         int64[r], ascending, each example as often as it is read in an epoch.
 
     Raises:
-        ValueError: An unknown column, one of other values, or nothing is left.
+        ValueError: The column is unknown, has other values, or no example is left.
     """
-    if columns and column in columns:
-        counts = np.asarray(columns[column], np.float64)
-    else:
-        cells = load_metadata(index.folder, [column])[column]
-        try:
-            counts = np.array([np.nan if cell is None else cell for cell in cells], np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"repeat {column!r}: not a column of numbers in {index.folder}") from None
-    counts = np.where(np.isnan(counts), 0.0, counts)
-    if np.any((counts < 0) | (counts != np.floor(counts)) | ~np.isfinite(counts)):
-        raise ValueError(f"repeat {column!r}: its values are not all whole numbers from 0 on")
+    own = (columns or {}).get(column)
+    cells = load_metadata(index.folder, [column])[column] if own is None else own
+    try:
+        counts = np.nan_to_num(np.asarray(cells, np.float64), posinf=-1.0)  # None becomes NaN
+    except (TypeError, ValueError):
+        raise ValueError(f"repeat {column!r}: not a column of numbers in {index.folder}") from None
+    if np.any((counts < 0) | (counts != np.floor(counts))):
+        raise ValueError(f"repeat {column!r}: its values are not all whole numbers from 0")
     examples = np.arange(len(index)) if chosen is None else chosen
-    found = np.repeat(examples, counts[examples].astype(np.int64))
-    if not len(found):
-        raise ValueError(f"repeat {column!r}: none of the {len(examples)} examples is ever read")
-    return found
+    result = np.repeat(examples, counts[examples].astype(np.int64))
+    if not len(result):
+        raise ValueError(f"repeat {column!r}: all of the {len(examples)} examples have 0 repetitions")
+    return result
 
 
-_NUMBER = "\0number"
-"""A column that no metadata have: the examples' global numbers."""
+@dataclass(frozen=True)
+class Recaptions:
+    """The synthetic captions of the examples that satisfy a condition, memory-mapped.
+
+    Attributes:
+        numbers: int64[m], the examples that satisfy it, ascending.
+        captions: Their m captions; null if missing.
+    """
+
+    numbers: Ints
+    captions: pa.ChunkedArray
+
+    def missing(self) -> Ints:
+        """Return the examples that satisfy the condition and lack a synthetic caption, ascending."""
+        missing: Ints = self.numbers[np.asarray(self.captions.is_null(), bool)]
+        return missing
+
+    def replace(self, index: Ints, captions: list[str]) -> None:
+        """Replace, in place, the captions of those of k examples, int64[k], that satisfy the condition."""
+        places = np.searchsorted(self.numbers, index)
+        satisfies = places < len(self.numbers)
+        satisfies[satisfies] = self.numbers[places[satisfies]] == index[satisfies]
+        for row in np.flatnonzero(satisfies).tolist():
+            captions[row] = self.captions[int(places[row])].as_py()
 
 
-def _with_numbers(source: ShardSource, shard: int, names: Sequence[str], beside: Columns) -> pa.Table:
-    """Return the numbers of a tar's examples, columns of their metadata, and such as are beside them."""
+def recaptions(folder: Path, expression: str) -> Recaptions:
+    """Load the synthetic captions of a folder's examples that satisfy a condition, as in WebLI-curated++.
+
+    WebLI-curated++ re-captions every pair whose image–text alignment is below the threshold, and has no pairs
+    that lack a synthetic caption. Captions are read once, tar by tar, and stored next to the index.
+
+    Args:
+        folder: Folder of shards whose metadata have the column `synthetic_caption`.
+        expression: In the language of `filters`: "similarity < 0.3".
+
+    Returns:
+        The captions; white space alone counts as missing.
+
+    Raises:
+        ValueError: As in `select`, or the column is missing or has values other than text. It is not an error
+            if no example satisfies the condition.
+
+    Source:
+        Section 4.4, "Scaling data curation".
+    """
     import pyarrow as pa
 
-    examples = source.index.examples(shard)
-    found = {_NUMBER: pa.array(examples)}
-    found |= {name: pa.array(np.asarray(values[examples])) for name, values in beside.items()}
-    if own := [name for name in names if name not in beside]:
-        table = read_table(source, shard, own)
-        found |= {name: table[name] for name in own}
-    return pa.table(found)
+    condition, source = Filter.parse(expression), ShardSource(folder)
+    schema = pa.schema({_NUMBER: pa.int64(), SYNTHETIC_CAPTION: pa.string()})
+
+    def captions(shard: int) -> pa.Table:
+        table = _satisfying(source, shard, condition, {}, SYNTHETIC_CAPTION)
+        cells = table[SYNTHETIC_CAPTION].to_pylist()
+        if any(not isinstance(cell, str | None) for cell in cells):
+            tar = folder / source.index.tars[shard]
+            raise ValueError(f"{tar}: its metadata column {SYNTHETIC_CAPTION!r} is not all text")
+        texts = [(cell or "").strip() or None for cell in cells]
+        return pa.table([table[_NUMBER], texts], schema)
+
+    def build(partial: Path) -> None:
+        with pa.ipc.new_file(partial / "captions.arrow", schema) as writer:
+            for table in by_shard(captions, source.index, "recaptioned"):
+                writer.write_table(table)
+
+    def load(derived: Path) -> Recaptions:
+        table = pa.ipc.open_file(pa.memory_map(str(derived / "captions.arrow"))).read_all()
+        return Recaptions(table[_NUMBER].to_numpy(), table[SYNTHETIC_CAPTION])
+
+    return _derived(source.index, "recaptions", condition.text, build, load)
+
+
+def concepts(folder: Path, columns: Sequence[str]) -> npt.NDArray[np.int32]:
+    """Load the concepts of a folder's examples. They are read once, tar by tar, and stored next to the index.
+
+    Args:
+        folder: Folder of shards.
+        columns: Columns of metadata. A value, or each value of a list, is a concept of its column.
+
+    Returns:
+        int32 [n, K], memory-mapped: the numbers of each example's concepts, ascending, then −1. Concepts are
+        numbered in the order of their names, "column: value".
+
+    Raises:
+        ValueError: A column is unknown, or has values that are neither text nor whole numbers.
+    """
+    source = ShardSource(folder)
+    index = source.index
+
+    def of_shard(shard: int) -> list[set[str]]:
+        table = read_table(source, shard, columns)
+        tar = folder / index.tars[shard]
+        cells = [[_concepts_of(cell, name, tar) for cell in table[name].to_pylist()] for name in columns]
+        return [set().union(*row) for row in zip(*cells, strict=True)]
+
+    def build(partial: Path) -> None:
+        known: dict[str, int] = {}  # in the order of their first examples, until all are known
+        rows = [
+            np.array([known.setdefault(name, len(known)) for name in names], np.int32)
+            for examples in by_shard(of_shard, index, "read concepts of")
+            for names in examples
+        ]
+        rank = np.empty(len(known), np.int32)
+        rank[[known[name] for name in sorted(known)]] = np.arange(len(known))
+        numbers = np.full((len(index), max(1, *map(len, rows))), -1, np.int32)
+        for example, row in enumerate(rows):
+            numbers[example, : len(row)] = np.sort(rank[row])
+        (partial / "numbers").write_bytes(numbers.tobytes())
+
+    def load(derived: Path) -> npt.NDArray[np.int32]:
+        return map_array(derived / "numbers", np.int32).reshape(len(index), -1)
+
+    return _derived(index, "concepts", json.dumps(columns), build, load)
+
+
+def _concepts_of(cell: Any, column: str, tar: Path) -> set[str]:
+    """Return the names of the concepts in a cell."""
+    values = cell if isinstance(cell, list) else [cell]
+    for value in values:
+        if not isinstance(value, str | int | None):
+            raise ValueError(
+                f"{tar}: metadata column {column!r} holds {value!r}, which is not a concept: name columns of "
+                "text, of whole numbers, or of lists of them in selection.concepts"
+            )
+    return {f"{column}: {value}" for value in values if value is not None}
+
+
+def _derived(
+    index: ShardIndex, kind: str, key: str, build: Callable[[Path], None], load: Callable[[Path], Derived]
+) -> Derived:
+    """Load data derived from metadata; build them unless shards, metadata, and key are the same as before."""
+    state = hashlib.sha256(f"{key}\n{index.signature}\n".encode())
+    for path, stat in shard_files(index.folder, (".parquet",)):
+        state.update(f"{path.as_posix()} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return open_derived(index.folder, f"{kind}-{state.hexdigest()[:16]}", build, load)
+
+
+def shares_by_value(
+    source: ShardSource, columns: Sequence[str], examples: Mapping[str, Ints]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Count examples by the values of metadata columns, as shares.
+
+    Args:
+        columns: Names of the columns.
+        examples: Names of groups of examples → their global numbers, int64[k].
+
+    Returns:
+        Column → value → group → share. Beyond the most frequent values of a column, values are counted as
+        "others"; missing values as "missing". Columns without any value are left out.
+    """
+    shares: dict[str, dict[str, dict[str, float]]] = {}
+    for column, cells in metadata_of(source, np.concatenate([*examples.values()]), columns).items():
+        if all(cell is None for cell in cells):
+            continue
+        values = ["missing" if cell is None else str(cell) for cell in cells]
+        frequent = {value for value, _ in Counter(values).most_common(_MOST_VALUES)}
+        values = [value if value in frequent else "others" for value in values]
+        left = iter(values)
+        counts = {group: Counter(islice(left, len(numbers))) for group, numbers in examples.items()}
+        shares[column] = {
+            value: {group: count[value] / len(examples[group]) for group, count in counts.items()}
+            for value in dict.fromkeys(values)
+        }
+    return shares

@@ -1,14 +1,19 @@
-"""The folders of data: synthetic data are made once, the user's are checked."""
+"""The folders of data: made once from synthetic settings or by a custom reader, or the user's own, checked.
+
+To add a kind of training data, add its settings to `config.data` and its branch to `ensure_web`, which turns
+every kind into a folder of shards.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from jestlab.models import extensions
 from jestlab.models.config import (
     SHAPES_GENERATOR,
     BenchmarkFolder,
@@ -18,10 +23,19 @@ from jestlab.models.config import (
     ShapesWeb,
     ShardFolder,
 )
-from jestlab.models.data import readers, shapes
+from jestlab.models.data import shapes
 from jestlab.models.data.files import build_once, derived_path, file_sha256, shard_files, write_whole
 from jestlab.models.data.packing import write_shards
 from jestlab.models.data.shards import ShardIndex
+
+Reader = Callable[..., Iterable[Mapping[str, Any]]]
+"""A custom reader: a function of its options, and of `path` if the config has one. It yields examples as
+`packing.write_shards` takes them, in the same order every time."""
+
+MADE = re.compile(r"(shapes-(web|benchmark)|own-web)-[0-9a-f]{8}")
+"""Names of folders that were made here, and can be made again."""
+
+_CONTENT = (".tar", ".parquet", ".txt")  # files that the digest of a folder includes
 
 
 def ensure_web(
@@ -33,32 +47,30 @@ def ensure_web(
     """Return the folder of shards to train on; make it if it is synthetic, or a reader's, and missing.
 
     Args:
-        settings: The synthetic web or what a reader reads, made on first use, or the user's folder.
-        seed: Of the synthetic web, where its settings give none.
-        cache: Where made data are kept, in folders named by what is in them.
-        code: The run's code, by name: what a reader makes depends on its own.
-
-    Returns:
-        The folder.
+        settings: The synthetic web or the reader, whose shards are made on first use, or the user's folder.
+        seed: Of the synthetic web, unless its settings have one.
+        cache: Where made data are stored, in folders whose names depend on the settings.
+        code: The run's code, by name: a reader's shards depend on its code.
 
     Raises:
-        FileNotFoundError: The user's folder is missing or holds no shards.
-        ValueError: The user's folder no longer holds what its recorded digest says, or a reader yields what
-            is no example.
+        FileNotFoundError: The user's folder is missing or contains no shards.
+        ValueError: The user's data differ from their recorded digest, or a reader yields an invalid example.
     """
-    if isinstance(settings, OwnReader):
-        planned = settings.path_digest
-        if settings.path and planned and readers.path_digest(Path(settings.path)) != planned:
-            raise ValueError(f"{settings.path}: changed since the run was planned: launch again")
     if isinstance(settings, ShardFolder):
         folder = Path(settings.path)
         ShardIndex.load(folder)
         _check_digest(folder, settings.digest)
         return folder
+    if isinstance(settings, OwnReader):
+        planned = settings.path_digest
+        if settings.path and planned and path_digest(Path(settings.path)) != planned:
+            raise ValueError(f"{settings.path}: changed since the run was planned: launch again")
 
     def build(partial: Path) -> None:
         if isinstance(settings, OwnReader):
-            write_shards(partial, readers.examples(settings), f"reader {settings.function}")
+            read: Reader = extensions.load("reader", settings.function)
+            path = {} if settings.path is None else {"path": settings.path}
+            write_shards(partial, read(**path, **settings.options), f"reader {settings.function}")
         else:
             shapes.make_web(partial, settings, seed if settings.seed is None else settings.seed)
         ShardIndex.load(partial)
@@ -67,11 +79,11 @@ def ensure_web(
 
 
 def ensure_benchmark(settings: ShapesBenchmark | BenchmarkFolder, cache: Path) -> Path:
-    """Return the folder that holds the benchmark's datasets, one folder each; make it as `ensure_web`.
+    """Return the folder that contains the benchmark's datasets, one folder each; make it as `ensure_web`.
 
     Raises:
         FileNotFoundError: The user's folder is missing.
-        ValueError: The user's folder no longer holds what its recorded digest says.
+        ValueError: The user's folder differs from its recorded digest.
     """
     if isinstance(settings, BenchmarkFolder):
         folder = Path(settings.path)
@@ -101,59 +113,65 @@ def benchmark_name(settings: ShapesBenchmark) -> str:
     return _name("shapes-benchmark", settings.model_dump(mode="json"))
 
 
-MADE = re.compile(r"(shapes-(web|benchmark)|own-web)-[0-9a-f]{8}")
-"""Names of folders that were made here, and can be made again."""
-
-
-def digest(folder: Path) -> str:
-    """Hash the content of a folder of shards or of benchmark datasets, wherever it is.
-
-    Args:
-        folder: The folder; its tars, parquets and text files count, at any depth. Hashes are kept in it, and
-            recomputed for files whose size or time changed.
-
-    Returns:
-        64 hex digits.
-
-    Raises:
-        FileNotFoundError: The folder is missing or holds no tar.
-    """
-    kept_at = derived_path(folder, "digest.json")
-    found = shard_files(folder, _CONTENT)
-    if not any(path.suffix.lower() == ".tar" for path, _ in found):
-        raise FileNotFoundError(f"{folder}: holds no .tar shards")
-    try:
-        kept = json.loads(kept_at.read_text())
-    except (FileNotFoundError, ValueError):
-        kept = {}
-    files: dict[str, dict[str, Any]] = {}
-    for path, stat in found:
-        name = path.as_posix()
-        files[name] = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-        known = dict(kept.get(name, {}))
-        sha256 = known.pop("sha256", None)
-        files[name]["sha256"] = sha256 if sha256 and known == files[name] else file_sha256(folder / path)
-    if files != kept:
-        write_whole(kept_at, json.dumps(files, indent=1).encode())
-    state = hashlib.sha256()
-    for name, file in files.items():
-        state.update(f"{file['sha256']}  {name}\n".encode())
-    return state.hexdigest()
-
-
-_CONTENT = (".tar", ".parquet", ".txt")
-
-
-def _check_digest(folder: Path, recorded: str | None) -> None:
-    """Raise ValueError if a folder does not hold the recorded content."""
-    if recorded is not None and (found := digest(folder)) != recorded:
-        raise ValueError(
-            f"{folder}: its content changed (digest {found[:12]}, recorded {recorded[:12]}): "
-            "restore it, or drop the digest to use what it holds now"
-        )
-
-
 def _name(kind: str, settings: dict[str, Any]) -> str:
     """Return a folder's name, which depends on everything that decides its content."""
     content = json.dumps({"version": SHAPES_GENERATOR, **settings}, sort_keys=True)
     return f"{kind}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+
+def digest(folder: Path) -> str:
+    """Hash the content of a folder of shards or of benchmark datasets, independent of its path.
+
+    Args:
+        folder: The folder. Its tars, parquets, and text files count, at any depth. Their hashes are stored in
+            it, and recomputed for files with another size or time.
+
+    Returns:
+        64 hexadecimal digits.
+
+    Raises:
+        FileNotFoundError: The folder is missing or contains no tar.
+    """
+    found = shard_files(folder, _CONTENT)
+    if not any(path.suffix.lower() == ".tar" for path, _ in found):
+        raise FileNotFoundError(f"{folder}: holds no .tar shards")
+    stored_at = derived_path(folder, "digest.json")
+    try:
+        stored = json.loads(stored_at.read_text())
+    except (FileNotFoundError, ValueError):
+        stored = {}
+    files: dict[str, dict[str, Any]] = {}
+    for path, stat in found:
+        name, about = path.as_posix(), {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+        known = stored.get(name, {})
+        is_known = known == about | {"sha256": known.get("sha256")}
+        files[name] = known if is_known else about | {"sha256": file_sha256(folder / path)}
+    if files != stored:
+        write_whole(stored_at, json.dumps(files, indent=1).encode())
+    return _combined({name: file["sha256"] for name, file in files.items()})
+
+
+def path_digest(path: Path) -> str:
+    """Hash the input of a reader: a file, or all files of a folder but hidden ones, by names and content.
+
+    Raises:
+        FileNotFoundError: Nothing exists at this path.
+    """
+    if path.is_file():
+        return file_sha256(path)
+    if not path.is_dir():
+        raise FileNotFoundError(f"{path}: no such file or folder")
+    return _combined({name.as_posix(): file_sha256(path / name) for name, _ in shard_files(path, ("",))})
+
+
+def _combined(hashes: Mapping[str, str]) -> str:
+    return hashlib.sha256("".join(f"{sha}  {name}\n" for name, sha in hashes.items()).encode()).hexdigest()
+
+
+def _check_digest(folder: Path, recorded: str | None) -> None:
+    """Raise ValueError if the content of a folder differs from its recorded digest."""
+    if recorded is not None and (found := digest(folder)) != recorded:
+        raise ValueError(
+            f"{folder}: its content changed (digest {found[:12]}, recorded {recorded[:12]}): "
+            "restore it, or remove the digest to use the present content"
+        )

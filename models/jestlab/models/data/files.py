@@ -14,7 +14,7 @@ import tempfile
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,73 +25,78 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 DERIVED = ".jestlab"
-"""Subfolder of a shard folder for what is computed from it: index, digest, tokenizers, captions. Safe to
-delete."""
+"""Subfolder of a shard folder for derived data: index, digest, tokenizers, captions. Safe to delete."""
 
 Opened = TypeVar("Opened")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _LOG = logging.getLogger(__name__)
-_STALE_SECONDS = 3600.0
+_STALE_SECONDS, _LOG_SECONDS = 3600.0, 10.0
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def derived_path(folder: Path, name: str) -> Path:
-    """Return the path of a file that is computed from a folder's shards."""
+    """Return the path of a file that is derived from a folder's shards."""
     return folder / DERIVED / name
 
 
 def write_whole(path: Path, content: bytes | Iterable[bytes]) -> bool:
     """Write a file atomically: readers see the old file or the new one, never a part.
 
+    Files that killed writers left in the folder an hour ago or earlier are removed.
+
     Args:
         path: The file; its folder is created.
         content: Its bytes, at once or in parts.
 
     Returns:
-        False if writing is not allowed there: a shared dataset is often read-only, and each process then
-        computes for itself what is derived from it.
+        False if writing is not allowed there. Shared datasets are often read-only, so each process then
+        computes derived data for itself.
     """
     # No process number: on several hosts that share a disk two processes may have the same.
     partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_stale(path.parent)
-        with partial.open("wb") as file:
+        for old in path.parent.glob("*.part"):
+            with contextlib.suppress(FileNotFoundError):  # a writer has just renamed it
+                if old.is_file() and time.time() - old.stat().st_mtime > _STALE_SECONDS:
+                    old.unlink()
+        with _complete(partial, path), partial.open("wb") as file:
             file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException as error:  # also of whatever makes the parts
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in _NOT_ALLOWED:
+    except OSError as error:
+        if error.errno in _NOT_ALLOWED:
             return False
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
-            error.filename = error.filename or str(path)  # what writes names no place
         raise
     return True
 
 
-def _remove_stale(folder: Path) -> None:
-    """Remove what killed writers left behind in a folder of derived files."""
-    for partial in folder.glob("*.part"):
-        with contextlib.suppress(FileNotFoundError):  # a living writer has just renamed it
-            if partial.is_file() and time.time() - partial.stat().st_mtime > _STALE_SECONDS:
-                partial.unlink()
+@contextlib.contextmanager
+def _complete(partial: Path, path: Path) -> Iterator[None]:
+    """Rename a partial file or folder to `path` after the block, or remove it after an error."""
+    try:
+        yield
+        partial.replace(path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            error.filename = error.filename or str(path)  # writing does not name the file
+        raise
 
 
 def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
     """Make a folder unless it exists; of several processes one makes it and the others wait.
 
-    It is built under another name and renamed when complete, so that a folder that exists is complete; the
-    remains of a killed builder are removed by the next one.
+    It is built under another name and renamed when complete, so a folder that exists is complete. The next
+    builder removes what a killed one left.
 
     Args:
         folder: The folder, which is returned.
-        build: Fills the folder that it is given.
+        build: Fills the folder whose path it gets.
     """
     if folder.is_dir():
         return folder
@@ -103,68 +108,51 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
             if partial.exists():
                 shutil.rmtree(partial)
             partial.mkdir()
-            try:
-                build(partial)
-            except BaseException as error:
-                shutil.rmtree(partial, ignore_errors=True)
-                if isinstance(error, OSError) and error.errno in _NO_ROOM:
-                    error.filename = error.filename or str(folder)
-                raise  # the lock stays, so that the next process that waits for it builds alone
-            partial.rename(folder)
+            with _complete(partial, folder):
+                build(partial)  # after an error the lock file stays: the next process that waits builds alone
         lock.unlink(missing_ok=True)  # every process that gets a lock from now on finds the folder
     return folder
-
-
-def build_derived(folder: Path, name: str, build: Callable[[Path], None]) -> Path:
-    """Make a folder of what is computed from a folder's shards, unless it exists.
-
-    It is placed beside the shards or, if that is not allowed, in this user's part of the system's temporary
-    folder: a shared dataset is often read-only.
-
-    Args:
-        folder: The folder of shards.
-        name: Name of the derived folder; everything that its content depends on must be part of it.
-        build: Fills the folder that it is given.
-    """
-    try:
-        return build_once(derived_path(folder, name), build)
-    except OSError as error:
-        if error.errno not in _NOT_ALLOWED:
-            raise
-    place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-    return build_once(own_temporary_folder() / place / name, build)
 
 
 def open_derived(
     folder: Path, name: str, build: Callable[[Path], None], open_: Callable[[Path], Opened]
 ) -> Opened:
-    """Open a folder of what is computed from a folder's shards; build it if missing, again if damaged.
+    """Open a folder of data that are derived from a folder's shards; build it if missing, again if damaged.
+
+    It is stored next to the shards. If that is not allowed, since a shared dataset is often read-only, it is
+    stored in the user's part of the system's temporary folder.
 
     Args:
         folder: The folder of shards.
-        name: See `build_derived`.
-        build: See `build_derived`.
-        open_: Opens the derived folder; any of OSError, KeyError, TypeError and ValueError means damage.
+        name: Name of the derived folder; includes everything that its content depends on.
+        build: Fills the folder whose path it gets.
+        open_: Opens the derived folder; OSError, KeyError, TypeError, and ValueError mean damage.
     """
-    kept = build_derived(folder, name, build)
     try:
-        return open_(kept)
+        derived = build_once(derived_path(folder, name), build)
+    except OSError as error:
+        if error.errno not in _NOT_ALLOWED:
+            raise
+        place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+        derived = build_once(own_temporary_folder() / place / name, build)
+    try:
+        return open_(derived)
     except (OSError, KeyError, TypeError, ValueError) as error:
-        _LOG.warning("%s: damaged (%s), built again", kept, error)
-    shutil.rmtree(kept, ignore_errors=True)  # another process may have removed it already
-    return open_(build_derived(folder, name, build))
+        _LOG.warning("%s: damaged (%s), built again", derived, error)
+    shutil.rmtree(derived, ignore_errors=True)  # another process may have removed it
+    return open_(build_once(derived, build))
 
 
 def map_array(path: Path, dtype: Any, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
-    """Memory-map an array from a file that holds its bytes and nothing else.
+    """Memory-map an array from a file that contains its bytes and nothing else.
 
     Args:
         path: The file.
         dtype: Type of the array.
-        shape: Its shape; None: one axis, as long as the file is.
+        shape: Its shape; None: one axis, as long as the file.
 
     Raises:
-        ValueError: The file is not as large as the shape says.
+        ValueError: The size of the file does not fit the shape.
     """
     import numpy as np
 
@@ -177,14 +165,14 @@ def map_array(path: Path, dtype: Any, shape: tuple[int, ...] | None = None) -> n
 
 
 def own_temporary_folder(name: str = "jestlab", variable: str = "TMPDIR") -> Path:
-    """Return a folder below the temporary one that no other user can have filled; make it if it is missing.
+    """Return a folder in the temporary one that only this user can write to; make it if it is missing.
 
     Args:
         name: Of the folder; the user's id is appended.
-        variable: Environment variable by which another place is chosen, for the message.
+        variable: Environment variable that sets another folder, for the message.
 
     Raises:
-        PermissionError: Somebody else may have made what lies there.
+        PermissionError: Another user may have made the folder or its content.
     """
     folder = Path(tempfile.gettempdir()) / f"{name}-{os.geteuid()}"
     with contextlib.suppress(FileExistsError):
@@ -200,48 +188,58 @@ def own_temporary_folder(name: str = "jestlab", variable: str = "TMPDIR") -> Pat
 def shard_files(folder: Path, suffixes: Sequence[str]) -> list[tuple[Path, os.stat_result]]:
     """List a dataset's files with some suffixes, such as ".tar", by path, at any depth but in hidden folders.
 
-    Links to folders are followed; a folder that is reached in several ways is listed once.
+    Links to folders are followed; a folder with several paths is listed once.
 
     Returns:
         Each file's path within the folder, with its size and times.
 
     Raises:
-        OSError: A folder cannot be read, or a link leads nowhere.
+        OSError: A folder cannot be read, or a link is broken.
     """
+
+    def fail(error: OSError) -> None:
+        raise error
+
     found: list[tuple[Path, os.stat_result]] = []
     seen: set[tuple[int, int]] = set()
-    for place, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
+    for place, folders, names in os.walk(folder, onerror=fail, followlinks=True):
         about = Path(place).stat()
         is_new = (about.st_dev, about.st_ino) not in seen
         seen.add((about.st_dev, about.st_ino))
         folders[:] = sorted(name for name in folders if is_new and not name.startswith("."))
         for path in (Path(place, name) for name in names if is_new and not name.startswith(".")):
             if not path.exists():
-                raise FileNotFoundError(f"{path}: a link to what is not there: restore or remove it")
+                raise FileNotFoundError(f"{path}: a broken link: restore its target or remove it")
             if path.name.lower().endswith(tuple(suffixes)) and path.is_file():
                 found.append((path.relative_to(folder), path.stat()))
     return sorted(found, key=lambda entry: entry[0])
 
 
-def _raise(error: OSError) -> None:
-    raise error
-
-
 def compute_ahead(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int
 ) -> Generator[Result, None, None]:
-    """Call a function for each item, in threads and so many items ahead; yield the results in order."""
+    """Call a function for each item, in threads, some items ahead; yield the results in order."""
     pool = ThreadPoolExecutor(threads)
-    begun: deque[Future[Result]] = deque()
+    started: deque[Future[Result]] = deque()
     try:
         for item in items:
-            begun.append(pool.submit(function, item))
-            if len(begun) > ahead:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
+            started.append(pool.submit(function, item))
+            if len(started) > ahead:
+                yield started.popleft().result()
+        while started:
+            yield started.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def log_progress(items: Iterable[Item], count: int, done: str) -> Iterator[Item]:
+    """Yield items, of which there are `count`, and log every ten seconds how many shards are `done`."""
+    next_log = time.monotonic() + _LOG_SECONDS
+    for number, item in enumerate(items, start=1):
+        yield item
+        if time.monotonic() > next_log:
+            next_log = time.monotonic() + _LOG_SECONDS
+            _LOG.info("%s %s of %s shards", done, f"{number:,}", f"{count:,}")
 
 
 def file_sha256(path: Path) -> str:

@@ -1,11 +1,10 @@
-"""Filters on metadata, such as `similarity > 0.3`: conditions on its columns, compiled to PyArrow."""
+"""Filters on metadata, such as `similarity > 0.3`: conditions on columns, evaluated by PyArrow."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from jestlab.models.data.conditions import COMPARISONS, LOGIC, is_key, operands, parse
@@ -46,31 +45,34 @@ class Filter:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns that it reads, sorted."""
+        """The names of the columns that the condition reads, sorted."""
         return sorted({node.name for node in self.condition.walk() if node.key == "column"})
 
-    def compile(self, schema: pa.Schema) -> pc.Expression:
-        """Compile to a PyArrow expression, which is null where the condition is neither true nor false.
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Return the rows of a table that satisfy the condition.
 
         Args:
-            schema: Types of the table's columns; has all of `columns`.
+            table: Has all of `columns`. In the result, these columns are integers, float64, or strings.
 
         Raises:
-            ValueError: A column is compared with a value of another type.
+            ValueError: The condition compares values that aren't comparable, such as texts and numbers.
         """
         import pyarrow as pa
 
         try:
-            compiled = _Compiler(self.text, schema).condition(self.condition)
-            schema.empty_table().select(self.columns).filter(compiled)
+            for name in self.columns:
+                table = table.set_column(table.column_names.index(name), name, _converted(table[name]))
+            return table.filter(_compile(self.condition, table.schema))
         except (pa.ArrowException, TypeError):
-            types = ", ".join(f"{name} is {schema.field(name).type}" for name in self.columns)
-            raise ValueError(f"filter {self.text!r}: values of these types don't compare: {types}") from None
-        return compiled
+            types = ", ".join(f"{name} is {table.schema.field(name).type}" for name in self.columns)
+            raise ValueError(
+                f"filter {self.text!r}: these values cannot be compared with each other: {types}: put text "
+                "in quotes, and write numbers without"
+            ) from None
 
 
 def missing_column(columns: Sequence[str], known: Sequence[str]) -> str | None:
-    """Return the first column that metadata lack, with the nearest that they have; None if they have all.
+    """Return the first of some columns that is unknown, with the most similar known name; None if all exist.
 
     Args:
         columns: Names of the columns that are read.
@@ -87,134 +89,75 @@ def missing_column(columns: Sequence[str], known: Sequence[str]) -> str | None:
     return None
 
 
-Operand = Any
-"""A key, as a node of the condition, or a constant."""
+def _converted(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Convert a column to one of few types: int64, float64, or what it is, if these are no numbers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_type, found = pa.types, column.type
+    if is_type.is_dictionary(found):
+        return _converted(column.cast(found.value_type))
+    if is_type.is_boolean(found) or is_type.is_integer(found):
+        return column.cast(pa.int64())
+    if is_type.is_floating(found) or is_type.is_decimal(found):
+        numbers = column.cast(pa.float64())
+        return pc.if_else(pc.is_nan(numbers), None, numbers)  # NaN counts as missing
+    return column
 
 
-class _Compiler:
-    """Compiles a condition for tables of one schema.
+def _compile(condition: Expr, schema: pa.Schema) -> pc.Expression:
+    """Compile a condition to a PyArrow expression, which is null where its value is unknown."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    Types are made alike here, because PyArrow casts an integer column to float32 where a constant fits it
-    exactly, and then refuses values above 2^24.
-    """
+    node = condition.unnest()
+    if node.key == "not":
+        return ~_compile(node.this, schema)
+    if node.key in LOGIC:
+        left, right = (_compile(part, schema) for part in (node.this, node.expression))
+        return left & right if node.key == "and" else left | right
+    first, *others = (_operand(each, schema) for each in operands(node))
+    if node.key == "is":
+        return first[0].is_null()
+    if any(kind == pa.null() for _, kind in (first, *others)):
+        return pc.scalar(pa.scalar(None, pa.bool_()))
+    if node.key == "like":
+        # Our language has no escape character.
+        return pc.match_like(first[0], operands(node)[1].replace("\\", "\\\\"))
+    if node.key == "in":
+        compared = _compare("neq", first, first)  # false, or null where the value is missing
+        for constant in others:
+            compared = compared | _compare("eq", first, constant)
+        return compared
+    if node.key == "column":
+        return _compare("neq", first, _operand(0, schema))
+    return _compare(node.key, first, others[0])
 
-    def __init__(self, text: str, schema: pa.Schema) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc
 
-        self._text, self._schema, self._pa, self._pc = text, schema, pa, pc
-        self._unknown = pc.scalar(pa.scalar(None, pa.bool_()))
+def _operand(operand: Any, schema: pa.Schema) -> tuple[pc.Expression, pa.DataType]:
+    """Return a key or a constant as an expression, and its type."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def condition(self, condition: Expr) -> pc.Expression:
-        node = condition.unnest()
-        if node.key not in LOGIC:
-            return self._test(node)
-        whole = self.condition(node.this)
-        if node.key == "not":
-            return ~whole
-        other = self.condition(node.expression)
-        return whole & other if node.key == "and" else whole | other
+    if is_key(operand):
+        return pc.field(operand.name), schema.field(operand.name).type
+    if isinstance(operand, int | float):
+        is_whole = float(operand).is_integer() and abs(operand) < 2**63
+        operand = int(operand) if is_whole else float(operand)
+    constant = pa.scalar(operand)
+    return pc.scalar(constant), constant.type
 
-    def _test(self, test: Expr) -> pc.Expression:
-        left, *right = operands(test)
-        present = self._pc.scalar(True)
-        for operand in filter(is_key, (left, *right)):
-            present = present & ~self._pc.field(operand.name).is_null(nan_is_null=True)
-        if test.key == "is":
-            return ~present
-        if test.key == "column":
-            found = self._truth(left)
-        elif test.key == "in":
-            found = self._among(left, right)
-        elif test.key == "like":
-            found = self._like(left, right[0])
-        else:
-            found = self._compared(COMPARISONS[test.key], left, right[0])
-        return self._pc.if_else(present, found, self._unknown)
 
-    def _truth(self, operand: Operand) -> pc.Expression:
-        if is_key(operand) and self._pa.types.is_boolean(self._schema.field(operand.name).type):
-            return self._pc.field(operand.name)
-        return self._compared(COMPARISONS["neq"], operand, 0)
+def _compare(
+    key: str, left: tuple[pc.Expression, pa.DataType], right: tuple[pc.Expression, pa.DataType]
+) -> pc.Expression:
+    """Compare two operands; an integer and a float are compared as floats."""
+    import pyarrow as pa
 
-    def _compared(self, compare: Any, left: Operand, right: Operand) -> pc.Expression:
-        kinds = self._kind(left), self._kind(right)
-        if "null" in kinds:
-            return self._unknown
-        if set(kinds) == {"integer", "float"}:
-            left_value, right_value = (self._as_float(each) for each in (left, right))
-        else:
-            if {"text", "integer"} == set(kinds) or {"text", "float"} == set(kinds):
-                raise self._mismatch(left, right)
-            left_value, right_value = (self._value(each) for each in (left, right))
-            # PyArrow compares uint64 with no other integers.
-            if "integer" in kinds and any(map(self._is_wide, (left, right))):
-                left_value, right_value = (v.cast(self._pa.decimal128(20)) for v in (left_value, right_value))
-        found: pc.Expression = compare(left_value, right_value)
-        return found
-
-    def _among(self, operand: Operand, listed: Sequence[Operand]) -> pc.Expression:
-        """Whether an operand equals one of some constants."""
-        among = self._pc.scalar(False)
-        for constant in listed:
-            among = among | self._compared(COMPARISONS["eq"], operand, constant)
-        return among
-
-    def _like(self, operand: Operand, pattern: str) -> pc.Expression:
-        if self._kind(operand) == "null":
-            return self._unknown
-        if self._kind(operand) != "text":
-            raise self._mismatch(operand, pattern)
-        escaped = pattern.replace("\\", "\\\\")  # our language has no escape character
-        return self._pc.match_like(self._value(operand), escaped)
-
-    def _kind(self, operand: Operand) -> str:
-        """ "integer" (Booleans, too), "float", "text", "null" (a column without any value), or "other"."""
-        if isinstance(operand, str):
-            return "text"
-        if not is_key(operand):
-            return "integer" if float(operand).is_integer() and abs(operand) < 10**20 else "float"
-        is_type, found = self._pa.types, self._schema.field(operand.name).type
-        if is_type.is_dictionary(found):
-            found = found.value_type
-        if is_type.is_integer(found) or is_type.is_boolean(found):
-            return "integer"
-        if is_type.is_floating(found) or is_type.is_decimal(found):
-            return "float"
-        if is_type.is_string(found) or is_type.is_large_string(found) or is_type.is_string_view(found):
-            return "text"
-        return "null" if is_type.is_null(found) else "other"
-
-    def _value(self, operand: Operand) -> pc.Expression:
-        """An operand; columns of categories and of Booleans are converted to their values."""
-        if not is_key(operand):
-            convert: Callable[[Any], Any] = {"integer": int, "float": float, "text": str}[self._kind(operand)]
-            value = convert(operand)
-            return self._pc.scalar(self._pa.scalar(Decimal(value)) if self._is_wide(operand) else value)
-        field, found = self._pc.field(operand.name), self._schema.field(operand.name).type
-        is_type = self._pa.types
-        if is_type.is_dictionary(found):
-            found = found.value_type
-            field = field.cast(found)
-        # PyArrow compares no float16.
-        if is_type.is_float16(found):
-            return field.cast(self._pa.float32())
-        return field.cast(self._pa.int8()) if is_type.is_boolean(found) else field
-
-    def _is_wide(self, operand: Operand) -> bool:
-        """Whether an integer may not fit into 64 bits with a sign."""
-        if is_key(operand):
-            return "uint64" in str(self._schema.field(operand.name).type)
-        return self._kind(operand) == "integer" and not -(2**63) <= int(operand) < 2**63
-
-    def _as_float(self, operand: Operand) -> pc.Expression:
-        return self._value(operand).cast(self._pa.float64(), safe=False)
-
-    def _mismatch(self, left: Operand, right: Operand) -> ValueError:
-        first, other = (left, right) if is_key(left) else (right, left)
-        name, shown = (each.name if is_key(each) else repr(each) for each in (first, other))
-        is_text = "text" if self._kind(first) == "text" else "a number"
-        return ValueError(
-            f"filter {self._text!r}: {name} is {is_text} and cannot be compared with {shown}: put text in "
-            "quotes, and write numbers without"
-        )
+    values, types = zip(left, right, strict=True)
+    if len({kind in (pa.int64(), pa.float64()) for kind in types}) > 1:
+        raise TypeError("a number is compared with something else")
+    if pa.float64() in types:  # PyArrow alone would choose float32 for some constants
+        values = tuple(value.cast(pa.float64(), safe=False) for value in values)
+    compared: pc.Expression = COMPARISONS[key](*values)
+    return compared

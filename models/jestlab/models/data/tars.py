@@ -1,10 +1,11 @@
-"""Write and scan tar files as webdataset lays them out, byte for byte the same each time."""
+"""Write and scan tar files in webdataset's layout; the same content gives the same bytes."""
 
 from __future__ import annotations
 
 import os
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -16,7 +17,7 @@ _EXTENSIONS = (b"x", b"g", b"L", b"K")  # PAX and GNU headers about the next fil
 _LONGEST_EXTENSION = 2**20
 _DIGITS = 16  # of any number in a PAX header
 _CHUNK = 2**20  # a whole number of blocks
-_LONGEST_PADDING = 2**21  # zeros at the end: more of them are reserved for a download that hasn't finished
+_LONGEST_PADDING = 2**21  # zeros at the end; more of them are reserved for an unfinished download
 
 CUT_SHORT = "shard cut short"
 UNREADABLE = "unreadable tar header"
@@ -33,10 +34,10 @@ class Member(NamedTuple):
 
 
 class TarWriter:
-    """Writes plain ustar files whose bytes depend on names and contents alone.
+    """Writes plain ustar files whose bytes depend only on names and contents.
 
-    Owner, mode and time are constants. `tarfile` would do the same five times slower, which is most of the
-    time of writing small images.
+    Owner, mode, and time are constants. `tarfile` is five times slower, which is most of the time of writing
+    small images.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,16 +47,13 @@ class TarWriter:
         """Append a file to the archive; raises ValueError unless its name is ASCII, under 100 characters."""
         self._file.write(b"".join((_header(name, len(content)), content, bytes(-len(content) % BLOCK))))
 
-    def close(self) -> None:
-        """Write the end of the archive, and close the file."""
-        self._file.write(_END)
-        self._file.close()
-
     def __enter__(self) -> TarWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        """Write the end of the archive, and close the file."""
+        self._file.write(_END)
+        self._file.close()
 
 
 def _header(name: str, size: int) -> bytes:
@@ -81,9 +79,8 @@ class Fault(NamedTuple):
 def scan(path: Path) -> Iterator[Member | Fault]:
     """Yield the members of an uncompressed tar, in order, and the places where it is damaged.
 
-    Plain, GNU and PAX headers are read here; `tarfile` would take ten times as long, and would take a damaged
-    header in the middle of an archive for its end. After such a header the scan goes on at the next good one.
-    An archive without the block of zeros that ends it was cut between two members.
+    `tarfile` would take ten times as long, and end at a damaged header in the middle of an archive. This scan
+    continues at the next valid header. An archive without the zeros that end it was cut between two members.
 
     Yields:
         Each member; `CUT_SHORT` or `UNREADABLE` with its offset for each fault.
@@ -94,38 +91,37 @@ def scan(path: Path) -> Iterator[Member | Fault]:
         position, overrides = 0, _Overrides()
         while position < length:
             block = os.pread(descriptor, BLOCK, position)
-            if len(block) < BLOCK:
-                # Blocks of zeros end an archive; some writers do not fill the last one.
-                if any(block):
+            if not any(block) and _all_zero(file, position):
+                # Zeros end an archive. Some writers do not fill the last block.
+                if length - position > _LONGEST_PADDING:
                     yield Fault(CUT_SHORT, position)
+                return
+            if len(block) < BLOCK:
+                yield Fault(CUT_SHORT, position)
                 return
             header = _header_of(block)
             if header is None:
-                if not any(block) and _all_zero(file, position):
-                    if length - position > _LONGEST_PADDING:
-                        yield Fault(CUT_SHORT, position)
-                    return
                 yield Fault(UNREADABLE, position)
                 position, overrides = _next_header(file, position + BLOCK, length), _Overrides()
                 if position == length:
                     return
                 continue
-            size = header.size if overrides.size is None else overrides.size
+            name, size, kind = header
+            size = size if overrides.size is None else overrides.size
             start = position + BLOCK
             if start + size > length:
                 yield Fault(CUT_SHORT, position)
                 return
             position = start + size + (-size % BLOCK)
-            if header.kind in _EXTENSIONS:
-                if size > _LONGEST_EXTENSION or not overrides.read(
-                    header.kind, os.pread(descriptor, size, start)
-                ):
+            if kind in _EXTENSIONS:
+                readable = size <= _LONGEST_EXTENSION
+                if not (readable and overrides.read(kind, os.pread(descriptor, size, start))):
                     yield Fault(UNREADABLE, start - BLOCK)
                 continue
-            name = header.name if overrides.name is None else overrides.name
-            is_file = header.kind in _REGULAR and not overrides.sparse
+            name = name if overrides.name is None else overrides.name
+            is_file = kind in _REGULAR and not overrides.sparse
             # The oldest tars write a folder as a file with a slash at the end of its name.
-            is_folder = header.kind == b"5" or (is_file and name.endswith("/"))
+            is_folder = kind == b"5" or (is_file and name.endswith("/"))
             yield Member(name, start, size, FOLDER if is_folder else FILE if is_file else SPECIAL)
             overrides = _Overrides()
         yield Fault(CUT_SHORT, length)
@@ -148,29 +144,20 @@ def members(path: Path) -> Iterator[Member]:
             yield found
 
 
-class _Header(NamedTuple):
-    """The content of a header block."""
-
-    name: str
-    size: int
-    kind: bytes
-
-
+@dataclass
 class _Overrides:
-    """What extended headers say about the next file."""
+    """Fields of the next file's header that extended headers replace."""
 
-    def __init__(self) -> None:
-        self.name: str | None = None
-        self.size: int | None = None
-        self.sparse = False
+    name: str | None = None
+    size: int | None = None
+    sparse: bool = False
 
     def read(self, kind: bytes, content: bytes) -> bool:
         """Read an extended header; return False if it cannot be read."""
         if kind == b"L":
-            self.name = content.rstrip(b"\0").decode(errors="surrogateescape")
-        if kind != b"x":
-            return True
-        while content:
+            self.name = _text(content)
+        while content and kind == b"x":
+            # A record is "LENGTH KEY=VALUE\n", and its length includes all of it.
             digits = content[:_DIGITS].partition(b" ")[0]
             if not digits.isdigit() or not len(digits) < int(digits) <= len(content):
                 return not content.strip(b"\0")
@@ -178,7 +165,7 @@ class _Overrides:
             if not separator or (key == b"size" and not value[:_DIGITS].isdigit()):
                 return False
             if key == b"path":
-                self.name = value.decode(errors="surrogateescape")
+                self.name = _text(value)
             elif key == b"size":
                 self.size = int(value[:_DIGITS])
             self.sparse |= key.startswith(b"GNU.sparse.")
@@ -186,11 +173,16 @@ class _Overrides:
         return True
 
 
-def _header_of(block: bytes) -> _Header | None:
-    """Parse a header block in ustar, GNU, PAX or the older format; None if it is not one, or damaged."""
+def _text(field: bytes) -> str:
+    """Return the text of a field, which a zero byte ends."""
+    return field.partition(b"\0")[0].decode(errors="surrogateescape")
+
+
+def _header_of(block: bytes) -> tuple[str, int, bytes] | None:
+    """Return name, size, and type from a header block in any format; None if it is invalid."""
     try:
-        # The sum of all bytes, its own eight counted as spaces. Adler-32 holds it modulo 65521, in a tenth of
-        # the time of adding bytes up here, which would be most of a scan.
+        # The sum of all bytes, its own eight counted as spaces. Adler-32 contains the sum modulo 65521, and
+        # takes a tenth of the time of adding bytes here, which would be most of a scan.
         checksum = int(block[148:156].strip(b" \0"), 8) - 8 * ord(" ") + sum(block[148:156])
         if (checksum + 1) % 65521 != zlib.adler32(block) & 0xFFFF:
             return None
@@ -201,13 +193,10 @@ def _header_of(block: bytes) -> _Header | None:
         return None
     if size < 0:
         return None
-    name = block[:100].partition(b"\0")[0]
-    prefix = block[345:500].partition(b"\0")[0] if block[257:263] == b"ustar\0" else b""
-    kind = block[156:157]
-    if kind in _WITHOUT_CONTENT:
-        size = 0
-    whole = prefix + b"/" + name if prefix else name
-    return _Header(whole.decode(errors="surrogateescape"), size, kind)
+    kind, name = block[156:157], _text(block[:100])
+    if block[257:263] == b"ustar\0" and (prefix := _text(block[345:500])):
+        name = f"{prefix}/{name}"
+    return name, 0 if kind in _WITHOUT_CONTENT else size, kind
 
 
 def _all_zero(file: BinaryIO, position: int) -> bool:

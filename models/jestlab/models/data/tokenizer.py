@@ -1,17 +1,18 @@
-"""Turn captions into tokens: by a sentencepiece model of the shards' own captions, or by a public one.
+"""Convert captions to tokens, with a tokenizer that is trained on a folder's captions or a public one.
 
-SigLIP reads captions by a sentencepiece model, cut to make room for the end token and padded with it. SigLIP
-2 reads them by Gemma's, which comes as a sentencepiece model or as the `tokenizer.json` of Hugging Face's
-library, ends them alike, and pads with a token of its own. Both write them in lower case.
+SigLIP uses a sentencepiece model: captions are cut to leave room for the end token, and padded with it.
+SigLIP 2 uses Gemma's, a sentencepiece model or a `tokenizer.json` of Hugging Face's library, with the same
+end token and a separate padding token. Both convert captions to lower case.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,93 +21,83 @@ from jestlab.models.data.files import derived_path, write_whole
 from jestlab.models.data.shards import ShardSource
 
 PAD, EOS, UNKNOWN = 0, 1, 2
-# The first captions; more would hardly change a unigram model with a small vocabulary.
-_TRAINING_CAPTIONS = 200_000
-_VERSION = 1  # of the training recipe below
+_TRAINING_CAPTIONS = 200_000  # more would hardly change a unigram model with a small vocabulary
+_VERSION = 1  # increase it if `train_tokenizer` gives another model
 
 
-class _Sentencepiece:
-    """A sentencepiece model.
+class Pieces(NamedTuple):
+    """The pieces of a tokenizer.
 
     Attributes:
-        size: The number of pieces.
-        end: The number of the piece that ends a text.
-        begin: The number of the piece that begins one; −1 if there is none. It is never used.
-        pad: The number that short texts are padded with.
+        encode: Divides each text into pieces; returns their numbers, without the end of the text.
+        size: Number of pieces.
+        end: Number of the piece that ends texts.
+        begin: Number of the piece that begins texts, which isn't used; −1 if the tokenizer doesn't have one.
+        pad: Number of the piece that pads texts.
     """
 
-    def __init__(self, model: bytes) -> None:
-        from sentencepiece import SentencePieceProcessor
+    encode: Callable[[list[str]], list[list[int]]]
+    size: int
+    end: int
+    begin: int
+    pad: int
 
-        self._processor = SentencePieceProcessor(model_proto=model)
-        self.size = int(self._processor.get_piece_size())
-        self.end, self.begin = int(self._processor.eos_id()), int(self._processor.bos_id())
-        self.pad = self.end if self.begin == -1 else int(self._processor.pad_id())
 
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Cut texts into the numbers of their pieces, without the piece that ends them."""
-        # One call, one thread: otherwise sentencepiece starts a thread per core for each batch.
-        pieces: list[list[int]] = self._processor.encode(list(texts), out_type=int, num_threads=1)
+def _sentencepiece(model: bytes) -> Pieces:
+    """Load a sentencepiece model."""
+    from sentencepiece import SentencePieceProcessor
+
+    processor = SentencePieceProcessor(model_proto=model)
+    end, begin = processor.eos_id(), processor.bos_id()
+
+    def encode(texts: list[str]) -> list[list[int]]:
+        # By default, sentencepiece starts a thread per core for each batch.
+        pieces: list[list[int]] = processor.encode(texts, out_type=int, num_threads=1)
         return pieces
 
+    return Pieces(encode, processor.get_piece_size(), end, begin, end if begin == -1 else processor.pad_id())
 
-class _Json:
-    """A `tokenizer.json` of Hugging Face's library with Gemma's special pieces; see `_Sentencepiece`."""
 
-    def __init__(self, model: bytes) -> None:
-        import tokenizers
+def _huggingface(model: bytes) -> Pieces:
+    """Load a `tokenizer.json` with Gemma's special pieces."""
+    import tokenizers
 
-        self._tokenizer = tokenizers.Tokenizer.from_buffer(model)
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        self._tokenizer.encode_special_tokens = True  # in captions they are texts
-        self.size = int(self._tokenizer.get_vocab_size())
-        named = {name: self._tokenizer.token_to_id(f"<{name}>") for name in ("eos", "bos", "pad")}
-        self.end, self.begin, self.pad = (-1 if found is None else int(found) for found in named.values())
+    tokenizer = tokenizers.Tokenizer.from_buffer(model)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    tokenizer.encode_special_tokens = True  # special tokens in captions are plain text
 
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        # One by one: a batch would start threads.
-        return [self._tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+    def encode(texts: list[str]) -> list[list[int]]:
+        # `encode_batch` would start threads.
+        return [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+
+    special = (tokenizer.token_to_id(f"<{name}>") for name in ("eos", "bos", "pad"))
+    return Pieces(encode, tokenizer.get_vocab_size(), *(-1 if id is None else id for id in special))
 
 
 class Tokenizer:
-    """A tokenizer, used as SigLIP and SigLIP 2 use theirs.
+    """A tokenizer for captions of SigLIP or SigLIP 2.
 
-    Attributes:
-        model: As it is in a file: a sentencepiece model, or a `tokenizer.json`.
+    Args:
+        model: Content of its file: a sentencepiece model, or a `tokenizer.json`.
     """
 
     def __init__(self, model: bytes) -> None:
-        self.model = model
-
-    def __getstate__(self) -> bytes:
-        return self.model
-
-    def __setstate__(self, model: bytes) -> None:
         self.model = model
 
     @property
     def is_json(self) -> bool:
-        """Whether it is a `tokenizer.json`."""
+        """Whether the model is a `tokenizer.json`."""
         return self.model[:1] == b"{"
 
     @cached_property
-    def pieces(self) -> _Sentencepiece | _Json:
-        """What cuts texts into pieces.
-
-        Raises:
-            ValueError: The model is neither of both.
-        """
+    def pieces(self) -> Pieces:
+        """The pieces of the tokenizer; raises ValueError if the model is invalid."""
         try:
-            return _Json(self.model) if self.is_json else _Sentencepiece(self.model)
-        except Exception as error:  # of either library, which have no base class of theirs
-            what = "tokenizer.json of Hugging Face's library" if self.is_json else "sentencepiece model"
-            raise ValueError(f"not a {what}") from error
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The number of pieces; less than was asked for if the captions hold few distinct words."""
-        return self.pieces.size
+            return _huggingface(self.model) if self.is_json else _sentencepiece(self.model)
+        except Exception as error:  # the errors of these libraries have no common base class
+            format = "tokenizer.json of Hugging Face's library" if self.is_json else "sentencepiece model"
+            raise ValueError(f"not a {format}") from error
 
     @property
     def digest(self) -> str:
@@ -114,35 +105,31 @@ class Tokenizer:
         return hashlib.sha256(self.model).hexdigest()
 
     def __call__(self, captions: Sequence[str], length: int) -> npt.NDArray[np.int32]:
-        """Tokenise n captions, in lower case, as int32[n, length].
-
-        Long captions are cut to make room for the end token, short ones are padded.
-        """
+        """Convert n captions to tokens, int32[n, length], cut or padded to this length."""
         tokens = np.full((len(captions), length), self.pieces.pad, np.int32)
-        cut = self.pieces.encode([caption.lower() for caption in captions])
-        for row, ids in zip(tokens, cut, strict=True):
+        encoded = self.pieces.encode([caption.lower() for caption in captions])
+        for row, ids in zip(tokens, encoded, strict=True):
             ids = [*ids[: length - 1], self.pieces.end]
             row[: len(ids)] = ids
         return tokens
 
 
 def ensure_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
-    """Return the tokenizer of a folder of shards, kept beside them; train it on first use, on the first
-    200,000 captions at most, unfiltered.
+    """Return the tokenizer of a folder of shards, which is stored next to them.
 
-    The same shards give the same model, bit for bit, so processes that train it at once agree.
+    On first use, it is trained on the first 200,000 captions, unfiltered. The same shards give the same
+    model, bit for bit, so processes that train it at the same time agree.
 
     Args:
         folder: A folder of shards.
         vocabulary_size: Largest number of pieces.
 
     Raises:
-        ValueError: The captions hold more distinct characters than that.
+        ValueError: The captions contain more distinct characters than that.
     """
     source = ShardSource(folder)
-    path = derived_path(
-        folder, f"tokenizer-{vocabulary_size}-v{_VERSION}-{source.index.signature[:16]}.model"
-    )
+    name = f"tokenizer-{vocabulary_size}-v{_VERSION}-{source.index.signature[:16]}.model"
+    path = derived_path(folder, name)
     if path.exists():
         return Tokenizer(path.read_bytes())
     captions = source.captions(np.arange(min(len(source), _TRAINING_CAPTIONS)))
@@ -159,8 +146,8 @@ def train_tokenizer(captions: Sequence[str], vocabulary_size: int) -> Tokenizer:
     from sentencepiece import SentencePieceTrainer
 
     sentences = [" ".join(caption.lower().split()) for caption in captions]
-    # NOTE: footgun: the trainer's candidates are the substrings that different characters follow. A word that
-    # is always followed by a space, or always by the caption's end, would stay split; here each meets both.
+    # NOTE: The trainer only considers substrings that different characters follow. A word that is always
+    # followed by a space, or always ends a caption, would stay divided. Here, each word does both.
     sentences += [f"{word} {word}" for word in sorted({word for line in sentences for word in line.split()})]
     model = io.BytesIO()
     try:

@@ -1,8 +1,8 @@
-"""Scores of a data set's examples: a number a column and example, stored beside metadata and read like them.
+"""Scores of a data set's examples: columns with one number per example, which filters read like metadata.
 
 Files, in `scores/` of a run's folder:
-    <column>.npy    float32 [n], by global example number; NaN for one that was not embedded
-    about.json      which columns there are, and of what data; written last
+    <column>.npy    float32 [n], by global example number; NaN for examples that were not embedded
+    about.json      the names of the columns and the digest of their data; written last
 """
 
 from __future__ import annotations
@@ -19,19 +19,13 @@ from jestlab.models.data.embeddings import content_digest
 from jestlab.models.data.files import write_whole
 
 FOLDER = "scores"
-_FORMAT = 1  # of the files; another number is refused
+_FORMAT = 1  # of the files; files with another number are rejected
 
 Column = npt.NDArray[np.float32]
 
 
 def write(directory: Path, columns: Mapping[str, Column], digest: str) -> None:
-    """Write columns into a run's folder.
-
-    Args:
-        directory: The folder.
-        columns: float32 [n] by name.
-        digest: The digest of the data's content.
-    """
+    """Write columns, float32 [n] by name, into a run's folder, with the digest of the data's content."""
     folder = directory / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for name, column in columns.items():
@@ -46,33 +40,32 @@ def load(directory: Path) -> tuple[dict[str, Column], str]:
     """Return the columns of a finished run, memory-mapped, and the digest of their data.
 
     Raises:
-        FileNotFoundError: It holds none.
-        ValueError: They are of another format.
+        FileNotFoundError: The folder has no columns.
+        ValueError: The columns are in another format.
     """
-    path = directory / FOLDER / "about.json"
-    if not path.exists():
+    folder = directory / FOLDER
+    if not (folder / "about.json").exists():
         raise FileNotFoundError(f"{directory}: holds no scores: name a finished run of program score")
-    about = json.loads(path.read_text())
+    about = json.loads((folder / "about.json").read_text())
     if about["format"] != _FORMAT:
-        raise ValueError(f"{path}: unknown format: delete {path.parent} and score again")
-    found = {
-        name: np.load(path.parent / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-        for name in about["columns"]
+        raise ValueError(f"{folder}: unknown format: delete it and score again")
+    columns = {
+        name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in about["columns"]
     }
-    return found, about["digest"]
+    return columns, about["digest"]
 
 
 def columns_of(directory: Path, data: Data, folder: Path) -> dict[str, Column]:
-    """Return the columns of a finished run for the data of another.
+    """Return the columns of a finished run for another run's data in a folder of shards.
 
     Raises:
-        FileNotFoundError: It holds none.
-        ValueError: They are of other data.
+        FileNotFoundError: The run's folder has no columns.
+        ValueError: The columns belong to other data.
     """
-    found, mine = load(directory)
-    if mine != (theirs := content_digest(data, folder)):
+    columns, scored = load(directory)
+    if scored != (digest := content_digest(data, folder)):
         raise ValueError(
-            f"{directory}: scores of other data (digest {mine[:12]}) than {folder} (digest {theirs[:12]}): "
+            f"{directory}: scores of other data (digest {scored[:12]}) than {folder} (digest {digest[:12]}): "
             "score embeddings of the same data.train as the run that reads them"
         )
-    return found
+    return columns

@@ -1,22 +1,19 @@
-"""What a run of program `score` computes: columns of a data set from cached embeddings."""
+"""The columns that a run of the program `score` computes from cached embeddings."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.stats
 
 from jestlab.models.config import ScoreConfig
 from jestlab.models.data.embeddings import EmbeddingCache
-from jestlab.models.scoring.clip_loss import clip_scores, negative_clip_loss
+from jestlab.models.scoring import methods
 from jestlab.models.scoring.columns import Column
-from jestlab.models.scoring.duplicates import duplicate_similarity
-from jestlab.models.scoring.norm_similarity import ROWS, norm_similarity
-from jestlab.models.scoring.soft_cap import soft_cap_counts
 
 
 def score(
@@ -26,47 +23,41 @@ def score(
 
     Args:
         config: The run.
-        embeddings: Folder of the finished run that has embedded the data.
-        target: The same of the target set; None if there is none.
-        progress: Called with the parts done and all parts.
+        embeddings: Folder of the completed run that embedded the data.
+        target: Folder of the completed run that embedded the target set, if there is one.
+        progress: Called with the number of completed parts and the number of all parts.
 
     Returns:
-        float32 [n] by name, NaN for examples that were not embedded. Beside each score, `<name>_rank` is the
-        share of the examples whose score is lower.
+        float32 [n] by name, NaN for examples that were not embedded. For each score, `<name>_rank` is the
+        share of the examples with a lower score.
 
     Raises:
         FileNotFoundError: A folder holds no embeddings.
-        ValueError: Embeddings are not finished, or of different widths.
+        ValueError: Embeddings are incomplete, or of different widths.
     """
     cache = EmbeddingCache(embeddings)
     known = cache.embedded()
     images, texts = cache.images(known), cache.texts(known)
-    size = min(config.negcliploss.batch_size, len(known))
-    clusters = config.semdedup.clusters_of(len(known))
-    parts = config.negcliploss.repeats * -(-len(known) // size) + config.semdedup.iterations + 1
-    parts += -(-len(known) // ROWS) if target is not None else 0
-    done = 0
+    parts, completed = config.negcliploss.repeats + config.semdedup.iterations, itertools.count(1)
+    progress(0, parts)
 
     def advance() -> None:
-        nonlocal done
-        done += 1
-        progress(done, parts)
+        progress(next(completed), parts)
 
-    progress(0, parts)
     found = {
-        "clip_score": clip_scores(images, texts),
-        "negcliploss": negative_clip_loss(
+        "clip_score": methods.clip_scores(images, texts),
+        "negcliploss": methods.negative_clip_loss(
             images,
             texts,
             temperature=config.negcliploss.temperature or 1.0 / cache.about.temperature,
-            batch_size=size,
+            batch_size=config.negcliploss.batch_size,
             repeats=config.negcliploss.repeats,
             seed=config.seed,
             advance=advance,
         ),
-        "semdedup": duplicate_similarity(
+        "semdedup": methods.duplicate_similarity(
             images,
-            clusters=clusters,
+            clusters=config.semdedup.clusters_of(len(known)),
             iterations=config.semdedup.iterations,
             seed=config.seed,
             advance=advance,
@@ -80,28 +71,21 @@ def score(
                 f"{cache.about.width}: embed both with the same reference"
             )
         targets = theirs.images(theirs.embedded())
-        found["normsim"] = norm_similarity(images, targets, norm=config.normsim.norm, advance=advance)
-    ranks = {f"{name}_rank": _ranks(values) for name, values in found.items()}
-    found |= ranks
-    if config.soft_cap.of is not None:
-        found["soft_cap"] = soft_cap_counts(
-            found[config.soft_cap.of],
-            size=config.soft_cap.size or len(known),
-            penalty=config.soft_cap.penalty,
-            batch_size=config.soft_cap.batch_size,
-            gain=config.soft_cap.gain,
+        found["normsim"] = methods.norm_similarity(images, targets, config.normsim.norm)
+    for name, values in list(found.items()):
+        lower = scipy.stats.rankdata(values, "min") - 1
+        found[f"{name}_rank"] = np.asarray(lower / len(values), np.float32)
+    soft_cap = config.soft_cap
+    if soft_cap.of is not None:
+        found["soft_cap"] = methods.soft_cap_counts(
+            found[soft_cap.of],
+            size=soft_cap.size or len(known),
+            penalty=soft_cap.penalty,
+            batch_size=soft_cap.batch_size,
+            gain=soft_cap.gain,
             seed=config.seed,
         )
-    return {name: _everywhere(values, known, cache.about.examples) for name, values in found.items()}
-
-
-def _ranks(values: Column) -> Column:
-    """Return the share of values that are lower than each, float32 [n] from 0 to below 1."""
-    return np.asarray((scipy.stats.rankdata(values, "min") - 1) / len(values), np.float32)
-
-
-def _everywhere(values: Column, known: npt.NDArray[np.int64], count: int) -> Column:
-    """Return float32 [n]: values of the known examples, NaN of the others."""
-    whole = np.full(count, np.nan, np.float32)
-    whole[known] = values
-    return whole
+    columns = {name: np.full(cache.about.examples, np.nan, np.float32) for name in found}
+    for name, values in found.items():
+        columns[name][known] = values
+    return columns

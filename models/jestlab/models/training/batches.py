@@ -1,16 +1,17 @@
-"""Record super-batches of a run: which candidates there were, how they scored, and which were selected.
+"""Record super-batches of a run: candidates, scores, and selected examples.
 
     batches/00000150.npz    the super-batch of step 150
 
-The examples themselves stay in the shards, where their global numbers find them.
+The examples themselves are in the shards, under their global numbers.
 """
 
 from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +23,12 @@ FOLDER = "batches"
 
 
 class SuperBatch(NamedTuple):
-    """A super-batch as one step saw it, or the rows of it that one process loaded.
+    """The super-batch of one step, or the rows of it that one process loaded.
 
     Attributes:
         examples: int64 [k], global numbers of the candidates.
-        scores: float32 [k], each pair's own score by the criterion; NaN where nothing was scored.
-        selected: int32 [m], positions of what was trained on, as drawn.
+        scores: float32 [k], each pair's own score by the criterion; NaN without a criterion.
+        selected: int32 [m], positions of the selected candidates, in the order of their selection.
     """
 
     examples: npt.NDArray[np.int64]
@@ -36,8 +37,31 @@ class SuperBatch(NamedTuple):
 
     @property
     def rejected(self) -> npt.NDArray[np.int64]:
-        """int64 [k − m], positions of the others, in their order."""
+        """int64 [k − m], positions of the other candidates, ascending."""
         return np.setdiff1d(np.arange(len(self.examples)), self.selected)
+
+
+def super_batch(metrics: Mapping[str, Any], examples: npt.NDArray[np.int64], first_row: int) -> SuperBatch:
+    """Return this process's rows of a super-batch; all are selected if the step didn't select.
+
+    Args:
+        metrics: Metrics of the step, global JAX arrays: `scores` and `selected`, if it selected.
+        examples: int64 [k], global numbers of the rows that this process loaded.
+        first_row: Position of the first of them in the super-batch.
+    """
+    scores, selected = np.full(len(examples), np.nan, np.float32), np.arange(len(examples), dtype=np.int32)
+    if "scores" in metrics:
+        shards = sorted(metrics["scores"].addressable_shards, key=lambda shard: shard.index[-1].start or 0)
+        scores = np.concatenate([np.asarray(shard.data) for shard in shards])
+    if "selected" in metrics:
+        selected = local(np.asarray(metrics["selected"].addressable_data(0)), len(examples), first_row)
+    return SuperBatch(examples, scores, selected)
+
+
+def local(selected: npt.NDArray[np.int32], rows: int, first_row: int) -> npt.NDArray[np.int32]:
+    """Convert positions in a super-batch, int32 [b], to those in one process's rows, int32 [m]."""
+    positions = selected - np.int32(first_row)
+    return positions[(positions >= 0) & (positions < rows)]
 
 
 def record(directory: Path, step: int, batch: SuperBatch) -> None:
@@ -48,15 +72,15 @@ def record(directory: Path, step: int, batch: SuperBatch) -> None:
 
 
 def recorded(directory: Path) -> list[int]:
-    """Return the steps whose super-batches a run's folder holds, in order."""
+    """Return the steps of the recorded super-batches in a run's folder, ascending."""
     return sorted(int(path.stem) for path in (directory / FOLDER).glob("*.npz") if path.stem.isdecimal())
 
 
 def load(directory: Path, step: int) -> SuperBatch:
-    """Read a super-batch that was recorded.
+    """Read a recorded super-batch.
 
     Raises:
-        FileNotFoundError: There is none of that step.
+        FileNotFoundError: The step has no record.
         ValueError: The file is damaged.
     """
     path = _path(directory, step)

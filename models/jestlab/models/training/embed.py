@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
-import grain
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,10 +17,11 @@ import numpy.typing as npt
 
 from jestlab.models.config import EmbedConfig, TwoTowers
 from jestlab.models.data import datasets
-from jestlab.models.data.curation import Columns, choose
+from jestlab.models.data.curation import Recaptions, choose
 from jestlab.models.data.embeddings import About, EmbeddingWriter, content_digest
+from jestlab.models.data.files import compute_ahead
 from jestlab.models.data.images import ensure_decoded, read_images
-from jestlab.models.data.shards import ShardIndex, ShardSource
+from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.processes import any_says, first_says, initialize_processes, is_first
@@ -47,21 +47,22 @@ def embed(
 ) -> bool:
     """Embed every example of the data, resuming from the last save if there is one.
 
-    Images are read at the reference's size and captions by its tokenizer, so a learner may have others. A
-    damaged example is marked and not embedded: training reads another in its place. All processes read and
-    compute, the first one writes.
+    Images are resized to the reference's size and captions tokenized by its tokenizer; the learner's may
+    differ. A damaged example is marked and not embedded: training reads another in its place. All processes
+    read and compute, and the first one writes.
 
     Args:
         config: The run.
         directory: The run's folder; `embeddings/` is written in it.
-        data_cache: Folder of the data that are made from settings, shared by all runs.
-        tracker: Receives progress and the metrics `examples_embedded`, `examples_damaged` and
-            `examples_per_second`, by batches.
-        reference: Architecture and folder of the finished reference run: `checkpoints/`, `tokenizer.model`.
-        scores: Folder of the finished run whose scores the data's filter reads.
+        data_cache: Folder of generated data, shared by all runs.
+        tracker: Receives progress in batches, and the metrics `examples_embedded`, `examples_damaged`, and
+            `examples_per_second`.
+        reference: Architecture and folder of the completed reference run: `checkpoints/`, `tokenizer.model`.
+        scores: Folder of a completed run whose scores the data's filter reads.
 
     Returns:
-        True when all is embedded, False when the tracker asked to stop; what was embedded is saved then.
+        True when all examples are embedded, False when the tracker asked to stop. Either way, all embedded
+        examples are saved.
 
     Raises:
         FileNotFoundError: The reference's folder lacks its checkpoint or tokenizer.
@@ -71,48 +72,59 @@ def embed(
     initialize_processes()
     if not is_first():
         tracker = NullTracker(tracker.stop_requested)
-    towers, theirs = reference
+    (towers, folder), devices = reference, Devices(jax.devices())
+    parameters, tokenizer = load_parameters(folder / "checkpoints", towers), (folder / TOKENIZER).read_bytes()
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
-    forward = _Forward(towers, load_parameters(theirs / "checkpoints", towers), config.runtime.batch_size)
-    reader = _Reader(
-        config,
-        web,
-        Tokenizer((theirs / TOKENIZER).read_bytes()),
-        towers,
-        forward.devices.rows(forward.size),
-        columns_of(scores, config.data, web) if scores is not None else None,
-    )
-    what = About(
-        digest=content_digest(config.data, web),
-        filter=config.data.filter,
-        recaption=config.data.recaption,
-        examples=len(reader.source),
-        selected=len(reader.indices),
+    columns = columns_of(scores, config.data, web) if scores is not None else None
+    source, share = ShardSource(web), config.runtime.damaged_share
+    data = config.data
+    chosen, recaptions = choose(source.index, data.filter, data.recaption, columns, damaged_share=share)
+    examples = np.arange(len(source)) if chosen is None else chosen
+    about = About(
+        digest=content_digest(data, web),
+        filter=data.filter,
+        recaption=data.recaption,
+        examples=len(source),
+        selected=len(examples),
         width=towers.embedding_dim,
         precision=config.precision,
-        temperature=forward.temperature,
-        bias=forward.bias,
+        # Not by the device's exp, so that it is the same to the last bit on every device.
+        temperature=float(np.float32(math.exp(float(parameters["t"][0])))),
+        bias=float(parameters["b"][0]),
     )
-    size, every, total = forward.size, config.runtime.save_every_batches, len(reader.indices)
+    size = _batches(config.runtime.batch_size, devices.count) * devices.count
+    load = _loader(config, source, recaptions, towers, Tokenizer(tokenizer), devices.rows(size))
+    on_devices, model = devices.replicate(parameters), TwoTowerModel(towers)
+
+    @functools.partial(jax.jit, out_shardings=devices.replicated)
+    def embedded(parameters: Parameters, batch: dict[str, jax.Array]) -> jax.Array:
+        z = embed_pairs(model, parameters, batch["image"], batch["text"])
+        return jnp.concatenate([z.image, z.text, batch["damaged"][:, None]], axis=1)  # one message to all
+
     with contextlib.ExitStack() as stack:
-        writer = EmbeddingWriter(directory, what) if is_first() else None
+        writer = EmbeddingWriter(directory, about) if is_first() else None
         stack.callback(writer.close if writer else lambda: None)
-        first, began = first_says(writer.progress.done if writer else 0), time.perf_counter()
-        done = first
+        done = first = first_says(writer.about.done if writer else 0)
+        total, began = len(examples), time.perf_counter()
         _LOG.info("embedding from example %d to %d", first, total)
         tracker.progress(_batches(first, size), _batches(total, size))
-        for count, batch in enumerate(reader.batches(first, size, config.runtime.loader_threads), start=1):
-            k = len(batch.examples)
-            images, texts, damaged = forward(batch)
-            done += k
+        parts = [examples[start : start + size] for start in range(first, total, size)]
+        batches = compute_ahead(load, parts, config.runtime.loader_threads, _BATCHES_AHEAD)
+        stack.enter_context(contextlib.closing(batches))
+        for count, (part, batch) in enumerate(zip(parts, batches, strict=True), start=1):
+            rows = np.asarray(embedded(on_devices, devices.split(batch)), np.float32)[: len(part)]
+            done += len(part)
             if writer:
-                writer.write(batch.examples, images[:k], texts[:k], damaged[:k])
-                _check_damage(writer.progress.damaged, total, config.runtime.damaged_share)
-            saving = count % every == 0 or done == total
-            stopping = saving or jax.process_count() == 1
-            stopping = stopping and done < total and any_says(tracker.stop_requested())
-            if writer and (saving or stopping):
-                unreadable = writer.progress.damaged
+                images, texts = np.split(rows[:, :-1], 2, axis=1)
+                writer.write(part, images, texts, rows[:, -1] > 0)
+                if writer.about.damaged > math.ceil(share * total):
+                    raise ValueError(
+                        f"{writer.about.damaged:,} of {total:,} examples have a damaged image, above "
+                        f"runtime.damaged_share {share:.2%}: fetch their shards again, or raise the limit"
+                    )
+            stopping = done < total and any_says(tracker.stop_requested())
+            if writer and (stopping or done == total or count % config.runtime.save_every_batches == 0):
+                unreadable = writer.about.damaged
                 step, rate = _batches(done, size), (done - first) / (time.perf_counter() - began)
                 _LOG.info("example %d/%d  %d damaged  %.0f examples/s", done, total, unreadable, rate)
                 values = {"examples_embedded": done - unreadable, "examples_damaged": unreadable}
@@ -127,114 +139,38 @@ def embed(
     return True
 
 
-def _check_damage(damaged: int, examples: int, share: float) -> None:
-    """Raise ValueError if more than a share of all examples have a damaged image."""
-    if damaged > math.ceil(share * examples):
-        raise ValueError(
-            f"{damaged:,} of {examples:,} examples have a damaged image, above runtime.damaged_share "
-            f"{share:.2%}: fetch their shards again, or raise runtime.damaged_share"
-        )
-
-
 def _batches(examples: int, size: int) -> int:
-    """Return how many batches the examples fill; the last one may be partial."""
+    """Return the number of batches that the examples fill; the last one may be partial."""
     return -(-examples // size)
 
 
-class _Rows(NamedTuple):
-    """This process's part of a batch of k examples, padded to the rows that its devices take; r rows."""
+def _loader(
+    config: EmbedConfig,
+    source: ShardSource,
+    recaptions: Recaptions | None,
+    towers: TwoTowers,
+    tokenizer: Tokenizer,
+    rows: slice,
+) -> Callable[[npt.NDArray[np.int64]], dict[str, np.ndarray]]:
+    """Return a function that loads this process's rows of a batch, given the batch's examples, int64 [k].
 
-    examples: npt.NDArray[np.int64]  # [k], global numbers of the whole batch's examples
-    image: npt.NDArray[np.uint8]  # [r, h, w, 3]; zeros where damaged
-    text: npt.NDArray[np.int32]  # [r, L]
-    damaged: npt.NDArray[np.bool_]  # [r]
-
-
-class _Reader:
-    """Reads the examples to embed, once each in ascending order, as a learner will read them.
-
-    Attributes:
-        source: The folder of shards.
-        indices: int64[n], global numbers of the examples.
+    The rows are padded to the r rows of this process: "image" uint8 [r, h, h, 3], zeros where damaged, "text"
+    int32 [r, L], and "damaged" bool [r].
     """
+    side, size = towers.vision.image_size, rows.stop - rows.start
+    decoded = ensure_decoded(source, side, config.runtime.decoded_megabytes * 10**6)
 
-    def __init__(
-        self,
-        config: EmbedConfig,
-        folder: Path,
-        tokenizer: Tokenizer,
-        towers: TwoTowers,
-        rows: slice,
-        columns: Columns | None,
-    ) -> None:
-        index = ShardIndex.load(folder)
-        data, share = config.data, config.runtime.damaged_share
-        chosen, self._recaptions = choose(index, data.filter, data.recaption, columns, damaged_share=share)
-        self.source = ShardSource(folder, index)
-        self.indices = np.arange(len(index)) if chosen is None else chosen
-        self._tokenizer, self._towers, self._rows = tokenizer, towers, rows
-        budget = config.runtime.decoded_megabytes * 10**6
-        self._decoded = ensure_decoded(self.source, towers.vision.image_size, budget)
-
-    def batches(self, first: int, size: int, threads: int) -> Iterator[_Rows]:
-        """Iterate over batches from a position in `indices` on; a few are read ahead, by so many threads."""
-        left = self.indices[first:]
-        batches = grain.MapDataset.range(_batches(len(left), size)).map(
-            lambda number: self._load(left[number * size : (number + 1) * size])
-        )
-        options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=_BATCHES_AHEAD)
-        return iter(batches.to_iter_dataset(options))
-
-    def _load(self, index: npt.NDArray[np.int64]) -> _Rows:
-        side, rows = self._towers.vision.image_size, self._rows.stop - self._rows.start
-        mine = index[self._rows]
-        images = np.zeros((rows, side, side, 3), np.uint8)
-        damaged = np.zeros(rows, bool)
-        failed = read_images(self.source, self._decoded, mine, images, np.arange(len(mine)))
+    def load(examples: npt.NDArray[np.int64]) -> dict[str, np.ndarray]:
+        mine = examples[rows]
+        images, damaged = np.zeros((size, side, side, 3), np.uint8), np.zeros(size, bool)
+        failed = read_images(source, decoded, mine, images, np.arange(len(mine)))
         for row, error in failed.items():
-            _LOG.warning("%s: %s", self.source.index.describe(mine[row]), error)
+            _LOG.warning("%s: %s", source.index.describe(mine[row]), error)
             damaged[row] = True
-        captions = self.source.captions(mine)
-        if self._recaptions is not None:
-            self._recaptions.replace(mine, captions)
-        captions += [""] * (rows - len(mine))
-        return _Rows(index, images, self._tokenizer(captions, self._towers.text.length), damaged)
+        captions = source.captions(mine)
+        if recaptions is not None:
+            recaptions.replace(mine, captions)
+        captions += [""] * (size - len(mine))
+        return {"image": images, "text": tokenizer(captions, towers.text.length), "damaged": damaged}
 
-
-class _Forward:
-    """The reference's forward pass, compiled once, over all devices.
-
-    Attributes:
-        devices: All devices.
-        size: Examples a batch, a multiple of their number.
-        temperature: The temperature t of the model.
-        bias: The bias b of the model.
-    """
-
-    def __init__(self, towers: TwoTowers, parameters: Parameters, batch_size: int) -> None:
-        self.devices = Devices(jax.devices())
-        self.size = _batches(batch_size, self.devices.count) * self.devices.count
-        self._parameters = self.devices.replicate(parameters)
-        model = TwoTowerModel(towers)
-
-        def forward(
-            parameters: Parameters, image: jax.Array, text: jax.Array, damaged: jax.Array
-        ) -> jax.Array:
-            z = embed_pairs(model, parameters, image, text)
-            return jnp.concatenate([z.image, z.text, damaged[:, None]], axis=1)  # one message to all
-
-        self._embed = jax.jit(forward, out_shardings=self.devices.replicated)
-        # Not by the device's exp, so that it is the same to the last bit on every device.
-        self.temperature = float(np.float32(math.exp(float(parameters["t"][0]))))
-        self.bias = float(parameters["b"][0])
-
-    def __call__(
-        self, rows: _Rows
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-        """Embed a batch of all processes' parts: float32 [size, E] twice, and which are damaged."""
-        batch = self.devices.split({"image": rows.image, "text": rows.text, "damaged": rows.damaged})
-        whole = np.asarray(
-            self._embed(self._parameters, batch["image"], batch["text"], batch["damaged"]), np.float32
-        )
-        image, text = np.split(whole[:, :-1], 2, axis=1)
-        return image, text, whole[:, -1] > 0
+    return load

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jestlab.models.weights.layout import flatten
 
+# tensorboardX imports these if they are installed. PyTorch takes more than a second.
+_HIDDEN = [name for name in ("torch", "boto3", "google.cloud.storage") if name not in sys.modules]
+sys.modules.update(dict.fromkeys(_HIDDEN))  # type: ignore[arg-type]  # None: can't be imported
+from tensorboardX import SummaryWriter  # noqa: E402
+from tensorboardX.summary import hparams  # noqa: E402
 
-@contextmanager
-def _without(*names: str) -> Iterator[None]:
-    """Context in which modules that nothing has imported yet seem not to be installed."""
-    hidden = [name for name in names if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: cannot be imported
-    try:
-        yield
-    finally:
-        for name in hidden:
-            del sys.modules[name]
+for _name in _HIDDEN:
+    del sys.modules[_name]
 
 
-# It imports these wherever they are installed, for what is not used here: PyTorch takes more than a second.
-with _without("torch", "boto3", "google.cloud.storage"):
-    from tensorboardX import SummaryWriter
-    from tensorboardX.summary import hparams
-
-
-class EventWriter:
+class EventWriter(SummaryWriter):  # type: ignore[misc]  # it has no types
     """Writes TensorBoard events of a run into one folder, without TensorFlow."""
 
     def __init__(
@@ -40,16 +30,15 @@ class EventWriter:
         Args:
             directory: The run's event folder.
             hyperparameters: The run's config, nested; shown flat in the HParams tab.
-            first_step: Steps done when this attempt begins. Later events of an interrupted attempt are
-                hidden.
+            first_step: Completed steps when this attempt starts. TensorBoard hides later events of
+                interrupted attempts.
             write: Whether this process writes events at all.
         """
-        self._writer = SummaryWriter(
+        super().__init__(
             str(directory),
-            # Hide events after the checkpoint's step. The step itself was written, and is not written again.
             purge_step=first_step + 1,
             flush_secs=10,
-            # Else the file's name is the second and the host, and a quick retry would write over it.
+            # By default, the file name is the second and the host, so a quick retry would overwrite it.
             filename_suffix=f".{len(list(directory.glob('*tfevents*'))):03}",
             write_to_disk=write,
         )
@@ -59,13 +48,9 @@ class EventWriter:
                 for name, value in flatten(hyperparameters, separator=".")
             }
             for summary in hparams(values, {"loss": None}):
-                self._writer.file_writer.add_summary(summary)
+                self.file_writer.add_summary(summary)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write the given values at a step."""
+        """Write values at a step."""
         for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        """Flush the events and close the file."""
-        self._writer.close()
+            self.add_scalar(name, value, step)

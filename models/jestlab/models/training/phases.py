@@ -1,7 +1,7 @@
 """Where the time of an attempt goes: start-up, compilation, training, evaluation, checkpoints, wind-down.
 
-The clock is told when a phase begins and ends, which happens a few times a minute at most; training is what
-goes on otherwise, so a step costs nothing. Importing this module is cheap: it needs no JAX.
+The clock is notified when a phase starts and ends, a few times a minute. All other time is training, so a
+step has no overhead. Importing this module is cheap: it doesn't import JAX.
 """
 
 from __future__ import annotations
@@ -12,35 +12,27 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Phase = Literal["startup", "compilation", "training", "evaluation", "checkpoint", "winddown"]
-"""What the time of an attempt goes to."""
 
 PHASES: tuple[Phase, ...] = ("startup", "compilation", "training", "evaluation", "checkpoint", "winddown")
-
-_USEFUL: tuple[Phase, ...] = ("training", "evaluation")
-_USUAL: tuple[Phase, ...] = ("training", "startup")
-_NO_STEP = 2**63  # what no store can hold
-_REMEMBERED = 8  # saves under way
-_COMPILES = "/jax/core/compile/"
-_FROM_CACHE = "/jax/compilation_cache/cache_retrieval_time_sec"
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Where the time of an attempt went until now. The store has a column of each name.
+    """How the time of an attempt was spent so far. The store has a column for each attribute.
 
     Attributes:
         startup_seconds: From the start of the process until the first step, without compilation.
-        compilation_seconds: Tracing, lowering and compiling, and loading compiled programs.
-        training_seconds: Steps, with all that belongs to none of the others.
+        compilation_seconds: Tracing, lowering, compiling, and loading compiled programs.
+        training_seconds: Steps, and all other time.
         evaluation_seconds: Evaluations.
-        checkpoint_seconds: Time in which training waited for a checkpoint.
-        winddown_seconds: After the program's end; None while it runs.
-        resumed_step: Steps that were done when the attempt went on; None before it reported any.
-        reached_step: Steps that were done at the last report.
-        saved_step: Steps that its last complete checkpoint holds; None before the first.
+        checkpoint_seconds: Time that training waited for a checkpoint.
+        winddown_seconds: After the end of the program; None while it runs.
+        resumed_step: Completed steps when the attempt resumed; None before its first report.
+        reached_step: Completed steps at the last report.
+        saved_step: Steps in its last complete checkpoint; None before the first.
         saved_seconds: Seconds of training and evaluation until that checkpoint.
     """
 
@@ -61,100 +53,62 @@ class Spent:
         return sum(getattr(self, f"{name}_seconds") or 0.0 for name in PHASES)
 
 
+@dataclass
 class ResumePoint:
-    """How many steps were done when an attempt went on, inferred from what it reports.
-
-    A first report of progress gives it, if the first values come at a later step. Else progress is reported
-    after a step is done, or not at all, and the attempt went on just before its first values, at step s. It
-    started over if earlier attempts left nothing in the run's folder and the next values come at step 2s or
-    later: values come at regular steps, so an attempt with values at 100 and 200 started over, and one with
-    values at 600 and 700 resumed. It also started over if it then completes with values at step 0 only.
+    """The step from which an attempt resumed, according to its first report.
 
     Attributes:
-        step: Steps done; None before any report.
-        is_final: Whether no further report changes that.
+        step: Completed steps; None before the first report.
+        starts_over: Whether earlier attempts left no files in the run's folder: the step is then 0.
     """
 
-    def __init__(self) -> None:
-        self.step: int | None = None
-        self.is_final = False
-        self._may_resume = True
-        self._first_value: int | None = None
-
-    def finds_nothing(self) -> None:
-        """Take note, before the first report, that earlier attempts left nothing in the run's folder."""
-        self._may_resume = False
+    step: int | None = None
+    starts_over: bool = False
 
     def reports(self, step: int, is_value: bool) -> None:
-        """Take note of a report.
+        """Process a report: of values at this step, or else of progress.
 
-        Args:
-            step: Steps done.
-            is_value: Whether it is of values at this step; else of progress.
+        The first progress states the resumed step. If values come first, the attempt resumed one step
+        before. Values at step 0 describe the whole run.
         """
-        if self.is_final or (self._first_value and step == self._first_value):
-            return
-        if not is_value:
-            self.step = step if self.step is None else self.step
-        elif self._first_value:  # the next values decide
-            self.step = 0 if step >= 2 * self._first_value else self.step
-            self.is_final = True
-        else:
-            self._first_value = step
-            if step > 0 and self.step is not None and self.step < step:
-                self.is_final = True
-            elif step > 0:
-                self.step = step - 1
-                self.is_final = self._may_resume
-
-    def completes(self) -> None:
-        """Take note that the program has completed."""
-        if self.step is None and self._first_value == 0 and not self._may_resume:
-            self.step = 0
+        if self.step is None and (self.starts_over or step > 0 or not is_value):
+            self.step = 0 if self.starts_over else step - is_value
 
 
 class PhaseClock:
-    """Divides the time since a process began among phases; each moment is in exactly one of them.
+    """Divides the time since the start of a process among phases; each moment belongs to one phase.
 
-    Phases belong to the thread that made the clock. `saved` and `spent` may be called from any thread.
+    Phases belong to the thread that created the clock. `saved` and `spent` can be called from any thread.
 
     Attributes:
-        resumed: Where the attempt goes on.
+        resumed: The step from which the attempt resumed.
     """
 
     def __init__(self, already: float = 0.0) -> None:
-        """Start it, in start-up.
-
-        Args:
-            already: Seconds for which the process has been running.
-        """
+        """Start the clock in start-up; the process has been running for `already` seconds."""
+        self.resumed = ResumePoint()
         self._seconds: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
         self._seconds["startup"] = already
-        self._phases: list[Phase] = ["startup"]  # each within the one before it
+        self._phases: list[Phase] = ["startup"]  # nested, the current one last
         self._since = time.perf_counter()
-        self._compiled: list[tuple[float, float]] = []  # begin and end, disjoint, ascending
-        self.resumed = ResumePoint()
+        self._compiled: list[tuple[float, float]] = []  # start and end, disjoint, ascending
         self._reached: int | None = None
-        self._saved: tuple[int, float] | None = None
-        self._saving: dict[int, float] = {}  # steps → seconds of training and evaluation until then
+        self._saving: dict[int, float] = {}  # step → seconds of training and evaluation until then
+        self._saved: tuple[int | None, float | None] = None, None
         self._ended = False
         self._thread = threading.get_ident()
         self._lock = threading.Lock()
 
     def reports(self, step: int, is_value: bool = False, trained: bool = False) -> None:
-        """Take note that so many steps are done: the first report ends start-up.
+        """Process a report of completed steps. The first one ends start-up.
 
         Args:
-            step: Steps done.
-            is_value: Whether values at this step are reported; else progress.
-            trained: Whether the time before a first report was mostly training, not start-up.
+            step: Completed steps.
+            is_value: Whether values are reported, or else progress.
+            trained: Whether the time before a first report was mostly training.
         """
-        step = int(step)
-        if not 0 <= step < _NO_STEP:  # whoever records it says so
-            return
         with self._lock:
             if self._reached is None:
-                self._advance()
                 self._begin_training(trained)
             self.resumed.reports(step, is_value)
             self._reached = step
@@ -165,7 +119,7 @@ class PhaseClock:
 
         Args:
             name: The phase.
-            step: Steps done when it begins. `saved` with this number refers to this moment.
+            step: Completed steps at its start; `saved(step)` refers to this moment.
         """
         if step is not None:
             self.reports(step)
@@ -183,74 +137,66 @@ class PhaseClock:
                 del self._phases[depth - 1 :]
 
     def move(self, name: Phase, seconds: float) -> None:
-        """Count seconds that have just passed as another phase.
-
-        They are taken from the present one, and what it lacks from training and start-up: a report may have
-        come late.
-        """
+        """Count the last seconds as another phase, instead of the current one, training, and start-up."""
         with self._lock:
             self._move(name, seconds)
             if name == "checkpoint":
                 self._note_saving()
 
     def compiled(self, seconds: float) -> None:
-        """Count seconds that have just passed as compilation, unless they are counted already.
+        """Count the last seconds as compilation, except for nested compilations that are already counted.
 
-        Other threads compile while training goes on, so their time is not counted.
+        Other threads compile while training continues, so their time is not counted.
         """
         if threading.get_ident() != self._thread:
             return
         end = time.perf_counter()
-        begin, counted = end - seconds, 0.0
+        start, counted = end - seconds, 0.0
         with self._lock:
-            while self._compiled and self._compiled[-1][1] > begin:  # within this one: counted before
-                earlier, until = self._compiled.pop()
-                counted += until - earlier
-                begin = min(begin, earlier)
-            del self._compiled[:-_REMEMBERED]
-            self._compiled.append((begin, end))
-            self._move("compilation", end - begin - counted)
+            while self._compiled and self._compiled[-1][1] > start:
+                inner_start, inner_end = self._compiled.pop()
+                counted += inner_end - inner_start
+                start = min(start, inner_start)
+            self._compiled.append((start, end))
+            self._move("compilation", end - start - counted)
 
     def saved(self, step: int | None = None) -> None:
-        """Take note that a checkpoint is complete: of a step, or else the last one that was begun."""
+        """Process a complete checkpoint of a step; None for the last one that was started."""
         with self._lock:
-            if step is None:
-                if not self._saving:
-                    self._advance()
-                    self._note_saving()
-                step = max(self._saving, default=None)
+            if step is None and not self._saving:
+                self._advance()
+                self._note_saving()
+            step = max(self._saving, default=None) if step is None else step
             if step is not None and step in self._saving:
-                self._saved = (step, self._saving[step])
+                self._saved = step, self._saving[step]
                 self._saving = {later: at for later, at in self._saving.items() if later > step}
 
     def wind_down(self) -> None:
-        """Take note that the program has ended."""
+        """Process the end of the program."""
         with self._lock:
-            self._advance()
-            if self._reached is None:  # it reported no step: nobody knows how long it took to start
+            if self._reached is None:  # without reports, the end of start-up is unknown
                 self._begin_training(trained=True)
+            self._advance()
             self._phases, self._ended = ["winddown"], True
 
     def spent(self) -> Spent:
-        """Return where the time has gone until now."""
+        """Return how the time was spent so far."""
         with self._lock:
             self._advance()
-            at = {name: max(0.0, seconds) for name, seconds in self._seconds.items()}
-            saved_step, saved_seconds = self._saved or (None, None)
+            seconds: dict[str, Any] = {f"{name}_seconds": self._seconds[name] for name in PHASES}
+            if not self._ended:
+                seconds["winddown_seconds"] = None
             return Spent(
-                startup_seconds=at["startup"],
-                compilation_seconds=at["compilation"],
-                training_seconds=at["training"],
-                evaluation_seconds=at["evaluation"],
-                checkpoint_seconds=at["checkpoint"],
-                winddown_seconds=at["winddown"] if self._ended else None,
+                **seconds,
                 resumed_step=self.resumed.step,
                 reached_step=self._reached,
-                saved_step=saved_step,
-                saved_seconds=saved_seconds,
+                saved_step=self._saved[0],
+                saved_seconds=self._saved[1],
             )
 
     def _begin_training(self, trained: bool) -> None:
+        """End start-up, and count it as training if most of it was."""
+        self._advance()
         if self._phases[0] == "startup":
             self._phases[0] = "training"
             if trained:
@@ -258,36 +204,35 @@ class PhaseClock:
                 self._seconds["startup"] = 0.0
 
     def _advance(self) -> None:
-        """Count the time since the last call as the present phase."""
+        """Count the time since the last call as the current phase."""
         now = time.perf_counter()
         self._seconds[self._phases[-1]] += now - self._since
         self._since = now
 
     def _move(self, name: Phase, seconds: float) -> None:
+        """Move up to so many seconds from the current phase, training, and start-up to another phase."""
         self._advance()
-        left = max(0.0, seconds)
-        for phase in dict.fromkeys((self._phases[-1], *_USUAL)):
-            moved = min(left, max(0.0, self._seconds[phase]))
-            self._seconds[phase] -= moved
+        sources: tuple[Phase, ...] = (self._phases[-1], "training", "startup")
+        for source in sources:
+            moved = max(0.0, min(seconds, self._seconds[source]))
+            self._seconds[source] -= moved
             self._seconds[name] += moved
-            left -= moved
+            seconds -= moved
 
     def _note_saving(self) -> None:
-        """Remember the seconds until the last reported step, for when its checkpoint is complete."""
+        """Remember the seconds until the last reported step, for `saved`."""
         if self._reached is not None:
-            self._saving[self._reached] = sum(self._seconds[name] for name in _USEFUL)
-            while len(self._saving) > _REMEMBERED:
-                del self._saving[min(self._saving)]
+            self._saving[self._reached] = self._seconds["training"] + self._seconds["evaluation"]
 
 
 def count_compilation(clock: PhaseClock) -> None:
-    """Let JAX tell a clock what it traces, lowers and compiles, if this process has imported JAX."""
+    """Count JAX's tracing, lowering, and compiling as compilation, if this process has imported JAX."""
     if "jax" not in sys.modules:
         return
     from jax import monitoring
 
     def listen(event: str, duration_secs: float, **_: str | int) -> None:
-        if event.startswith(_COMPILES) or event == _FROM_CACHE:
+        if event.startswith("/jax/core/compile/") or event.endswith("/cache_retrieval_time_sec"):
             clock.compiled(duration_secs)
 
     monitoring.register_event_duration_secs_listener(listen)

@@ -1,14 +1,14 @@
-"""The reference that selection scores with: a model that scores online or its cached embeddings."""
+"""The reference that selection scores with: a model that scores online, or its cached embeddings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from jestlab.models.config import Data, TrainConfig, TwoTowers
+from jestlab.models.config import Data, TwoTowers
 from jestlab.models.data.curation import Columns
 from jestlab.models.data.embeddings import EmbeddingCache
 from jestlab.models.data.pipeline import Lookup
@@ -17,7 +17,7 @@ from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.two_towers import Parameters, TwoTowerModel
 
 TOKENIZER = "tokenizer.model"
-"""File in the folder of every run with a model: the tokenizer that the model's captions need."""
+"""File in the folder of every run with a model: the tokenizer of the model's captions."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Reference:
     """A finished run that selection scores with.
 
     Attributes:
-        directory: Its folder.
-        model: Its architecture; None if it holds a reference's embeddings instead of a model.
+        directory: Folder of the run.
+        model: Architecture; None if the folder has a reference's embeddings instead of a model.
     """
 
     directory: Path
@@ -35,41 +35,19 @@ class Reference:
 
 @dataclass(frozen=True)
 class Scorer:
-    """A reference made ready for a run.
+    """A reference that is loaded for a run.
 
     Attributes:
-        model: The model to score with online; None where embeddings are looked up.
-        parameters: Of the model; of looked-up embeddings `{t, b}` alone.
-        tokenizer: Tokenizer and length in tokens, where the model reads otherwise than the learner.
-        lookups: Functions for further arrays of a batch, from its examples' global numbers.
+        model: The model that scores online; None if embeddings are cached, or without a reference.
+        parameters: The model's parameters; for cached embeddings only `{t, b}`.
+        tokenizer: Tokenizer and length in tokens, if they differ from the learner's.
+        lookups: Functions for more arrays of a batch, from the global numbers of its examples.
     """
 
     model: TwoTowerModel | None = None
     parameters: Parameters | None = None
     tokenizer: tuple[Tokenizer, int] | None = None
-    lookups: Mapping[str, Lookup] | None = None
-
-
-def prepare(
-    config: TrainConfig,
-    web: Path,
-    tokenizer: Tokenizer,
-    reference: Reference | None,
-    columns: Columns | None = None,
-) -> Scorer:
-    """Load what a run needs of its reference; an empty scorer if it scores without one.
-
-    Raises:
-        ValueError: There is none though the selection needs one, its embeddings are cached and the images are
-            augmented, or as `load`.
-    """
-    if not config.needs_reference:
-        return Scorer()
-    if reference is None:
-        raise ValueError("selection.reference: not a finished run")
-    if reference.model is None and (problem := config.problem_with_cache) is not None:
-        raise ValueError(problem)
-    return load(reference, config.data, web, config.model, tokenizer, columns)
+    lookups: Mapping[str, Lookup] = field(default_factory=dict)
 
 
 def load(
@@ -80,18 +58,18 @@ def load(
     tokenizer: Tokenizer,
     columns: Columns | None = None,
 ) -> Scorer:
-    """Load what is needed to score with a reference beside a learner.
+    """Load a reference that scores the same data as a learner.
 
     Args:
         reference: The finished run.
-        data: What is scored.
-        web: Its folder of shards.
-        learner: Architecture of the learner, whose images the reference gets.
-        tokenizer: The learner's.
-        columns: What the data's filter can read beside the metadata.
+        data: The data to score.
+        web: Folder of the data's shards.
+        learner: Architecture of the learner; the reference gets the same images.
+        tokenizer: The learner's tokenizer.
+        columns: More columns for the data's filter.
 
     Raises:
-        ValueError: It reads images of another size, or its cached embeddings are not of the data.
+        ValueError: The reference has another image size, or its cached embeddings belong to other data.
     """
     if reference.model is None:
         cache = EmbeddingCache(reference.directory)
@@ -102,17 +80,17 @@ def load(
         }
         lookups = {"reference_image_embedding": cache.images, "reference_text_embedding": cache.texts}
         return Scorer(parameters=parameters, lookups=lookups)
-    theirs, ours = reference.model.vision.image_size, learner.vision.image_size
-    if theirs != ours:
+    sizes = reference.model.vision.image_size, learner.vision.image_size
+    if sizes[0] != sizes[1]:
         raise ValueError(
-            f"the reference reads images of {theirs} px, the learner of {ours} px: set "
-            "model.vision.image_size alike, or cache the reference's embeddings in an `embed` run"
+            f"the reference reads images of {sizes[0]} px, the learner of {sizes[1]} px: set "
+            "model.vision.image_size to the same value, or cache the reference's embeddings in an `embed` run"
         )
-    reads = Tokenizer((reference.directory / TOKENIZER).read_bytes())
+    own = Tokenizer((reference.directory / TOKENIZER).read_bytes())
     length = reference.model.text.length
-    alike = (reads.digest, length) == (tokenizer.digest, learner.text.length)
+    is_same = (own.digest, length) == (tokenizer.digest, learner.text.length)
     return Scorer(
         TwoTowerModel(reference.model),
         load_parameters(reference.directory / "checkpoints", reference.model),
-        None if alike else (reads, length),
+        None if is_same else (own, length),
     )

@@ -32,7 +32,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 
 from jestlab.models.config import Selection, TrainConfig
-from jestlab.models.config.train import LOSSES
+from jestlab.models.config.base import LOSSES
 from jestlab.models.devices import AXIS, Devices, take_rows
 from jestlab.models.extensions import Own
 from jestlab.models.losses import loss_function, takes_reference

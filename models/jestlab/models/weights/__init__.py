@@ -1,9 +1,15 @@
-"""Read and write public weights: those of big_vision and Hugging Face and of our own runs.
+"""Read and write weights of big_vision, of Hugging Face, and of runs.
 
-found = open_weights(Path("siglip.npz"))    sources.py: recognised, checked by its headers; needs no JAX
-found.model, found.digest()                 its towers; its content hash, the same in every format
-unflatten(found.tensors())                  the tree that `two_towers.embed` takes
-write(found, Path("out"), "huggingface")    the same weights in another format
+    weights = open_weights(Path("siglip.npz"))    check the headers; imports no JAX
+    weights.model, weights.digest()               the towers; the content hash, the same in every format
+    unflatten(weights.tensors())                  the tree that `two_towers.embed` takes
+    write(weights, Path("out"), "huggingface")    the same weights in another format
+
+sources.py        opens, hashes, and writes weights
+formats.py        the table of each format: its names and storage of our parameters
+layout.py         our names and shapes
+files.py          reads .npz and safetensors files
+huggingface.py    config.json and the files of `AutoProcessor`
 """
 
 from jestlab.models.weights.layout import unflatten

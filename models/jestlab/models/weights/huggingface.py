@@ -1,313 +1,220 @@
-"""The layout of Hugging Face's SigLIP: names and shapes and config.json (`transformers.SiglipModel`).
+"""The files next to the tensors in a Hugging Face folder, as `AutoModel` and `AutoProcessor` read them.
 
-Dense weights are [out, in], the patch kernel is [out, in, h, w], heads are folded into the width, and the
-MAP head keeps query, key and value in one tensor.
+    config.json                 the sizes of the towers
+    preprocessor_config.json    images: resized to a square bilinearly, from 0 … 255 to −1 … 1
+    tokenizer.json              captions: lower case, pieces, the end token, cut and padded to a length
+    tokenizer_config.json       the class that reads the tokenizer
+    spiece.model                the sentencepiece model, if the tokenizer is one; jestlab reads it again
 
-SigLIP 2 has the same towers. Its models of one image size are a `SiglipModel`, too. Those of any size
-(NaFlex, `Siglip2Model`) get patches in place of images, so that their patch kernel is dense, [out, h · w ·
-in]; here they read squares of the grid that their positions are given for, on which nothing is interpolated.
+Hugging Face's `SiglipTokenizer` removes punctuation, and jestlab doesn't. Therefore the sentencepiece model
+is also written as a `tokenizer.json`, which gives the same tokens as in training.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
-from jestlab.models.weights.layout import (
-    ATTENTION,
-    ENCODERS,
-    MAP_HEAD,
-    MLP,
-    Entry,
-    Part,
-    Shape,
-    parameter_shapes,
-    require,
-    side_of,
-    usual_heads,
-)
+from jestlab.models.data.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import tokenizers
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
-"""Files of a folder: all tensors, or a list of the files that share them; the architecture."""
+SENTENCEPIECE, TOKENIZER = "spiece.model", "tokenizer.json"
+_IMAGES, _CAPTIONS = "preprocessor_config.json", "tokenizer_config.json"
 
-TOWERS = {"img": "vision_model", "txt": "text_model"}
-
-
-def ignored(name: str) -> bool:
-    """Return whether a tensor is not a parameter: older versions also saved the numbers of the positions."""
-    return name.endswith(".position_ids")
-
-
-PATCHES = "vision_model.embeddings.patch_embedding.weight"
-
-
-def cuts_patches(found: Mapping[str, Shape]) -> bool:
-    """Return whether tensors are those of a model that gets patches in place of images."""
-    return len(found.get(PATCHES, ())) == 2
-
-
-def entries(config: TwoTowers, *, cuts_patches: bool = False) -> tuple[Entry, ...]:
-    """Return the layout of these towers.
-
-    Args:
-        config: The towers.
-        cuts_patches: Whether the patch kernel is dense.
-
-    Raises:
-        ValueError: `SiglipModel` cannot have such towers.
-    """
-    if config.vision.pooling != "map" or config.text.pooling != "last":
-        raise ValueError("Hugging Face's SigLIP pools images by a MAP head and texts at the last token only")
-    if config.vision.width != config.embedding_dim:
-        raise ValueError(
-            "Hugging Face's SigLIP has no head after the image tower: "
-            f"its width {config.vision.width} would have to be embedding_dim {config.embedding_dim}"
-        )
-    return tuple(_entries(config, cuts_patches))
-
-
-def _entries(config: TwoTowers, cuts_patches: bool) -> Iterator[Entry]:
-    part = _Parts(parameter_shapes(config))
-    yield Entry("logit_scale", (part.same("t"),))
-    yield Entry("logit_bias", (part.same("b"),))
-    image, text = (f"{TOWERS[tower]}.embeddings" for tower in ("img", "txt"))
-    patches = part.pixels if cuts_patches else part.patches
-    yield Entry(PATCHES, (patches("img/embedding/kernel"),))
-    yield Entry(f"{image}.patch_embedding.bias", (part.same("img/embedding/bias"),))
-    yield Entry(f"{image}.position_embedding.weight", (part.rows("img/pos_embedding"),))
-    yield Entry(f"{text}.token_embedding.weight", (part.same("txt/Embed_0/embedding"),))
-    yield Entry(f"{text}.position_embedding.weight", (part.rows("txt/pos_embedding"),))
-    yield from part.dense("text_model.head", "txt/head")
-
-    for tower, depth in (("img", config.vision.depth), ("txt", config.text.depth)):
-        for layer in range(depth):
-            theirs = f"{TOWERS[tower]}.encoder.layers.{layer}"
-            ours = f"{ENCODERS[tower]}/encoderblock_{layer}"
-            yield from part.norm(f"{theirs}.layer_norm1", f"{ours}/LayerNorm_0")
-            yield from part.norm(f"{theirs}.layer_norm2", f"{ours}/LayerNorm_1")
-            yield from part.mlp(f"{theirs}.mlp", f"{ours}/{MLP}")
-            for short, name in (("q", "query"), ("k", "key"), ("v", "value"), ("out", "out")):
-                yield from part.dense(f"{theirs}.self_attn.{short}_proj", f"{ours}/{ATTENTION}/{name}")
-    yield from part.norm("vision_model.post_layernorm", f"{ENCODERS['img']}/encoder_norm")
-    yield from part.norm("text_model.final_layer_norm", f"{ENCODERS['txt']}/encoder_norm")
-
-    head = "vision_model.head"
-    yield Entry(f"{head}.probe", (part.same(f"{MAP_HEAD}/probe"),))
-    projections = [f"{MAP_HEAD}/{ATTENTION}/{name}" for name in ("query", "key", "value")]
-    yield Entry(
-        f"{head}.attention.in_proj_weight", tuple(part.matrix(f"{name}/kernel") for name in projections)
-    )
-    yield Entry(f"{head}.attention.in_proj_bias", tuple(part.vector(f"{name}/bias") for name in projections))
-    yield from part.dense(f"{head}.attention.out_proj", f"{MAP_HEAD}/{ATTENTION}/out")
-    yield from part.norm(f"{head}.layernorm", f"{MAP_HEAD}/LayerNorm_0")
-    yield from part.mlp(f"{head}.mlp", f"{MAP_HEAD}/{MLP}")
-
-
-class _Parts:
-    """Creates parts that are laid out as in Hugging Face's files.
-
-    Attributes:
-        shapes: Name → shape of each of ours.
-    """
-
-    def __init__(self, shapes: Mapping[str, Shape]) -> None:
-        self.shapes = shapes
-
-    def same(self, name: str) -> Part:
-        return Part(name, self.shapes[name])
-
-    def vector(self, name: str) -> Part:
-        """[heads, D / heads] → [D]."""
-        shape = self.shapes[name]
-        return Part(name, shape, reshaped=(math.prod(shape),))
-
-    def rows(self, name: str) -> Part:
-        """[1, n, D] → [n, D]."""
-        shape = self.shapes[name]
-        return Part(name, shape, reshaped=shape[1:])
-
-    def patches(self, name: str) -> Part:
-        """[h, w, in, out] → [out, in, h, w]."""
-        return Part(name, self.shapes[name], axes=(3, 2, 0, 1))
-
-    def pixels(self, name: str) -> Part:
-        """[h, w, in, out] → [out, h · w · in]."""
-        shape = self.shapes[name]
-        return Part(name, shape, reshaped=(math.prod(shape[:3]), shape[3]), axes=(1, 0))
-
-    def matrix(self, name: str) -> Part:
-        """A kernel, heads folded, [in, out] → [out, in]."""
-        shape = self.shapes[name]
-        outputs = math.prod(self.shapes[name.removesuffix("kernel") + "bias"])
-        return Part(name, shape, reshaped=(math.prod(shape) // outputs, outputs), axes=(1, 0))
-
-    def dense(self, theirs: str, ours: str) -> Iterator[Entry]:
-        yield Entry(f"{theirs}.weight", (self.matrix(f"{ours}/kernel"),))
-        yield Entry(f"{theirs}.bias", (self.vector(f"{ours}/bias"),))
-
-    def mlp(self, theirs: str, ours: str) -> Iterator[Entry]:
-        yield from self.dense(f"{theirs}.fc1", f"{ours}/Dense_0")
-        yield from self.dense(f"{theirs}.fc2", f"{ours}/Dense_1")
-
-    def norm(self, theirs: str, ours: str) -> Iterator[Entry]:
-        yield Entry(f"{theirs}.weight", (self.same(f"{ours}/scale"),))
-        yield Entry(f"{theirs}.bias", (self.same(f"{ours}/bias"),))
-
-
-def infer(found: Mapping[str, Shape], config: Mapping[str, Any] | None) -> TwoTowers:
-    """Infer the towers whose weights a file holds, from shapes, and from config.json where shapes do not
-    tell.
-
-    Image size is patch size × side of the position grid: a model of 384 px in patches of 14 reads 378 px.
-
-    Args:
-        found: Name → shape of each tensor in the file.
-        config: The content of config.json; without it, the number of heads is the usual one for the width.
-
-    Raises:
-        ValueError: It is not such a file, or the model is not supported; says what and where.
-    """
-    said = {tower: _supported(config, tower) if config is not None else None for tower in TOWERS}
-    grid = "vision_model.embeddings.position_embedding.weight"
-    words, places = (f"text_model.embeddings.{x}_embedding.weight" for x in ("token", "position"))
-    hidden = {tower: f"{prefix}.encoder.layers.0.mlp.fc1.weight" for tower, prefix in TOWERS.items()}
-    ranks = {PATCHES: 2 if cuts_patches(found) else 4, grid: 2, words: 2, places: 2}
-    require(found, ranks | {"text_model.head.weight": 2} | dict.fromkeys(hidden.values(), 2))
-
-    vision_width = found[PATCHES][0]
-    patch_size = math.isqrt(math.prod(found[PATCHES][1:]) // _CHANNELS)
-    vocabulary_size, text_width = found[words]
-    projection = found["text_model.head.weight"][0]
-    if projection != vision_width:
-        raise ValueError(
-            f"embeds texts in {projection} dimensions (projection_size) and images in {vision_width}: "
-            "not supported"
-        )
-    towers = TwoTowers(
-        vision=VisionTower(
-            image_size=patch_size * side_of(found[grid][0]),
-            patch_size=patch_size,
-            width=vision_width,
-            depth=_depth(found, "img"),
-            heads=_heads(said["img"], vision_width),
-            mlp_dim=found[hidden["img"]][0],
-            pooling="map",
-        ),
-        text=TextTower(
-            vocabulary_size=vocabulary_size,
-            length=found[places][0],
-            width=text_width,
-            depth=_depth(found, "txt"),
-            heads=_heads(said["txt"], text_width),
-            mlp_dim=found[hidden["txt"]][0],
-            pooling="last",
-        ),
-        embedding_dim=vision_width,
-    )
-    if config is not None:
-        _check_against(config, towers)
-    return towers
-
-
-def _depth(found: Mapping[str, Shape], tower: str) -> int:
-    prefix = f"{TOWERS[tower]}.encoder.layers."
-    keys = [name.removeprefix(prefix).partition(".")[0] for name in found if name.startswith(prefix)]
-    return 1 + max(int(key) for key in keys if key.isdecimal())
-
-
-_DEFAULT_HEADS = 12  # of SiglipVisionConfig and SiglipTextConfig, which leave defaults out of config.json
-
-
-def _heads(section: Mapping[str, Any] | None, width: int) -> int:
-    if section is None:
-        return usual_heads(width)
-    heads = section.get("num_attention_heads", _DEFAULT_HEADS)
-    if not isinstance(heads, int) or heads < 1 or width % heads:
-        raise ValueError(f"config.json: num_attention_heads {heads!r} does not divide hidden_size {width}")
-    return heads
-
+FILES = (WEIGHTS, CONFIG, SENTENCEPIECE, TOKENIZER, _IMAGES, _CAPTIONS)
+"""Names of all files that are written."""
 
 _SECTIONS = {"img": "vision_config", "txt": "text_config"}
-_CHANNELS = 3
-_KINDS = ("siglip", "siglip2")
-_SUPPORTED = {
-    "hidden_act": "gelu_pytorch_tanh",
-    "layer_norm_eps": 1e-6,
-    "num_channels": _CHANNELS,
-    "vision_use_head": True,
+_DEFAULT_HEADS = 12  # of SiglipVisionConfig and SiglipTextConfig: defaults are left out of config.json
+_SIZES = {
+    "hidden_size": "width",
+    "intermediate_size": "mlp_dim",
+    "num_hidden_layers": "depth",
+    "num_attention_heads": "heads",
+    "image_size": "image_size",
+    "patch_size": "patch_size",
+    "vocab_size": "vocabulary_size",
+    "max_position_embeddings": "length",
+    "projection_size": "embedding_dim",
 }
+"""Key in config.json → field of our config."""
+
+_FIXED = {"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6}
+_FIXED_VISION = {"num_channels": 3, "vision_use_head": True}
 
 
-def _supported(config: Mapping[str, Any], tower: str) -> Mapping[str, Any]:
-    """Return the section of a tower, if our towers can be what it describes."""
-    if (kind := config.get("model_type")) not in _KINDS:
-        known = " and ".join(map(repr, _KINDS))
-        raise ValueError(f"config.json: model_type {kind!r} is not supported, only {known} are")
-    section = config.get(_SECTIONS[tower], {})
-    if not isinstance(section, Mapping):
-        raise ValueError(f"config.json: {_SECTIONS[tower]} must be a mapping")
-    for key, supported in _SUPPORTED.items():
-        if (value := section.get(key, supported)) != supported:
-            where = f"{_SECTIONS[tower]}.{key}"
-            raise ValueError(f"config.json: {where} {value!r} is not supported, only {supported!r} is")
-    return section
+def heads(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attention heads of the towers "img" and "txt", as the content of a config.json has them.
 
-
-def _check_against(config: Mapping[str, Any], towers: TwoTowers) -> None:
-    """Check that the sizes in config.json are those of the tensors."""
-    ours = config_json(towers)
-    for section in _SECTIONS.values():
-        for key in _SIZES & ours[section].keys():
-            said, found = config.get(section, {}).get(key), ours[section][key]
-            if key == "image_size" and isinstance(said, int):
-                said -= said % towers.vision.patch_size  # pixels beyond the last whole patch are not seen
-            if said is not None and said != found:
-                raise ValueError(f"config.json: {section}.{key} is {said!r}, but the tensors have {found}")
-
-
-_SIZES = frozenset(
-    ("hidden_size", "intermediate_size", "num_hidden_layers", "image_size", "patch_size", "vocab_size")
-) | {"max_position_embeddings", "projection_size"}
-
-
-def config_json(config: TwoTowers) -> dict[str, Any]:
-    """Return the content of the config.json that `SiglipModel.from_pretrained` reads beside the tensors.
-
-    Args:
-        config: Towers that `entries` accepts.
+    Raises:
+        ValueError: It describes models that our towers can't represent; names the key.
     """
-    vision, text = config.vision, config.text
-    common = {key: _SUPPORTED[key] for key in ("hidden_act", "layer_norm_eps")} | {"attention_dropout": 0.0}
+    if (kind := config.get("model_type")) not in ("siglip", "siglip2"):
+        raise ValueError(f"config.json: model_type {kind!r} is not supported: expected siglip or siglip2")
+    found = {}
+    for tower, key in _SECTIONS.items():
+        section = config.get(key, {})
+        if not isinstance(section, dict):
+            raise ValueError(f"config.json: {key} must be a mapping")
+        for name, supported in (_FIXED | _FIXED_VISION).items():
+            if (value := section.get(name, supported)) != supported:
+                raise ValueError(
+                    f"config.json: {key}.{name} {value!r} is not supported: expected {supported!r}"
+                )
+        found[tower] = section.get("num_attention_heads", _DEFAULT_HEADS)
+    return found
+
+
+def check_sizes(config: Mapping[str, Any], model: TwoTowers) -> None:
+    """Raise ValueError if sizes in the content of a config.json aren't those of the towers."""
+    expected = config_json(model)
+    for section in _SECTIONS.values():
+        for key in _SIZES.keys() & expected[section].keys():
+            value, size = config.get(section, {}).get(key), expected[section][key]
+            if key == "image_size" and isinstance(value, int):
+                value -= value % model.vision.patch_size  # the model ignores an incomplete last patch
+            if value is not None and value != size:
+                raise ValueError(f"config.json: {section}.{key} is {value!r}, but the tensors have {size}")
+
+
+def config_json(model: TwoTowers) -> dict[str, Any]:
+    """Return the content of the config.json of these towers, for `SiglipModel.from_pretrained`."""
     return {
         "architectures": ["SiglipModel"],
         "model_type": "siglip",
         "dtype": "float32",
         "vision_config": {
             "model_type": "siglip_vision_model",
-            "hidden_size": vision.width,
-            "intermediate_size": vision.mlp_dim or 4 * vision.width,
-            "num_hidden_layers": vision.depth,
-            "num_attention_heads": vision.heads,
-            "num_channels": 3,
-            "image_size": vision.image_size,
-            "patch_size": vision.patch_size,
-            "vision_use_head": True,
-            **common,
+            "attention_dropout": 0.0,
+            **_sizes(model.vision),
+            **_FIXED,
+            **_FIXED_VISION,
         },
         "text_config": {
             "model_type": "siglip_text_model",
-            "hidden_size": text.width,
-            "intermediate_size": text.mlp_dim or 4 * text.width,
-            "num_hidden_layers": text.depth,
-            "num_attention_heads": text.heads,
-            "vocab_size": text.vocabulary_size,
-            "max_position_embeddings": text.length,
-            "projection_size": config.embedding_dim,
+            "attention_dropout": 0.0,
             "pad_token_id": 1,  # SigLIP pads with the end token
             "bos_token_id": None,
             "eos_token_id": 1,
-            **common,
+            "projection_size": model.embedding_dim,
+            **_sizes(model.text),
+            **_FIXED,
         },
     }
+
+
+def _sizes(tower: VisionTower | TextTower) -> dict[str, int]:
+    """Return the sizes of a tower in the terms of config.json."""
+    sizes = tower.model_dump() | {"mlp_dim": tower.mlp_dim or 4 * tower.width}
+    return {key: sizes[field] for key, field in _SIZES.items() if field in sizes}
+
+
+def write_files(folder: Path, model: TwoTowers, tokenizer: bytes | None) -> None:
+    """Write all files except the tensors; without a tokenizer, only those of the model and of images.
+
+    Raises:
+        ValueError: The tokenizer isn't one, or is a sentencepiece model of another kind than unigram.
+    """
+    _write_json(folder / CONFIG, config_json(model))
+    images = {
+        "image_processor_type": "SiglipImageProcessor",
+        "processor_class": "SiglipProcessor",
+        "do_convert_rgb": True,
+        "do_resize": True,
+        "size": {"height": model.vision.image_size, "width": model.vision.image_size},
+        "resample": 2,  # bilinear, by Pillow's numbers
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": [0.5, 0.5, 0.5],
+        "image_std": [0.5, 0.5, 0.5],
+    }
+    _write_json(folder / _IMAGES, images)
+    if tokenizer is None:
+        return
+    from tokenizers import Tokenizer as TheirTokenizer
+    from tokenizers import normalizers, processors
+
+    ours = Tokenizer(tokenizer)
+    if ours.is_json:
+        theirs = TheirTokenizer.from_buffer(tokenizer)
+    else:
+        theirs = _from_sentencepiece(tokenizer)
+        (folder / SENTENCEPIECE).write_bytes(tokenizer)
+    length, end_id, pad_id = model.text.length, ours.pieces.end, ours.pieces.pad
+    end, pad = str(theirs.id_to_token(end_id)), str(theirs.id_to_token(pad_id))
+    steps = [normalizers.Lowercase(), *([theirs.normalizer] if theirs.normalizer else [])]
+    theirs.normalizer = normalizers.Sequence(steps)
+    theirs.post_processor = processors.TemplateProcessing(single=["$A", end], special_tokens=[(end, end_id)])
+    theirs.enable_truncation(length)
+    theirs.enable_padding(pad_token=pad, pad_id=pad_id, length=length)
+    theirs.save(str(folder / TOKENIZER))
+    captions = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "processor_class": "SiglipProcessor",
+        "model_input_names": ["input_ids"],
+        "model_max_length": length,
+        "padding_side": "right",
+        "truncation_side": "right",
+        "eos_token": end,
+        "pad_token": pad,
+        "split_special_tokens": True,  # captions contain no special tokens, only texts like them
+    }
+    _write_json(folder / _CAPTIONS, captions)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n")
+
+
+# Numbers of fields in sentencepiece_model.proto: of the model, of its trainer, and of its normalizer.
+_TRAINER, _NORMALIZER = 2, 3
+_KIND, _BYTES, _UNIGRAM = 3, 35, 1
+_CHARSMAP, _DUMMY_PREFIX, _NO_EXTRA_SPACES = 2, 3, 4
+
+
+def _from_sentencepiece(content: bytes) -> tokenizers.Tokenizer:
+    """Convert a sentencepiece unigram model to a tokenizer of Hugging Face's library."""
+    from sentencepiece import SentencePieceProcessor
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    parts = _fields(content)
+    trainer, normal = (_fields(parts.get(number, b"")) for number in (_TRAINER, _NORMALIZER))
+    if trainer.get(_KIND, _UNIGRAM) != _UNIGRAM:
+        raise ValueError("the tokenizer is not a unigram model: export the weights without it")
+    model = SentencePieceProcessor(model_proto=content)
+    # Sentencepiece never finds control pieces in a text; Hugging Face's library would. With a space, it finds
+    # none either, because spaces become "▁".
+    pieces = [
+        (model.id_to_piece(i) + " " * (model.is_control(i) or model.is_unknown(i)), model.get_score(i))
+        for i in range(model.get_piece_size())
+    ]
+    found = Tokenizer(models.Unigram(pieces, model.unk_id(), bool(trainer.get(_BYTES, 0))))
+    steps: list[Any] = []
+    if charsmap := normal.get(_CHARSMAP):
+        steps.append(normalizers.Precompiled(charsmap))
+    if normal.get(_NO_EXTRA_SPACES, 1):
+        # Only spaces, because sentencepiece preserves other white space that the map above has left.
+        steps += [normalizers.Replace(Regex("^ +| +$"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
+    found.normalizer = normalizers.Sequence(steps)
+    scheme = "always" if normal.get(_DUMMY_PREFIX, 1) else "never"
+    found.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme, split=False)
+    found.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=scheme)
+    return found
+
+
+def _fields(message: bytes) -> dict[int, Any]:
+    """Return number → value of the fields in a protobuf message; of repeated fields, the last value.
+
+    Sentencepiece's own classes require another version of protobuf than XManager allows.
+    """
+    from google.protobuf.empty_pb2 import Empty
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    return {field.field_number: field.data for field in UnknownFieldSet(Empty.FromString(message))}

@@ -1,9 +1,9 @@
-"""Weights on disk in any format: recognised and checked and hashed and read and written.
+"""Open, check, hash, and write weights in any format.
 
-The content hash is taken over the parameters in our own tree, not over a file's bytes. So the same weights as
-.npz (scanned or not) or as safetensors (in float32 or another exact type) are the same reference, and a run
-that was trained with one is not trained again with the other. The price is that the tensors have to be read
-once; the hash is kept beside the file and recomputed when the file's size or time changes.
+The content hash covers the parameters in our own tree, not a file's bytes. Therefore the same weights are the
+same reference as .npz (scanned or not) and as safetensors (in float32 or another exact type), and a run that
+was trained with one file isn't trained again with the other. The hash requires reading all tensors, so it is
+cached next to the file until the file's size or time changes.
 """
 
 from __future__ import annotations
@@ -12,51 +12,54 @@ import hashlib
 import json
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
+from safetensors.numpy import save_file
 
 from jestlab.models.config import TwoTowers
 from jestlab.models.data.files import derived_path, write_whole
 from jestlab.models.data.tokenizer import EOS, PAD, Tokenizer
-from jestlab.models.weights import big_vision, huggingface, processor
-from jestlab.models.weights.files import (
-    Archive,
-    Memory,
-    Npz,
-    TensorFiles,
-    shards,
-    shortened,
-    write_npz,
-    write_safetensors,
-)
-from jestlab.models.weights.layout import ENCODERS, Entry, Tensor, check, flatten, named
+from jestlab.models.weights import formats, huggingface
+from jestlab.models.weights.files import open_npz, open_safetensors, read_json, shards, shortened
+from jestlab.models.weights.layout import Tensor, flatten
 
-TOKENIZERS = ("spiece.model", "tokenizer.model", "sentencepiece.model", "tokenizer.json")
-"""Names of tokenizers beside weights: of Hugging Face's SigLIP, of jestlab and Gemma, of T5's vocabularies,
-of Hugging Face's SigLIP 2."""
+OWN_WEIGHTS, OWN_MODEL, OWN_TOKENIZER = "weights.npz", "model.json", "tokenizer.model"
+"""Files of a folder in our own format: weights in big_vision's layout, the towers, the tokenizer."""
+
+FORMATS = (*formats.LAYOUTS, "jestlab")
+"""big_vision's are a file, the others a folder."""
+
+CHECKPOINTS = "checkpoints"
+TOKENIZERS = (huggingface.SENTENCEPIECE, OWN_TOKENIZER, "sentencepiece.model", huggingface.TOKENIZER)
+"""Names of tokenizers next to weights: SigLIP's, jestlab's and Gemma's, T5's, and SigLIP 2's."""
+
+_REPLACEABLE = {OWN_WEIGHTS, OWN_MODEL, *TOKENIZERS, *huggingface.FILES, ".jestlab"}
+_PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_VERSION = 1  # of the content hash
 
 
-def tokenizer_beside(folder: Path) -> Path | None:
-    """Return the tokenizer in a folder, if there is one."""
+# ---- tokenizers
+
+
+def _tokenizer_in(folder: Path) -> Path | None:
     return next((folder / name for name in TOKENIZERS if (folder / name).is_file()), None)
 
 
 def read_tokenizer(path: Path, model: TwoTowers) -> bytes:
-    """Read a tokenizer, and check that it fits the towers and reads captions as SigLIP or SigLIP 2 does.
+    """Read a tokenizer and check that it fits the towers, and SigLIP's or SigLIP 2's use of special pieces.
 
     Returns:
-        What the file holds: a sentencepiece model, or a `tokenizer.json`.
+        The content of the file: a sentencepiece model, or a `tokenizer.json`.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is no tokenizer, has more pieces than the text tower has embeddings, or differs from
-            both in its special pieces.
+        FileNotFoundError: The file is missing.
+        ValueError: It isn't a tokenizer, has more pieces than the text tower has embeddings, or has other
+            special pieces.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such tokenizer (a sentencepiece .model, or a tokenizer.json)")
@@ -68,25 +71,24 @@ def read_tokenizer(path: Path, model: TwoTowers) -> bytes:
     embeddings = model.text.vocabulary_size
     if pieces.size > embeddings:
         raise ValueError(f"{path}: has {pieces.size} pieces, but the text tower has {embeddings} embeddings")
-    if pieces.end != EOS or (pieces.begin != -1 and pieces.pad != PAD):
+    padding = EOS if pieces.begin == -1 else PAD
+    if (pieces.end, pieces.pad) != (EOS, padding):
         raise ValueError(
-            f"{path}: the tokenizer of neither SigLIP nor SigLIP 2: its end piece is {pieces.end}, should be "
-            f"{EOS}; it has a begin piece, {pieces.begin}, and pads with {pieces.pad}, should be {PAD}"
-            if pieces.begin != -1
-            else f"{path}: not a SigLIP tokenizer: its end piece is {pieces.end}, should be {EOS}"
+            f"{path}: not a tokenizer of SigLIP or SigLIP 2: its end piece is {pieces.end}, should be {EOS}; "
+            f"it pads with {pieces.pad}, should be {padding}"
         )
     return content
 
 
-_VERSION = 1  # of the recipe below
+# ---- opened weights
 
 
 def content_hash(tensors: Iterable[tuple[str, Tensor]], model: TwoTowers) -> str:
-    """Compute the SHA-256 over names, shapes and bytes of the parameters, in any order.
+    """Compute the SHA-256 over names, shapes, and bytes of the parameters, in any order.
 
     Args:
         tensors: Name and value, float32, of each parameter.
-        model: Their towers: how they pool texts and images is part of them, but visible in no shape.
+        model: Their towers. How they pool images and texts is hashed too, because no shape shows it.
 
     Returns:
         64 hex digits.
@@ -99,168 +101,137 @@ def content_hash(tensors: Iterable[tuple[str, Tensor]], model: TwoTowers) -> str
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
-def _kept_digest(path: Path, files: Sequence[Path], model: TwoTowers, compute: Callable[[], str]) -> str:
-    """Return a hash that is computed once and kept beside the files that it is of."""
-    folder = path if path.is_dir() else path.parent
-    record = derived_path(folder, f"{path.name}-digest.json" if path != folder else "weights-digest.json")
-    about: dict[str, Any] = {"version": _VERSION, "model": model.model_dump(mode="json"), "files": {}}
-    for file in files:
-        stat = file.stat()
-        about["files"][file.name] = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-    try:
-        known = json.loads(record.read_text())
-    except (FileNotFoundError, ValueError, RecursionError):
-        known = None
-    if isinstance(known, dict) and known.get("of") == about and isinstance(known.get("digest"), str):
-        return str(known["digest"])
-    digest = compute()
-    write_whole(record, json.dumps({"digest": digest, "of": about}, indent=1).encode())
-    return digest
-
-
-OWN_WEIGHTS, OWN_MODEL, OWN_TOKENIZER = "weights.npz", "model.json", "tokenizer.model"
-"""Files of a folder in our own form: big_vision's layout, the towers, the tokenizer."""
-
-CHECKPOINTS = "checkpoints"
-_PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-
-
 @dataclass(frozen=True)
 class Weights:
-    """Weights of two towers, not loaded yet.
+    """Weights of two towers, whose tensors are read on demand.
 
     Attributes:
-        path: The file or folder that holds them.
-        format: "big_vision", "big_vision-scanned", "huggingface", "jestlab" (our own folder) or "run".
+        path: The file or folder.
+        format: One of `FORMATS`, or "run".
         model: The towers.
-        tokenizer: Their sentencepiece model, if there is one beside them.
+        tokenizer: The tokenizer next to the weights, if any.
+        read: Yields each parameter, float32, with its name in our tree.
+        files: The files with the tensors; empty if the content hash isn't cached.
     """
 
     path: Path
     format: str
     model: TwoTowers
     tokenizer: Path | None
-    _archive: Archive = field(repr=False)
-    _entries: tuple[Entry, ...] = field(repr=False)
+    read: Callable[[], Iterable[tuple[str, Tensor]]] = field(repr=False)
+    files: tuple[Path, ...] = ()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Load every parameter by its name in our tree, float32.
+        """Load every parameter, float32, by its name in our tree.
 
         Raises:
-            ValueError: Some are damaged or not finite; names them.
+            ValueError: Tensors are damaged or not finite; names them.
         """
-        tensors = dict(self._read())
+        tensors = dict(self.read())
         if broken := [name for name in sorted(tensors) if not np.isfinite(tensors[name]).all()]:
-            raise ValueError(f"{self.path}: holds numbers that are not finite: {named(broken)}")
+            raise ValueError(f"{self.path}: holds numbers that are not finite: {formats.named(broken)}")
         return tensors
 
     def digest(self) -> str:
-        """Return the content hash, the same in every format; reads the tensors the first time."""
-        if not self._archive.files:
-            return content_hash(self._read(), self.model)
-        return _kept_digest(
-            self.path, self._archive.files, self.model, lambda: content_hash(self._read(), self.model)
-        )
-
-    def _read(self) -> Iterator[tuple[str, Tensor]]:
-        for entry, (_, tensor) in zip(
-            self._entries, self._archive.read(entry.name for entry in self._entries), strict=True
-        ):
-            yield from entry.read(tensor)
+        """Return the content hash, the same in every format; read the tensors unless it is cached."""
+        if not self.files:
+            return content_hash(self.read(), self.model)
+        stats = {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in self.files}
+        state = json.dumps([_VERSION, self.model.model_dump(mode="json"), stats], sort_keys=True)
+        key = hashlib.sha256(state.encode()).hexdigest()
+        folder = self.path if self.path.is_dir() else self.path.parent
+        record = derived_path(folder, f"{self.path.name}-digest")
+        cached = record.read_bytes().decode(errors="replace").split() if record.is_file() else []
+        if len(cached) == 2 and cached[0] == key:
+            return cached[1]
+        digest = content_hash(self.read(), self.model)
+        write_whole(record, f"{key} {digest}\n".encode())
+        return digest
 
 
 def open_weights(path: Path, model: TwoTowers | None = None) -> Weights:
-    """Recognise weights and check them by their headers. Needs no JAX.
+    """Recognize weights and check the headers of their files. Imports no JAX.
 
     Args:
-        path: big_vision's .npz; Hugging Face's .safetensors, or a folder with model.safetensors (or its
-            index) and config.json; a folder that `jestlab weights import` wrote.
-        model: The towers that they must be of; None to tell them from shapes and config.json.
+        path: An .npz file of big_vision; a .safetensors file of Hugging Face, or a folder with
+            model.safetensors (or its index) and config.json; a folder that `jestlab weights import` wrote.
+        model: The expected towers; None to infer them from shapes and config.json.
 
     Raises:
-        FileNotFoundError: There is nothing at the path.
-        ValueError: It is not such a file or folder, is damaged, or is of other towers; names the tensors.
+        FileNotFoundError: The path doesn't exist.
+        ValueError: It isn't such a file or folder, is damaged, or has the weights of other towers; names the
+            tensors.
     """
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder of weights")
     if path.name == OWN_WEIGHTS and (path.parent / OWN_MODEL).is_file():
-        path = path.parent  # the file alone lacks the towers
-    if path.is_dir():
-        if (path / OWN_WEIGHTS).is_file() and (path / OWN_MODEL).is_file():
-            return _own(path, model)
-        for name in (huggingface.INDEX, huggingface.WEIGHTS):
-            if (path / name).is_file():
-                return _huggingface(path, path / name, model)
-        raise ValueError(f"{path}: {_what_else(path)}")
-    if path.suffix == ".npz":
-        return _big_vision(path, model)
-    if path.suffix == ".safetensors" or path.name == huggingface.INDEX:
-        return _huggingface(path, path, model)
-    if path.suffix in _PICKLED:
-        raise ValueError(f"{path}: pickled weights are never loaded: save them as .safetensors")
-    raise ValueError(f"{path}: neither .npz (big_vision) nor .safetensors (Hugging Face)")
+        path = path.parent  # the file alone doesn't describe the towers
+    file = _file_in(path) if path.is_dir() else path
+    config = None
+    if file.suffix == ".npz":
+        archive = open_npz(file)
+        if path.is_dir() and model is None:
+            with _located(path / OWN_MODEL):
+                model = TwoTowers.model_validate_json((path / OWN_MODEL).read_bytes())
+    elif file.suffix == ".safetensors" or file.name == huggingface.INDEX:
+        archive = open_safetensors(shards(file) if file.name == huggingface.INDEX else [file])
+        if (config_file := file.with_name(huggingface.CONFIG)).is_file():
+            config = read_json(config_file)
+    elif file.suffix in _PICKLED:
+        raise ValueError(f"{path}: pickled weights are never loaded: save them as model.safetensors")
+    else:
+        raise ValueError(f"{path}: neither .npz (big_vision) nor .safetensors (Hugging Face)")
+
+    layout = formats.detect(archive.shapes, torch=file.suffix != ".npz")
+    with _located(path):
+        if model is None and layout.torch and config is None:
+            raise ValueError("the number of attention heads is unknown: put its config.json next to it")
+        heads = huggingface.heads(config) if config is not None else {}
+        model = model or formats.infer(archive.shapes, layout, heads)
+        entries = formats.entries(model, layout)
+        formats.check(archive.shapes, entries)
+        if config is not None:
+            huggingface.check_sizes(config, model)
+
+    def read() -> Iterator[tuple[str, Tensor]]:
+        for entry, tensor in zip(entries, archive.read(entry.name for entry in entries), strict=True):
+            yield from entry.read(tensor)
+
+    form = "jestlab" if path.is_dir() and not layout.torch else layout.name
+    return Weights(path, form, model, _tokenizer_in(file.parent), read, archive.files)
 
 
-def _what_else(folder: Path) -> str:
+def _file_in(folder: Path) -> Path:
+    """Return the file with the tensors, or their index, in a folder; ValueError if there is none."""
+    if (folder / OWN_WEIGHTS).is_file() and (folder / OWN_MODEL).is_file():
+        return folder / OWN_WEIGHTS
+    for name in (huggingface.INDEX, huggingface.WEIGHTS):
+        if (folder / name).is_file():
+            return folder / name
     if (folder / CHECKPOINTS).is_dir():
-        return "is the folder of a run: take its weights out with `jestlab weights import`"
-    if any(entry.suffix in _PICKLED for entry in folder.iterdir()):
-        return "holds pickled weights, which are never loaded: save them as model.safetensors"
-    return f"holds neither {huggingface.WEIGHTS} nor {OWN_WEIGHTS} with {OWN_MODEL}"
+        raise ValueError(
+            f"{folder}: is the folder of a run: use `jestlab weights import` with the run's name"
+        )
+    if pickled := [entry for entry in folder.iterdir() if entry.suffix in _PICKLED]:
+        return pickled[0]
+    raise ValueError(f"{folder}: holds neither {huggingface.WEIGHTS} nor {OWN_WEIGHTS} with {OWN_MODEL}")
 
 
 @contextmanager
-def _at(path: Path) -> Iterator[None]:
-    """Name the file in errors."""
+def _located(path: Path) -> Iterator[None]:
+    """Add the path to errors, and shorten them."""
     try:
         yield
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = shortened(".".join(map(str, first["loc"]))) or "the towers"
+        place = shortened(".".join(map(str, first["loc"])))
         raise ValueError(f"{path}: does not describe two towers: {place}: {first['msg']}") from error
-    except RecursionError:
-        raise ValueError(f"{path}: nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"{path}: {shortened(error, 1_000)}") from error
 
 
-def _big_vision(path: Path, model: TwoTowers | None) -> Weights:
-    archive = Npz(path, big_vision.PREFIX)
-    with _at(path):
-        scanned = big_vision.scanned_towers(archive.shapes)
-        model = model or big_vision.infer(archive.shapes)
-        entries = big_vision.entries(model, scanned)
-        check(archive.shapes, entries)
-    form = "big_vision-scanned" if scanned else "big_vision"
-    return Weights(path, form, model, tokenizer_beside(path.parent), archive, entries)
-
-
-def _own(folder: Path, model: TwoTowers | None) -> Weights:
-    with _at(folder / OWN_MODEL):
-        recorded = TwoTowers.model_validate_json((folder / OWN_MODEL).read_bytes())
-    inner = _big_vision(folder / OWN_WEIGHTS, model or recorded)
-    return replace(inner, path=folder, format="jestlab")
-
-
-def _huggingface(path: Path, tensors: Path, model: TwoTowers | None) -> Weights:
-    files = shards(tensors) if tensors.name == huggingface.INDEX else [tensors]
-    archive = TensorFiles(files, huggingface.ignored)
-    folder = tensors.parent
-    about, config = folder / huggingface.CONFIG, None
-    if about.is_file():
-        with _at(about):
-            config = json.loads(about.read_text(encoding="utf-8"))
-            if not isinstance(config, dict):
-                raise ValueError("must be a mapping")
-    with _at(path):
-        found = huggingface.infer(archive.shapes, config)
-        entries = huggingface.entries(model or found, cuts_patches=huggingface.cuts_patches(archive.shapes))
-        check(archive.shapes, entries)
-    return Weights(path, "huggingface", model or found, tokenizer_beside(folder), archive, entries)
-
-
 def run_weights(directory: Path, model: TwoTowers) -> Weights:
-    """Load the weights of a finished run from its folder, with `checkpoints/` and `tokenizer.model`.
+    """Load the weights of a completed run from its folder, with `checkpoints/` and `tokenizer.model`.
 
     Raises:
         FileNotFoundError: There is no checkpoint.
@@ -268,27 +239,11 @@ def run_weights(directory: Path, model: TwoTowers) -> Weights:
     from jestlab.models.training.checkpoints import load_parameters
 
     parameters = load_parameters(directory / CHECKPOINTS, model)
-    tensors = {name: np.asarray(leaf, np.float32) for name, leaf in flatten(parameters)}
-    entries = big_vision.entries(model)
-    return Weights(directory, "run", model, tokenizer_beside(directory), Memory(tensors), entries)
+    tensors = [(name, np.asarray(leaf, np.float32)) for name, leaf in flatten(parameters)]
+    return Weights(directory, "run", model, _tokenizer_in(directory), lambda: tensors)
 
 
-FORMATS = ("big_vision", "big_vision-scanned", "huggingface", "jestlab")
-"""The first two are a file, the others a folder."""
-
-_OURS = frozenset(
-    (
-        OWN_WEIGHTS,
-        OWN_MODEL,
-        OWN_TOKENIZER,
-        huggingface.WEIGHTS,
-        huggingface.CONFIG,
-        *TOKENIZERS,
-        *processor.FILES,
-        ".jestlab",
-    )
-)
-"""What a folder that is replaced may hold."""
+# ---- writing
 
 
 def write(
@@ -298,68 +253,38 @@ def write(
 
     Args:
         weights: The weights.
-        destination: An .npz file for big_vision, else a folder.
+        destination: An .npz file for big_vision, otherwise a folder.
         form: One of `FORMATS`.
-        tokenizer: As `read_tokenizer` returns it, written beside into a folder.
+        tokenizer: The tokenizer, as returned by `read_tokenizer`; it is written into folders.
         force: Whether to replace existing weights.
 
     Raises:
-        ValueError: The format cannot hold such towers, or the destination exists and is not replaced.
+        ValueError: The format can't represent these towers, or the destination exists and can't be replaced.
     """
-    model, folder = weights.model, form not in ("big_vision", "big_vision-scanned")
     if form not in FORMATS:
         raise ValueError(f"unknown format {form!r}: expected one of {', '.join(FORMATS)}")
-    _check_place(destination, folder, force)
-    if form == "huggingface":
-        entries = huggingface.entries(model)
-    else:
-        entries = big_vision.entries(model, ENCODERS.keys() if form == "big_vision-scanned" else frozenset())
+    is_folder = not form.startswith("big_vision")
+    _check_destination(destination, is_folder, force)
+    layout = formats.LAYOUTS.get(form, formats.BIG_VISION)
+    entries = formats.entries(weights.model, layout)
     ours = weights.tensors()
     tensors = {entry.name: entry.write(ours) for entry in entries}
 
-    def build(partial: Path) -> None:
-        if not folder:
-            write_npz(partial, tensors)
-            return
-        partial.mkdir()
-        if form == "huggingface":
-            write_safetensors(partial / huggingface.WEIGHTS, tensors)
-            about = json.dumps(huggingface.config_json(model), indent=2)
-            (partial / huggingface.CONFIG).write_text(about + "\n")
-            processor.write(partial, model, tokenizer)
-        else:
-            write_npz(partial / OWN_WEIGHTS, tensors)
-            (partial / OWN_MODEL).write_text(model.model_dump_json(indent=2) + "\n")
-        if tokenizer is not None and not (form == "huggingface" and Tokenizer(tokenizer).is_json):
-            (partial / (TOKENIZERS[0] if form == "huggingface" else OWN_TOKENIZER)).write_bytes(tokenizer)
-
-    _appear(destination, build)
-
-
-def _check_place(destination: Path, folder: bool, force: bool) -> None:
-    """Raise ValueError if nothing may be written there."""
-    if not folder and destination.suffix != ".npz":
-        raise ValueError(f"{destination}: big_vision's weights are one file: give a name that ends in .npz")
-    if not destination.exists():
-        return
-    if folder and destination.is_dir() and not any(destination.iterdir()):
-        return
-    if not force:
-        raise ValueError(f"{destination}: already exists: choose another name, or replace it with --force")
-    if destination.is_dir() != folder:
-        raise ValueError(f"{destination}: {'not a' if folder else 'is a'} folder: choose another name")
-    if folder and (others := {entry.name for entry in destination.iterdir()} - _OURS):
-        raise ValueError(
-            f"{destination}: holds {min(others)}, which is not part of weights: choose another name"
-        )
-
-
-def _appear(destination: Path, build: Callable[[Path], None]) -> None:
-    """Build under another name, then put it in place of what is there."""
     destination.parent.mkdir(parents=True, exist_ok=True)
     partial = destination.with_name(f".{destination.name}.{uuid.uuid4().hex}.part")
     try:
-        build(partial)
+        if form == "huggingface":
+            partial.mkdir()
+            save_file(tensors, partial / huggingface.WEIGHTS, metadata={"format": "pt"})
+            huggingface.write_files(partial, weights.model, tokenizer)
+        elif is_folder:
+            partial.mkdir()
+            _save_npz(partial / OWN_WEIGHTS, tensors)
+            (partial / OWN_MODEL).write_text(weights.model.model_dump_json(indent=2) + "\n")
+            if tokenizer is not None:
+                (partial / OWN_TOKENIZER).write_bytes(tokenizer)
+        else:
+            _save_npz(partial, tensors)
         if destination.is_dir():
             shutil.rmtree(destination)
         partial.replace(destination)
@@ -367,3 +292,26 @@ def _appear(destination: Path, build: Callable[[Path], None]) -> None:
         if partial.is_dir():
             shutil.rmtree(partial)
         partial.unlink(missing_ok=True)
+
+
+def _save_npz(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    with path.open("wb") as stream:  # given a path, NumPy would append .npz to its name
+        np.savez(stream, allow_pickle=False, **dict(tensors))
+
+
+def _check_destination(destination: Path, is_folder: bool, force: bool) -> None:
+    """Raise ValueError if weights can't be written there."""
+    if not is_folder and destination.suffix != ".npz":
+        raise ValueError(f"{destination}: big_vision's weights are one file: give a name that ends in .npz")
+    if not destination.exists():
+        return
+    if is_folder and destination.is_dir() and not any(destination.iterdir()):
+        return
+    if not force:
+        raise ValueError(f"{destination}: already exists: choose another name, or replace it with --force")
+    if destination.is_dir() != is_folder:
+        raise ValueError(f"{destination}: {'not a' if is_folder else 'is a'} folder: choose another name")
+    if is_folder and (others := {entry.name for entry in destination.iterdir()} - _REPLACEABLE):
+        raise ValueError(
+            f"{destination}: holds {min(others)}, which is not part of weights: choose another name"
+        )

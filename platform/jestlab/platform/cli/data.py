@@ -21,8 +21,7 @@ from jestlab.models.data.captioned import Captioned
 from jestlab.models.data.curation import select
 from jestlab.models.data.files import build_once, shard_files
 from jestlab.models.data.icons import make as icons
-from jestlab.models.data.icons.packages import download
-from jestlab.models.data.icons.sets import icon_sets
+from jestlab.models.data.icons.packages import download, icon_sets
 from jestlab.models.data.images import ensure_decoded
 from jestlab.models.data.metadata import load_metadata, metadata_columns, without_metadata
 from jestlab.models.data.shards import ShardIndex, ShardSource
@@ -30,7 +29,7 @@ from jestlab.models.scoring.columns import Column, load
 from jestlab.platform.cli import SubcommandGroup, naming
 from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import FILE, FOLDER, RUN_HELP, examples, json_option, lab_options
-from jestlab.platform.cli.output import counting, say, show, writing
+from jestlab.platform.cli.output import counting, reporting, say, show, writing
 from jestlab.platform.errors import UserError, one_line_errors
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
@@ -123,11 +122,10 @@ def fetch_icons(folder: Path, as_json: bool) -> None:
     if icons.is_made(folder, sets):
         say(f"{folder}: the icons already exist", err=True)
     else:
-        with counting("Downloading", len(sets)) as advance:
-            download(sets, icons.packages_folder(folder), lambda one: advance(1))
-        images = icons.Icons(folder, sets)
-        with counting("Drawing icons", len(images)) as advance:
-            images.make(advance)
+        with reporting("Downloading") as report:
+            download(sets, folder / icons.PACKAGES, report)
+        with reporting("Drawing icons") as report:
+            icons.make(folder, sets, report)
     _print_description(folder, as_json)
 
 
@@ -231,7 +229,7 @@ def _describe(folder: Path, expression: str | None = None) -> dict[str, Any]:
     if not folder.is_dir() or any(folder.glob("*.tar")):
         return _describe_shards(folder, expression)
     is_dataset = (folder / "test" / "nshards.txt").exists()
-    datasets = list(datasets_in(folder.parent if is_dataset else folder))
+    datasets = datasets_in(folder.parent if is_dataset else folder)
     if is_dataset:
         datasets = [found for found in datasets if found[0].name == folder.name]
     about: dict[str, Any] = {"folder": str(folder), "bytes": _bytes(folder)}

@@ -139,7 +139,7 @@ def _towers(run: RunRecord) -> TwoTowers:
         raise UserError(f"{run.directory}: runs of the program {run.program!r} have no image and text towers")
     towers: TwoTowers = model
     for tower in (towers.vision, towers.text):
-        if tower.is_own:
+        if tower.is_custom:
             raise UserError(
                 f"{run.directory}: no format supports the custom tower {tower.architecture}: use the "
                 "parameters in the run's checkpoints"

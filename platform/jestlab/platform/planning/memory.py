@@ -99,7 +99,7 @@ def estimate_of(config: Any, needed: Sequence[TwoTowers], chips: int = 0) -> Mem
     else:
         return None
     models = [*4 * trained, *needed]
-    if not models or any(tower.is_own for model in models for tower in (model.vision, model.text)):
+    if not models or any(tower.is_custom for model in models for tower in (model.vision, model.text)):
         return None
     scoring = rows * sum(_activations(model, chips, _FORWARD) for model in scored)
     return MemoryEstimate(_FLOAT * sum(map(parameters, models)), max(training, scoring))

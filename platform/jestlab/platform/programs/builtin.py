@@ -71,7 +71,7 @@ def _complete_data(config: Config, data: DataLookup) -> Config:
             path, field = Path(source.path), "path_digest"
             if data.is_absent(path, "input of a reader"):
                 continue
-            from jestlab.models.data.readers import path_digest as digest
+            from jestlab.models.data.datasets import path_digest as digest
         else:
             continue
         try:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from jestlab.models.config import (
+    Augmentation,
     BenchmarkFolder,
     Data,
     DiagnoseConfig,
@@ -48,9 +49,9 @@ def check_data(config: TrainConfig | EmbedConfig | DiagnoseConfig, data: DataLoo
     """
     train, benchmark = config.data.train, config.data.benchmark
     if isinstance(config, TrainConfig) and isinstance(benchmark, BenchmarkFolder) and _is_readable(benchmark):
-        from jestlab.models.data.benchmarks import dataset_folders  # imports NumPy, which few plans need
+        from jestlab.models.data.benchmarks import required_datasets  # imports NumPy, which few plans need
 
-        data.once(dataset_folders, Path(benchmark.path))
+        data.once(required_datasets, Path(benchmark.path))
     wanted = _concept_columns(config)
     if isinstance(train, ShardFolder) and _is_readable(train):
         from jestlab.models.data.metadata import metadata_columns
@@ -96,7 +97,7 @@ def _concept_columns(config: TrainConfig | EmbedConfig | DiagnoseConfig) -> dict
         diagnostics = config.runtime.diagnostics
         if diagnostics.every_steps is not None and "columns" in diagnostics.model_fields_set:
             columns["runtime.diagnostics.columns"] = diagnostics.columns
-        if config.selects and config.selection.looks_at_concepts(config.code):
+        if config.uses_concepts:
             columns["selection.concepts"] = config.selection.concepts
     elif isinstance(config, DiagnoseConfig) and "columns" in config.model_fields_set:
         columns["columns"] = config.columns
@@ -162,5 +163,8 @@ def check_needs(
             name = "train" if "model" in need else ""
         if name not in names:
             raise UserError(f"{role}: expected the name of a run of {' or '.join(names)}")
-        if isinstance(config, TrainConfig) and name == "embed" and (problem := config.problem_with_cache):
-            raise UserError(problem)
+        if isinstance(config, TrainConfig) and name == "embed" and config.augmentation != Augmentation():
+            raise UserError(
+                "augmentation: cached embeddings don't match augmented images: name the reference itself in "
+                "selection.reference, not its cache"
+            )

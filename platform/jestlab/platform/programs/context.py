@@ -82,13 +82,11 @@ class RunContext(Reporter):
     resume: Path | None = None
 
     def __post_init__(self) -> None:
-        # Evaluations recorded before the resume point was known; their seconds are corrected later.
-        self._provisional: list[tuple[float, tuple[Any, ...]]] = []
         self._start = time.perf_counter()
 
     def _log(self, step: int, metrics: dict[str, float]) -> None:
         if step > 0:  # values at step 0 describe the whole run
-            self._note_step(step, is_value=True)
+            self.clock.reports(step, is_value=True)
         self.recorder.log(step, metrics)
 
     def _evaluation(self, step: int, scores: dict[str, float], totals: Totals) -> None:
@@ -96,22 +94,12 @@ class RunContext(Reporter):
         if self.check_evaluation is not None:
             check, self.check_evaluation = self.check_evaluation, None
             check(tuple(scores))
-        self._note_step(step, is_value=True, trained=step > 0)
+        self.clock.reports(step, is_value=True, trained=step > 0)
         if seconds is None:
             seconds = time.perf_counter() - self._start
-            if step > 0 and self.earlier_seconds:
-                if not self.clock.resumed.is_final:
-                    self._provisional.append((seconds, (step, examples_seen, flops_total, scores)))
+            if step > 0:
                 seconds += self._seconds_before
         self.recorder.evaluation(step, examples_seen, flops_total, scores, seconds=seconds)
-
-    def _note_step(self, step: int, is_value: bool = False, trained: bool = False) -> None:
-        """Update the clock; once the resume point is final, correct the seconds of earlier evaluations."""
-        self.clock.reports(step, is_value, trained)
-        if self._provisional and self.clock.resumed.is_final:
-            provisional, self._provisional = self._provisional, []
-            for seconds, evaluation in provisional:
-                self.recorder.evaluation(*evaluation, seconds=seconds + self._seconds_before)
 
     @property
     def _seconds_before(self) -> float:
@@ -124,7 +112,7 @@ class RunContext(Reporter):
         self.record_artifact(name, path)
 
     def _progress(self, step: int, total_steps: int) -> None:
-        self._note_step(step)
+        self.clock.reports(step)
         self.recorder.progress(step, total_steps)
 
     def flush(self) -> None:

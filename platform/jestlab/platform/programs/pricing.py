@@ -25,7 +25,7 @@ from jestlab.models.config import (
     VisionTower,
     WeightsConfig,
 )
-from jestlab.models.config.train import LOSSES
+from jestlab.models.config.base import LOSSES
 from jestlab.models.extensions import Kind
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.program import Price
@@ -98,7 +98,7 @@ def forward(model: TwoTowers, patch_size: int | None = None, keep: float = 1.0) 
     head = None if vision.width == model.embedding_dim else model.embedding_dim
     return Forward(
         image=_custom_tower_flops("vision", vision, head)
-        if vision.is_own
+        if vision.is_custom
         else formulas.vision_forward(
             image_size=vision.image_size,
             patch_size=patch_size or vision.patch_size,
@@ -110,7 +110,7 @@ def forward(model: TwoTowers, patch_size: int | None = None, keep: float = 1.0) 
             keep=keep,
         ),
         text=_custom_tower_flops("text", text, model.embedding_dim)
-        if text.is_own
+        if text.is_custom
         else formulas.text_forward(
             length=text.length,
             width=text.width,

@@ -108,8 +108,7 @@ class WorkerAttempt:
         self._spooled = False
         self._buffer: Batch = []
         self._resumed = resumed or ResumePoint()
-        self._replaced_after: int | None = None  # later records of earlier attempts are replaced
-        self._early: Batch | None = None if number == 1 else []  # until the step of resuming is final
+        self._early: Batch | None = None if number == 1 else []  # until the resumed step is known
         self._buffering = threading.Lock()  # never held during a transaction
         self._writing = threading.Lock()
         self._heard_at, self._retry_at = time.monotonic(), 0.0
@@ -269,17 +268,13 @@ class WorkerAttempt:
         for kind, value, *_ in batch:
             if kind in ("point", "score", "progress"):
                 self._resumed.reports(value, is_value=kind != "progress")
-            elif kind == "end" and value == RunState.COMPLETED:
-                self._resumed.completes()
         if (early := self._early) is None:
             return batch
         early += batch
-        self._early = None if self._resumed.is_final else early
-        before, after = self._replaced_after, self._resumed.step
-        if after is None or after == before:
+        if (step := self._resumed.step) is None:
             return batch
-        self._replaced_after = after
-        return [("replace", after and after + 1, LAST_STEP if before is None else before), *early]
+        self._early = None
+        return [("replace", step and step + 1, LAST_STEP), *early]
 
     def _write(self, keep: bool) -> bool:
         """Write the buffer and the heartbeat in one transaction; return whether that succeeded.

@@ -9,9 +9,8 @@ from tests.models.support.icon_packages import icon_set, of_names
 
 from jestlab.models.data import datasets
 from jestlab.models.data.benchmarks import load_benchmark
-from jestlab.models.data.icons import captions
-from jestlab.models.data.icons.make import Icons, is_made, packages_folder
-from jestlab.models.data.icons.sets import IconSet
+from jestlab.models.data.icons.make import PACKAGES, caption_on_web, is_made, make
+from jestlab.models.data.icons.packages import IconSet, has_skin_tone
 from jestlab.models.data.images import decode
 from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.shards import ShardSource
@@ -30,11 +29,11 @@ def written(folder: Path) -> list[IconSet]:
         "valid": (of_names("valid", [*FOOD, *TONES, "flag-x"], groups), "validation", "emoji"),
         "tested": (of_names("tested", [*FOOD, *TONES, "flag-x"], groups), "benchmark", "emoji"),
     }
-    packages_folder(folder).mkdir(parents=True)
+    (folder / PACKAGES).mkdir(parents=True)
     sets = []
     for name, (content, part, kind) in parts.items():
         sets.append(icon_set(name, content, part, kind))
-        (packages_folder(folder) / sets[-1].file_name).write_bytes(content)
+        (folder / PACKAGES / sets[-1].file_name).write_bytes(content)
     return sets
 
 
@@ -43,34 +42,29 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("icons") / "icons"
     sets = written(folder)
     assert not is_made(folder, sets)
-    icons = Icons(folder, sets)
-    drawn: list[int] = []
-    total = len(icons)
-    icons.make(drawn.append)
-    assert sum(drawn) == total > 0
+    reports: list[tuple[int, int]] = []
+    make(folder, sets, lambda *report: reports.append(report))
+    assert reports == [(i, len(reports)) for i in range(1, len(reports) + 1)]
     assert is_made(folder, sets)
-    assert len(icons) == 0
     return folder
 
 
-def test_shards_hold_pairs_with_metadata(made: Path) -> None:
+def test_the_web_has_pairs_with_metadata(made: Path) -> None:
     web = ShardSource(made / "web")
     rows = load_metadata(made / "web", ["set", "kind", "name", "skin_tone", "name_quality", "license"])
-    assert set(rows["set"]) == {"core", "other", "firm"}, "what is curated is on the web, too"
-    toned = {str(name) for name, tone in zip(rows["name"], rows["skin_tone"], strict=True) if tone}
-    assert toned == {"artist-dark-skin-tone", "artist-light-skin-tone"}, "near-duplicates are in the web"
-    assert "white" not in rows["name"], "what nobody sees is left out"
-    assert "old" not in rows["name"], "what its authors hid is left out"
-    by_name = dict(zip(map(str, rows["name"]), rows["name_quality"], strict=True))
-    found = dict(zip(map(str, rows["name"]), web.captions(np.arange(len(web))), strict=True))
-    words = captions.words(found["red-apple"])
-    assert by_name["red-apple"] == pytest.approx(
-        sum(w in ("red", "apple") for w in words) / len(words), abs=1e-3
-    )
-    assert by_name["firm-3"] < 0.5
+    captions = web.captions(np.arange(len(web)))
+    by_name = {name: values for name, *values in zip(rows["name"], *rows.values(), captions, strict=True)}
+    assert set(rows["set"]) == {"core", "other", "firm"}
+    assert {name for name, values in by_name.items() if values[3]} == {*TONES[1:]}
+    assert "white" not in by_name, "invisible icons are left out"
+    assert "old" not in by_name, "icons hidden by their authors are left out"
+    words = by_name["red-apple"][-1].lower().replace(".svg", " svg").replace("-", " ").split()
+    quality = sum(word in ("red", "apple") for word in words) / len(words)
+    assert by_name["red-apple"][4] == pytest.approx(quality, abs=1e-3)
+    assert by_name["firm-3"][4] < 0.5
 
 
-def test_curated_pairs_have_clean_captions_and_one_of_each_idea(made: Path) -> None:
+def test_curated_pairs_have_clean_captions_without_skin_tones(made: Path) -> None:
     curated = ShardSource(made / "curated")
     assert sorted(curated.captions(np.arange(len(curated)))) == ["artist", "red apple"]
     pixels = decode(next(iter(curated.images(np.array([0])))), 16)
@@ -78,65 +72,58 @@ def test_curated_pairs_have_clean_captions_and_one_of_each_idea(made: Path) -> N
     assert (pixels < 200).any(), "something is drawn"
 
 
-def test_a_style_nobody_trains_on_is_the_benchmark(made: Path) -> None:
+def test_the_benchmark_is_another_style(made: Path) -> None:
     benchmark = load_benchmark(made / "benchmark", 16)
     assert set(benchmark.retrieval) == {"tested_retrieval"}
-    retrieved = benchmark.retrieval["tested_retrieval"]
-    assert set(retrieved.captions) == {captions.clean(name) for name in (*FOOD, "artist")}, (
-        "no flags, no tones"
-    )
+    expected = {name.replace("-", " ") for name in (*FOOD, "artist")}  # without flags and tones
+    assert set(benchmark.retrieval["tested_retrieval"].captions) == expected
     groups = benchmark.classification["tested_groups"]
     assert groups.class_names == ("food and drink",)
     assert (len(groups.train_images), len(groups.images)) == (16, len(FOOD) - 16)
 
 
-def test_licenses_are_kept_beside_the_data(made: Path) -> None:
+def test_licenses_are_next_to_the_data(made: Path) -> None:
     sets = json.loads((made / "licenses.json").read_text())["sets"]
     assert [one["name"] for one in sets] == ["core", "other", "firm", "valid", "tested"]
     assert all(one["license"] == {"title": "MIT", "spdx": "MIT"} for one in sets)
 
 
-def test_several_processes_give_the_same_bytes_and_make_only_what_is_missing(
+def test_several_processes_give_the_same_bytes_and_make_only_missing_parts(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jestlab.models.data.icons.drawing._PART", 10)
+    monkeypatch.setattr("jestlab.models.data.icons.make._DRAWN_AT_ONCE", 10)
     sets = written(tmp_path)
-    Icons(tmp_path, sets).make()
+    make(tmp_path, sets)
     for part in ("curated", "web", "validation", "benchmark"):
         assert datasets.digest(tmp_path / part) == datasets.digest(made / part)
-    stays = (tmp_path / "web" / "00000.tar").stat()
-    (tmp_path / "benchmark").rename(tmp_path / "packages" / "elsewhere")
+    before = (tmp_path / "web" / "00000.tar").stat()
+    (tmp_path / "benchmark").rename(tmp_path / PACKAGES / "elsewhere")
     assert not is_made(tmp_path, sets)
-    again = Icons(tmp_path, sets)
-    assert len(again) == len(FOOD) + 3  # artist, flag-x, and the white one
-    again.make()
+    totals: set[int] = set()
+    make(tmp_path, sets, lambda done, total: totals.add(total))
+    assert totals == {len(FOOD) + 3}  # artist, flag-x, and the white one
     assert is_made(tmp_path, sets)
     after = (tmp_path / "web" / "00000.tar").stat()
-    assert (after.st_ino, after.st_mtime_ns) == (stays.st_ino, stays.st_mtime_ns)
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_a_folder_of_something_else_or_of_other_packages_is_not_touched(tmp_path: Path, made: Path) -> None:
+def test_a_folder_with_other_files_or_packages_is_not_touched(tmp_path: Path, made: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(ValueError, match=r"holds 'thesis\.tex' already: name a new or an empty folder"):
+    with pytest.raises(ValueError, match=r"already has 'thesis\.tex': name a new or an empty folder"):
         is_made(tmp_path, [])
     with pytest.raises(ValueError, match="made from other versions of the packages"):
         is_made(made, [])
 
 
-def test_skin_tones_are_removed_from_names() -> None:
-    plain = {
-        "artist-dark-skin-tone": "artist",
-        "artist-medium-light": "artist",
-        "kiss-woman-man-dark-skin-tone-light-skin-tone": "kiss-woman-man",
-        "light-bulb": "light-bulb",
-        "dark-chocolate": "dark-chocolate",
-    }
-    known = {"artist", "kiss-woman-man", "light-bulb"}
-    assert {name: captions.without_tones(name, known) for name in plain} == plain
+def test_skin_tones_are_found_in_names() -> None:
+    names = {"artist", "kiss-woman-man", "light-bulb"}
+    toned = ["artist-dark-skin-tone", "artist-medium-light", "kiss-man-dark-skin-tone-light-skin-tone"]
+    assert all(has_skin_tone(name, names) for name in toned)
+    assert not any(has_skin_tone(name, names) for name in (*names, "dark-chocolate"))
 
 
 def test_captions_of_the_web_are_written_in_a_few_ways_always_the_same() -> None:
-    found, again = ([captions.as_on_the_web(f"red-apple-{i}", "A Set") for i in range(400)] for _ in "12")
+    found, again = ([caption_on_web(f"red-apple-{i}", "A Set") for i in range(400)] for _ in "12")
     assert found == again
     kinds = [
         sum(text.endswith(".svg") for text in found),

