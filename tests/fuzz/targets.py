@@ -98,8 +98,8 @@ def _weights(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     import numpy as np
 
     from jestlab.models.config import TextTower, TwoTowers, VisionTower
-    from jestlab.models.weights import open_weights, write
     from jestlab.models.weights.layout import parameter_shapes
+    from jestlab.models.weights.sources import open_weights, write
 
     towers = TwoTowers(
         vision=VisionTower(image_size=8, patch_size=4, width=4, depth=1, heads=1),

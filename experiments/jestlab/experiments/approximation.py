@@ -4,7 +4,7 @@
     jestlab launch approximation --scale mini  # 63 runs, 34.3 PFLOP; not run
     jestlab plan approximation --scale paper   # 21 runs, 51,200 chip-hours of v5e; not run
 
-All at f = 0.5. Runs that approximate more see more examples, so that all learners spend the same FLOPs.
+At f = 0.5. Runs with more approximation see more examples, so that all learners use the same FLOPs.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3; flexi-jest-0.0 19.8;
 flexi-jest-0.25 17.8; flexi-uniform-0.25 8.8; flexi-jest-0.5 17.8; flexi-uniform-0.5 8.5; flexi-jest-0.75

@@ -1,6 +1,6 @@
 """What studies share: the config of each scale, curated data, references, and training lengths.
 
-A study says only what it varies; what holds at a scale is defined here, once.
+Each study only defines its variants. Settings that depend on the scale are defined here, once.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ CANONICAL = ("imagenet/10_shot", "imagenet/zero_shot", "coco/i2t_r1", "coco/t2i_
 """The evaluations whose mean is the paper's average performance, where it says nothing else."""
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 0.95)
-"""λ: the share of each batch that is trained on approximately."""
+"""λ: the share of each batch that is trained approximately."""
 
 _BILLIONS = (3, 3.69, 4.8, 6.86, 10.43)
-"""Billions of examples that the paper's learners see for each λ: 3 / (1 − λ + λA), A = 1/4."""
+"""Billions of examples seen by the paper's learners for each λ: 3 / (1 − λ + λA), A = 1/4."""
 
 Curation = Literal["weak", "moderate_ita", "moderate_tq", "strong", "strong++"]
-"""Curated subsets (paper, Sec. 4.4): by image–text alignment (ITA), by text quality (TQ), by both and image
-quality (IQ), and the larger one, in which pairs that fail ITA have synthetic captions."""
+"""Curated subsets (paper, Sec. 4.4): by image–text alignment (ITA), by text quality (TQ), or by both and
+image quality (IQ). In the larger subset "strong++", pairs with low ITA have synthetic captions."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What holds at a scale.
+    """The settings of a scale.
 
     Attributes:
         base: The config that all training runs share.
-        curated: Name of a curation → overrides that select it.
-        large: Overrides that turn towers of size B into size L.
-        coarse: Overrides that turn B/16 into B/32, with larger patches.
-        raw: Overrides that make the training data unfiltered.
-        filtered: Overrides that filter the training data loosely by image–text alignment, as WebLI is.
-        alike: The largest difference between scores that counts as none.
-        score: Evaluations whose mean is the score; empty for all headline ones.
-        billion: Examples that a learner sees where the paper's sees a billion.
-        reference_billion: The same for references. A toy has no 100 million curated examples to see ten
-            times: with `billion`, its references would learn nothing.
-        ten_epochs: Curation → billions of examples in ten epochs of it, which is how long references train
-            unless a study says otherwise. At the toy scales they all train for the same time.
+        curated: Curation → overrides that select it.
+        large: Overrides from towers of size B to size L.
+        coarse: Overrides from B/16 to B/32, with larger patches.
+        raw: Overrides for unfiltered training data.
+        filtered: Overrides for training data that are loosely filtered by image–text alignment, like WebLI.
+        negligible: The largest negligible difference between scores.
+        score: Evaluations whose mean is the score; empty for all headline evaluations.
+        billion: Number of examples seen by a learner, for each billion in the paper.
+        reference_billion: The same for references. It is larger at the toy scales: the paper's references see
+            100 million curated examples ten times, and a toy reference would learn nothing from `billion`.
+        ten_epochs: Curation → billions of examples in ten epochs of the curated data, the default length of
+            training of references. At the toy scales, it is the same for all curations.
         seeds: Number of replicates.
-        resources: What a launch may use.
+        resources: Resources of a launch.
     """
 
     base: Mapping[str, Any]
@@ -59,7 +59,7 @@ class Scale:
     coarse: Mapping[str, Any]
     raw: Mapping[str, Any]
     filtered: Mapping[str, Any]
-    alike: float
+    negligible: float
     billion: int
     reference_billion: int
     ten_epochs: Mapping[Curation, float]
@@ -80,9 +80,9 @@ _SHAPES_CURATED: dict[Curation, dict[str, Any]] = {
         "data.recaption": "similarity < 0.25",
     },
 }
-"""Curations of the synthetic web, which also holds near-duplicates: strong curation removes them."""
+"""Curations of the synthetic web. Strong curation also removes near-duplicates."""
 
-_ALIKE: dict[Curation, float] = dict.fromkeys(_SHAPES_CURATED, 1.0)
+_ONE_LENGTH: dict[Curation, float] = dict.fromkeys(_SHAPES_CURATED, 1.0)
 
 SMOKE = Scale(
     base={
@@ -92,7 +92,7 @@ SMOKE = Scale(
             "embedding_dim": 32,
         },
         "data": {
-            # Joint selection avoids near-duplicates, independent selection does not.
+            # Joint selection avoids near-duplicates. Independent selection doesn't.
             "train": {"kind": "shapes", "image_size": 16, "noise": {"near_duplicate": 0.3}},
             "benchmark": {
                 "kind": "shapes",
@@ -101,13 +101,13 @@ SMOKE = Scale(
                 "retrieval_examples": 512,
             },
         },
-        # At this rate Adam alone would hardly move t and b in a few hundred steps.
+        # Without the multiplier, Adam would hardly change t and b in a few hundred steps.
         "optimizer": {"learning_rate": 2e-3, "warmup_percent": 5.0, "temperature_multiplier": 10.0},
         "schedule": {"batch_size": 64},
         "evaluation.points": 5,
         "runtime": {
             "log_every_steps": 4,  # often enough to count loss spikes
-            "checkpoint_every_steps": 1_000,  # a killed run begins again: it takes seconds
+            "checkpoint_every_steps": 1_000,  # killed runs start again, which takes seconds
             "keep_best": False,
             "diagnostics.every_steps": 100,
         },
@@ -117,18 +117,18 @@ SMOKE = Scale(
     coarse={"model.vision.patch_size": 8},
     raw={},
     filtered=_SHAPES_CURATED["weak"],
-    alike=0.05,
+    negligible=0.05,
     billion=4_800,
     reference_billion=28_800,
-    ten_epochs=_ALIKE,
+    ten_epochs=_ONE_LENGTH,
     seeds=3,
 )
-"""Seconds a run on a CPU core: 16-pixel images of shapes, towers of 29,000 parameters, mostly 225 steps.
+"""Seconds per run on a CPU core: 16-pixel images of shapes, towers of 29,000 parameters, mostly 225 steps.
 
-The world is as small as it is so that a question can be asked of a dozen seeds in an hour, and no smaller
-than that claims of the paper can be told from chance. Towers of one narrow block leave time for twice the
-steps: learners that stop in the steepest part of their curve differ by chance more than by method. The test
-sets are large enough for their own noise not to hide a difference of two points between two runs.
+The runs are short enough to test a claim with a dozen seeds in an hour, and long enough for the paper's
+claims to be statistically significant. Towers with one narrow block allow twice as many steps: if learners
+stop in the steepest part of their curve, they differ more by chance than by method. The test sets are so
+large that their sampling noise doesn't hide a difference of two points between two runs.
 """
 
 MINI = Scale(
@@ -160,14 +160,14 @@ MINI = Scale(
     coarse={"model.vision.patch_size": 8},
     raw={},
     filtered=_SHAPES_CURATED["weak"],
-    alike=0.03,
+    negligible=0.03,
     billion=128_000,
     reference_billion=512_000,
-    ten_epochs=_ALIKE,
+    ten_epochs=_ONE_LENGTH,
     seeds=3,
     resources={"parallel": 1, "threads": 8},
 )
-"""About an hour per study on one accelerator, by estimate: 4 million parameters, mostly 750 steps."""
+"""About an hour per study on one accelerator (estimate): 4 million parameters, mostly 750 steps."""
 
 PAPER = Scale(
     base={
@@ -178,7 +178,7 @@ PAPER = Scale(
         },
         "schedule": {"batch_size": 32_768},
         "evaluation.points": 20,
-        # Activations of a microbatch fit into a v5e's 16 GB; no value of `runtime` changes a result.
+        # Activations of a microbatch fit into the 16 GB of a v5e. Values of `runtime` don't change results.
         "runtime": {
             "microbatches": 4,
             "loader_threads": 16,
@@ -200,7 +200,7 @@ PAPER = Scale(
     coarse={"model.variant": "B/32"},
     raw={"data.train": {"path": "webli-raw", "examples": 10_000_000_000}},
     filtered={},
-    alike=0.01,
+    negligible=0.01,
     billion=1_000_000_000,
     reference_billion=1_000_000_000,
     ten_epochs={"weak": 10, "moderate_ita": 3, "moderate_tq": 3, "strong": 1, "strong++": 6},
@@ -208,63 +208,63 @@ PAPER = Scale(
     score=CANONICAL,
     resources={"tpu": "v5e-16x16"},
 )
-"""The paper's scale: B/16 at 256 px, batches of 32,768, 256 v5e chips; its other settings are the defaults.
+"""The paper's scale: B/16 at 256 px, batches of 32,768, 256 v5e chips. Other settings are the defaults.
 
-WebLI and its scores are not public. `webli` is a folder of shards as img2dataset writes them: the billion
-pairs, loosely filtered by image–text alignment, that the paper trains on; `webli-raw` is the whole dataset.
-Their metadata has columns `similarity` (image–text alignment), `text_quality` and `aesthetic`; thresholds
-that leave about 1B, 300M, 300M, 100M and 600M pairs are for the owner to set. `benchmarks` holds folders of
-CLIP_benchmark: imagenet, coco, birds, caltech, cars, pets.
+WebLI and its scores aren't public. `webli` is a folder of shards in the format of img2dataset: the paper's
+training data, a billion pairs that are loosely filtered by image–text alignment. `webli-raw` is the whole
+dataset. Their metadata have the columns `similarity` (image–text alignment), `text_quality`, and `aesthetic`.
+Owners of the data adjust the thresholds so that about 1B, 300M, 300M, 100M, and 600M pairs remain.
+`benchmarks` contains folders of CLIP_benchmark: imagenet, coco, birds, caltech, cars, and pets.
 """
 
 
 def of(scale: str) -> Scale:
-    """Return what holds at a scale; raises UserError if there is no such scale."""
+    """Return the settings of a scale; raises UserError if the scale doesn't exist."""
     return at_scale(scale, smoke=SMOKE, mini=MINI, paper=PAPER)
 
 
 def study(scale: str, *, question: str, paper: str | None = None) -> ConfigDict:
-    """Create an empty study on the base config of a scale.
+    """Create a study without runs, with the base config of a scale.
 
-    Its learners see three billion examples, or what stands for three billion at the scale.
+    Learners see three billion examples, or the equivalent of three billion at the scale.
 
     Args:
         scale: One of `SCALES`.
-        question: What it asks.
-        paper: The figure or table that it reproduces.
+        question: The question of the study.
+        paper: The figure or table that the study reproduces.
     """
-    held = of(scale)
+    settings = of(scale)
     config = spec.study(question=question, paper=paper)
-    config.base = copy.deepcopy(dict(held.base))
+    config.base = copy.deepcopy(dict(settings.base))
     config.base["schedule"]["examples_seen"] = examples(scale, 3)
-    config.seeds = held.seeds
-    config.score = list(held.score)
-    config.resources = dict(held.resources)
+    config.seeds = settings.seeds
+    config.score = list(settings.score)
+    config.resources = dict(settings.resources)
     return config
 
 
 def examples(scale: str, billions: float) -> int:
-    """Return how many examples a learner sees at a scale where the paper's sees so many billions."""
+    """Return the number of examples at a scale for a number of billions in the paper."""
     return round(billions * of(scale).billion)
 
 
 def reference(
     scale: str, curation: Curation = "strong", billions: float | None = None, **overrides: Any
 ) -> dict[str, Any]:
-    """Create a reference run: uniform training on curated data, with its own initial parameters.
+    """Create a reference run: uniform training on curated data, with other initial parameters than learners.
 
     Args:
         scale: One of `SCALES`.
-        curation: The data that it learns from.
-        billions: Billions of examples that it sees at the paper's scale; None for ten epochs.
-        overrides: Other sections in which it differs from the study's base, such as `model`.
+        curation: The training data.
+        billions: Billions of examples at the paper's scale; None for ten epochs.
+        overrides: Other overrides of the study's base, such as `model`.
     """
-    held = of(scale)
-    billions = held.ten_epochs[curation] if billions is None else billions
+    settings = of(scale)
+    billions = settings.ten_epochs[curation] if billions is None else billions
     return {
         **overrides,
-        **held.curated[curation],
-        "schedule.examples_seen": round(billions * held.reference_billion),
+        **settings.curated[curation],
+        "schedule.examples_seen": round(billions * settings.reference_billion),
         "initialization": 1,
     }
 
@@ -278,19 +278,19 @@ def guide(
     name: str = "reference",
     **overrides: Any,
 ) -> None:
-    """Add a reference to select with, and a run that caches its embeddings of the training data.
+    """Add a reference run to a study, and a run that caches its embeddings of the training data.
 
     Args:
-        study: The study to add them to.
+        study: The study.
         scale: As for `reference`, like the other arguments.
-        name: Of the reference run.
+        name: Name of the reference run.
     """
     study.runs[name] = reference(scale, curation, billions, **overrides)
     study.runs[cache(name)] = {"program": "embed", "reference": name}
 
 
 def toy(scale: str, reason: str) -> str | None:
-    """Return why a claim may fail at toy scale, None at other scales: `claim(…, unless=toy(…))`."""
+    """Return a reason why a claim may fail at toy scale; None at other scales: `claim(…, unless=toy(…))`."""
     return reason if scale == "smoke" else None
 
 
@@ -300,7 +300,7 @@ def cache(reference: str = "reference") -> str:
 
 
 def selecting(rule: str, reference: str = "reference", **selection: Any) -> dict[str, Any]:
-    """Create a run that selects by a rule with a reference; f = 0.8 by default."""
+    """Create a run with selection by a rule and a reference; f = 0.8 by default."""
     return {"selection": {"rule": rule, "reference": cache(reference), **selection}}
 
 
@@ -310,20 +310,21 @@ def jest(reference: str = "reference", **selection: Any) -> dict[str, Any]:
 
 
 def flexi_jest(reference: str = "reference", share: float = 0.5, **selection: Any) -> dict[str, Any]:
-    """Create a Flexi-JEST run: it scores at a lower resolution, and trains a share λ of each batch at it."""
+    """Create a Flexi-JEST run, which scores, and trains a share λ of each batch, at a lower resolution."""
     return jest(reference, **selection) | {"approximation": {"score": True, "share": share}}
 
 
 def share_sweep(study: ConfigDict, scale: str, method: str) -> list[str]:
     """Add runs that train a share λ of each batch approximately, with and without joint selection at f = 0.5.
 
-    All learners spend the FLOPs of `uniform`; at the paper's scale by the paper's budgets, which leave out
-    the text tower.
+    All learners use the same FLOPs as `uniform`. At the paper's scale, they have the paper's budgets, which
+    ignore the text tower.
 
     Args:
-        study: Has a run `uniform` and a reference.
+        study: A study with a run `uniform` and a reference.
         scale: One of `SCALES`.
-        method: "flexi" or "patch_drop". Runs are called "flexi-jest-0.25" and "flexi-uniform-0.25".
+        method: "flexi" or "patch_drop". Names of runs are, for example, "flexi-jest-0.25" and
+            "flexi-uniform-0.25".
 
     Returns:
         Names of the runs.

@@ -4,7 +4,7 @@
     jestlab launch comparison --scale mini  # 27 runs, 138 PFLOP; not run
     jestlab plan comparison --scale paper   # 9 runs, 157,000 chip-hours of v5e; not run
 
-Each size is compared with SigLIP of that size; the paper's published rows are shown beside this study's.
+Each size is compared with SigLIP of that size; the tables also show the paper's published rows.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference++B 69.0; SigLIP-B 37.9; JEST++B 37.3;
 Flexi-JEST++B 25.0; reference++L 70.0; SigLIP-L 43.3; JEST++L 33.3.
@@ -28,11 +28,11 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     for size, towers in (("B", {}), ("L", dict(base.of(scale).large))):
         guide = f"reference++{size}"
         base.guide(study, scale, "strong++", 5, name=guide, **towers)
-        lasting = {"schedule.examples_seen": base.examples(scale, 4)} | towers
+        length = {"schedule.examples_seen": base.examples(scale, 4)} | towers
         study.runs[f"SigLIP-{size}"] = {"schedule.examples_seen": base.examples(scale, 40)} | towers
-        study.runs[f"JEST++{size}"] = base.jest(guide) | lasting
+        study.runs[f"JEST++{size}"] = base.jest(guide) | length
         if size == "B":
-            study.runs["Flexi-JEST++B"] = base.flexi_jest(guide) | lasting
+            study.runs["Flexi-JEST++B"] = base.flexi_jest(guide) | length
     early = base.toy(scale, "small towers on a small web have learned most of it long before 40B")
     study.claims = [
         claim(

@@ -4,7 +4,7 @@
     jestlab launch contrastive_loss --scale mini  # 36 runs, 31.4 PFLOP; not run
     jestlab plan contrastive_loss --scale paper   # 12 runs, 37,200 chip-hours of v5e; not run
 
-Reference, learner and scores use the softmax loss of CLIP, against the sigmoid loss of SigLIP.
+Reference, learner, and scores use the softmax loss of CLIP, compared with the sigmoid loss of SigLIP.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; softmax-reference 51.2; uniform 10.3;
 joint 19.4 (f = .5), 26.6 (f = .8), 27.5 (f = .9); softmax-uniform 10.9; softmax-joint 26.7 (f = .5), 30.9 (f

@@ -4,7 +4,7 @@
     jestlab launch criteria --scale mini  # 63 runs, 61.4 PFLOP; not run
     jestlab plan criteria --scale paper   # 21 runs, 77,400 chip-hours of v5e; not run
 
-Easy-reference uses the reference's loss alone, hard-learner the learner's alone, learnability both.
+Easy-reference uses only the reference's loss, hard-learner only the learner's, and learnability uses both.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3; learnability-joint 19.4 (f =
 .5), 26.6 (f = .8), 27.5 (f = .9); easy-joint 19.7 (f = .5), 28.7 (f = .8), 30.0 (f = .9); hard-joint 5.4 (f =
@@ -56,7 +56,9 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             of="learnability-joint filtering_ratio=0.9",
             above="easy-joint filtering_ratio=0.9",
             source="Fig. 3, right",
-            unless=base.toy(scale, "a short run has not learned yet what the reference finds easy"),
+            unless=base.toy(
+                scale, "after a short run, examples that are easy for the reference are still hard"
+            ),
         ),
         claim(
             "Selecting what is hard for the learner hurts at f = 0.9, averaged over joint and independent",

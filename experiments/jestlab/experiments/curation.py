@@ -4,7 +4,7 @@
     jestlab launch curation --scale mini  # 39 runs, 24.3 PFLOP; not run
     jestlab plan curation --scale paper   # 13 runs, 32,700 chip-hours of v5e; not run
 
-The best model need not be the best guide: the paper's weakly curated reference scores best, guides worst.
+The best model isn't always the best guide: the paper's weakly curated reference scores best and guides worst.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: uniform 10.3; weak 22.9; jest-weak 16.4; moderate_ita
 36.7; jest-moderate_ita 21.4; moderate_tq 15.4; jest-moderate_tq 12.9; strong 48.8; jest-strong 26.6.
@@ -36,7 +36,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             of="jest-strong",
             above=["jest-moderate_ita", "jest-moderate_tq"],
             source="Fig. 5, left",
-            unless=base.toy(scale, "in a short run what a guide has seen matters little"),
+            unless=base.toy(scale, "in a short run, the guide's training data matter little"),
         ),
         claim(
             "Moderate curation guides better than weak curation, averaged over both kinds",

@@ -45,7 +45,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             "JEST gains nothing from training the reference for 3B instead of 1B",
             of="jest-strong-3B",
             below="jest-strong-1B",
-            within=base.of(scale).alike,
+            within=base.of(scale).negligible,
             source="Fig. 5, right",
             unless=base.toy(scale, "at 1B a toy reference is far from having learned its curated set"),
         ),

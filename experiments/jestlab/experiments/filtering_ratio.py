@@ -4,7 +4,7 @@
     jestlab launch filtering_ratio --scale mini  # 27 runs, 28.1 PFLOP; not run
     jestlab plan filtering_ratio --scale paper   # 9 runs, 34,500 chip-hours of v5e; not run
 
-Independent selection by the same scores is the comparison: its batches fill with similar examples.
+The comparison is independent selection by the same scores, whose batches fill with similar examples.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3; joint 19.4 (f = .5), 26.6 (f
 = .8), 27.5 (f = .9); independent 18.9 (f = .5), 21.5 (f = .8), 17.7 (f = .9).

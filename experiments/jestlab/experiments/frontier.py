@@ -1,11 +1,11 @@
-"""The methods that came before and after JEST, beside it at equal FLOPs and in equal time.
+"""The methods that came before and after JEST, compared with JEST at equal FLOPs and in equal time.
 
     jestlab launch frontier               # 440 runs, 19 min on two cores
     jestlab launch frontier --scale mini  # 165 runs; not run
 
-Every method learns for as many examples as JEST, for its FLOPs, and for its seconds of training. What they
-are and where they come from is in docs/methods.md. All but CABS are guided by a reference of strongly curated
-data; ACID, ACED and Softmax-KD by a larger one, RHO-LOSS by one of holdout data.
+Every method trains three times: for the same number of examples, FLOPs, and seconds of training as JEST. The
+methods and their sources are described in docs/methods.md. All except CABS use a reference trained on
+strongly curated data. That of ACID, ACED, and Softmax-KD is larger; that of RHO-LOSS uses holdout data.
 
 Scores in % at smoke for JEST's FLOPs, means of 8 seeds, 2026-11-28: JEST 24.5; uniform 16.8; JEST-early 24.2;
 Flexi-JEST 22.9; independent 20.8; RHO-LOSS 11.4; ACID 22.4; ACED 28.1; Softmax-KD 37.1; DRRho 42.4; CABS-DM
@@ -22,10 +22,10 @@ from jestlab.platform.spec import at_scale, claim, curves, figure, pareto, table
 SCALES = ("smoke", "mini")
 
 CONCEPTS = ["label", "size", "position", "background"]
-"""Columns of metadata that say what is to be seen, for CABS."""
+"""Metadata columns with the content of images, for CABS."""
 
 WHOLE, FLOPS, TIME = "", "-flops", "-time"
-"""Ends of the names of runs: as many examples as JEST, its FLOPs, its time."""
+"""Suffixes of the names of runs with the same number of examples, FLOPs, or seconds as JEST."""
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
@@ -69,10 +69,10 @@ def get_config(scale: str = "smoke") -> ConfigDict:
 
 
 def _guides(study: ConfigDict, scale: str) -> None:
-    """Add the references, what they have embedded, and the scores of the data."""
+    """Add the references, their embeddings, and the scores of the data."""
     base.guide(study, scale)
     base.guide(study, scale, name="larger", **base.of(scale).large)
-    # Irreducible losses are those of a model that has seen other data of the same kind, noise and all.
+    # Irreducible losses are those of a model that was trained on other data with the same noise.
     study.runs.holdout = base.reference(scale) | {"data.filter": None, "data.train": {"seed": 77_000}}
     study.runs[base.cache("holdout")] = {"program": "embed", "reference": "holdout"}
     clean = dict.fromkeys(("mismatched", "alt_text", "noise_image", "blank", "vague", "near_duplicate"), 0.0)
@@ -91,7 +91,7 @@ def _guides(study: ConfigDict, scale: str) -> None:
 
 
 def _methods() -> dict[str, dict[str, Any]]:
-    """Return what each method changes, by its name."""
+    """Return the overrides of each method, by name."""
     return {
         "JEST-early": base.jest(until=0.5),
         "Flexi-JEST": base.flexi_jest(),
@@ -112,13 +112,13 @@ def _methods() -> dict[str, dict[str, Any]]:
 
 
 def _filtered(condition: str) -> dict[str, Any]:
-    """Return what makes a run read the examples that satisfy a condition on their scores."""
+    """Return overrides that select the examples whose scores satisfy a condition."""
     return {"data": {"scores": "scores", "filter": condition}}
 
 
 def _claims() -> list[dict[str, Any]]:
-    """Return what the methods' papers say of them, at equal FLOPs."""
-    said = [
+    """Return claims of the methods' papers, tested at equal FLOPs."""
+    claims = [
         ("ACID", "JEST", "A larger reference selects better than one of the learner's size", "2411.18674"),
         ("ACED", "ACID", "Distillation adds to selection", "2411.18674"),
         ("ACED", "Softmax-KD", "Selection adds to distillation", "2411.18674"),
@@ -141,5 +141,5 @@ def _claims() -> list[dict[str, Any]]:
             above=other if other == "JEST" else other + FLOPS,
             **({"source": f"arXiv:{paper}"} if paper else {}),
         )
-        for method, other, statement, paper in said
+        for method, other, statement, paper in claims
     ]

@@ -4,10 +4,10 @@
     jestlab launch icons               # 34 runs, 36 min on two cores
     jestlab launch icons --scale mini  # 26 runs; not run
 
-Three in ten pictures of the web are emoji, many of them in six skin tones, and its captions are written as
-web pages name pictures. The reference learns from the emoji of three styles with clean names, which are on
-the web, too. What is tested is a style that nobody trains on; what was tuned was tuned on another. The
-pictures are drawings, not photographs.
+30% of the training pictures ("web") are emoji, many of them in six skin tones, with captions as on web pages.
+The reference learns from the emoji of three styles with clean names, which are also part of the web. The test
+set has a style that isn't in the training data, and hyperparameters were tuned on another style. The pictures
+are drawings, not photographs.
 
 Scores in % at smoke, means of 4 seeds, 2026-11-27: reference 61.6; uniform 3.2; independent 5.2 (f = .5), 8.6
 (f = .8), 11.2 (f = .9); joint 4.8 (f = .5), 7.5 (f = .8), 10.0 (f = .9); easy-reference 8.9.
@@ -23,10 +23,10 @@ from jestlab.platform.spec import at_scale, claim, curves, figure, grid, pareto,
 SCALES = ("smoke", "mini")
 
 FOLDER = "icons"
-"""Where `jestlab data fetch icons` puts its data, unless it is told otherwise."""
+"""Default folder of `jestlab data fetch icons`."""
 
 SCORE = ("twemoji_retrieval/i2t_r5", "twemoji_retrieval/t2i_r5")
-"""Recall among the five nearest of 500: with recall at 1, learners this small are too near to chance."""
+"""Recall at 5 among 500: recall at 1 of such small learners is too close to chance."""
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:

@@ -4,7 +4,7 @@
     jestlab launch laion_transfer --scale mini  # 12 runs, 4.77 PFLOP; not run
     jestlab plan laion_transfer --scale paper   # 4 runs, 2,210 chip-hours of v5e; not run
 
-On a folder written by img2dataset, guided by a published SigLIP checkpoint, without editing a file:
+To use a folder of img2dataset and a published SigLIP checkpoint as the reference, without editing a file:
 
     jestlab launch laion_transfer --set 'base.data.train={kind: folder, path: laion/}' \
         --set 'runs.reference={program: weights, path: siglip.npz, tokenizer: sentencepiece.model}'

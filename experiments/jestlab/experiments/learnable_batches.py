@@ -4,7 +4,7 @@
     jestlab launch learnable_batches --scale mini  # 12 runs, 3.56 PFLOP; not run
     jestlab plan learnable_batches --scale paper   # 4 runs, 2,900 chip-hours of v5e; not run
 
-A trained learner selects from super-batches of its data by every rule; nothing is trained on the result.
+A trained learner selects from super-batches of its data by every rule, without training on the result.
 
 Learnability in nats at smoke, means of 3 seeds, 2026-11-27: uniform -1.78; independent 1.36, 2.10, 2.59
 and joint in 32 chunks 1.51, 2.62, 3.21 (f = .5, .8, .9); at f = .8 in 16 chunks 2.60, by Gibbs sampling 2.64.
@@ -59,5 +59,5 @@ def get_config(scale: str = "smoke") -> ConfigDict:
 
 
 def _by(rule: str) -> dict[str, str]:
-    """How learnable the batches are that a rule selects, in nats."""
+    """Return the learnability of the batches that a rule selects, in nats."""
     return {"of": "diagnosis", "measure": f"learnability/{rule}"}

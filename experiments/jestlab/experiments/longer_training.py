@@ -4,7 +4,7 @@
     jestlab launch longer_training --scale mini  # 33 runs, 70.1 PFLOP; not run
     jestlab plan longer_training --scale paper   # 11 runs, 81,900 chip-hours of v5e; not run
 
-JEST at 5B, Flexi-JEST at 13B, JEST++ and Flexi-JEST++ at 4B and at 10B, against SigLIP at 40B.
+JEST at 5B, Flexi-JEST at 13B, JEST++ and Flexi-JEST++ at 4B and 10B, compared with SigLIP at 40B.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; reference++B 69.0; SigLIP-B 37.9; JEST-5B
 42.6; Flexi-JEST-13B 50.5; JEST++4B 37.3; Flexi-JEST++4B 25.0; JEST++10B 60.2; Flexi-JEST++10B 48.0.
@@ -22,7 +22,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     """Return the study at a scale."""
     study = base.study(
         scale,
-        question="Do JEST++ and Flexi-JEST++ go on improving from 4B to 10B examples?",
+        question="Do JEST++ and Flexi-JEST++ keep improving from 4B to 10B examples?",
         paper="Appendix, table of longer training runs",
     )
     base.guide(study, scale)

@@ -4,7 +4,7 @@
     jestlab launch multi_resolution --scale mini  # 51 runs, 35.8 PFLOP; not run
     jestlab plan multi_resolution --scale paper   # 17 runs, 52,100 chip-hours of v5e; not run
 
-Left: what a step costs. Middle: score against FLOPs. Right: how much to co-train at the lower resolution.
+Left: cost of a step. Middle: score over FLOPs. Right: share of co-training at the lower resolution.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3; jest 26.6; jest-cached 26.6;
 flexi-jest 17.6; flexi-jest-matched 26.6; uniform-matched 16.6; flexi-jest-0.0 19.8; flexi-jest-0.25 17.8;
@@ -36,7 +36,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.runs["uniform-matched"] = {"match": {"flops": "jest-cached"}}
     sweep = ["uniform", *base.share_sweep(study, scale, "flexi")]
     trained = [f"flexi-jest-{share}" for share in base.SHARES[1:]]
-    costly_text = base.toy(scale, "a third of a toy's cost is its text tower, which stays as it is")
+    costly_text = base.toy(scale, "a third of a toy's cost is its text tower, which isn't approximated")
     scores_anyway = base.toy(scale, "a small tower scores well enough by patches that it has not seen")
     study.claims = [
         claim(
@@ -83,7 +83,9 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         ),
     ]
     study.reports = [
-        table(baseline="uniform", scope="reference_scoring"),  # jest alone has its reference score each batch
+        table(
+            baseline="uniform", scope="reference_scoring"
+        ),  # in `jest`, the reference itself scores each batch
         figure("step_costs"),
         figure("approximation_share", runs=sweep),
         curves(over="flops", scope="reference_scoring"),

@@ -4,7 +4,7 @@
     jestlab launch optimisation --scale mini  # 30 runs, 29.5 PFLOP; not run
     jestlab plan optimisation --scale paper   # 10 runs, 36,400 chip-hours of v5e; not run
 
-Adam's default β2 = .999 against .95, at every filtering ratio, counting spikes of the loss.
+Adam's default β2 = .999 compared with .95 at every filtering ratio: scores and spikes of the loss.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3 (β2 = .95), 10.6 (β2 = .999);
 joint 19.4 (β2 = .95 f = .5), 26.6 (β2 = .95 f = .8), 27.5 (β2 = .95 f = .9), 20.3 (β2 = .999 f = .5), 28.5

@@ -4,7 +4,7 @@
     jestlab report paper
     jestlab plan paper --scale paper
 
-Its report says, claim by claim, what holds at the scale that was run.
+The report lists all claims, and whether they hold at the scale of the runs.
 """
 
 from ml_collections import ConfigDict
@@ -32,11 +32,11 @@ STUDIES = (
     "contrastive_loss",
     "approximation",
 )
-"""In the paper's order."""
+"""All studies of the paper, in its order."""
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """Return the union of all studies, each of which is loaded at the scale."""
+    """Return the union of all studies at a scale."""
     return union(
         question="Does joint example selection accelerate multimodal learning, and what does it depend on?",
         studies=STUDIES,

@@ -1,10 +1,10 @@
-"""JEST in miniature: a reference learns from curated data, then guides what its learners train on.
+"""JEST in miniature: a reference learns from curated data, then guides the selection of its learners.
 
     jestlab launch quickstart               # 15 runs, 2 min on two cores
     jestlab launch quickstart --scale mini  # 15 runs, 11.0 PFLOP; not run
     jestlab plan quickstart --scale paper   # 5 runs, 12,500 chip-hours of v5e; not run
 
-The web is noisy and holds many near-duplicates; a learner sees 14,400 pairs, chosen from five times as many.
+The web is noisy and has many near-duplicates. Learners see 14,400 pairs, selected from five times as many.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3; independent 21.5; joint
 26.6.
@@ -21,7 +21,7 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale, question="Does choosing batches jointly, by learnability, make learning faster?"
     )

@@ -4,7 +4,7 @@
     jestlab launch references --scale mini  # 39 runs, 64.2 PFLOP; not run
     jestlab plan references --scale paper   # 13 runs, 31,300 chip-hours of v5e; not run
 
-The references that the other studies select with: how good are they themselves?
+Scores of the references that the other studies use for selection.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: uniform 10.3; weak 22.9; moderate_ita 36.7; moderate_tq
 15.4; strong-0.25B 7.3; strong-0.5B 22.3; strong-1B 48.8; strong-2B 63.4; strong-3B 67.7; strong++1B 49.0;
@@ -46,7 +46,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             "A reference gains nothing from 1B to 3B examples of the small curated set",
             of="strong-3B",
             below="strong-1B",
-            within=base.of(scale).alike,
+            within=base.of(scale).negligible,
             source="Fig. 5, right",
             unless=base.toy(scale, "at 1B a toy reference is far from having learned its curated set"),
         ),

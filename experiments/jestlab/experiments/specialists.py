@@ -4,7 +4,7 @@
     jestlab launch specialists --scale mini  # 12 runs, 33.6 PFLOP; not run
     jestlab plan specialists --scale paper   # 4 runs, 34,300 chip-hours of v5e; not run
 
-The curated reference, the learner it guides, and SigLIP on every benchmark (eight at the paper's scale).
+The curated reference, its learner, and SigLIP on every benchmark (eight at the paper's scale).
 
 Scores in % at smoke, means of 3 seeds, 2026-11-27: reference++B 69.0; SigLIP-B 37.9; JEST++B 37.3.
 """

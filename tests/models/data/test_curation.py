@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from jestlab.models.config import Data
 from jestlab.models.data import curation
 from jestlab.models.data.curation import choose, concepts, recaptions, repeated, select, shares_by_value
 from jestlab.models.data.metadata import load_metadata, metadata_columns, metadata_of, without_metadata
@@ -305,14 +304,6 @@ def test_synthetic_captions_must_be_a_column_of_text(tmp_path):
     numbers = pa.table({"similarity": [0.1], "synthetic_caption": [3]})
     with pytest.raises(ValueError, match="'synthetic_caption' is not all text"):
         recaptions(shards(tmp_path / "numbers", numbers), "similarity < 0.3")
-
-
-def test_recaption_is_checked_before_anything_runs():
-    assert Data(recaption="similarity < 0.3").recaption == "similarity < 0.3"
-    with pytest.raises(ValueError, match="no column 'similarty': did you mean 'similarity'"):
-        Data(recaption="similarty < 0.3")
-    own = Data.model_validate({"train": {"kind": "folder", "path": "x"}, "recaption": "similarity < 0.3"})
-    assert own.recaption == "similarity < 0.3"
 
 
 # ---- concepts and shares

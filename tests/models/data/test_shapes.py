@@ -46,12 +46,14 @@ def rows(web):
     return [row for path in sorted(web.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
 
 
-def test_filters_are_checked_against_the_columns_that_are_written(web):
+@pytest.mark.parametrize("key", ["filter", "recaption"])
+def test_conditions_are_checked_against_the_columns_that_are_written(web, key):
     assert set(SHAPES_COLUMNS) == set(metadata_columns(web))
-    refused = {"similarity >": "at the end: expected", "simlarity > 0": "did you mean 'similarity'"}
-    for text, message in refused.items():
+    Data.model_validate({key: "similarity > 0"})
+    Data.model_validate({key: "other > 0", "train": {"kind": "folder", "path": "x"}})
+    for text, message in (("similarity >", "at the end: expected"), ("simlarity > 0", "did you mean 'sim")):
         with pytest.raises(ValueError, match=message):
-            Data(filter=text)
+            Data.model_validate({key: text})
 
 
 def test_same_settings_and_seed_give_the_same_bytes_in_another_process(tmp_path):

@@ -1,24 +1,21 @@
 """Diagnosis of selection: its metrics against NumPy in float64, from real data."""
 
-import copy
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.models.support import own_code
 from tests.models.support.recorder import Recorder
 
-from jestlab.models.config import DiagnoseConfig, TrainConfig
+from jestlab.models.config import DiagnoseConfig
 from jestlab.models.data.images import decode
 from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.pipeline import examples_at
 from jestlab.models.data.shards import ShardIndex, ShardSource
-from jestlab.models.data.tokenizer import Tokenizer, ensure_tokenizer
-from jestlab.models.training.checkpoints import save_parameters
+from jestlab.models.data.tokenizer import Tokenizer
+from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.diagnose import diagnose
 from jestlab.models.training.reference import Reference
-from jestlab.models.two_towers import TwoTowerModel, initialize
+from jestlab.models.two_towers import TwoTowerModel
 from jestlab.models.two_towers import embed as embed_pairs
 
 B, b, CHUNK = 64, 16, 4
@@ -44,27 +41,14 @@ def value(tracker, name):
     return value
 
 
-def parameters_of(name, towers):
-    """Untrained, at a temperature at which pairs differ."""
-    parameters = initialize(towers, jax.random.key(["learner", "reference"].index(name)))
-    return {**parameters, "t": np.log([30.0], dtype=np.float32)}
-
-
 @pytest.fixture(scope="module")
-def runs(tiny, web, tmp_path_factory):
-    """Learner and reference as finished runs leave them: the reference reads longer texts of fewer words."""
-    found = {}
-    layer = {"architecture": f"{own_code.MODULE}:Layer"}  # fast to compile
-    for name, length, vocabulary in (("learner", 8, 100), ("reference", 10, 80)):
-        tree = copy.deepcopy(tiny["model"])
-        tree["vision"] |= layer
-        tree["text"] |= layer | {"length": length}
-        towers = TrainConfig.model_validate({**tiny, "model": tree}).model
-        folder = tmp_path_factory.mktemp(name)
-        save_parameters(folder / "checkpoints", parameters_of(name, towers))
-        (folder / "tokenizer.model").write_bytes(ensure_tokenizer(web, vocabulary).model)
-        found[name] = towers, folder
-    return found
+def runs(untrained_run):
+    """Untrained, at a temperature at which pairs differ: the reference reads longer texts of fewer words."""
+    t = np.log([30.0], dtype=np.float32)
+    return {
+        "learner": untrained_run(seed=0, vocabulary=100, image_size=16, length=8, t=t),
+        "reference": untrained_run(seed=1, vocabulary=80, image_size=16, length=10, t=t),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +100,7 @@ def scores(web, runs, candidates):
         tokens = tokenizer(source.captions(candidates), towers.text.length)
         model = TwoTowerModel(towers)
         z = jax.jit(lambda *inputs, model=model: embed_pairs(model, *inputs))(
-            parameters_of(name, towers), jnp.asarray(images), jnp.asarray(tokens)
+            load_parameters(folder / "checkpoints", towers), jnp.asarray(images), jnp.asarray(tokens)
         )
         image, text, t, bias = (np.asarray(part, np.float64) for part in z)
         logits = t * image @ text.T + bias

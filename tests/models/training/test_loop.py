@@ -108,12 +108,27 @@ def test_a_run_logs_evaluates_and_saves_what_its_config_says(lab, small, uniform
     assert done and not again.metrics  # a finished run trains no further
 
 
-def test_a_batch_larger_than_what_a_filter_leaves_is_refused_before_the_first_step(lab, small):
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"data": {"filter": "key in ('1', '000000007')"}}, ValueError, "batch of 16 .* larger than the tra"),
+        (
+            {"model": {"vision": {"image_size": 32}}, "selection": REFERENCE | {"rule": "independent"}},
+            ValueError,
+            "image_size",
+        ),
+        (
+            {"optimizer": {"learning_rate": 1e30, "warmup_percent": 0}},
+            FloatingPointError,
+            r"loss is (nan|inf) at step \d+: training diverged",
+        ),
+    ],
+)
+def test_refuses_data_and_references_that_do_not_fit_and_divergence(lab, small, changes, error, message):
     seen = Recorder()
-    few = config(small, data={"filter": "key in ('000000001', '000000007')"})
-    with pytest.raises(ValueError, match="a batch of 16 examples is larger than the training set"):
-        lab("few", few, tracker=seen)
-    assert not seen.steps
+    with pytest.raises(error, match=message):
+        lab(message, config(small, **changes), tracker=seen)
+    assert len(seen.steps) == (error is FloatingPointError)  # others are refused before the first step
 
 
 def test_without_keep_best_evaluations_save_nothing_and_score_the_same(lab, small, uniform):
@@ -130,12 +145,6 @@ def test_seed_and_initialization_change_the_run(lab, small, uniform):
     for change in ("seed", "initialization"):
         _, other = lab(f"{change}-1", config(small, **{change: 1}))
         assert other.metrics[2]["loss"] != pytest.approx(uniform.metrics[2]["loss"], rel=1e-4), change
-
-
-def test_divergence_ends_the_run_and_names_the_step(lab, small):
-    wild = config(small, optimizer={"learning_rate": 1e30, "warmup_percent": 0})
-    with pytest.raises(FloatingPointError, match=r"loss is (nan|inf) at step \d+: training diverged"):
-        lab("diverged", wild)
 
 
 def test_super_batches_of_the_first_step_and_of_evaluations_are_recorded(lab, uniform, selecting):
@@ -233,13 +242,6 @@ def test_cached_embeddings_of_a_reference_score_like_the_reference(lab, small, s
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-4)
 
 
-def test_rejects_a_reference_for_other_images(lab, small):
-    larger = copy.deepcopy(small)
-    larger["model"]["vision"]["image_size"] = 32
-    with pytest.raises(ValueError, match="image_size"):
-        lab("refused", joint(larger))
-
-
 def test_a_loss_compares_with_a_reference_of_uniform_batches(lab, small):
     cfg = config(small, loss="distilled", selection={"reference": "reference"})
     assert cfg.needs_reference and not cfg.selects
@@ -259,33 +261,20 @@ def test_a_run_selects_by_concepts_without_any_model_that_scores(lab, small):
     assert np.isnan(first.scores).all()
 
 
-def early(tree):
-    return joint(tree, selection={"until": 0.5})
-
-
-@pytest.fixture(scope="module")
-def selecting_early(lab, small):
-    """Reports of a run that selects in the first half of its steps."""
-    return lab("early", early(small), later_flops_per_example=3.0)[1]
-
-
-def test_a_run_that_selects_only_early_reads_uniformly_afterwards(lab, small, selecting, selecting_early):
-    assert early(small).selecting_steps == 6
-    # The same as the run that selects to its end, as long as it selects.
+def test_a_run_that_selects_in_its_first_half_reads_uniformly_afterwards(lab, small, selecting):
+    early = joint(small, selection={"until": 0.5})
+    seen = lab("early", early, later_flops_per_example=3.0)[1]
     for step in (2, 4, 6):
         expected = selecting.metrics[step]
-        assert {name: selecting_early.metrics[step][name] for name in expected} == pytest.approx(expected)
-    assert all("score_selected" not in selecting_early.metrics[step] for step in (8, 10, 12))
+        assert {name: seen.metrics[step][name] for name in expected} == pytest.approx(expected)
+    assert all("score_selected" not in seen.metrics[step] for step in (8, 10, 12))
     found = [batches.load(lab.root / "early", step) for step in (1, 4, 8, 12)]
     assert [len(one.examples) for one in found] == [32, 32, 16, 16]
     assert [len(one.selected) for one in found] == [16] * 4
-    flops = {step: metrics["flops_total"] for step, metrics in selecting_early.metrics.items()}
+    flops = {step: metrics["flops_total"] for step, metrics in seen.metrics.items()}
     assert flops == {s: 16 * (10.0 * min(s, 6) + 3.0 * max(0, s - 6)) for s in (2, 4, 6, 8, 10, 12)}
-
-
-def test_a_run_that_selects_only_early_resumes_exactly(lab, small, selecting_early):
-    first, second = (lab("early-stopped", early(small), tracker=Recorder(stop))[1] for stop in (6, None))
-    assert first.scores | second.scores == selecting_early.scores
+    first, second = (lab("early-stopped", early, tracker=Recorder(stop))[1] for stop in (6, None))
+    assert first.scores | second.scores == seen.scores
 
 
 def by_concepts(tree, **overrides):

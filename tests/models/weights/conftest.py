@@ -5,8 +5,8 @@ import pytest
 
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.data.tokenizer import train_tokenizer
-from jestlab.models.weights import Weights
 from jestlab.models.weights.layout import parameter_shapes
+from jestlab.models.weights.sources import Weights
 
 TOWERS = TwoTowers(
     vision=VisionTower(image_size=16, patch_size=8, width=24, depth=2, heads=3, mlp_dim=40),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.lib import format as npy
 from safetensors.numpy import load_file, save_file
 
-from jestlab.models.weights import open_weights, write
+from jestlab.models.weights.sources import open_weights, write
 
 
 def fails(path, message):

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.two_towers import initialize
-from jestlab.models.weights import FORMATS, content_hash, open_weights, run_weights, sources, unflatten, write
-from jestlab.models.weights.layout import flatten, parameter_shapes
+from jestlab.models.weights import sources
+from jestlab.models.weights.layout import flatten, parameter_shapes, unflatten
+from jestlab.models.weights.sources import FORMATS, content_hash, open_weights, run_weights, write
 
 
 @st.composite

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jestlab.models.weights import open_weights, read_tokenizer, write
+from jestlab.models.weights.sources import open_weights, read_tokenizer, write
 
 
 def test_nothing_is_replaced_unasked(tmp_path, make_weights, towers):

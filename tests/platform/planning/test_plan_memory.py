@@ -1,7 +1,6 @@
 """Memory of runs: the rule compared with what XLA allocates, and the sentences of a plan."""
 
 import json
-import math
 from typing import Any
 
 import jax
@@ -9,12 +8,10 @@ import jax.numpy as jnp
 import labs_support as labs
 import pytest
 
-from jestlab.models.config import TrainConfig, TwoTowers
+from jestlab.models.config import TrainConfig
 from jestlab.models.training.step import build_step, initial_state
 from jestlab.models.two_towers import initialize
-from jestlab.models.weights.layout import parameter_shapes
 from jestlab.platform.planning import memory
-from jestlab.platform.planning.memory import MemoryEstimate
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import StudySpec
 from jestlab.platform.spec.tree import plain
@@ -62,7 +59,7 @@ def allocated(its):
 def estimated(its, chips=0):
     found = memory.estimate_of(its, [], chips)
     assert found is not None
-    return found.device
+    return found["device"]
 
 
 @pytest.mark.parametrize(
@@ -88,16 +85,6 @@ def test_the_estimate_is_what_the_tpu_compiler_allocates_within_a_sixth(runtime,
     assert estimated(its, 256) == pytest.approx(gigabytes * GB, rel=1 / 6)
 
 
-def test_parameters_are_nearly_all_counted():
-    for model in (
-        {"variant": "L/16", "vision": {"pooling": "mean"}, "embedding_dim": 512},
-        {"vision": {"width": 48, "depth": 3}, "text": {"mlp_dim": 100}},
-    ):
-        towers = TwoTowers.model_validate(model)
-        exact = sum(math.prod(s) for s in parameter_shapes(towers).values())
-        assert memory.parameters(towers) == pytest.approx(exact, rel=0.1)
-
-
 def test_runs_of_towers_have_an_estimate():
     runs = {
         "reference": {},
@@ -110,8 +97,8 @@ def test_runs_of_towers_have_an_estimate():
     names = {run.fingerprint: run.name for run in planned.runs}
     estimates = {names[run]: estimate for run, estimate in memory.estimates(planned).items()}
     assert set(estimates) == {"reference", "cache", "joint", "look"}
-    assert all(0 < estimate.device < estimate.total < 2e9 for estimate in estimates.values())
-    assert estimates["cache"].state == estimates["reference"].state / 4
+    assert all(0 < estimate["device"] < estimate["total"] < 2e9 for estimate in estimates.values())
+    assert estimates["cache"]["state"] == estimates["reference"]["state"] / 4
 
 
 @pytest.mark.parametrize(
@@ -128,9 +115,8 @@ def test_a_plan_describes_its_memory_with_a_remedy(gigabytes, resources, machine
     runs = {f"r{i}": {"initialization": i} for i in range(len(gigabytes))}
     planned = plan(StudySpec.parse({"name": "s", "runs": runs, "resources": resources}))
     sizes = dict(zip(planned.fingerprints, gigabytes, strict=True))
-    monkeypatch.setattr(
-        memory, "estimates", lambda _: {run: MemoryEstimate(0, size * GB) for run, size in sizes.items()}
-    )
+    found = {run: {"device": size * GB, "total": size * GB + GB} for run, size in sizes.items()}
+    monkeypatch.setattr(memory, "estimates", lambda _: found)
     monkeypatch.setattr(memory, "machine_bytes", lambda: machine * GB)
     first, *rest = memory.lines(planned, local="tpu" not in resources)
     assert first.startswith("MEMORY: about ") and "for the largest run (r0)" in first

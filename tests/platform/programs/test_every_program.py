@@ -29,8 +29,8 @@ from jestlab.models.config import TwoTowers
 from jestlab.models.data.embeddings import EmbeddingCache
 from jestlab.models.scoring.columns import load as load_columns
 from jestlab.models.training.checkpoints import load_parameters
-from jestlab.models.weights import open_weights
 from jestlab.models.weights.layout import flatten
+from jestlab.models.weights.sources import open_weights
 from jestlab.platform.lab.lab import Lab
 
 OWN = Path(__file__).parents[2] / "models" / "support" / "own_code.py"

@@ -12,7 +12,7 @@ from weights_support import TOWERS, save
 
 from jestlab.models.config import WeightsConfig
 from jestlab.models.data.tokenizer import Tokenizer, train_tokenizer
-from jestlab.models.weights import open_weights, write
+from jestlab.models.weights.sources import open_weights, write
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load

@@ -24,6 +24,7 @@ from jestlab.models.data.images import LazyImages
 from jestlab.models.data.tars import members
 
 _INDEX_FORMAT = 3  # of the index file: raise it if the file changes
+_COLUMNS = ("shard", "key", "offset", "size", "target")  # of the index: see `_scan`
 _IMAGE_EXTENSIONS = ("webp", "png", "jpg", "jpeg")  # in CLIP_benchmark's order of preference
 
 Ints = npt.NDArray[np.int64]
@@ -77,7 +78,7 @@ def load_benchmark(folder: Path, image_size: int) -> Benchmark:
     """Load every dataset of a folder: labels and captions are read, images are only located.
 
     Args:
-        folder: The folder of dataset folders; see `datasets_in`.
+        folder: See `datasets_in`.
         image_size: Side to which images are resized, in pixels.
 
     Raises:
@@ -138,8 +139,8 @@ def classification(folder: Path, image_size: int) -> ClassificationSet:
     """Load a classification dataset.
 
     Args:
-        folder: The dataset's folder: `classnames.txt`, `zeroshot_classification_templates.txt`, `test/`, and
-            optionally `train/`.
+        folder: Folder with `classnames.txt`, `zeroshot_classification_templates.txt`, `test/`, and optionally
+            `train/`.
         image_size: Side to which images are resized, in pixels.
 
     Raises:
@@ -187,15 +188,12 @@ def retrieval(folder: Path, image_size: int) -> RetrievalSet:
 
 def _labels(split: Split, classes: int) -> Ints:
     """Return int64[n], the labels of a split."""
-    labels = np.empty(len(split.targets), np.int64)
-    for i, content in enumerate(split.targets):
-        text = content.decode(errors="replace").strip()
-        if (label := _number(text)) is None or label >= classes:
-            raise ValueError(
-                f"{split.images.describe(i)}: label {text[:40]!r} is not a number from 0 to {classes - 1}"
-            )
-        labels[i] = label
-    return labels
+    labels = [_number(content) for content in split.targets]
+    for i, (label, content) in enumerate(zip(labels, split.targets, strict=True)):
+        if label is None or label >= classes:
+            text = content[:40].decode(errors="replace")
+            raise ValueError(f"{split.images.describe(i)}: label {text!r} is not from 0 to {classes - 1}")
+    return np.array(labels, np.int64)
 
 
 def _lines(path: Path) -> tuple[str, ...]:
@@ -207,18 +205,17 @@ def _lines(path: Path) -> tuple[str, ...]:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a required file."""
+    """Return the text of a file."""
     try:
         return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: missing: CLIP_benchmark's format requires it") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}: not UTF-8: save it in this encoding") from None
 
 
-def _number(text: str) -> int | None:
-    """Return the whole number in a text of one to nine digits; None for other texts."""
-    return int(text) if text.isdecimal() and len(text) < 10 else None
+def _number(content: bytes) -> int | None:
+    """Return the whole number in a file of one to nine digits; None for other content."""
+    digits = content.strip()
+    return int(digits) if digits.isdigit() and len(digits) < 10 else None
 
 
 # ---- splits
@@ -232,17 +229,14 @@ class Split(NamedTuple):
 
 
 def read_split(folder: Path, target: Literal["cls", "txt"], image_size: int) -> Split:
-    """Read a split as CLIP_benchmark's exporter writes it: `nshards.txt`, and tars `0.tar`, `1.tar`, ….
+    """Read a split, except its images.
 
     All headers are scanned once. The index is stored, since scanning a large train split takes minutes.
 
     Args:
-        folder: The split's folder.
+        folder: Folder as CLIP_benchmark's exporter writes it: `nshards.txt`, and tars `0.tar`, `1.tar`, ….
         target: Extension of an image's label (`cls`) or captions (`txt`).
         image_size: Side to which images are resized, in pixels.
-
-    Returns:
-        The examples; no image is read yet.
 
     Raises:
         FileNotFoundError: `nshards.txt` or one of its shards is missing.
@@ -258,10 +252,8 @@ def read_split(folder: Path, target: Literal["cls", "txt"], image_size: int) -> 
     def build(partial: Path) -> None:
         if not (rows := list(_scan(tars, target))):
             raise ValueError(f"{folder}: its shards hold no examples")
-        columns = dict(
-            zip(("shard", "key", "offset", "size", "target"), zip(*rows, strict=True), strict=True)
-        )
-        pq.write_table(pa.table(columns), partial / "index.parquet")
+        table = pa.table([[*column] for column in zip(*rows, strict=True)], names=_COLUMNS)
+        pq.write_table(table, partial / "index.parquet")
 
     index = open_derived(
         folder, f"{target}-{state}", build, lambda derived: pq.read_table(derived / "index.parquet")
@@ -275,14 +267,13 @@ def read_split(folder: Path, target: Literal["cls", "txt"], image_size: int) -> 
 def _shards(folder: Path) -> tuple[Path, ...]:
     """Return the paths of the shards that `nshards.txt` counts."""
     path = folder / "nshards.txt"
-    text = _text(path).strip()
-    if not (count := _number(text)):
-        raise ValueError(f"{path}: {text[:40]!r} is not a number of shards")
+    if not (count := _number(path.read_bytes())):
+        raise ValueError(f"{path}: not a number of shards")
     tars = []
     for number in range(count):
         tars.append(folder / f"{number}.tar")
         if not tars[-1].exists():
-            raise FileNotFoundError(f"{tars[-1]}: missing, and nshards.txt counts {text} shards: fetch it")
+            raise FileNotFoundError(f"{tars[-1]}: missing, and nshards.txt counts {count} shards: fetch it")
     return tuple(tars)
 
 

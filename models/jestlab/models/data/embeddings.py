@@ -109,17 +109,15 @@ class EmbeddingCache:
             ValueError: The embeddings are of other data or of captions that were chosen differently, or they
                 lack an example that their filter excluded.
         """
-        mine, theirs = self.about.digest, content_digest(data, folder)
-        if mine != theirs:
-            raise ValueError(
-                f"{self._directory}: embeddings of other data (digest {mine[:12]}) than {folder} (digest "
-                f"{theirs[:12]}): embed with the same data.train as the run that selects"
-            )
-        if self.about.recaption != data.recaption:
-            raise ValueError(
-                f"{self._directory}: embeddings with recaption {self.about.recaption!r}, but the run has "
-                f"{data.recaption!r}: set data.recaption to the same condition"
-            )
+        for key, mine, theirs in (
+            ("data.train", self.about.digest, content_digest(data, folder)),
+            ("data.recaption", self.about.recaption, data.recaption),
+        ):
+            if mine != theirs:
+                raise ValueError(
+                    f"{self._directory}: embeddings with another {key} ({mine}) than the run that selects "
+                    f"({theirs}): embed with the same {key}"
+                )
         chosen, _ = choose(ShardIndex.load(folder), data.filter, data.recaption, columns)
         wanted = np.arange(self.about.examples) if chosen is None else chosen
         absent = wanted[self._status[wanted] == _ABSENT]

@@ -42,16 +42,23 @@ from jestlab.models.data.world import (
 NOISE_KINDS = ("clean", *NoiseRates.model_fields)
 """Values of the metadata column `noise`."""
 
-# Mean and standard deviation over pairs of a kind: CLIP similarity, LAION aesthetic, quality of the text,
-# uniqueness (1 − cosine to the nearest other image, as deduplication measures it, scaled to 0…1).
-_SCORES: dict[str, tuple[tuple[float, float], ...]] = {
-    "clean": ((0.32, 0.035), (5.6, 0.60), (0.78, 0.12), (0.80, 0.10)),
-    "mismatched": ((0.15, 0.035), (5.6, 0.60), (0.78, 0.12), (0.80, 0.10)),
-    "alt_text": ((0.17, 0.040), (5.4, 0.70), (0.22, 0.12), (0.80, 0.10)),
-    "noise_image": ((0.14, 0.040), (3.1, 0.60), (0.78, 0.12), (0.80, 0.10)),
-    "blank": ((0.15, 0.040), (3.0, 0.60), (0.78, 0.12), (0.80, 0.10)),
-    "vague": ((0.23, 0.040), (5.5, 0.60), (0.35, 0.12), (0.80, 0.10)),
-    "near_duplicate": ((0.32, 0.035), (5.6, 0.60), (0.78, 0.12), (0.15, 0.10)),
+# Scores of clean pairs, as mean, standard deviation, limits, and decimals: CLIP similarity, LAION aesthetic,
+# quality of the text, and 1 − cosine to the nearest other image, as deduplication measures it, scaled to 0…1.
+_SCORES = {
+    "similarity": (0.32, 0.035, -1.0, 1.0, 4),
+    "aesthetic": (5.6, 0.60, 1.0, 10.0, 3),
+    "text_quality": (0.78, 0.12, 0.0, 1.0, 3),
+    "uniqueness": (0.80, 0.10, 0.0, 1.0, 3),
+}
+# Mean and standard deviation of the scores that noise changes.
+_NOISY_SCORES: dict[str, dict[str, tuple[float, float]]] = {
+    "clean": {},
+    "mismatched": {"similarity": (0.15, 0.035)},
+    "alt_text": {"similarity": (0.17, 0.040), "aesthetic": (5.4, 0.70), "text_quality": (0.22, 0.12)},
+    "noise_image": {"similarity": (0.14, 0.040), "aesthetic": (3.1, 0.60)},
+    "blank": {"similarity": (0.15, 0.040), "aesthetic": (3.0, 0.60)},
+    "vague": {"similarity": (0.23, 0.040), "aesthetic": (5.5, 0.60), "text_quality": (0.35, 0.12)},
+    "near_duplicate": {"uniqueness": (0.15, 0.10)},
 }
 _SIMILARITY_OF_AGREEMENT = 0.10  # added for a mismatched caption that agrees in every attribute
 
@@ -121,17 +128,16 @@ def measure(kinds: Ints, agreement: Floats, rng: np.random.Generator) -> dict[st
         `similarity` (as CLIP's cosine, about 0.1 to 0.4), `aesthetic` (as LAION's predictor, about 2 to 7.5),
         `text_quality`, `uniqueness`, and `punsafe` (0 to 1): rounded, float64[n] each.
     """
-    table = np.array([_SCORES[kind] for kind in NOISE_KINDS])[kinds]  # [n, 4, 2]
-    scores = table[:, :, 0] + table[:, :, 1] * rng.standard_normal((len(kinds), 4))
+    errors = rng.standard_normal((len(kinds), len(_SCORES)))
     mismatched = kinds == NOISE_KINDS.index("mismatched")
-    similarity = scores[:, 0] + np.where(mismatched, _SIMILARITY_OF_AGREEMENT * agreement, 0.0)
-    return {
-        "similarity": np.clip(similarity, -1.0, 1.0).round(4),
-        "aesthetic": np.clip(scores[:, 1], 1.0, 10.0).round(3),
-        "text_quality": np.clip(scores[:, 2], 0.0, 1.0).round(3),
-        "uniqueness": np.clip(scores[:, 3], 0.0, 1.0).round(3),
-        "punsafe": (rng.random(len(kinds)) * 0.1).round(4),
-    }
+    scores = {}
+    for column, (name, (*clean, low, high, decimals)) in enumerate(_SCORES.items()):
+        known = np.array([_NOISY_SCORES[kind].get(name, clean) for kind in NOISE_KINDS])
+        score = known[kinds, 0] + known[kinds, 1] * errors[:, column]
+        if name == "similarity":
+            score = score + np.where(mismatched, _SIMILARITY_OF_AGREEMENT * agreement, 0.0)
+        scores[name] = np.clip(score, low, high).round(decimals)
+    return scores | {"punsafe": (rng.random(len(kinds)) * 0.1).round(4)}
 
 
 def make_web(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -144,34 +145,8 @@ def _render_block(scene: dict[str, Ints], jitter: Floats, image_size: int) -> Pi
     return images
 
 
-def _circle(x: Floats, y: Floats) -> Floats:
-    """Return the distance to the outline of a disc of radius 0.95."""
-    return np.sqrt(x * x + y * y) - 0.95
-
-
-def _ring(x: Floats, y: Floats) -> Floats:
-    """Return the distance to an annulus between radii 0.5 and 1."""
-    return np.abs(np.sqrt(x * x + y * y) - 0.76) - 0.25
-
-
-def _square(x: Floats, y: Floats) -> Floats:
-    """Return the distance to a square of side 1.7."""
-    return np.maximum(np.abs(x), np.abs(y)) - 0.85
-
-
-def _cross(x: Floats, y: Floats) -> Floats:
-    """Return the distance to a plus sign with arms of length 1 and width 0.6."""
-    longer, shorter = np.maximum(np.abs(x), np.abs(y)), np.minimum(np.abs(x), np.abs(y))
-    return np.maximum(longer - 1.0, shorter - 0.3)
-
-
-def _triangle(x: Floats, y: Floats) -> Floats:
-    """Return the distance to an equilateral triangle at the origin, pointing up (y grows downwards)."""
-    return np.maximum(math.sqrt(3.0) / 2.0 * np.abs(x) - 0.5 * y, y) - 0.58
-
-
 def _star(x: Floats, y: Floats) -> Floats:
-    """Return the distance to a five-pointed star, pointing up: five spikes around a small pentagon."""
+    """Return the distance to a five-pointed star: five spikes around a small pentagon."""
     nearest = np.sqrt(x * x + y * y) - 0.4  # fills the center, where the spikes only touch
     for point in range(5):
         turn = 2.0 * math.pi * point / 5.0
@@ -184,13 +159,17 @@ def _star(x: Floats, y: Floats) -> Floats:
 
 
 _HALF_ANGLE = math.radians(24.0)
-_DISTANCES = {
-    "circle": _circle,
-    "square": _square,
-    "triangle": _triangle,
+
+# Signed distances to the outlines of shapes at the origin, in radii; y grows downwards, and tips point up.
+_DISTANCES: dict[str, Callable[[Floats, Floats], Floats]] = {
+    "circle": lambda x, y: np.sqrt(x * x + y * y) - 0.95,
+    "square": lambda x, y: np.maximum(np.abs(x), np.abs(y)) - 0.85,
+    "triangle": lambda x, y: np.maximum(math.sqrt(3.0) / 2.0 * np.abs(x) - 0.5 * y, y) - 0.58,
     "star": _star,
-    "cross": _cross,
-    "ring": _ring,
+    "cross": lambda x, y: np.maximum(
+        np.maximum(np.abs(x), np.abs(y)) - 1.0, np.minimum(np.abs(x), np.abs(y)) - 0.3
+    ),
+    "ring": lambda x, y: np.abs(np.sqrt(x * x + y * y) - 0.76) - 0.25,
 }
 
 

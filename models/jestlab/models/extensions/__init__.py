@@ -9,7 +9,7 @@ content.py     the digest of code, without comments
 imports.py     the modules that a file imports
 """
 
-from jestlab.models.extensions.content import digest, is_of_jestlab
+from jestlab.models.extensions.content import digest
 from jestlab.models.extensions.kinds import (
     GIVEN,
     GROUPS,
@@ -30,7 +30,6 @@ __all__ = [
     "check_name",
     "digest",
     "installed",
-    "is_of_jestlab",
     "load",
     "reference_of",
     "uses",

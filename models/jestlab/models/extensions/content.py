@@ -8,15 +8,15 @@ and no others.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import io
 import os
 import tokenize
-from collections.abc import Iterator
 from pathlib import Path
 
-from jestlab.models.extensions.imports import Imports
+from jestlab.models.extensions.imports import followed
 from jestlab.models.extensions.references import root_of, source_of
 
 _MOST_FILES = 500
@@ -38,81 +38,57 @@ def digest(reference: str) -> str:
     if file is None:
         raise ValueError(f"no source of {reference!r} to identify it by: expected a Python file")
     root = root_of(reference, file)
-    top = root / file.relative_to(root).parts[0]  # of a module in a package, the package
-    within = root if reference.rpartition(":")[0].endswith(".py") else top
-    if is_of_jestlab(reference):
+    if reference.startswith("jestlab."):
         within = file.parent  # configs of jestlab have versions for its other modules
-    files = Imports([root]).followed([file], lambda found: found.is_relative_to(within), _MOST_FILES)
-    state = hashlib.sha256(_hashed(file).encode())
-    for other in sorted(files[1:], key=lambda path: os.path.relpath(path, file.parent)):
-        state.update(f"\n{os.path.relpath(other, file.parent)} {_hashed(other)}".encode())
+    elif reference.rpartition(":")[0].endswith(".py"):
+        within = root
+    else:
+        within = root / file.relative_to(root).parts[0]  # the package, or a module without a package
+    files = followed([file], [root], lambda found: found.is_relative_to(within), _MOST_FILES)
+    state = hashlib.sha256(_file_digest(file, file.stat().st_mtime_ns).encode())
+    for name, other in sorted((os.path.relpath(other, file.parent), other) for other in files[1:]):
+        state.update(f"\n{name} {_file_digest(other, other.stat().st_mtime_ns)}".encode())
     return state.hexdigest()[:16]
 
 
-def is_of_jestlab(reference: str) -> bool:
-    """Return whether a reference is to code that comes with jestlab."""
-    return reference.startswith("jestlab.")
-
-
-def _hashed(file: Path) -> str:
-    stat = file.stat()
-    return _hashed_as_of(file, stat.st_size, stat.st_mtime_ns)
-
-
 @functools.cache
-def _hashed_as_of(file: Path, size: int, modified: int) -> str:
+def _file_digest(file: Path, modified: int) -> str:
+    """Return the SHA-256 of a file's essence or, if it isn't valid Python, of its bytes."""
     source = file.read_bytes()
-    try:
-        text = essence(source)
-    except (SyntaxError, ValueError, tokenize.TokenError):
-        return hashlib.sha256(source).hexdigest()
-    return hashlib.sha256(text.encode()).hexdigest()
+    with contextlib.suppress(SyntaxError, ValueError, tokenize.TokenError):
+        source = essence(source).encode()
+    return hashlib.sha256(source).hexdigest()
 
 
 def essence(source: bytes) -> str:
-    """Return a module's text without comments, docstrings and blank lines, the same under every Python.
+    """Return a module's text without comments, docstrings, and blank lines, the same under every Python.
 
     Raises:
-        SyntaxError: It is not valid Python.
+        SyntaxError: It isn't valid Python.
     """
     tree = ast.parse(source)
-    lines = io.TextIOWrapper(io.BytesIO(source), tokenize.detect_encoding(io.BytesIO(source).readline)[0])
-    rows = lines.read().split("\n")
-    in_strings = {row for node in ast.walk(tree) for row in _rows_inside(node)}
-    for first, start, last, end in reversed([*_comments(source), *_docstrings(tree)]):
-        kept = rows[first][:start] + rows[last][end:]
-        rows[first : last + 1] = [kept] + [""] * (last - first)
-        in_strings -= set(range(first, last + 1))
-    kept_rows = (row if i in in_strings else row.rstrip() for i, row in enumerate(rows))
-    return "\n".join(row for i, row in enumerate(kept_rows) if row or i in in_strings)
-
-
-Span = tuple[int, int, int, int]
-"""Row and column of the start, row and column of the end, counted from 0."""
-
-
-def _comments(source: bytes) -> Iterator[Span]:
-    for token in tokenize.tokenize(io.BytesIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield (token.start[0] - 1, token.start[1], token.end[0] - 1, token.end[1])
-
-
-def _docstrings(tree: ast.Module) -> Iterator[Span]:
+    encoding = tokenize.detect_encoding(io.BytesIO(source).readline)[0]
+    rows = io.TextIOWrapper(io.BytesIO(source), encoding).read().split("\n")
+    removed = [
+        (*token.start, *token.end)  # row from 1 and column from 0, of the first and after the last character
+        for token in tokenize.tokenize(io.BytesIO(source).readline)
+        if token.type == tokenize.COMMENT
+    ]
+    in_strings: set[int] = set()  # rows of strings that span several: every space counts there
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        if ast.get_docstring(node, clean=False) is not None:
-            text = node.body[0]
-            # Columns of `ast` are bytes; before a docstring there is white space alone, or a short `def`.
-            last, end = (text.end_lineno or text.lineno) - 1, text.end_col_offset or 0
-            yield (text.lineno - 1, text.col_offset, last, end)
-
-
-def _rows_inside(node: ast.AST) -> range:
-    """Return the rows, counted from 0, that a string of several lines spans: there, every space counts."""
-    is_text = isinstance(node, ast.JoinedStr) or (
-        isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
-    )
-    if not is_text or not isinstance(node, ast.expr) or node.end_lineno in (None, node.lineno):
-        return range(0)
-    return range(node.lineno - 1, node.end_lineno or node.lineno)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if ast.get_docstring(node, clean=False) is not None:
+                # Columns of `ast` are bytes. Only white space or a short `def` comes before a docstring.
+                text = node.body[0]
+                last = text.end_lineno or text.lineno
+                removed.append((text.lineno, text.col_offset, last, text.end_col_offset or 0))
+        elif isinstance(node, ast.JoinedStr | ast.Constant):
+            is_text = isinstance(node, ast.JoinedStr) or isinstance(node.value, str | bytes)
+            last = node.end_lineno or node.lineno
+            if is_text and last > node.lineno:
+                in_strings |= {*range(node.lineno, last + 1)}
+    for first, start, last, end in reversed(removed):
+        rows[first - 1 : last] = [rows[first - 1][:start] + rows[last - 1][end:]] + [""] * (last - first)
+        in_strings -= {*range(first, last + 1)}
+    stripped = (row if i in in_strings else row.rstrip() for i, row in enumerate(rows, 1))
+    return "\n".join(row for i, row in enumerate(stripped, 1) if row or i in in_strings)

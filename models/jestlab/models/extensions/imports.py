@@ -3,80 +3,64 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 _MOST_BYTES = 1 << 20  # larger files are not read
 
 
-class Imports:
-    """Finds the modules that Python files import below some folders."""
+def followed(
+    entries: Sequence[Path], roots: Sequence[Path], is_own: Callable[[Path], bool], most: int
+) -> list[Path]:
+    """Return files and the files that they import, directly and indirectly.
 
-    def __init__(self, roots: Iterable[Path]) -> None:
-        self._roots = tuple(roots)
-
-    def followed(self, entries: Sequence[Path], is_own: Callable[[Path], bool], most: int) -> list[Path]:
-        """Return files and the files that they import, directly and indirectly.
-
-        Args:
-            entries: The first files.
-            is_own: Whether a file is followed.
-            most: How many files are enough.
-        """
-        seen: dict[Path, None] = dict.fromkeys(entries)
-        waiting = list(entries)
-        while waiting and len(seen) < most:
-            for found in self.of(waiting.pop(0)):
-                if found not in seen and is_own(found):
-                    seen[found] = None
-                    waiting.append(found)
-        return list(seen)
-
-    def of(self, file: Path) -> Iterator[Path]:
-        """Yield the files of the modules that a file imports."""
-        if file.suffix != ".py":
-            return
-        for name, folders in _imported(file):
-            yield from self.files(name, folders)
-
-    def files(self, name: str, folders: Sequence[Path] | None = None) -> list[Path]:
-        """Return the files of the packages around a module, then the file of the module, if they exist."""
-        places = self._roots if folders is None else tuple(folders)
-        found: list[Path] = []
-        for part in name.split(".") if name else ():
-            packages = [place / part for place in places]
-            inits = (folder / "__init__.py" for folder in packages)
-            init = next((file for file in inits if file.is_file()), None)
-            if init is not None:
-                found.append(init)
-                places = (init.parent,)
-                continue
-            modules = (place / f"{part}.py" for place in places)
-            module = next((file for file in modules if file.is_file()), None)
-            if module is not None:
-                return [*found, module]
-            places = tuple(folder for folder in packages if folder.is_dir())  # without an __init__.py
-            if not places:
-                return found
-        return found
+    Args:
+        entries: The first files.
+        roots: The folders in which modules are found.
+        is_own: Whether a file is followed.
+        most: Maximum number of files.
+    """
+    seen = dict.fromkeys(entries)
+    waiting = [*entries]
+    while waiting and len(seen) < most:
+        for file in _imported(waiting.pop(0), roots):
+            if file not in seen and is_own(file):
+                seen[file] = None
+                waiting.append(file)
+    return [*seen]
 
 
-def _imported(file: Path) -> Iterator[tuple[str, tuple[Path, ...] | None]]:
-    """Yield the names of modules that a file imports, and the folders that relative ones count from."""
+def module_files(name: str, roots: Sequence[Path]) -> list[Path]:
+    """Return the `__init__.py` of each package around a module, then the module's file, if they exist."""
+    found: list[Path] = []
+    for part in name.split("."):
+        folders = [root / part for root in roots]
+        if package := [folder for folder in folders if (folder / "__init__.py").is_file()][:1]:
+            found.append(package[0] / "__init__.py")
+            roots = package
+        elif module := [file for root in roots if (file := root / f"{part}.py").is_file()]:
+            return [*found, module[0]]
+        else:
+            roots = [folder for folder in folders if folder.is_dir()]  # without an __init__.py
+    return found
+
+
+def _imported(file: Path, roots: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files of the modules that a file imports."""
     try:
-        if file.stat().st_size > _MOST_BYTES:
+        if file.suffix != ".py" or file.stat().st_size > _MOST_BYTES:
             return
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, None) for alias in node.names)
+            for alias in node.names:
+                yield from module_files(alias.name, roots)
         elif isinstance(node, ast.ImportFrom):
-            folders = (file.parents[node.level - 1],) if 0 < node.level <= len(file.parents) else None
-            prefix = f"{node.module}." if node.module else ""
-            if node.module:
-                yield node.module, folders
-            elif folders and (folders[0] / "__init__.py").is_file():
-                yield folders[0].name, (folders[0].parent,)
-            yield from ((f"{prefix}{alias.name}", folders) for alias in node.names if alias.name != "*")
+            places = file.parents[node.level - 1 :][:1] if node.level else roots
+            if not node.module:  # from . import name
+                yield from (init for place in places if (init := place / "__init__.py").is_file())
+            for alias in node.names:
+                parts = (node.module, None if alias.name == "*" else alias.name)
+                yield from module_files(".".join(filter(None, parts)), places)

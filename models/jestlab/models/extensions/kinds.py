@@ -47,12 +47,10 @@ def check_name(kind: Kind, name: str, builtin: Sequence[str]) -> str:
     if name in known or references.is_reference(name):
         return name
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    if near:
-        raise ValueError(f"{name!r} is not valid: did you mean {near[0]!r}? (valid: {', '.join(known)})")
-    listed = f"valid: {', '.join(known)}; " if known else ""
+    hint = f"did you mean {near[0]!r}? " if near else ""
     raise ValueError(
-        f"{name!r} is not valid: {listed}custom code: package.module:name, path/to/file.py:name, or an "
-        f"entry point of {GROUPS[kind]}"
+        f"{name!r} is not valid: {hint}valid: {', '.join(known)}; custom code: package.module:name, "
+        f"path/to/file.py:name, or an entry point of {GROUPS[kind]}"
     )
 
 

@@ -11,11 +11,12 @@ import difflib
 import functools
 import importlib
 import importlib.util
+import operator
 import os
 import re
 import symtable
 import sys
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -53,26 +54,22 @@ def check(name: str) -> None:
     source = source_of(name)
     if source is None:
         return
-    names = _defined_names(source)
-    wanted = name.rpartition(":")[2].partition(".")[0]
-    if names is not None and wanted not in names:
-        near = difflib.get_close_matches(wanted, sorted(names), n=1, cutoff=0.5)
-        known = ", ".join(sorted(names)[:12]) or "nothing"
-        hint = f"did you mean {near[0]!r}?" if near else f"it defines {known}"
-        raise ValueError(f"no {wanted!r} in {source}: {hint}")
-
-
-def _defined_names(source: Path) -> set[str] | None:
-    """Return the names that a module defines at the top level; None if it defines names dynamically."""
     text = source.read_bytes()
     try:
         symbols = symtable.symtable(text, str(source), "exec").get_symbols()  # type: ignore[arg-type]
     except (SyntaxError, ValueError) as error:
         raise _syntax_error(source, error) from None
-    dynamic = {"__getattr__", "globals", "exec"} & {symbol.get_name() for symbol in symbols}
-    if dynamic or re.search(rb"import\s*\(?\s*\*", text):
-        return None
-    return {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+    if {"__getattr__", "globals", "exec"} & {symbol.get_name() for symbol in symbols}:
+        return  # it may define any name
+    if re.search(rb"import\s*\(?\s*\*", text):
+        return
+    names = sorted(symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported())
+    wanted = name.rpartition(":")[2].partition(".")[0]
+    if wanted not in names:
+        near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.5)
+        known = ", ".join(names[:12]) or "nothing"
+        hint = f"did you mean {near[0]!r}?" if near else f"it defines {known}"
+        raise ValueError(f"no {wanted!r} in {source}: {hint}")
 
 
 def _syntax_error(source: Path, error: Exception) -> ValueError:
@@ -99,11 +96,10 @@ def parameters_of(name: str) -> dict[str, bool] | None:
         return None
     given = definitions[0].args
     positional = [*given.posonlyargs, *given.args]
-    required = len(positional) - len(given.defaults)
-    found = {arg.arg: i >= required for i, arg in enumerate(positional)}
-    found |= {
-        arg.arg: default is not None for arg, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
-    }
+    required = [None] * (len(positional) - len(given.defaults))
+    defaults = [*required, *given.defaults, *given.kw_defaults]
+    parameters = zip([*positional, *given.kwonlyargs], defaults, strict=True)
+    found = {parameter.arg: default is not None for parameter, default in parameters}
     return found | ({"**": True} if given.kwarg else {})
 
 
@@ -112,13 +108,11 @@ def load(name: str) -> Any:
     match = _FILE.fullmatch(name)
     if match is not None:
         file = Path(match[1])
-        found: Any = _execute(file, file.stat().st_mtime_ns)
+        module = _execute(file, file.stat().st_mtime_ns)
     else:
         make_working_directory_importable()
-        found = importlib.import_module(name.partition(":")[0])
-    for part in name.rpartition(":")[2].split("."):
-        found = getattr(found, part)
-    return found
+        module = importlib.import_module(name.partition(":")[0])
+    return operator.attrgetter(name.rpartition(":")[2])(module)
 
 
 @functools.cache
@@ -148,7 +142,12 @@ def source_of(name: str) -> Path | None:
         return file
     module = name.partition(":")[0]
     make_working_directory_importable()
-    found = _find_module(module)
+    # Unlike `find_spec` of the whole name, this doesn't import the packages around a module.
+    top, *parts = module.split(".")
+    found = importlib.util.find_spec(top)
+    for part in parts:
+        folders = found.submodule_search_locations if found is not None else None
+        found = PathFinder.find_spec(part, [*folders]) if folders is not None else None
     if found is None:
         raise ValueError(f"no module {module!r} for {name!r}: install it, or launch from its folder")
     origin = Path(found.origin or "")
@@ -169,17 +168,6 @@ def root_of(name: str, file: Path) -> Path:
     if module.endswith(".py"):
         return file.parent
     return file.parents[module.count(".") + (file.name == "__init__.py")]
-
-
-def _find_module(name: str) -> ModuleSpec | None:
-    """Find a module without importing its packages, as `importlib.util.find_spec` would."""
-    package, *parts = name.split(".")
-    found = importlib.util.find_spec(package)
-    for part in parts:
-        if found is None or found.submodule_search_locations is None:
-            return None
-        found = PathFinder.find_spec(part, list(found.submodule_search_locations))
-    return found
 
 
 def make_working_directory_importable() -> None:

@@ -1,14 +1,13 @@
-"""Methods that came before and after JEST, by the interfaces that code of one's own has.
+"""Methods that came before and after JEST, as custom losses and rules.
 
-Each is offered as an entry point of jestlab itself, so a spec names it as it would name something built in.
-Its own source is part of a run's identity.
+Each is an entry point of jestlab itself, so that a spec uses it like built-in code. The digest of its module
+is part of a run's identity; comments and docstrings are not.
 
-distillation.py  losses with a teacher: softmax distillation, and with joint selection ACED
+distillation.py  losses with a teacher: softmax distillation; with joint selection, ACED
 drrho.py         the loss of DRRho-CLIP, in which a reference weighs the negatives
-highest.py       the rule of RHO-LOSS: the highest scores, and no draw
-concepts.py      the rules of CABS, which balance or pile up concepts and look at no scores
+highest.py       the rule of RHO-LOSS: the highest scores, without sampling
+concepts.py      the rules of CABS, which balance or accumulate concepts and use no scores
 
-Offline methods, which score a whole dataset once, are in `jestlab.models.scoring`. ACID needs no code: it is
-selection by a reference that is larger than the learner. Selection in the early part of training alone is
-`selection.until`.
+Offline methods, which score a whole data set once, are in `jestlab.models.scoring`. ACID is selection by a
+reference that is larger than the learner. `selection.until` restricts selection to early training.
 """

@@ -1,25 +1,24 @@
-"""Concept-aware batches, CABS (Ghosh et al., 2026, arXiv:2511.20643): rules that look at concepts alone.
+"""Concept-aware batches, CABS (Ghosh et al., 2026, arXiv:2511.20643): selection by concepts, not scores.
 
-Every candidate i has a set of concepts C_i, from metadata (`selection.concepts`), and neither the learner nor
-a reference scores anything.
+Candidate i has a set of concepts C_i from metadata (`selection.concepts`).
 
-* Diversity maximisation, CABS-DM, takes one candidate after another, each time the one of largest gain
+* Diversity maximization, CABS-DM, repeatedly takes the candidate with the largest gain
 
       h(i) = 1/|C_i| Σ_{c ∈ C_i, n_c < t} ( (t − n_c) / t + 1 / F_c ),
 
-  where n_c counts the chosen that have concept c, t is the number of each concept that is aimed at, and F_c
-  is how many candidates have it.
-* Frequency maximisation, CABS-FM, takes those with the most concepts, h(i) = |C_i|.
+  where n_c is the number of chosen candidates with concept c, t is the target number per concept, and F_c is
+  the number of candidates with c in the super-batch, as in the authors' code (github.com/bethgelab/cabs).
+* Frequency maximization, CABS-FM, takes the candidates with the most concepts, h(i) = |C_i|.
 
-As in the authors' code (github.com/bethgelab/cabs), F_c counts the super-batch. Departures from it:
+Departures from the authors' code:
 
-* A concept that is full adds 0 to the gain, as the paper prints it; the code subtracts ½, and leaves out all
-  candidates with a concept that ten of the chosen have.
-* Equal gains are decided at random, the code decides by place. Gains that differ by less than 2^-16 are
-  taken for equal, so that rounding decides nothing.
-* One choice is made from the whole super-batch; the code divides it over devices, each for itself.
+* A concept that has reached t adds 0 to the gain, as in the paper; the code subtracts ½, and excludes all
+  candidates with a concept that ten of the chosen candidates have.
+* Equal gains are decided at random instead of by position. Gains are compared in steps of 2^-16, so that
+  rounding errors decide nothing.
+* One choice is made from the whole super-batch instead of one choice per device.
 
-Letters: B super-batch, b sub-batch, K concepts of an example at most.
+Letters: B super-batch, b sub-batch, K maximum number of concepts per example.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-_STEPS = 1 << 16  # of gain, in 1
+_STEPS = 1 << 16  # steps between gains 0 and 1
 
 
 def concept_diversity(
     key: jax.Array, concepts: jax.Array, *, batch_size: int, target: int | None = None
 ) -> jax.Array:
-    """Choose greedily, so that all concepts come up about as often (CABS-DM).
+    """Choose greedily, so that all concepts occur about equally often (CABS-DM).
 
     Args:
-        key: PRNG key, which decides among equals.
-        concepts: int32 [B, K], the numbers of each candidate's concepts, without repetition, then −1.
+        key: PRNG key, which decides between equal gains.
+        concepts: int32 [B, K], the distinct concept numbers of each candidate, padded with −1.
         batch_size: b.
         target: t; None: b over the number of concepts among the candidates, rounded down, at least 1.
 
     Returns:
-        int32 [b], in the order in which they were chosen. Candidates without concepts come last.
+        int32 [b], in the order of choice. Candidates without concepts come last.
     """
     B, K = concepts.shape
     has = concepts >= 0
-    # The concepts that are here, by their own numbers from 0; that of −1 is never looked at.
+    # The concepts of the candidates, numbered from 0. The number of −1 is never used.
     present, numbers = jnp.unique(concepts, size=B * K + 1, fill_value=-1, return_inverse=True)
     numbers = numbers.reshape(B, K)
     frequency = jnp.zeros(B * K + 1, jnp.int32).at[numbers].add(has.astype(jnp.int32))
@@ -75,15 +74,9 @@ def concept_diversity(
 
 
 def concept_frequency(key: jax.Array, concepts: jax.Array, *, batch_size: int) -> jax.Array:
-    """Choose the candidates with the most concepts, equal ones at random (CABS-FM).
+    """Choose the b candidates with the most concepts, int32 [b], ascending; ties are random (CABS-FM).
 
-    Args:
-        key: PRNG key.
-        concepts: int32 [B, K], the numbers of each candidate's concepts, then −1.
-        batch_size: b.
-
-    Returns:
-        int32 [b], ascending.
+    The arguments are those of `concept_diversity`.
     """
     count = jnp.sum(concepts >= 0, axis=1)
     order = jnp.lexsort((jax.random.permutation(key, len(concepts)), -count))

@@ -1,12 +1,12 @@
-"""Softmax distillation beside a contrastive loss (Udandarao et al., 2025, arXiv:2411.18674).
+"""Softmax distillation added to a contrastive loss (Udandarao et al., 2025, arXiv:2411.18674).
 
     L = L_contrastive(θ) + λ L_dist,
     L_dist = −1/(2b) Σ_i Σ_j [ p*_ij log p_ij + q*_ij log q_ij ]
 
-where p_ij = softmax_j(s_ij) over the texts j of a batch, q_ij = softmax_j(s_ji) over its images, both by the
-learner, and p*, q* are the same by the reference, each model by its own temperature. Under uniform selection
-this is the paper's Softmax-KD, under joint selection by the same reference ACED in its variant ACIDistill,
-which selects one batch for both terms.
+where p_ij = softmax_j(s_ij) over the texts j of a batch and q_ij = softmax_j(s_ji) over its images, by the
+learner. p* and q* are the same by the reference, at its own temperature. With uniform selection, this is the
+paper's Softmax-KD. With joint selection by the same reference, it is ACED in the variant ACIDistill, which
+selects one batch for both terms.
 
 Letters: b batch, s_ij = t z^im_i · z^txt_j, λ weight of the distillation.
 """
@@ -26,20 +26,17 @@ def distilled(
     """Compute the contrastive loss plus the weighted distillation from the reference, float32 [].
 
     Args:
-        z: The learner's embeddings of b pairs.
-        reference: The reference's of the same pairs, at any width; no gradient reaches them.
+        z: Embeddings of b pairs by the learner.
+        reference: Embeddings of the same pairs by the reference, of any width; treated as constants.
         weight: λ.
         loss: The contrastive loss, "sigmoid" or "softmax".
-
-    Raises:
-        ValueError: An unknown loss.
     """
     contrastive = loss_function(loss, 1, "")(z)
     return contrastive + weight * distillation_loss(z, reference)
 
 
 def distillation_loss(z: Embeddings, reference: Embeddings) -> jax.Array:
-    """Compute L_dist, the cross-entropy of the learner's matching from the reference's, float32 []."""
+    """Compute L_dist, the cross-entropy of the learner's matching relative to the reference's, float32 []."""
     logits, targets = _logits(z), jax.lax.stop_gradient(_logits(reference))
     crossed = [
         -jnp.sum(jax.nn.softmax(targets, axis) * jax.nn.log_softmax(logits, axis), axis) for axis in (1, 0)

@@ -1,4 +1,4 @@
-"""The paper's optimiser as an optax chain (appendix, "Training configuration")."""
+"""The paper's optimizer as an optax chain (appendix, "Training configuration")."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jestlab.models.two_towers import Parameters
 
 
 def learning_rate(config: Optimizer, total_steps: int | jax.Array) -> optax.Schedule:
-    """Return the schedule: linear warm-up from 0, then cosine to 0 at the last step, or constant.
+    """Return the schedule: linear warm-up from 0, then cosine decay to 0 at the last step, or constant.
 
-    As `optax.linear_schedule`, joined with `optax.cosine_decay_schedule`, which take no traced lengths.
+    Equals optax's `linear_schedule` joined with `cosine_decay_schedule`, which don't support traced lengths.
 
     Args:
-        config: The optimiser.
+        config: The optimizer.
         total_steps: int32 []; it may be traced.
     """
     total = jnp.asarray(total_steps, jnp.float32)
@@ -38,14 +38,14 @@ def learning_rate(config: Optimizer, total_steps: int | jax.Array) -> optax.Sche
 
 
 def build_optimizer(config: Optimizer, total_steps: int | jax.Array) -> optax.GradientTransformation:
-    """Build the optimiser: clipping, Adam, decoupled decay of the chosen parameters, schedule.
+    """Build the optimizer: clipping, Adam, decoupled weight decay of the chosen parameters, schedule.
 
-    As in big_vision the decay is not multiplied by the peak learning rate, only by the schedule's shape: its
-    learning rate 1e-3 with decay 1e-4 is `optax.adamw(weight_decay=0.1)`.
+    As in big_vision, weight decay is multiplied by the shape of the schedule, without the peak learning rate:
+    a learning rate of 1e-3 with decay 1e-4 is `optax.adamw(weight_decay=0.1)`.
 
     Returns:
-        The transformation. Its `init` raises ValueError where there is weight decay and
-        `config.decay_parameters` fits no parameter.
+        The transformation. Its `init` raises ValueError if there is weight decay and
+        `config.decay_parameters` matches no parameter.
     """
     return optax.chain(
         optax.identity() if config.clip_norm is None else optax.clip_by_global_norm(config.clip_norm),
@@ -62,10 +62,10 @@ def build_optimizer(config: Optimizer, total_steps: int | jax.Array) -> optax.Gr
 
 
 def decayed(parameters: Parameters, pattern: str) -> Parameters:
-    """Mark the parameters whose whole name, such as `img/embedding/kernel`, fits a regular expression.
+    """Mark the parameters whose full name, such as `img/embedding/kernel`, matches a regular expression.
 
     Raises:
-        ValueError: It fits no name.
+        ValueError: It matches no name.
     """
     mask: Parameters = jax.tree_util.tree_map_with_path(
         lambda path, _: re.fullmatch(pattern, "/".join(str(part.key) for part in path)) is not None,
@@ -80,34 +80,26 @@ _SMALL = 2**20  # parameters
 
 
 def _small_as_one(inner: optax.GradientTransformation) -> optax.GradientTransformation:
-    """Let a transformation of single numbers see the parameters of a small model as one array.
+    """Apply an elementwise transformation to all parameters of a small model as one array.
 
-    An array of a few hundred numbers costs more to begin with than to compute, and a model has dozens. The
-    gradients are copied for it, which a large model has no memory for.
+    This is faster: for arrays of a few hundred numbers, starting the computation costs more than the
+    computation. It copies the gradients, for which a large model has no memory.
     """
     as_one = optax.flatten(inner)
 
     def chosen(tree: optax.Params) -> optax.GradientTransformation:
         return as_one if sum(leaf.size for leaf in jax.tree.leaves(tree)) <= _SMALL else inner
 
-    def update(
-        updates: optax.Updates, state: optax.OptState, params: optax.Params | None = None
-    ) -> tuple[optax.Updates, optax.OptState]:
-        updated: tuple[optax.Updates, optax.OptState] = chosen(updates).update(updates, state, params)
-        return updated
-
-    return optax.GradientTransformation(lambda parameters: chosen(parameters).init(parameters), update)
+    return optax.GradientTransformation(
+        lambda parameters: chosen(parameters).init(parameters),
+        lambda updates, state, parameters=None: chosen(updates).update(updates, state, parameters),
+    )
 
 
 def _scale_temperature(multiplier: float) -> optax.GradientTransformation:
-    """Multiply the updates of t and b: in runs of a few hundred steps Adam would hardly move them."""
-
-    def update(
-        updates: optax.Updates, state: optax.OptState, params: optax.Params | None = None
-    ) -> tuple[optax.Updates, optax.OptState]:
-        scaled = {
+    """Multiply the updates of t and b: in runs of a few hundred steps, Adam would hardly change them."""
+    return optax.stateless(
+        lambda updates, _: {
             name: value * multiplier if name in ("t", "b") else value for name, value in updates.items()
         }
-        return scaled, state
-
-    return optax.GradientTransformation(lambda _: optax.EmptyState(), update)
+    )

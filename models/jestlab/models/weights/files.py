@@ -17,10 +17,13 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 from numpy.lib import format as npy
 from safetensors import SafetensorError, safe_open
 
-from jestlab.models.weights.layout import Shape, Tensor
+from jestlab.models.weights.layout import Shape
+
+Tensor = npt.NDArray[np.float32]
 
 _CHECKPOINT = "params/"  # prefix of the names in a checkpoint that also holds the state of the optimizer
 _LONGEST_NAME = 200

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
-from jestlab.models.weights.layout import ATTENTION, ENCODERS, MAP_HEAD, MLP, Shape, Tensor, parameter_shapes
+from jestlab.models.weights.files import Tensor
+from jestlab.models.weights.layout import ATTENTION, ENCODERS, MAP_HEAD, MLP, Shape, parameter_shapes
 
 _PATCHES = "img/embedding/kernel"
 

@@ -1,20 +1,18 @@
-"""Names and shapes of our parameters. Imports no JAX, because plans read it.
+"""Names and shapes of our parameters. Imports neither JAX nor NumPy, because plans read it.
 
 A parameter's name is its path in the tree of `two_towers.Parameters`, such as `img/embedding/kernel`.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 
 Shape = tuple[int, ...]
-Tensor = npt.NDArray[np.float32]
 
 ENCODERS = {"img": "img/Transformer", "txt": "txt/Encoder_0"}
 """Tower → its encoder."""
@@ -49,6 +47,17 @@ def parameter_shapes(config: TwoTowers) -> dict[str, Shape]:
         "head": _affine((d,), (embedding,)),
     }
     return dict(flatten({"t": (1,), "b": (1,), "img": image, "txt": words}))
+
+
+@functools.cache
+def parameter_counts(config: TwoTowers) -> dict[str, int]:
+    """Count the parameters of the "image" and "text" towers, and of "all" of the model, with t and b."""
+    sizes = {name: math.prod(shape) for name, shape in parameter_shapes(config).items()}
+    towers = {"image": "img/", "text": "txt/", "all": ""}
+    return {
+        tower: sum(size for name, size in sizes.items() if name.startswith(prefix))
+        for tower, prefix in towers.items()
+    }
 
 
 def _encoder(tower: VisionTower | TextTower) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from jestlab.models.config import TwoTowers
-from jestlab.models.weights import Weights, open_weights, read_tokenizer, run_weights, write
+from jestlab.models.weights.layout import parameter_counts
+from jestlab.models.weights.sources import Weights, open_weights, read_tokenizer, run_weights, write
 from jestlab.platform import programs
 from jestlab.platform.cli import SubcommandGroup, naming
 from jestlab.platform.cli.completion import SOURCE
@@ -150,16 +151,12 @@ def _towers(run: RunRecord) -> TwoTowers:
 def _describe(weights: Weights) -> dict[str, Any]:
     """Return a description of weights, as JSON data."""
     tensors, tokenizer = weights.tensors(), weights.tokenizer
-    sizes = {"image": 0, "text": 0}
-    for name, tensor in tensors.items():
-        if "/" in name:
-            sizes["image" if name.startswith("img/") else "text"] += tensor.size
     return {
         "path": str(weights.path),
         "format": weights.format,
         "digest": weights.digest(),
         "model": weights.model.model_dump(mode="json", exclude={"variant", "compute_dtype"}),
-        "parameters": sizes | {"all": sum(tensor.size for tensor in tensors.values())},
+        "parameters": parameter_counts(weights.model),
         "temperature": math.exp(tensors["t"].item()) if tensors["t"] < 700 else math.inf,
         "bias": tensors["b"].item(),
         "tokenizer": str(tokenizer) if tokenizer else None,

@@ -1,22 +1,25 @@
 """Estimate the memory of jestlab's own runs, and check that they fit on this machine or on its TPU chips.
 
-The estimate assumes that each device holds the parameters of all models, three more copies of the parameters
-that are trained (Adam's moments and the gradient), and the activations of its share of the examples. On this
-machine's CPU, a process adds 1 GB. Images, batches that are read ahead, and the savings of approximate passes
-aren't counted.
+Each device holds the parameters of all models, three more copies of the trained parameters (Adam's moments
+and the gradient), and the activations of its share of the examples. For each token, a block of a tower holds
+
+    2.5 numbers per output of its layers, and 4 numbers per attention head and token.
+
+The estimate doesn't include images, batches that are read ahead, and the savings of approximate passes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from operator import itemgetter, mul
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from jestlab.models.config import DiagnoseConfig, EmbedConfig, TrainConfig, TwoTowers
+from jestlab.models.weights.layout import parameter_counts, parameter_shapes
 from jestlab.platform import programs
 from jestlab.platform.planning.cost import to_do
 from jestlab.platform.planning.plan import Plan
@@ -28,40 +31,12 @@ _GB = 1e9
 _FLOAT = 4  # bytes
 _PROCESS = 1e9  # bytes of a process that imports, compiles, and evaluates
 _DIAGNOSED_ROWS = 256  # examples that a diagnosis embeds at a time: see `training.diagnose`
-
-_Arrays = tuple[int, int, int]
-"""Numbers of arrays of a block by shape: tokens × width, tokens × hidden width, and heads × tokens²."""
-
-_FORWARD: _Arrays = (3, 2, 1)  # of one block, without a backward pass
-_BACKWARD: _Arrays = (12, 4, 4)  # of one block
-_KEPT: Mapping[str, _Arrays] = {"none": _BACKWARD, "dots": (5, 1, 0), "all": (1, 0, 0)}
-"""Value of `runtime.remat` → arrays of every block that are kept for the backward pass."""
+_FORWARD = 0.25  # of the activations of one block: a pass without gradients stores no others
+_STORED = {"dots": 0.8, "all": 0.1}
+"""Value of `runtime.remat` → numbers per output of a layer that are stored for the backward pass."""
 
 
-@dataclass(frozen=True)
-class MemoryEstimate:
-    """Estimated peak memory of a run, in bytes.
-
-    Attributes:
-        state: Parameters, optimizer state, and gradient, on each device.
-        activations: Activations of one step, on each device.
-    """
-
-    state: float
-    activations: float
-
-    @property
-    def device(self) -> float:
-        """Memory on each accelerator."""
-        return self.state + self.activations
-
-    @property
-    def total(self) -> float:
-        """Memory of a process that computes on the host's CPU."""
-        return self.device + _PROCESS
-
-
-def estimates(plan: Plan) -> dict[str, MemoryEstimate]:
+def estimates(plan: Plan) -> dict[str, dict[str, float]]:
     """Estimate the memory of a plan's runs, by fingerprint. Omits runs of custom programs and towers."""
     configs = {run.fingerprint: programs.get(run.program).read(run.config) for run in plan.runs}
     chips = 0 if (slice_ := plan.study.resources.slice) is None else slice_.chips
@@ -74,24 +49,25 @@ def estimates(plan: Plan) -> dict[str, MemoryEstimate]:
     return found
 
 
-def estimate_of(config: Any, needed: Sequence[TwoTowers], chips: int = 0) -> MemoryEstimate | None:
-    """Estimate the memory of a run; None for custom programs and towers.
+def estimate_of(config: Any, needed: Sequence[TwoTowers], chips: int = 0) -> dict[str, float] | None:
+    """Estimate the peak memory of a run; None for custom programs and towers.
 
     Args:
         config: Resolved config of the run.
         needed: Architectures of the dependencies.
         chips: Number of TPU chips; 0 for this machine's CPU.
+
+    Returns:
+        Bytes: "state" and "activations" on each device, their sum "device", and "total", the memory of a
+        process that computes on this machine's CPU.
     """
-    devices, trained, scored, training = chips or 1, [], list(needed), 0.0
+    devices, trained, scoring = chips or 1, [], list(needed)
     if isinstance(config, TrainConfig):
-        parts, remat = config.runtime.microbatches, config.runtime.remat
+        parts = config.runtime.microbatches
         b, super_batch = config.batch_size / devices, config.super_batch_size / devices
         trained = [config.model]
-        scored += trained if config.scores_learner else []
+        scoring += trained if config.scores_learner else []
         rows = super_batch if parts == 1 else b / parts
-        kept_rows = super_batch if config.reuses_scoring else b / parts
-        training = kept_rows * _activations(config.model, chips, _BACKWARD, _KEPT[remat])
-        training += 3 * b**2 * _FLOAT  # products of all images and captions
     elif isinstance(config, EmbedConfig):
         rows = config.runtime.batch_size / devices
     elif isinstance(config, DiagnoseConfig):
@@ -101,35 +77,35 @@ def estimate_of(config: Any, needed: Sequence[TwoTowers], chips: int = 0) -> Mem
     models = [*4 * trained, *needed]
     if not models or any(tower.is_custom for model in models for tower in (model.vision, model.text)):
         return None
-    scoring = rows * sum(_activations(model, chips, _FORWARD) for model in scored)
-    return MemoryEstimate(_FLOAT * sum(map(parameters, models)), max(training, scoring))
+    activations = rows * _FORWARD * sum(_activations(model, chips)[0] for model in scoring)
+    if isinstance(config, TrainConfig):
+        rows = super_batch if config.reuses_scoring else b / parts
+        training = rows * _activations(config.model, chips, config.runtime.remat)[1]
+        training += 3 * b**2 * _FLOAT  # products of all images and captions
+        activations = max(activations, training)
+    state = float(_FLOAT * sum(parameter_counts(model)["all"] for model in models))
+    device = state + activations
+    return {"state": state, "activations": activations, "device": device, "total": device + _PROCESS}
 
 
-def parameters(model: TwoTowers) -> int:
-    """Count the weights of two towers, without biases and small layers."""
-    vision, text = model.vision, model.text
-    blocks = (
-        (tower.depth + (tower.pooling == "map"))
-        * tower.width
-        * (4 * tower.width + 2 * (tower.mlp_dim or 4 * tower.width))
-        for tower in (vision, text)
-    )
-    inputs = 3 * vision.patch_size**2 * vision.width + (text.vocabulary_size + text.length) * text.width
-    return sum(blocks) + inputs
-
-
-def _activations(model: TwoTowers, chips: int, block: _Arrays, other_blocks: _Arrays = (0, 0, 0)) -> float:
-    """Return the bytes of one example's arrays in both towers, given those of one block and of the others."""
+@functools.cache
+def _activations(model: TwoTowers, chips: int, remat: str = "none") -> tuple[float, float]:
+    """Return the bytes of one example's activations: of one block of each tower, and of all for training."""
     itemsize = 2 if model.compute_dtype == "bfloat16" and chips else _FLOAT  # on CPU, XLA uses float32
-    vision, numbers = model.vision, 0
-    for tower, tokens in (
-        (vision, (vision.image_size // vision.patch_size) ** 2),
-        (model.text, model.text.length),
+    block = stored = 0.0
+    for name, tower, tokens in (
+        ("img", model.vision, (model.vision.image_size // model.vision.patch_size) ** 2),
+        ("txt", model.text, model.text.length),
     ):
-        sizes = (tower.width, tower.mlp_dim or 4 * tower.width, tower.heads * tokens)
-        one, other = (tokens * sum(map(mul, arrays, sizes)) for arrays in (block, other_blocks))
-        numbers += one + (tower.depth - 1) * other
-    return itemsize * numbers
+        outputs = sum(
+            tokens * math.prod(shape)  # a layer has a bias for each output
+            for path, shape in parameter_shapes(model).items()
+            if path.startswith(name) and "/encoderblock_" in path and path.endswith("/bias")
+        )
+        whole = 2.5 * outputs + 4 * tower.depth * tower.heads * tokens**2
+        block += whole / tower.depth
+        stored += _STORED[remat] * outputs + whole / tower.depth if remat in _STORED else whole
+    return itemsize * block, itemsize * stored
 
 
 def machine_bytes() -> float:
@@ -158,7 +134,7 @@ def lines(plan: Plan, *, local: bool) -> Iterator[str]:
     else:
         return
     runs = [(found[run.fingerprint], run.label) for run in to_do(plan) if run.fingerprint in found]
-    sizes = [(one.total if local else one.device, label) for one, label in runs]
+    sizes = [(one["total" if local else "device"], label) for one, label in runs]
     sizes.sort(key=itemgetter(0), reverse=True)
     if not sizes:
         return

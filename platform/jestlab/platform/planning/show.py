@@ -320,7 +320,7 @@ def as_data(plan: Plan, reasons: Mapping[str, RunReason]) -> dict[str, Any]:
                 **{name: getattr(run, name) for name in _RUN_FIELDS},
                 "also": [alias.label for alias in run.aliases],
                 "price": _price(run.price) | {"paper_flops": run.price.by_paper} if run.price else None,
-                "memory": _memory(estimates.get(run.fingerprint)),
+                "memory": estimates.get(run.fingerprint),
                 "budget": {**asdict(run.budget), "hours": run.budget.hours} if run.budget else None,
                 "why": asdict(reasons[run.fingerprint]) if run.fingerprint in reasons else None,
             }
@@ -369,8 +369,3 @@ def _price(price: Price) -> dict[str, float]:
         "learner_flops": price.cost.learner,
         "total_flops": price.total,
     }
-
-
-def _memory(estimate: memory.MemoryEstimate | None) -> dict[str, float] | None:
-    names = ("state", "activations", "device", "total")
-    return None if estimate is None else {name: getattr(estimate, name) for name in names}

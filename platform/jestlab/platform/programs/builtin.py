@@ -29,7 +29,7 @@ from jestlab.platform.programs import checks, pricing
 from jestlab.platform.programs.program import DataLookup, Price, Program
 
 if TYPE_CHECKING:
-    from jestlab.models.weights import Weights
+    from jestlab.models.weights.sources import Weights
 
 _IMPORTS = (
     "jestlab.models.training.loop",
@@ -112,14 +112,14 @@ def _complete_weights(config: WeightsConfig, data: DataLookup) -> WeightsConfig:
 
 def open_source(config: WeightsConfig) -> Weights:
     """Open the weights that a config names."""
-    from jestlab.models.weights import open_weights  # imports NumPy, which few plans need
+    from jestlab.models.weights.sources import open_weights  # imports NumPy, which few plans need
 
     return open_weights(Path(config.path), config.model)
 
 
 def read_source_tokenizer(config: WeightsConfig, weights: Weights) -> tuple[bytes, str]:
     """Return the serialized tokenizer of weights, and its digest."""
-    from jestlab.models.weights import read_tokenizer
+    from jestlab.models.weights.sources import read_tokenizer
 
     path = Path(config.tokenizer) if config.tokenizer is not None else weights.tokenizer
     if path is None:

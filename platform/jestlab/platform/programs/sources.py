@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.models.extensions import references
-from jestlab.models.extensions.imports import Imports
+from jestlab.models.extensions.imports import followed, module_files
 from jestlab.platform.plugins import files_of
 from jestlab.platform.programs.command import known_words
 from jestlab.platform.store.provenance import repository_of
@@ -79,7 +79,7 @@ def _files_in_command(words: Sequence[str], cwd: Path) -> Iterator[Path]:
         if index == 0 and (os.sep not in part or _INTERPRETER.fullmatch(Path(part).name)):
             continue  # on PATH, or an interpreter
         if runs_python and part == "-m" and index + 1 < len(parts):
-            found = Imports((cwd,)).files(parts[index + 1])[-1:]
+            found = module_files(parts[index + 1], [cwd])[-1:]
             mains = [path.parent / "__main__.py" for path in found if path.name == "__init__.py"]
             yield from (path for path in (*found, *mains) if path.is_file())
             continue
@@ -112,7 +112,5 @@ def _with_imports(entries: Sequence[Path], root: Path | None) -> dict[str, Path]
     base = root or first.parent
     top = repository_of(first) or base
     inside = [folder for folder in dict.fromkeys((base, top, top / "src")) if folder.is_relative_to(top)]
-    files = Imports(inside).followed(
-        entries, lambda file: file.is_relative_to(top) and _is_custom(file), MOST_FILES
-    )
+    files = followed(entries, inside, lambda file: file.is_relative_to(top) and _is_custom(file), MOST_FILES)
     return {os.path.relpath(file, first.parent): file for file in files}

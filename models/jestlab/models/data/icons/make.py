@@ -72,7 +72,6 @@ def make(
 
     Args:
         folder: Folder of the data; its `packages/` has the packages of the sets.
-        sets: The sets.
         progress: Called with the number of drawn icons, and of all icons to draw.
     """
     icons = [icon for one in sets for icon in read_package(one, folder / PACKAGES)]

@@ -76,7 +76,6 @@ def download(sets: Sequence[IconSet], folder: Path, progress: Callable[[int, int
     certificates.
 
     Args:
-        sets: The sets to download.
         folder: Destination of the packages; damaged packages in it are replaced.
         progress: Called with the number of packages in the folder, and of all packages.
 
