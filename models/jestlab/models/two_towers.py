@@ -69,7 +69,7 @@ def resize_positions(embedding: jax.Array, grid: int) -> jax.Array:
     old = round(length**0.5)
     if old == grid:
         return embedding
-    resized = jax.image.resize(embedding.reshape(old, old, width), (grid, grid, width), "linear")
+    resized: jax.Array = jax.image.resize(embedding.reshape(old, old, width), (grid, grid, width), "linear")
     return resized.reshape(1, grid * grid, width)
 
 

@@ -106,9 +106,8 @@ def test_a_block_fits_and_covers_the_chunk_evenly():
 
 def test_embeddings_too_wide_for_a_block_are_summed_by_blocks(embeddings):
     z, chunk = embeddings(3, 6_000, 0), embeddings(2, 6_000, 1)
-    np.testing.assert_array_equal(
-        *(way.sigmoid(HARD_LEARNER, {"learner": z}, {"learner": chunk}) for way in (FUSED, BLOCKS))
-    )
+    models = {"learner": z}, {"learner": chunk}
+    np.testing.assert_array_equal(FUSED.sigmoid(HARD_LEARNER, *models), BLOCKS.sigmoid(HARD_LEARNER, *models))
     np.testing.assert_array_equal(FUSED.softmax(z, chunk), BLOCKS.softmax(z, chunk))
 
 

@@ -5,6 +5,7 @@ counts the body of a loop once, however often it runs: loops are unrolled here.
 """
 
 import functools
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +35,7 @@ def xla_flops(function, *arguments):
 def unrolled(monkeypatch):
     """Trace `select` without its cache, and with every scan unrolled."""
     monkeypatch.setattr(jax.lax, "scan", functools.partial(jax.lax.scan, unroll=True))
-    return select.__wrapped__
+    return inspect.unwrap(select)
 
 
 @pytest.mark.parametrize(

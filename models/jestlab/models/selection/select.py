@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +50,8 @@ from jestlab.models.selection.scores import (
     Sums,
     resolve,
 )
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 RULES = ("uniform", "independent", "joint", "greedy", "gibbs")
 
@@ -87,7 +89,11 @@ _LARGEST_GAIN = float(np.finfo(np.float32).max)
 _STATIC = ("batch_size", "rule", "criterion", "loss", "chunks", "gain", "sweeps", "axis", "sums")
 
 
-@functools.partial(jax.jit, static_argnames=_STATIC)
+def _compiled(function: Function) -> Function:
+    return cast(Function, jax.jit(function, static_argnames=_STATIC))
+
+
+@_compiled
 def select(
     key: jax.Array,
     learner: Embeddings | None,
