@@ -14,7 +14,7 @@ from PIL import Image
 from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark, prompts
 from jestlab.models.data.captioned import Captioned
 from jestlab.models.data.metadata import load_metadata
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex
 
 
 def picture(shade: int, form: str = "JPEG") -> bytes:
@@ -47,7 +47,7 @@ lines",8,,false
 more/c.webp,café,7,z,true
 """
     Captioned(photos, csv(photos, rows)).write_shards(tmp_path / "web")
-    web, numbers = ShardSource(tmp_path / "web"), np.arange(3)
+    web, numbers = ShardIndex.load(tmp_path / "web"), np.arange(3)
     assert web.captions(numbers) == ["a dog, running", "two\nlines", "café"]
     files = ["a.jpg", "b.png", "more/c.webp"]
     assert web.images(numbers) == [(photos / name).read_bytes() for name in files]
@@ -82,7 +82,7 @@ def test_columns_are_numbers_if_nothing_is_lost(photos, tmp_path, cells, values)
 def test_captions_are_as_long_as_shards_can_have_them(photos, tmp_path):
     caption = "a dog " * 100_000
     Captioned(photos, csv(photos, f"file,caption\na.jpg,{caption}\n")).write_shards(tmp_path / "web")
-    assert ShardSource(tmp_path / "web").captions(np.arange(1)) == [caption]
+    assert ShardIndex.load(tmp_path / "web").captions(np.arange(1)) == [caption]
 
 
 def test_rows_of_the_same_image_are_all_its_captions(photos, tmp_path):
@@ -191,7 +191,7 @@ def test_files_outside_the_folder_are_refused(photos, name):
 def test_the_folder_itself_may_be_a_link(photos, tmp_path):
     (tmp_path / "alias").symlink_to(photos)
     Captioned(tmp_path / "alias", csv(photos, "file,caption\na.jpg,x\n")).write_shards(tmp_path / "web")
-    assert len(ShardSource(tmp_path / "web")) == 1
+    assert len(ShardIndex.load(tmp_path / "web")) == 1
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_damaged_images_are_left_out_if_asked(photos, tmp_path):
     pairs = Captioned(photos, csv(photos, "file,caption\na.jpg,x\nbad.jpg,y\n"), skip_damaged=True)
     seen: list[int] = []
     pairs.write_shards(tmp_path / "web", seen.append)
-    assert ShardSource(tmp_path / "web").captions(np.arange(1)) == ["x"]
+    assert ShardIndex.load(tmp_path / "web").captions(np.arange(1)) == ["x"]
     assert len(pairs.damaged) == 1 and "line 3" in pairs.damaged[0]
     assert sum(seen) == 2
     none = Captioned(photos, csv(photos, "file,caption\nbad.jpg,y\n"), skip_damaged=True)

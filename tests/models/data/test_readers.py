@@ -53,7 +53,7 @@ def test_metadata_that_only_some_examples_have_are_kept(tmp_path, monkeypatch):
 @pytest.mark.parametrize("metadata", [{"key": 5}, {1: "a", "1": "b"}, {"key": None}])
 def test_metadata_with_a_name_that_is_used_already_are_refused(tmp_path, metadata):
     with pytest.raises(
-        ValueError, match=r"r: example 0 has metadata 'key', which shards use, or a name that is no str"
+        ValueError, match=r"r: example 0 has metadata 'key', which shards use, or a name that isn't a str"
     ):
         write_shards(tmp_path, [{"image": PIXELS, "caption": "a", **metadata}], "r")
 

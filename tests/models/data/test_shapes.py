@@ -18,7 +18,7 @@ from jestlab.models.data.curation import select
 from jestlab.models.data.images import decode
 from jestlab.models.data.metadata import load_metadata, metadata_columns
 from jestlab.models.data.shapes import NOISE_KINDS
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex
 
 ALL = np.arange(world.SCENES)
 
@@ -101,7 +101,7 @@ def test_shares_of_noise_are_those_of_the_settings(large):
 
 
 def test_images_show_their_kind_of_noise(web, rows):
-    source, noise = ShardSource(web), np.array([row["noise"] for row in rows])
+    source, noise = ShardIndex.load(web), np.array([row["noise"] for row in rows])
     images = np.stack([decode(file, 32) for file in source.images(np.arange(len(source)))]).astype(float)
     spread = images.std(axis=(1, 2)).max(axis=1)
     assert (spread[noise == "blank"] < 1).all()
@@ -141,7 +141,7 @@ def test_near_duplicates_come_from_few_templates_and_differ_a_little(tmp_path):
     assert len(set(scenes)) <= 3
     assert len(set(metadata["sha256"])) > 190
     first = [i for i, scene in enumerate(scenes) if scene == scenes[0]]
-    images = [decode(file, 32).astype(float) for file in ShardSource(tmp_path).images(np.array(first))]
+    images = [decode(file, 32).astype(float) for file in ShardIndex.load(tmp_path).images(np.array(first))]
     assert np.mean([np.abs(image - images[0]).mean() for image in images]) < 6
 
 

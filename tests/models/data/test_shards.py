@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import pickle
 import shutil
 import tarfile
 import tempfile
@@ -20,7 +19,7 @@ from tests.rights import without_rights
 
 from jestlab.models.data import shards
 from jestlab.models.data.files import DERIVED
-from jestlab.models.data.shards import ShardIndex, ShardSource
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tars import TarWriter
 
 
@@ -34,10 +33,6 @@ def expected(folder):
     return pairs
 
 
-def open_files():
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def small_folder(folder, count=3, tars=1):
     folder.mkdir(exist_ok=True)
     for number in range(tars):
@@ -49,7 +44,7 @@ def small_folder(folder, count=3, tars=1):
 
 
 def test_reads_any_examples_in_any_order(web):
-    source, pairs = ShardSource(web), expected(web)
+    source, pairs = ShardIndex.load(web), expected(web)
     assert len(source) == len(pairs) == 700
     indices = np.array([699, 0, 300, 299, 300, 12])
     assert list(zip(source.images(indices), source.captions(indices), strict=True)) == [
@@ -57,36 +52,17 @@ def test_reads_any_examples_in_any_order(web):
     ]
 
 
-def test_threads_and_copies_read_the_same(web):
-    source, pairs = ShardSource(web), expected(web)
-    copy = pickle.loads(pickle.dumps(source))
+def test_threads_read_the_same(web):
+    source, pairs = ShardIndex.load(web), expected(web)
     batches = [np.random.default_rng(i).integers(0, 700, 50) for i in range(40)]
     with ThreadPoolExecutor(8) as pool:
-        for reader in (source, copy):
-            for indices, read in zip(batches, pool.map(reader.images, batches), strict=True):
-                assert read == [pairs[i][0] for i in indices]
-
-
-def test_few_files_stay_open_while_threads_read_many(tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "_OPEN_FILES", 2)
-    source = ShardSource(small_folder(tmp_path / "many", tars=12))
-    before = open_files()
-    batches = [np.random.default_rng(i).permutation(36) for i in range(30)]
-    with ThreadPoolExecutor(6) as pool:
-        for indices, read in zip(batches, pool.map(source.captions, batches), strict=True):
-            assert read == [f"caption {i // 3} {i % 3}" for i in indices]
-    assert open_files() <= before + 2
+        for indices, read in zip(batches, pool.map(source.images, batches), strict=True):
+            assert read == [pairs[i][0] for i in indices]
 
 
 def kept_index(folder):
     (path,) = (folder / DERIVED).glob("index-*")
     return path
-
-
-@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_a_file_that_cannot_be_opened_is_only_its_own_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        shards._OpenFile(tmp_path / "missing.tar")
 
 
 def test_index_is_kept_and_read_again(own_web, monkeypatch):
@@ -101,22 +77,22 @@ def test_index_is_kept_and_read_again(own_web, monkeypatch):
 
 def test_index_follows_a_changed_tar_and_leaves_none_behind(tmp_path):
     folder = small_folder(tmp_path / "web", count=3)
-    assert len(ShardSource(folder)) == 3
+    assert len(ShardIndex.load(folder)) == 3
     small_folder(folder, count=5)
-    assert len(ShardSource(folder)) == 5
+    assert len(ShardIndex.load(folder)) == 5
     small_folder(folder, count=5, tars=2)
-    assert len(ShardSource(folder)) == 10
+    assert len(ShardIndex.load(folder)) == 10
     kept_index(folder)
 
 
 @pytest.mark.parametrize("name", ["index.json", "spans.int64", "keys.bytes"])
 def test_damaged_index_is_built_again(tmp_path, name):
     folder = small_folder(tmp_path / "web")
-    expected = ShardSource(folder).captions(np.arange(3))
+    expected = ShardIndex.load(folder).captions(np.arange(3))
     path = kept_index(folder) / name
     for spoil in (Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"x")):
         spoil(path)
-        assert ShardSource(folder).captions(np.arange(3)) == expected
+        assert ShardIndex.load(folder).captions(np.arange(3)) == expected
 
 
 def peak_memory(call):
@@ -149,10 +125,10 @@ def test_shards_in_nested_folders_are_one_dataset(tmp_path):
     small_folder(tmp_path / "b", count=2)
     small_folder(tmp_path / "a", count=3, tars=2)
     small_folder(tmp_path / ".hidden")
-    source = ShardSource(tmp_path)
-    assert source.index.tars == ("a/00000.tar", "a/00001.tar", "b/00000.tar")
+    source = ShardIndex.load(tmp_path)
+    assert source.tars == ("a/00000.tar", "a/00001.tar", "b/00000.tar")
     assert source.captions(np.arange(8))[-3:] == ["caption 1 2", "caption 0 0", "caption 0 1"]
-    assert source.index.shard(np.array([0, 2, 3, 5, 6, 7])).tolist() == [0, 0, 1, 1, 2, 2]
+    assert source.shard(np.array([0, 2, 3, 5, 6, 7])).tolist() == [0, 0, 1, 1, 2, 2]
 
 
 def test_links_to_folders_are_followed_and_each_folder_is_read_once(tmp_path):
@@ -164,12 +140,12 @@ def test_links_to_folders_are_followed_and_each_folder_is_read_once(tmp_path):
     (web / "c").symlink_to(tmp_path / "elsewhere" / "deep")
     (web / "d").symlink_to(web)
     (tmp_path / "elsewhere" / "up").symlink_to(web)
-    source = ShardSource(web)
-    assert source.index.tars == ("a/00000.tar", "b/deep/00000.tar")
+    source = ShardIndex.load(web)
+    assert source.tars == ("a/00000.tar", "b/deep/00000.tar")
     assert len(source.captions(np.arange(5))) == 5
     (web / "gone").symlink_to(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="gone: a broken link: restore its target or remove it"):
-        ShardSource(web)
+        ShardIndex.load(web)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become nobody")
@@ -179,7 +155,7 @@ def test_a_subfolder_that_may_not_be_read_is_an_error():
         small_folder(Path(parent) / "a")
         small_folder(Path(parent) / "b").chmod(0)
         with without_rights(), pytest.raises(PermissionError, match="b"):
-            ShardSource(Path(parent))
+            ShardIndex.load(Path(parent))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become nobody")
@@ -190,15 +166,15 @@ def test_a_folder_that_may_not_be_written_is_read_all_the_same(monkeypatch):
         monkeypatch.setattr(tempfile, "tempdir", temporary)
         folder = small_folder(Path(parent) / "shared")
         with without_rights():
-            assert len(ShardSource(folder)) == 3
+            assert len(ShardIndex.load(folder)) == 3
             assert not (folder / DERIVED).exists()
             with monkeypatch.context() as patch:  # the second time it need not scan
                 patch.setattr(shards, "_build", None)
-                assert len(ShardSource(folder)) == 3
+                assert len(ShardIndex.load(folder)) == 3
 
 
 def test_a_tar_cut_short_after_indexing_names_the_example(own_web):
-    source = ShardSource(own_web)
+    source = ShardIndex.load(own_web)
     tar = own_web / "00001.tar"
     os.truncate(tar, tar.stat().st_size // 2)
     with pytest.raises(ValueError, match=r"00001\.tar, example '000010299': cut short"):
@@ -231,10 +207,10 @@ def write_examples(path, *examples):
 )
 def test_a_damaged_example_is_left_out_and_counted(tmp_path, files, reason):
     write_examples(tmp_path / "0.tar", files)
-    source = ShardSource(tmp_path)
+    source = ShardIndex.load(tmp_path)
     assert source.captions(np.arange(len(source))) == ["a", "z"]
-    assert source.index.damaged == {reason: 1}
-    assert source.index.damaged_places == ["0.tar: example '1'"]
+    assert source.damaged == {reason: 1}
+    assert source.damaged_places == ["0.tar: example '1'"]
     assert ShardIndex.load(tmp_path).damaged == {reason: 1}  # as it was kept
 
 
@@ -317,17 +293,17 @@ def test_a_shard_that_cannot_be_read_counts_as_many_examples_as_the_others_have(
         (tmp_path / name).write_bytes(b"x")
     index = ShardIndex.load(tmp_path)
     assert len(index) == 6 and index.damaged_places == ["00003.tar.zst", "more/7.tgz"]
-    with pytest.raises(ValueError, match=r"57\.14% .* 2 × shard that is no .*first at 00003\.tar\.zst"):
+    with pytest.raises(ValueError, match=r"57\.14% .* 2 × shard in .*first at 00003\.tar\.zst"):
         index.check(0.5)
     index.check(0.6)
-    assert "2 × shard that is no plain .tar" in caplog.text
+    assert "2 × shard in another form than .tar" in caplog.text
     for path in tmp_path.glob("*.tar"):
         path.unlink()
     with pytest.raises(FileNotFoundError, match=r"holds no \.tar shards, or only compressed ones"):
         ShardIndex.load(tmp_path)
 
 
-NO_TAR = "shard that is no plain .tar (decompress it, join its parts, or complete its download)"
+NO_TAR = "shard in another form than .tar (decompress it, join its parts, or complete its download)"
 
 
 @pytest.mark.parametrize(
@@ -459,8 +435,8 @@ def test_every_member_of_any_tar_is_in_an_example_or_counted(shards):
             pairs += pairs_of(kept)
             # Without any of the zeros at the end.
             cuts += length <= (-(-found[-1][-1] // 512) * 512 if found else 0)
-        source = ShardSource(Path(folder))
-        index, numbers = source.index, np.arange(len(source) - 2)
+        source = ShardIndex.load(Path(folder))
+        index, numbers = source, np.arange(len(source) - 2)
         keys = [key for shard in range(len(index.tars)) for key in index.keys(shard)][:-2]
         found = [*zip(keys, source.images(numbers), source.captions(numbers), strict=True)]
         assert found == [pair for pair, _ in pairs]
@@ -498,13 +474,13 @@ def test_faults_of_a_tar_are_counted_with_their_place(tmp_path):
         file.seek(members[second][3].offset + 20)
         file.write(b"\xff" * 60)
     (tmp_path / "00002.tar").write_bytes(b"<html>404</html>" * 100)
-    source = ShardSource(tmp_path)
+    source = ShardIndex.load(tmp_path)
     captions = ["caption 0 0", "caption 0 1", "caption 1 0", "caption 1 2"]
     assert source.captions(np.arange(len(source))) == captions
-    assert source.index.damaged == {"no caption": 2, "unreadable tar header": 2, "shard cut short": 1}
-    assert source.index.damaged_places[0] == f"00000.tar: byte {last.offset}"
+    assert source.damaged == {"no caption": 2, "unreadable tar header": 2, "shard cut short": 1}
+    assert source.damaged_places[0] == f"00000.tar: byte {last.offset}"
     with pytest.raises(ValueError, match=r"above runtime\.damaged_share 1\.00%.*00000\.tar: byte \d+"):
-        source.index.check(0.01)
+        source.check(0.01)
 
 
 def test_the_first_places_are_named_in_one_line(tmp_path):
@@ -543,9 +519,9 @@ def test_the_share_that_may_be_damaged(tmp_path, caplog, good, bad, share, passe
 
 def test_nothing_to_read_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such folder"):
-        ShardSource(tmp_path / "nowhere")
+        ShardIndex.load(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match=r"holds no \.tar shards"):
-        ShardSource(tmp_path)
+        ShardIndex.load(tmp_path)
     with TarWriter(tmp_path / "0.tar") as tar:
         tar.add("0.jpg", b"x")
     with pytest.raises(ValueError, match="no complete example in 1 tar shards: 1 × no caption"):

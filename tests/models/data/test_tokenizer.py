@@ -7,7 +7,7 @@ from jestlab.models.config import ShapesWeb
 from jestlab.models.data import shapes
 from jestlab.models.data.benchmarks import load_benchmark
 from jestlab.models.data.files import DERIVED
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import EOS, UNKNOWN, ensure_tokenizer, train_tokenizer
 
 
@@ -36,7 +36,7 @@ def test_each_word_of_a_caption_is_one_token(tokenizer, benchmark_folder):
 
 
 def test_same_captions_give_the_same_model(web, tokenizer):
-    source = ShardSource(web)
+    source = ShardIndex.load(web)
     again = train_tokenizer(source.captions(np.arange(len(source))), 256)
     assert again.digest == tokenizer.digest
     assert train_tokenizer(["other words altogether"] * 3, 256).digest != tokenizer.digest

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jestlab.models.config import TrainConfig
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.training.diagnose import composition_of
 from jestlab.models.training.step import NO_EXAMPLE, RECENT_STEPS
 
@@ -20,7 +20,7 @@ def compose(folder, columns, batches, candidates):
     for step, batch in enumerate(batches, start=1):
         recent[(step - 1) % RECENT_STEPS] = batch
     config = TrainConfig.model_validate({"selection": selection, "runtime": runtime})
-    return composition_of(ShardSource(folder), config, len(batches), recent, candidates)
+    return composition_of(ShardIndex.load(folder), config, len(batches), recent, candidates)
 
 
 def test_shares_are_those_of_the_metadata(web):
@@ -28,7 +28,9 @@ def test_shares_are_those_of_the_metadata(web):
     found = compose(web, ["noise", "label"], [selected], candidates)
     for what, examples in (("joint", selected), ("candidates", candidates[:32])):
         for column in ("noise", "label"):
-            counts = Counter(json.loads(content)[column] for content in ShardSource(web).metadata(examples))
+            counts = Counter(
+                json.loads(content)[column] for content in ShardIndex.load(web).metadata(examples)
+            )
             prefix = f"selected/{what}/{column}/"
             shares = {k: v for k, v in found.items() if k.startswith(prefix) and v}
             assert shares == {f"{prefix}{value}": n / 32 for value, n in counts.items()}

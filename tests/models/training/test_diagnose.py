@@ -10,7 +10,7 @@ from jestlab.models.config import DiagnoseConfig
 from jestlab.models.data.images import decode
 from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.pipeline import examples_at
-from jestlab.models.data.shards import ShardIndex, ShardSource
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.diagnose import diagnose
@@ -91,7 +91,7 @@ def candidates(web):
 @pytest.fixture(scope="module")
 def scores(web, runs, candidates):
     """S in float64 by NumPy, from the images and captions on disk."""
-    source = ShardSource(web, ShardIndex.load(web))
+    source = ShardIndex.load(web)
     images = np.stack([decode(file, 16) for file in source.images(candidates)])
     matrix = np.zeros((B, B))
     for sign, name in ((1, "learner"), (-1, "reference")):

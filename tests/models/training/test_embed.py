@@ -12,7 +12,7 @@ from jestlab.models.data.curation import select
 from jestlab.models.data.datasets import ensure_web
 from jestlab.models.data.embeddings import EmbeddingCache
 from jestlab.models.data.pipeline import training_batches
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.embed import embed
@@ -169,7 +169,7 @@ def test_rejects_other_data(tiny, web, whole, data_cache):
 
 def test_a_damaged_example_is_marked_and_counted(tiny, run, whole, web, tmp_path):
     folder = shutil.copytree(web, tmp_path / "web", ignore=shutil.ignore_patterns(".jestlab"))
-    index = ShardSource(folder).index
+    index = ShardIndex.load(folder)
     offset, size = index.image[5]
     with (folder / index.tars[0]).open("r+b") as tar:
         tar.seek(offset)

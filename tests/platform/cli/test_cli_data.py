@@ -76,7 +76,7 @@ def test_inspect_counts_every_member_and_names_images_that_cannot_be_decoded(tmp
     assert about["examples"] == 5 == about["noise"]["clean"]["examples"] and about["kept"] == 2
     assert sorted((reason.partition(" (")[0], count) for reason, count in about["damaged"].items()) == [
         *(("dot in the name", 1), ("no caption", 1), ("repeated name", 1)),
-        *(("shard that is no plain .tar", 1), ("undecodable image", 1)),
+        *(("shard in another form than .tar", 1), ("undecodable image", 1)),
     ]
     assert about["members"] == {"of examples": 18, "damaged": 4, "other file": 1}
     assert "5 examples in 1 tar shard, 5 skipped" in call("inspect", ".")

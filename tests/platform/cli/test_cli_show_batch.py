@@ -15,7 +15,7 @@ from PIL import Image
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.data.datasets import ensure_web
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.training import batches
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning import recording
@@ -46,7 +46,7 @@ BATCHES = {step: super_batch(step) for step in (1, 5)}
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ShardSource]:
+def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ShardIndex]:
     """A lab with a planned study, whose run `joint` recorded two super-batches, and the data of these."""
     lab, planned = stores.empty_lab(tmp_path_factory.mktemp("template") / "lab"), plan(StudySpec.parse(SPEC))
     store = Store.open(lab.store_url)
@@ -54,14 +54,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ShardSourc
     store.close_whole()
     [run] = [run for run in planned.runs if run.name == "joint"]
     settings = TrainConfig.model_validate(run.config)
-    web = ShardSource(ensure_web(settings.data.train, settings.web_seed, lab.data))
+    web = ShardIndex.load(ensure_web(settings.data.train, settings.web_seed, lab.data))
     for step, batch in BATCHES.items():
         batches.record(lab.root / run.directory, step, batch)
     return lab.root, web
 
 
 @pytest.fixture
-def web(template: tuple[Path, ShardSource], root: Path) -> ShardSource:
+def web(template: tuple[Path, ShardIndex], root: Path) -> ShardIndex:
     """The data of a lab at `root`."""
     shutil.copytree(template[0], root)
     return template[1]

@@ -6,6 +6,7 @@ import csv
 import os
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ class Row:
     Attributes:
         where: File and line of the row, for errors.
         path: Of the image, with links resolved, so that an image has one path.
-        columns: Column → value; None if it is empty.
+        columns: Column → value; None if the cell is empty.
     """
 
     where: str
@@ -65,6 +66,8 @@ class Row:
 class Captioned:
     """The rows of a CSV file about the images in a folder. Each image is checked when it is read.
 
+    Each method that writes raises ValueError with the line of a missing value or a damaged image.
+
     Attributes:
         rows: The rows.
         damaged: Rows that were left out, with the reason.
@@ -79,9 +82,7 @@ class Captioned:
             skip_damaged: Leave out images that cannot be read; otherwise they are errors.
 
         Raises:
-            FileNotFoundError: The file does not exist.
-            ValueError: It isn't a CSV file with rows, lacks a column, or names images that are not in the
-                folder.
+            ValueError: The file isn't CSV with rows, lacks a column, or names images outside the folder.
         """
         self._captions, self._skip = captions, skip_damaged
         self._names, table = _read(captions)
@@ -92,13 +93,13 @@ class Captioned:
         missing: list[str] = []
         for line, columns in table:
             where, name = f"{captions}, line {line}", columns[self._file] or ""
-            path = Path(os.path.realpath(images / name)) if "\0" not in name else images
-            if not os.path.isfile(path):  # noqa: PTH113, since Path raises if a name is too long
+            if not os.path.isfile(images / name):  # noqa: PTH113, since Path raises if a name is too long
                 missing.append(f"{where}: no image {name!r} in {images}")
-            elif not path.is_relative_to(folder):
+                continue
+            path = Path(os.path.realpath(images / name))
+            if not path.is_relative_to(folder):
                 raise ValueError(f"{where}: {name} is {path}, outside {images}: copy it into the folder")
-            else:
-                self.rows.append(Row(where, images / path.relative_to(folder), columns))
+            self.rows.append(Row(where, images / path.relative_to(folder), columns))
         if missing:
             also = f", and in {len(missing) - 1:,} more rows" if len(missing) > 1 else ""
             raise ValueError(f"{missing[0]}{also}")
@@ -106,12 +107,7 @@ class Captioned:
             raise ValueError(f"{captions}: has a header and no rows")
 
     def write_shards(self, folder: Path, progress: Progress = lambda rows: None) -> None:
-        """Write all pairs as shards; columns but the caption's are metadata, `file` the image's path.
-
-        Raises:
-            ValueError: There is no column of captions, a caption is missing, an image is damaged, or a column
-                has a name that shards use.
-        """
+        """Write all pairs as shards; columns but the caption's are metadata, `file` the image's path."""
         column = self._one_of(CAPTION_COLUMNS)
         others = [name for name in self._names if name not in (column, self._file)]
         if taken := {"key", "image"}.intersection(others):
@@ -130,78 +126,69 @@ class Captioned:
         write_shards(folder, examples(), str(self._captions))
 
     def write_retrieval(self, folder: Path, progress: Progress = lambda rows: None) -> None:
-        """Write a retrieval dataset; an image's captions are those of all of its rows.
-
-        Raises:
-            ValueError: As `write_shards`.
-        """
+        """Write a retrieval dataset; an image's captions are those of all rows with it."""
         column = self._one_of(CAPTION_COLUMNS)
-        groups = self._by_image()
-        captions = {path: "\n".join(row.line(column) for row in rows) for path, rows in groups.items()}
-        images = self._read_images([rows[0] for rows in groups.values()], progress)
-        write_retrieval(folder, ((content, suffix, captions[row.path]) for row, content, suffix in images))
+        captions: dict[Path, list[str]] = defaultdict(list)
+        for row in self.rows:
+            captions[row.path].append(row.line(column))
+        images = self._read_images(self._images(), progress)
+        targets = ((content, suffix, "\n".join(captions[row.path])) for row, content, suffix in images)
+        write_retrieval(folder, targets)
 
     def write_classification(
         self, folder: Path, templates: Sequence[str], progress: Progress = lambda rows: None
     ) -> None:
         """Write a classification dataset by the rows' labels, in the split of each row; by default in test.
 
-        Labels that differ only in white space are one class; rows of the same image are one image.
+        Labels that differ only in white space are one class. Rows of the same image are one image, with one
+        label and split. At least one image must be in test, and prompts must tell the classes apart.
 
         Args:
             folder: Of the dataset.
-            templates: Prompts in which `{c}` stands for the class.
-
-        Raises:
-            ValueError: A label is missing or differs for the same image, two classes are the same in prompts,
-                a split is unknown, no image is left to test on, a template lacks `{c}`, or as `write_shards`.
+            templates: Prompts with `{c}` in place of the class.
         """
         templates = [" ".join(template.split()) for template in templates]
         for template in templates:
             if "{c}" not in template:
-                raise ValueError(f"template {template!r}: no {{c}}, which stands for the class's name")
+                raise ValueError(f"template {template!r}: has no {{c}} in place of the class's name")
         label = self._one_of(LABEL_COLUMNS)
-        groups = self._by_image()
         targets: dict[Path, tuple[str, str]] = {}
-        for path, rows in groups.items():
-            for row in rows:
-                target = (str(row.columns.get(SPLIT_COLUMN) or "test"), row.line(label))
-                if target[0] not in _SPLITS:
-                    raise ValueError(f"{row.where}: split {target[0]!r} must be one of {', '.join(_SPLITS)}")
-                if targets.setdefault(path, target) != target:
-                    raise ValueError(f"{row.where}: {path} has another label or split in an earlier row")
+        for row in self.rows:
+            target = (str(row.columns.get(SPLIT_COLUMN) or "test"), row.line(label))
+            if target[0] not in _SPLITS:
+                raise ValueError(f"{row.where}: split {target[0]!r} must be one of {', '.join(_SPLITS)}")
+            if targets.setdefault(row.path, target) != target:
+                raise ValueError(f"{row.where}: {row.path} has another label or split in an earlier row")
         classes = sorted({name for _, name in targets.values()})
         check_class_names(classes, self._captions)
-        splits: dict[str, list[Target]] = {split: [] for split in _SPLITS}
-        for row, content, suffix in self._read_images([rows[0] for rows in groups.values()], progress):
+        splits: dict[str, list[Target]] = defaultdict(list)
+        for row, content, suffix in self._read_images(self._images(), progress):
             split, name = targets[row.path]
             splits[split].append((content, suffix, str(classes.index(name))))
-        if not splits["test"]:
+        if "test" not in splits:
             raise ValueError(f"{self._captions}: no row is of the split 'test'")
-        write_classification(folder, {split: of for split, of in splits.items() if of}, classes, templates)
+        write_classification(folder, splits, classes, templates)
 
-    def _by_image(self) -> dict[Path, list[Row]]:
-        """Return the rows of each image."""
-        groups: dict[Path, list[Row]] = {}
+    def _images(self) -> list[Row]:
+        """Return the first row of each image."""
+        first: dict[Path, Row] = {}
         for row in self.rows:
-            groups.setdefault(row.path, []).append(row)
-        return groups
+            first.setdefault(row.path, row)
+        return list(first.values())
 
     def _read_images(self, rows: Collection[Row], progress: Progress) -> Iterator[tuple[Row, bytes, str]]:
         """Yield rows with the bytes of their images and the suffix of their format."""
         for row in rows:
-            progress(1)
             content = row.path.read_bytes()
+            progress(1)
             try:
                 decode(content, _SIDE)
-                suffix, _ = encoded(content)
+                yield row, content, encoded(content)[0]
             except ValueError as error:
                 problem = f"{row.where}: {row.path}: {error}"
                 if not self._skip:
                     raise ValueError(f"{problem}: fix it, or leave out such rows: --skip-damaged") from None
                 self.damaged.append(problem)
-                continue
-            yield row, content, suffix
         progress(len(self.rows) - len(rows))
         if len(self.damaged) == len(rows):
             raise ValueError(f"{self._captions}: every image is damaged: {self.damaged[0]}")
@@ -216,7 +203,7 @@ class Captioned:
 
 
 def _read(path: Path) -> tuple[Sequence[str], list[tuple[int, dict[str, Any]]]]:
-    """Read a CSV file: its columns, and the number of the last line and the values of each row."""
+    """Read a CSV file; return its columns, and the last line and the values of each row."""
     csv.field_size_limit(sys.maxsize)
     rows: list[tuple[int, dict[str, Any]]] = []
     try:
@@ -235,13 +222,13 @@ def _read(path: Path) -> tuple[Sequence[str], list[tuple[int, dict[str, Any]]]]:
     if len(set(names)) < len(names):
         raise ValueError(f"{path}: two columns have the same name")
     for name in names:
-        convert = _converter([row[name] for _, row in rows if row[name]]) if name not in _TEXTS else str
+        convert = str if name in _TEXTS else _type_of([row[name] for _, row in rows if row[name]])
         for _, row in rows:
             row[name] = convert(row[name]) if row[name] else None
     return names, rows
 
 
-def _converter(cells: Sequence[str]) -> Callable[[str], Any]:
+def _type_of(cells: Sequence[str]) -> Callable[[str], Any]:
     """Return the first type that all cells have and that loses nothing: int, float, bool, or str."""
     for pattern, convert in _TYPES.items():
         if all(re.fullmatch(pattern, cell, re.IGNORECASE) and fits_a_table(convert(cell)) for cell in cells):

@@ -26,7 +26,7 @@ from jestlab.models.data.metadata import (
     read_table,
     without_metadata,
 )
-from jestlab.models.data.shards import ShardIndex, ShardSource
+from jestlab.models.data.shards import ShardIndex
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,12 +106,11 @@ def select(folder: Path, expression: str | None, columns: Columns | None = None)
         ValueError: The expression is invalid, a column is unknown, types do not compare, or no example
             satisfies the filter.
     """
-    source = ShardSource(folder)
-    index = source.index
+    index = ShardIndex.load(folder)
     if expression is None:
         return np.arange(len(index))
     condition = Filter.parse(expression)
-    tables = by_shard(lambda shard: _satisfying(source, shard, condition, columns or {}), index, "filtered")
+    tables = by_shard(lambda shard: _satisfying(index, shard, condition, columns or {}), index, "filtered")
     selected: Ints = np.concatenate([np.zeros(0, np.int64), *(table[_NUMBER] for table in tables)])
     if not len(selected):
         raise ValueError(
@@ -120,16 +119,14 @@ def select(folder: Path, expression: str | None, columns: Columns | None = None)
     return selected
 
 
-def _satisfying(
-    source: ShardSource, shard: int, condition: Filter, columns: Columns, *others: str
-) -> pa.Table:
+def _satisfying(index: ShardIndex, shard: int, condition: Filter, columns: Columns, *others: str) -> pa.Table:
     """Return the numbers of a tar's examples that satisfy a condition, with its columns and some others."""
     import pyarrow as pa
 
-    examples = source.index.examples(shard)
+    examples = index.examples(shard)
     cells = {name: pa.array(columns[name][examples]) for name in condition.columns if name in columns}
     if names := [name for name in (*condition.columns, *others) if name not in cells]:
-        table = read_table(source, shard, names)
+        table = read_table(index, shard, names)
         cells |= {name: table[name] for name in names}
     return condition.apply(pa.table({_NUMBER: examples, **cells}))
 
@@ -226,28 +223,28 @@ def recaptions(folder: Path, expression: str) -> Recaptions:
     """
     import pyarrow as pa
 
-    condition, source = Filter.parse(expression), ShardSource(folder)
+    condition, index = Filter.parse(expression), ShardIndex.load(folder)
     schema = pa.schema({_NUMBER: pa.int64(), SYNTHETIC_CAPTION: pa.string()})
 
     def captions(shard: int) -> pa.Table:
-        table = _satisfying(source, shard, condition, {}, SYNTHETIC_CAPTION)
+        table = _satisfying(index, shard, condition, {}, SYNTHETIC_CAPTION)
         cells = table[SYNTHETIC_CAPTION].to_pylist()
         if any(not isinstance(cell, str | None) for cell in cells):
-            tar = folder / source.index.tars[shard]
+            tar = folder / index.tars[shard]
             raise ValueError(f"{tar}: its metadata column {SYNTHETIC_CAPTION!r} is not all text")
         texts = [(cell or "").strip() or None for cell in cells]
         return pa.table([table[_NUMBER], texts], schema)
 
     def build(partial: Path) -> None:
         with pa.ipc.new_file(partial / "captions.arrow", schema) as writer:
-            for table in by_shard(captions, source.index, "recaptioned"):
+            for table in by_shard(captions, index, "recaptioned"):
                 writer.write_table(table)
 
     def load(derived: Path) -> Recaptions:
         table = pa.ipc.open_file(pa.memory_map(str(derived / "captions.arrow"))).read_all()
         return Recaptions(table[_NUMBER].to_numpy(), table[SYNTHETIC_CAPTION])
 
-    return _derived(source.index, "recaptions", condition.text, build, load)
+    return _derived(index, "recaptions", condition.text, build, load)
 
 
 def concepts(folder: Path, columns: Sequence[str]) -> npt.NDArray[np.int32]:
@@ -264,11 +261,10 @@ def concepts(folder: Path, columns: Sequence[str]) -> npt.NDArray[np.int32]:
     Raises:
         ValueError: A column is unknown, or has values that are neither text nor whole numbers.
     """
-    source = ShardSource(folder)
-    index = source.index
+    index = ShardIndex.load(folder)
 
     def of_shard(shard: int) -> list[set[str]]:
-        table = read_table(source, shard, columns)
+        table = read_table(index, shard, columns)
         tar = folder / index.tars[shard]
         cells = [[_concepts_of(cell, name, tar) for cell in table[name].to_pylist()] for name in columns]
         return [set().union(*row) for row in zip(*cells, strict=True)]
@@ -316,7 +312,7 @@ def _derived(
 
 
 def shares_by_value(
-    source: ShardSource, columns: Sequence[str], examples: Mapping[str, Ints]
+    source: ShardIndex, columns: Sequence[str], examples: Mapping[str, Ints]
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Count examples by the values of metadata columns, as shares.
 

@@ -1,4 +1,4 @@
-"""The folders of data: made once from synthetic settings or by a custom reader, or the user's own, checked.
+"""The folders of data: made once from synthetic settings or by a custom reader, or given and checked.
 
 To add a kind of training data, add its settings to `config.data` and its branch to `ensure_web`, which turns
 every kind into a folder of shards.
@@ -47,14 +47,14 @@ def ensure_web(
     """Return the folder of shards to train on; make it if it is synthetic, or a reader's, and missing.
 
     Args:
-        settings: The synthetic web or the reader, whose shards are made on first use, or the user's folder.
+        settings: A folder, or a synthetic web or a reader, whose shards are made on first use.
         seed: Of the synthetic web, unless its settings have one.
         cache: Where made data are stored, in folders whose names depend on the settings.
-        code: The run's code, by name: a reader's shards depend on its code.
+        code: Code of the run by name; a reader's shards depend on its code.
 
     Raises:
         FileNotFoundError: The user's folder is missing or contains no shards.
-        ValueError: The user's data differ from their recorded digest, or a reader yields an invalid example.
+        ValueError: The data differ from their recorded digest, or a reader yields an invalid example.
     """
     if isinstance(settings, ShardFolder):
         folder = Path(settings.path)
@@ -122,15 +122,14 @@ def _name(kind: str, settings: dict[str, Any]) -> str:
 def digest(folder: Path) -> str:
     """Hash the content of a folder of shards or of benchmark datasets, independent of its path.
 
-    Args:
-        folder: The folder. Its tars, parquets, and text files count, at any depth. Their hashes are stored in
-            it, and recomputed for files with another size or time.
+    Tars, parquets, and text files count, at any depth. The folder stores their hashes, which are recomputed
+    for files with another size or time.
 
     Returns:
         64 hexadecimal digits.
 
     Raises:
-        FileNotFoundError: The folder is missing or contains no tar.
+        FileNotFoundError: The folder is missing or does not contain a tar.
     """
     found = shard_files(folder, _CONTENT)
     if not any(path.suffix.lower() == ".tar" for path, _ in found):

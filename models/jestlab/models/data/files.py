@@ -6,7 +6,6 @@ import contextlib
 import errno
 import hashlib
 import logging
-import math
 import os
 import shutil
 import stat
@@ -43,13 +42,9 @@ def derived_path(folder: Path, name: str) -> Path:
 
 
 def write_whole(path: Path, content: bytes | Iterable[bytes]) -> bool:
-    """Write a file atomically: readers see the old file or the new one, never a part.
+    """Write a file, from bytes or parts of them, atomically: readers see the old file or the new one.
 
-    Files that killed writers left in the folder an hour ago or earlier are removed.
-
-    Args:
-        path: The file; its folder is created.
-        content: Its bytes, at once or in parts.
+    The folder is created, and files that killed writers left there an hour ago or earlier are removed.
 
     Returns:
         False if writing is not allowed there. Shared datasets are often read-only, so each process then
@@ -89,14 +84,10 @@ def _complete(partial: Path, path: Path) -> Iterator[None]:
 
 
 def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
-    """Make a folder unless it exists; of several processes one makes it and the others wait.
+    """Make a folder with a function that fills it, unless the folder exists; return the folder.
 
-    It is built under another name and renamed when complete, so a folder that exists is complete. The next
-    builder removes what a killed one left.
-
-    Args:
-        folder: The folder, which is returned.
-        build: Fills the folder whose path it gets.
+    Of several processes, one makes it and the others wait. It is built under another name and renamed when
+    complete, so a folder that exists is complete. The next builder removes the remains of a killed one.
     """
     if folder.is_dir():
         return folder
@@ -143,25 +134,17 @@ def open_derived(
     return open_(build_once(derived, build))
 
 
-def map_array(path: Path, dtype: Any, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
-    """Memory-map an array from a file that contains its bytes and nothing else.
-
-    Args:
-        path: The file.
-        dtype: Type of the array.
-        shape: Its shape; None: one axis, as long as the file.
+def map_array(path: Path, dtype: Any, shape: tuple[int, ...] = (-1,)) -> npt.NDArray[Any]:
+    """Memory-map an array from a file that contains its bytes and nothing else; by default with one axis.
 
     Raises:
         ValueError: The size of the file does not fit the shape.
     """
     import numpy as np
 
-    size = path.stat().st_size
-    if shape is not None and size != math.prod(shape) * np.dtype(dtype).itemsize:
-        raise ValueError(f"{path.name} has an unexpected size")
-    if not size:  # an empty file cannot be mapped
-        return np.zeros(shape or 0, dtype)
-    return np.asarray(np.memmap(path, dtype, "r", shape=shape))
+    # An empty file cannot be mapped.
+    array = np.memmap(path, dtype, "r") if path.stat().st_size else np.zeros(0, dtype)
+    return np.asarray(array).reshape(shape)
 
 
 def own_temporary_folder(name: str = "jestlab", variable: str = "TMPDIR") -> Path:
@@ -172,7 +155,7 @@ def own_temporary_folder(name: str = "jestlab", variable: str = "TMPDIR") -> Pat
         variable: Environment variable that sets another folder, for the message.
 
     Raises:
-        PermissionError: Another user may have made the folder or its content.
+        PermissionError: Another user may have written to the folder.
     """
     folder = Path(tempfile.gettempdir()) / f"{name}-{os.geteuid()}"
     with contextlib.suppress(FileExistsError):
@@ -200,7 +183,7 @@ def shard_files(folder: Path, suffixes: Sequence[str]) -> list[tuple[Path, os.st
     def fail(error: OSError) -> None:
         raise error
 
-    found: list[tuple[Path, os.stat_result]] = []
+    found: dict[Path, os.stat_result] = {}
     seen: set[tuple[int, int]] = set()
     for place, folders, names in os.walk(folder, onerror=fail, followlinks=True):
         about = Path(place).stat()
@@ -211,8 +194,8 @@ def shard_files(folder: Path, suffixes: Sequence[str]) -> list[tuple[Path, os.st
             if not path.exists():
                 raise FileNotFoundError(f"{path}: a broken link: restore its target or remove it")
             if path.name.lower().endswith(tuple(suffixes)) and path.is_file():
-                found.append((path.relative_to(folder), path.stat()))
-    return sorted(found, key=lambda entry: entry[0])
+                found[path.relative_to(folder)] = path.stat()
+    return sorted(found.items())
 
 
 def compute_ahead(

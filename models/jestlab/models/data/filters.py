@@ -72,14 +72,9 @@ class Filter:
 
 
 def missing_column(columns: Sequence[str], known: Sequence[str]) -> str | None:
-    """Return the first of some columns that is unknown, with the most similar known name; None if all exist.
+    """Return the first of some columns that is unknown, for a message; None if all are known.
 
-    Args:
-        columns: Names of the columns that are read.
-        known: Names of the columns that exist.
-
-    Returns:
-        "column 'simlarity': did you mean 'similarity'?", for the end of a message.
+    The message is "column 'simlarity': did you mean 'similarity'?", or lists the known columns.
     """
     for column in columns:
         if column not in known:
@@ -90,7 +85,7 @@ def missing_column(columns: Sequence[str], known: Sequence[str]) -> str | None:
 
 
 def _converted(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert a column to one of few types: int64, float64, or what it is, if these are no numbers."""
+    """Convert numbers to int64 or float64, with NaN as missing, and categories to their values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -101,7 +96,7 @@ def _converted(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.int64())
     if is_type.is_floating(found) or is_type.is_decimal(found):
         numbers = column.cast(pa.float64())
-        return pc.if_else(pc.is_nan(numbers), None, numbers)  # NaN counts as missing
+        return pc.if_else(pc.is_nan(numbers), None, numbers)
     return column
 
 

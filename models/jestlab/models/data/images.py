@@ -20,7 +20,7 @@ import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from jestlab.models.data.files import compute_ahead, map_array, open_derived
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex
 
 Pixels = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -259,7 +259,7 @@ class DecodedImages(NamedTuple):
 
 
 def ensure_decoded(
-    source: ShardSource | LazyImages, size: int, budget: float = float("inf"), threads: int = 2
+    source: ShardIndex | LazyImages, size: int, budget: float = float("inf"), threads: int = 2
 ) -> DecodedImages | None:
     """Return the decoded images of a source; decode them on first use.
 
@@ -278,9 +278,8 @@ def ensure_decoded(
     shape = (len(source), size, size, 3)
     if np.prod(shape) > budget:
         return None
-    located = source.index if isinstance(source, ShardSource) else source
     decoders = "-".join(importlib.metadata.version(name) for name in ("pillow", "simplejpeg"))
-    tars, images = f"decoded-{located.signature[:16]}", located.signature[16:32]
+    tars, images = f"decoded-{source.signature[:16]}", source.signature[16:32]
 
     def decode_part(examples: Ints) -> DecodedImages:
         pixels = np.zeros((len(examples), *shape[1:]), np.uint8)
@@ -292,7 +291,7 @@ def ensure_decoded(
         for stale in partial.parent.glob("decoded-*"):
             if not stale.name.startswith(tars):
                 shutil.rmtree(stale, ignore_errors=True)
-        _LOG.info("%s: decoding %s images to %d px, once", located.folder, f"{len(source):,}", size)
+        _LOG.info("%s: decoding %s images to %d px, once", source.folder, f"{len(source):,}", size)
         parts = _parts(len(source), _DECODED_AT_ONCE)
         with (partial / _PIXELS).open("wb") as pixels_file, (partial / _WHOLE).open("wb") as whole_file:
             for part in compute_ahead(decode_part, parts, threads, threads):
@@ -305,7 +304,7 @@ def ensure_decoded(
 
     name = f"{tars}-{images}-{size}-{_FORMAT}-{decoders}"
     try:
-        return open_derived(located.folder, name, build, map_files)
+        return open_derived(source.folder, name, build, map_files)
     except OSError as error:
         reason = error.strerror or error
         _LOG.warning("%s: decoded images can't be stored (%s): decoding them each time", name, reason)
@@ -313,7 +312,7 @@ def ensure_decoded(
 
 
 def read_images(
-    source: ShardSource | LazyImages,
+    source: ShardIndex | LazyImages,
     decoded: DecodedImages | None,
     examples: Ints,
     images: Pixels,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from jestlab.models.data.files import compute_ahead, log_progress
 from jestlab.models.data.filters import missing_column
-from jestlab.models.data.shards import ShardIndex, ShardSource, parse_metadata
+from jestlab.models.data.shards import ShardIndex, parse_metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,29 +27,29 @@ def load_metadata(folder: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
     Raises:
         ValueError: An unknown column.
     """
-    source = ShardSource(folder)
-    tables = [*by_shard(lambda shard: read_table(source, shard, columns), source.index, "read metadata of")]
+    index = ShardIndex.load(folder)
+    tables = [*by_shard(lambda shard: read_table(index, shard, columns), index, "read metadata of")]
     return {name: [cell for table in tables for cell in table[name].to_pylist()] for name in columns}
 
 
 def metadata_of(
-    source: ShardSource, examples: npt.NDArray[np.int64], columns: Sequence[str]
+    index: ShardIndex, examples: npt.NDArray[np.int64], columns: Sequence[str]
 ) -> dict[str, list[Any]]:
     """Look up metadata of some examples anywhere, such as those of a batch.
 
     Args:
-        source: The folder.
+        index: The folder.
         examples: int64[k], global example numbers, in any order.
-        columns: Their names.
+        columns: Names of columns, which may be missing.
 
     Returns:
-        Column → k values, None where missing; also where the column itself is missing.
+        Column → k values, None where missing.
     """
     cells: dict[str, list[Any]] = {name: [None] * len(examples) for name in columns}
-    shards = source.index.shard(examples)
+    shards = index.shard(examples)
     for shard in np.unique(shards).tolist():
         rows = np.flatnonzero(shards == shard)
-        table = read_table(source, shard, columns, examples[rows], skip_unknown=True)
+        table = read_table(index, shard, columns, examples[rows], skip_unknown=True)
         for name in set(columns).intersection(table.column_names):
             for row, cell in zip(rows.tolist(), table[name].to_pylist(), strict=True):
                 cells[name][row] = cell
@@ -58,9 +58,9 @@ def metadata_of(
 
 def metadata_columns(folder: Path) -> list[str]:
     """Return the names of the metadata columns in the first shard; none if its examples have no metadata."""
-    source = ShardSource(folder)
-    first = int(source.index.shard(np.array(0)))
-    return _columns(source, first, source.index.examples(first))[0]
+    index = ShardIndex.load(folder)
+    first = int(index.shard(np.array(0)))
+    return list(_open(index, first, index.examples(first))[1])
 
 
 def by_shard(function: Callable[[int], Part], index: ShardIndex, done: str) -> Iterator[Part]:
@@ -76,13 +76,13 @@ def without_metadata(index: ShardIndex) -> int:
     def missing(shard: int) -> int:
         if not parquet_of(index, shard).exists():
             return int((index.meta[index.examples(shard), 1] == 0).sum())
-        return int(read_table(ShardSource(index.folder, index), shard, [])["key"].null_count)
+        return int(read_table(index, shard, [])["key"].null_count)
 
     return sum(by_shard(missing, index, "looked for metadata in"))
 
 
 def read_table(
-    source: ShardSource,
+    index: ShardIndex,
     shard: int,
     columns: Sequence[str],
     examples: npt.NDArray[np.int64] | None = None,
@@ -91,78 +91,62 @@ def read_table(
     """Read the key and other columns of a tar's metadata.
 
     Args:
-        source: The folder.
+        index: The folder.
         shard: Number of the tar.
         columns: Names of the columns.
         examples: int64[k], global numbers of some of the tar's examples; None: all of them.
-        skip_unknown: Leave out columns that do not exist.
+        skip_unknown: Leave out columns that do not exist, which are errors by default.
 
     Returns:
-        A row for each example: null where it has no metadata.
-
-    Raises:
-        ValueError: A column is unknown, or the metadata cannot be read as a table.
+        k rows, in the order of the examples; null where an example has no metadata.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    index, parquet = source.index, parquet_of(source.index, shard)
     numbers = index.examples(shard) if examples is None else examples
-    known, rows = _columns(source, shard, numbers)
-    from_parquet = parquet.exists()
-    place = parquet if from_parquet else index.folder / index.tars[shard]
+    place, known, read = _open(index, shard, numbers)
     names = sorted({"key", *(name for name in columns if name in known or not skip_unknown)})
     if missing := missing_column(names, known):
         raise ValueError(f"{place}: no metadata {missing}")
     try:
-        if not from_parquet:
-            return pa.table({name: [row.get(name) for row in rows] for name in names})
-        table = pq.read_table(parquet, columns=names, use_threads=False)
-        return table.take(_rows_of(index, shard, numbers, table["key"].combine_chunks()))
-    except (pa.ArrowException, OSError) as error:
+        return read(names)
+    except pa.ArrowException as error:
         raise ValueError(f"{place}: its metadata cannot be read as a table: {error}") from error
 
 
-def _columns(
-    source: ShardSource, shard: int, examples: npt.NDArray[np.int64]
-) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the names of a tar's metadata columns and, without a parquet, the rows of some examples."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    parquet = parquet_of(source.index, shard)
-    if parquet.exists():
-        try:
-            return list(pq.read_schema(parquet).names), []
-        except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"{parquet}: not a readable parquet file ({error})") from error
-    keys = source.index.keys(shard)
-    first = int(source.index.starts[shard])
-    rows = [
-        {**(parse_metadata(content or b"{}") or {}), "key": keys[example - first].rpartition("/")[2]}
-        for example, content in zip(examples.tolist(), source.metadata(examples), strict=True)
-    ]
-    return sorted({name for row in rows for name in row}), rows
-
-
-def _rows_of(index: ShardIndex, shard: int, examples: npt.NDArray[np.int64], known: pa.Array) -> pa.Array:
-    """Return the row of each example among the keys of a table; null if it has none."""
+def _open(
+    index: ShardIndex, shard: int, examples: npt.NDArray[np.int64]
+) -> tuple[Path, Sequence[str], Callable[[Sequence[str]], pa.Table]]:
+    """Return the file with a tar's metadata, its columns, and a function that reads columns of examples."""
     import pyarrow as pa
     import pyarrow.compute as pc
+    import pyarrow.parquet as pq
 
-    # Keys in metadata lack the folders within the tar.
-    names = [key.rpartition("/")[2] for key in index.keys(shard)]
-    if pa.types.is_floating(known.type) or pa.types.is_decimal(known.type):  # of whole numbers
-        known = known.cast(pa.int64(), safe=False)
-    if pa.types.is_integer(known.type):  # which lack the leading zeros of a name
-        names = [name.lstrip("0") or "0" for name in names]
-    if len(set(names)) < len(names):
-        raise ValueError(
-            f"{index.folder / index.tars[shard]}: two examples have the same key in metadata, which lacks "
-            "folders and, if keys are numbers, leading zeros"
-        )
-    chosen = pa.array(names, pa.string()).take(pa.array(examples - index.starts[shard]))
-    return pc.index_in(chosen, value_set=known.cast(pa.string()))
+    path = parquet_of(index, shard)
+    keys = [key.rpartition("/")[2] for key in index.keys(shard)]  # metadata lack the folders within the tar
+    places = examples - index.starts[shard]
+    if path.exists():
+        if len(set(keys)) < len(keys):
+            raise ValueError(f"{path}: two examples have the same key in metadata, which lacks folders")
+        try:
+            file = pq.ParquetFile(path)
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"{path}: not a readable parquet file ({error})") from error
+
+        def read(names: Sequence[str]) -> pa.Table:
+            table = file.read(names, use_threads=False)
+            known = table["key"].combine_chunks().cast(pa.string())
+            return table.take(
+                pc.index_in(pa.array(keys, pa.string()).take(pa.array(places)), value_set=known)
+            )
+
+        return path, file.schema_arrow.names, read
+    rows = [
+        {**(parse_metadata(content or b"{}") or {}), "key": keys[place]}
+        for place, content in zip(places.tolist(), index.metadata(examples), strict=True)
+    ]
+    columns = sorted({name for row in rows for name in row})
+    tar = index.folder / index.tars[shard]
+    return tar, columns, lambda names: pa.table({name: [row.get(name) for row in rows] for name in names})
 
 
 def parquet_of(index: ShardIndex, shard: int) -> Path:

@@ -29,7 +29,7 @@ def write_shards(folder: Path, examples: Iterable[Mapping[str, Any]], source: st
         source: Their origin, for errors, such as "reader my_code:pairs".
 
     Raises:
-        ValueError: There are no examples, or one is invalid; the message contains its number.
+        ValueError: An example is missing or invalid; the message contains the number of the example.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -74,7 +74,7 @@ def _checked(example: Any, key: str) -> tuple[str, bytes, dict[str, Any]]:
     if not isinstance(example["caption"], str):
         raise ValueError("must have a str as `caption`")
     if "key" in example or not all(isinstance(name, str) for name in example):
-        raise ValueError("has metadata 'key', which shards use, or a name that is no str: rename it")
+        raise ValueError("has metadata 'key', which shards use, or a name that isn't a str: rename it")
     row = {"key": key, "caption": example["caption"], **example}
     image = row.pop("image")
     for name, value in row.items():
@@ -109,7 +109,7 @@ def encoded(image: Any) -> tuple[str, bytes]:
 
 
 Target = tuple[bytes, str, str]
-"""An image of a test set: its bytes, their suffix ("jpg", "png", "webp"), and its label or captions."""
+"""An image of a test set: bytes, their suffix ("jpg", "png", "webp"), and the label or captions."""
 
 
 def write_classification(
@@ -121,7 +121,7 @@ def write_classification(
         folder: Of the dataset; created if missing.
         splits: "test", and "train" for few-shot probes → images with the numbers of their classes.
         class_names: Name of each number.
-        templates: Prompts in which `{c}` stands for the class.
+        templates: Prompts with `{c}` in place of the class.
     """
     for split, images in splits.items():
         _write_split(folder / split, images, "cls")

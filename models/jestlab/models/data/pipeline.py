@@ -18,7 +18,7 @@ import numpy.typing as npt
 from jestlab.models.data.augmentation import Augmenter
 from jestlab.models.data.curation import Columns, Recaptions, choose
 from jestlab.models.data.images import Pixels, ensure_decoded, read_images
-from jestlab.models.data.shards import ShardIndex, ShardSource
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -90,11 +90,10 @@ def training_batches(
 
     Args:
         folder: A folder of shards.
-        filter: Metadata filter of `curation.select`, or None.
-        recaption: Condition on the metadata: examples that satisfy it are read with their synthetic caption,
-            and left out if they have none (`curation.recaptions`).
-        repeat: Column with the number of times that an example is read per epoch (`curation.repeated`); None:
-            once.
+        filter: See `curation.select`.
+        recaption: See `curation.recaptions`: examples that satisfy this condition are read with their
+            synthetic caption, and left out if they have none.
+        repeat: See `curation.repeated`: column with the number of times that an example is read per epoch.
         columns: Columns that `filter` and `repeat` can read in addition to the metadata.
         tokenizer: For the captions.
         image_size: Side in pixels.
@@ -110,15 +109,13 @@ def training_batches(
         threads: Number of batches that are loaded at once.
         damaged_share: Maximum share of damaged examples: of all when the index is made, and of those read
             when they are decoded, beyond three standard deviations of chance.
-        decoded_bytes: If all decoded images take at most this size, they are decoded once for all runs. The
-            batches are the same.
+        decoded_bytes: Maximum size of all images at which they are decoded once for all runs.
 
     Returns:
         An iterator of {"image": uint8[B, image_size, image_size, 3], "text": int32[B, L], "index": int64[B],
         "damaged": int64[]}; also "reference_text" with a reference tokenizer, and the lookups. `index` is the
         example's global number in the unfiltered folder, `damaged` the number of rows whose first example
-        could not be decoded. It raises ValueError, with shard and example, if more than `damaged_share` are
-        damaged.
+        could not be decoded. It raises ValueError if more than `damaged_share` are damaged.
 
     Raises:
         ValueError: The filter is invalid or leaves fewer than `together` examples, `repeat` fills more than
@@ -128,8 +125,7 @@ def training_batches(
 
     index = ShardIndex.load(folder)
     chosen, captions = choose(index, filter, recaption, columns, repeat, damaged_share)
-    source = ShardSource(folder, index)
-    images = _Images(source, chosen, seed, image_size, damaged_share, decoded_bytes)
+    images = _Images(index, chosen, seed, image_size, damaged_share, decoded_bytes)
     left = np.arange(len(index)) if chosen is None else np.unique(chosen)
     different = len(left) if images.decoded is None else int(images.decoded.whole[left].sum())
     if different < together:
@@ -146,22 +142,22 @@ def training_batches(
     tokenizers = {"text": (tokenizer, text_length)}
     if reference_tokenizer is not None:
         tokenizers["reference_text"] = reference_tokenizer
-    texts = _Texts(source, captions, tokenizers)
+    texts = _Texts(index, captions, tokenizers)
     first = Later(0, batch_size, rows or slice(None))
 
     def load(number: int) -> Batch:
         part = first if later is None or number < later.first else later
         here = np.arange(part.batch_size)[part.rows]
         start = part.first * batch_size + (number - part.first) * part.batch_size
-        index, pixels, damaged = images(start + here, part.batch_size)
+        examples, pixels, damaged = images(start + here, part.batch_size)
         if flip > 0.0 or crop < 1.0:
             Augmenter(flip, crop, part.batch_size, here, seed)(number, pixels)
-        found = {name: lookup(index) for name, lookup in (lookups or {}).items()}
-        batch: Batch = {"image": pixels, "index": index, "damaged": np.array(damaged, np.int64)}
-        return {**batch, **texts(index), **found}
+        found = {name: lookup(examples) for name, lookup in (lookups or {}).items()}
+        batch: Batch = {"image": pixels, "index": examples, "damaged": np.array(damaged, np.int64)}
+        return {**batch, **texts(examples), **found}
 
     # Grain sees only the numbers of batches, and each is loaded as a whole: per example, Grain costs as
-    # much as decoding, and its own shuffle would add 13 µs.
+    # much as decoding, and Grain's shuffle would add 13 µs.
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=max(_BATCHES_AHEAD, threads))
     return iter(grain.MapDataset.range(_FOREVER).map(load).to_iter_dataset(options))
 
@@ -170,7 +166,7 @@ class _Images:
     """Decodes the images at positions of the order; replaces and counts those that cannot be decoded."""
 
     def __init__(
-        self, source: ShardSource, chosen: Ints | None, seed: int, size: int, share: float, budget: int
+        self, source: ShardIndex, chosen: Ints | None, seed: int, size: int, share: float, budget: int
     ) -> None:
         self.decoded = ensure_decoded(source, size, budget)
         self._source, self._chosen, self._seed, self._size, self._share = source, chosen, seed, size, share
@@ -215,7 +211,7 @@ class _Images:
             self._read += read
             for example, error in errors.items():
                 if example not in self._errors and len(self._errors) < _NAMED:
-                    _LOG.warning("%s: %s: replaced", self._source.index.describe(example), error)
+                    _LOG.warning("%s: %s: replaced", self._source.describe(example), error)
                 self._errors.setdefault(example, error)
             expected = self._share * min(self._read, self._examples)
             if errors and len(self._errors) > math.ceil(expected + 3 * math.sqrt(expected)):
@@ -223,7 +219,7 @@ class _Images:
 
     def _error(self) -> ValueError:
         first = list(self._errors.items())[:_NAMED]
-        named = "; ".join(f"{self._source.index.describe(example)}: {error}" for example, error in first)
+        named = "; ".join(f"{self._source.describe(example)}: {error}" for example, error in first)
         return ValueError(
             f"{len(self._errors):,} of {min(self._read, self._examples):,} examples read have a damaged "
             f"image, above runtime.damaged_share {self._share:.2%}: {named}: fetch these shards again, or "
@@ -236,21 +232,19 @@ class _Texts:
 
     def __init__(
         self,
-        source: ShardSource,
+        source: ShardIndex,
         recaptions: Recaptions | None,
         tokenizers: Mapping[str, tuple[Tokenizer, int]],
     ) -> None:
         self._source, self._recaptions, self._tokenizers = source, recaptions, tokenizers
-        is_stored = len(source) * sum(length for _, length in tokenizers.values()) <= _MOST_TOKENS
-        self._known = np.zeros(len(source), np.bool_) if is_stored else None
-        self._tokens = {
-            name: np.empty((len(source) if is_stored else 0, length), np.int32)
-            for name, (_, length) in tokenizers.items()
-        }
+        lengths = {name: length for name, (_, length) in tokenizers.items()}
+        stored = len(source) if len(source) * sum(lengths.values()) <= _MOST_TOKENS else 0
+        self._known = np.zeros(stored, np.bool_)
+        self._tokens = {name: np.empty((stored, length), np.int32) for name, length in lengths.items()}
 
     def __call__(self, index: Ints) -> dict[str, npt.NDArray[np.int32]]:
         """Return the tokens of examples, int64[k], for each tokenizer: int32[k, L]."""
-        if self._known is None:
+        if not len(self._known):
             return self._tokenize(index)
         new = index[~self._known[index]]
         if len(new):

@@ -1,4 +1,4 @@
-"""Random access to the examples of a folder of webdataset tars: an index of offsets, and a reader.
+"""Random access to the examples of a folder of webdataset tars, by an index of offsets.
 
 This is the one place where members of tars become examples, and where all other members are counted.
 """
@@ -6,17 +6,16 @@ This is the one place where members of tars become examples, and where all other
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import logging
 import math
 import os
 import re
 import shutil
-import weakref
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,11 @@ _FORMAT = 7  # of the index files; increase it when they change
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _KNOWN = {*_IMAGES, "txt", "json"}
 _SHARD = re.compile(r"(?i)(?P<stem>.+?)\.(tar|tgz|tbz2?|txz|tzst)(?![^\W_])")
-_UNREADABLE = "shard that is no plain .tar (decompress it, join its parts, or complete its download)"
+_UNREADABLE = "shard in another form than .tar (decompress it, join its parts, or complete its download)"
 _LINKED = "link to another shard (which is read once)"
 _DOTTED = "dot in the name (a pair if split at its last dot, not the first as in webdataset: rename it)"
 _USED, _DAMAGED, _OTHER = "of examples", "damaged", "other file"  # and the kinds of tar members
 _SUMMARY, _SPANS, _KEYS = "index.json", "spans.int64", "keys.bytes"
-_OPEN_FILES = 128
 _PLACES = 3  # of damaged examples that are named
 _LONGEST_TEXT = 1 << 20  # bytes of a caption, or of metadata
 _DEEPEST = 32  # levels of lists and mappings in metadata
@@ -44,9 +42,9 @@ _LOG = logging.getLogger(__name__)
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ShardIndex:
-    """The location of each example's image, caption, and metadata, numbered over the sorted tars.
+    """Reads a folder's examples by their number, which counts over the sorted tars; thread-safe.
 
     The index of n examples in s tars is built once, stored next to the shards, and memory-mapped, so that
     memory contains the examples of one tar at most. Damaged examples have no number: those without an image
@@ -57,13 +55,13 @@ class ShardIndex:
     Attributes:
         folder: The folder of tars.
         tars: Paths of the s tars within the folder and its subfolders, sorted.
-        signature: Changes whenever a tar's size or time does. `datasets.digest` identifies the content.
+        signature: Changes whenever a tar's size or time does; `datasets.digest` identifies the content.
         starts: int64[s + 1], number of each tar's first example; n at the end.
         image: int64[n, 2], offset and size of the image file in bytes.
         text: int64[n, 2], the same of the caption.
         meta: int64[n, 2], the same of the JSON metadata; (0, 0) without metadata.
-        damaged: Reason → number of examples, members, or tars that were left out for it.
-        damaged_places: Where the first few of them were.
+        damaged: Reason → number of examples, members, or tars that were left out.
+        damaged_places: The first few places with damage.
         unread: Number of tars that were left out as a whole.
         members: Use → number of members of the tars: of examples, damaged, and each kind that is not read.
     """
@@ -104,6 +102,42 @@ class ShardIndex:
         key = self.keys(shard)[example - int(self.starts[shard])]
         return f"{self.folder / self.tars[shard]}, example {key!r}"
 
+    def images(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
+        """Read the image files.
+
+        Args:
+            indices: int[k], global example numbers, in any order.
+
+        Raises:
+            ValueError: A tar has become shorter since it was indexed.
+        """
+        return self._read(indices, self.image)
+
+    def captions(self, indices: npt.NDArray[np.integer[Any]]) -> list[str]:
+        """Read the captions; see `images`."""
+        return [text.decode() for text in self._read(indices, self.text)]
+
+    def metadata(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
+        """Read the JSON metadata, unparsed; empty for an example without metadata."""
+        return self._read(indices, self.meta)
+
+    def _read(self, indices: npt.NDArray[np.integer[Any]], spans: Ints) -> list[bytes]:
+        """Read the bytes of one part of each example, tar by tar."""
+        contents = [b""] * len(indices)
+        places = spans[indices].tolist()
+        shards = self.shard(indices).tolist()
+        rows = sorted(range(len(shards)), key=shards.__getitem__)
+        for shard, group in itertools.groupby(rows, key=shards.__getitem__):
+            with (self.folder / self.tars[shard]).open("rb", buffering=0) as file:
+                for row in group:
+                    offset, size = places[row]
+                    contents[row] = os.pread(file.fileno(), size, offset)
+                    if len(contents[row]) != size:
+                        place = f"{self.describe(int(indices[row]))}: cut short"
+                        read = f"{len(contents[row])} of {size} bytes"
+                        raise ValueError(f"{place}, {read}: fetch the shard again")
+        return contents
+
     def left_out(self, without_metadata: int = 0) -> str:
         """Return one line on damage, missing metadata, and members that are not read; empty if none."""
         others = {kind: count for kind, count in self.members.items() if kind not in (_USED, _DAMAGED)}
@@ -115,20 +149,17 @@ class ShardIndex:
         return ", ".join(filter(None, parts))
 
     def check(self, damaged_share: float, without_metadata: int = 0) -> None:
-        """Log which examples and members are left out, and raise if too many of them are damaged.
+        """Log which examples and members are left out; raise ValueError if too many of them are damaged.
 
         A tar that was left out as a whole counts as many examples as the other tars contain on average.
 
         Args:
-            damaged_share: Maximum share of damaged examples. The allowed number is rounded up: at 0.01, one
-                of 50 may be damaged; at 0, none.
+            damaged_share: Maximum share of damaged examples; the allowed number is rounded up.
             without_metadata: Number of examples without the metadata by which the run chooses examples.
-
-        Raises:
-            ValueError: The share is exceeded.
         """
         damaged = sum(self.damaged.values()) + self.unread * (len(self) // len(self.tars))
-        examples, damaged = len(self) + damaged, damaged + without_metadata
+        examples = len(self) + damaged
+        damaged += without_metadata
         left_out = self.left_out(without_metadata)
         if damaged > math.ceil(damaged_share * examples):
             raise ValueError(
@@ -141,25 +172,17 @@ class ShardIndex:
 
     @classmethod
     def load(cls, folder: Path) -> ShardIndex:
-        """Load the index that is stored next to the shards; build it if it is missing, outdated, or damaged.
-
-        If the folder is read-only, the index is stored in the user's part of the temporary folder.
-
-        Args:
-            folder: A folder with tars, at any depth.
+        """Load the index of a folder with tars, at any depth; build it if missing, outdated, or damaged.
 
         Raises:
-            FileNotFoundError: The folder does not exist, or contains no tar.
-            ValueError: It does not contain a single complete example.
+            FileNotFoundError: The folder does not exist, or does not contain a tar.
+            ValueError: The tars do not contain a complete example.
         """
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder}: no such folder of shards")
         tars, left_out, signature = _find_shards(folder)
         if not tars:
-            raise FileNotFoundError(
-                f"{folder}: holds no .tar shards, or only compressed ones (img2dataset writes them with "
-                "output_format=webdataset)"
-            )
+            raise FileNotFoundError(f"{folder}: holds no .tar shards, or only compressed ones")
 
         def build(partial: Path) -> None:
             _build(folder, tars, left_out, partial)
@@ -331,60 +354,3 @@ def fits_a_table(value: Any, levels: int = _DEEPEST) -> bool:
     if isinstance(value, str):
         return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
     return not isinstance(value, int) or -(1 << 63) <= value < 1 << 63
-
-
-class _OpenFile:
-    """A file descriptor that is closed when its last user releases it."""
-
-    def __init__(self, path: Path) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        weakref.finalize(self, os.close, self.descriptor).atexit = False
-
-
-class ShardSource:
-    """Reads examples by their number. Thread-safe and cheap to pickle; files are opened on first use."""
-
-    def __init__(self, folder: Path, index: ShardIndex | None = None) -> None:
-        self.index = found = index or ShardIndex.load(folder)
-        # A thread that reads a file holds it, so that it stays open when the cache drops it.
-        self._open = lru_cache(_OPEN_FILES)(lambda shard: _OpenFile(found.folder / found.tars[shard]))
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def __reduce__(self) -> tuple[type[ShardSource], tuple[Path]]:
-        return type(self), (self.index.folder,)
-
-    def images(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
-        """Read the image files.
-
-        Args:
-            indices: int[k], global example numbers, in any order.
-
-        Raises:
-            ValueError: A tar has become shorter since it was indexed.
-        """
-        return self._read(indices, self.index.image)
-
-    def captions(self, indices: npt.NDArray[np.integer[Any]]) -> list[str]:
-        """Read the captions; see `images`."""
-        return [text.decode() for text in self._read(indices, self.index.text)]
-
-    def metadata(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
-        """Read the JSON metadata, unparsed; empty for an example without metadata."""
-        return self._read(indices, self.index.meta)
-
-    def _read(self, indices: npt.NDArray[np.integer[Any]], spans: Ints) -> list[bytes]:
-        """Read the bytes of one part of each example."""
-        contents = []
-        shards = self.index.shard(indices).tolist()
-        for position, (shard, (offset, size)) in enumerate(zip(shards, spans[indices].tolist(), strict=True)):
-            file = self._open(shard)
-            content = os.pread(file.descriptor, size, offset)
-            if len(content) != size:
-                raise ValueError(
-                    f"{self.index.describe(indices[position])}: cut short, {len(content)} of {size} bytes: "
-                    "fetch the shard again"
-                )
-            contents.append(content)
-        return contents

@@ -25,7 +25,7 @@ FILE, FOLDER, SPECIAL = "file", "folder", "link or special file"
 
 
 class Member(NamedTuple):
-    """A member of a tar: its name, the position and size of its content, and its kind."""
+    """A member of a tar: name, position and size of the content in bytes, and kind."""
 
     name: str
     offset: int
@@ -181,8 +181,8 @@ def _text(field: bytes) -> str:
 def _header_of(block: bytes) -> tuple[str, int, bytes] | None:
     """Return name, size, and type from a header block in any format; None if it is invalid."""
     try:
-        # The sum of all bytes, its own eight counted as spaces. Adler-32 contains the sum modulo 65521, and
-        # takes a tenth of the time of adding bytes here, which would be most of a scan.
+        # The sum of all bytes, with the checksum's eight counted as spaces. Adler-32 contains this sum modulo
+        # 65521, and takes a tenth of the time of `sum(block)`, which would be most of a scan.
         checksum = int(block[148:156].strip(b" \0"), 8) - 8 * ord(" ") + sum(block[148:156])
         if (checksum + 1) % 65521 != zlib.adler32(block) & 0xFFFF:
             return None
@@ -206,7 +206,7 @@ def _all_zero(file: BinaryIO, position: int) -> bool:
 
 
 def _next_header(file: BinaryIO, position: int, length: int) -> int:
-    """Return the position of the next header block; `length` if there is none."""
+    """Return the position of the next header block; or `length`."""
     file.seek(position)
     for start in range(position, length - BLOCK + 1, BLOCK):
         if _header_of(file.read(BLOCK)):  # by its checksum, since the oldest tars have no "ustar" in it

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jestlab.models.data.files import derived_path, write_whole
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex
 
 PAD, EOS, UNKNOWN = 0, 1, 2
 _TRAINING_CAPTIONS = 200_000  # more would hardly change a unigram model with a small vocabulary
@@ -127,8 +127,8 @@ def ensure_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
     Raises:
         ValueError: The captions contain more distinct characters than that.
     """
-    source = ShardSource(folder)
-    name = f"tokenizer-{vocabulary_size}-v{_VERSION}-{source.index.signature[:16]}.model"
+    source = ShardIndex.load(folder)
+    name = f"tokenizer-{vocabulary_size}-v{_VERSION}-{source.signature[:16]}.model"
     path = derived_path(folder, name)
     if path.exists():
         return Tokenizer(path.read_bytes())

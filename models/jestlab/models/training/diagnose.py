@@ -38,7 +38,7 @@ from jestlab.models.config import DiagnoseConfig, TrainConfig, TwoTowers
 from jestlab.models.data import datasets
 from jestlab.models.data.curation import Columns, shares_by_value
 from jestlab.models.data.pipeline import training_batches
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.extensions import Own
@@ -57,7 +57,7 @@ _MOST_EXAMPLES = 1_024  # of a sub-batch whose metadata are read: shares to with
 Ints = npt.NDArray[np.int64]
 
 
-def shares(source: ShardSource, columns: Sequence[str], examples: Mapping[str, Ints]) -> dict[str, float]:
+def shares(source: ShardIndex, columns: Sequence[str], examples: Mapping[str, Ints]) -> dict[str, float]:
     """Compute the shares of the values of metadata columns.
 
     Args:
@@ -77,7 +77,7 @@ def shares(source: ShardSource, columns: Sequence[str], examples: Mapping[str, I
 
 
 def composition_of(
-    source: ShardSource,
+    source: ShardIndex,
     config: TrainConfig,
     step: int,
     recent: npt.NDArray[np.uint32],
@@ -174,7 +174,7 @@ def diagnose(
     for (step, name), values in measured.items():
         by_step[step][name] = sum(values) / len(values)
     groups = {rule: np.concatenate(parts) for rule, parts in chosen.items()}
-    by_step[0] |= shares(ShardSource(web), config.columns, groups)
+    by_step[0] |= shares(ShardIndex.load(web), config.columns, groups)
     for step in sorted(by_step):
         tracker.log(step, by_step[step])
     tracker.progress(config.draws, config.draws)

@@ -21,7 +21,7 @@ from jestlab.models.data.curation import Recaptions, choose
 from jestlab.models.data.embeddings import About, EmbeddingWriter, content_digest
 from jestlab.models.data.files import compute_ahead
 from jestlab.models.data.images import ensure_decoded, read_images
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.processes import any_says, first_says, initialize_processes, is_first
@@ -76,9 +76,9 @@ def embed(
     parameters, tokenizer = load_parameters(folder / "checkpoints", towers), (folder / TOKENIZER).read_bytes()
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
     columns = columns_of(scores, config.data, web) if scores is not None else None
-    source, share = ShardSource(web), config.runtime.damaged_share
+    source, share = ShardIndex.load(web), config.runtime.damaged_share
     data = config.data
-    chosen, recaptions = choose(source.index, data.filter, data.recaption, columns, damaged_share=share)
+    chosen, recaptions = choose(source, data.filter, data.recaption, columns, damaged_share=share)
     examples = np.arange(len(source)) if chosen is None else chosen
     about = About(
         digest=content_digest(data, web),
@@ -146,7 +146,7 @@ def _batches(examples: int, size: int) -> int:
 
 def _loader(
     config: EmbedConfig,
-    source: ShardSource,
+    source: ShardIndex,
     recaptions: Recaptions | None,
     towers: TwoTowers,
     tokenizer: Tokenizer,
@@ -165,7 +165,7 @@ def _loader(
         images, damaged = np.zeros((size, side, side, 3), np.uint8), np.zeros(size, bool)
         failed = read_images(source, decoded, mine, images, np.arange(len(mine)))
         for row, error in failed.items():
-            _LOG.warning("%s: %s", source.index.describe(mine[row]), error)
+            _LOG.warning("%s: %s", source.describe(mine[row]), error)
             damaged[row] = True
         captions = source.captions(mine)
         if recaptions is not None:

@@ -18,7 +18,7 @@ from jestlab.models.data import datasets
 from jestlab.models.data.curation import concepts
 from jestlab.models.data.files import write_whole
 from jestlab.models.data.pipeline import Later, training_batches
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import ensure_tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.evaluation import Evaluator
@@ -137,7 +137,7 @@ def train(
     evaluator = Evaluator(config, benchmark, tokenizer, devices)
     composition = None
     if is_first() and config.selects and config.runtime.diagnostics.every_steps:
-        composition = functools.partial(composition_of, ShardSource(web), config)
+        composition = functools.partial(composition_of, ShardIndex.load(web), config)
 
     checkpoints = Checkpoints(directory / "checkpoints", config.runtime.keep_checkpoints, tracker.saved)
     state, seconds, distinct = checkpoints.restore(state)

@@ -24,7 +24,7 @@ from jestlab.models.data.icons import make as icons
 from jestlab.models.data.icons.packages import download, icon_sets
 from jestlab.models.data.images import ensure_decoded
 from jestlab.models.data.metadata import load_metadata, metadata_columns, without_metadata
-from jestlab.models.data.shards import ShardIndex, ShardSource
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.scoring.columns import Column, load
 from jestlab.platform.cli import SubcommandGroup, naming
 from jestlab.platform.cli.completion import RUN
@@ -262,9 +262,9 @@ def _describe_dataset(path: Path, name: str, for_retrieval: bool) -> dict[str, A
 
 
 def _describe_shards(folder: Path, expression: str | None) -> dict[str, Any]:
-    source = ShardSource(folder)
-    index, decoded = source.index, ensure_decoded(source, _SIDE, _MOST_DECODED * _SIDE * _SIDE * 3)
-    is_whole = np.ones(len(source), bool) if decoded is None else decoded.whole
+    index = ShardIndex.load(folder)
+    decoded = ensure_decoded(index, _SIDE, _MOST_DECODED * _SIDE * _SIDE * 3)
+    is_whole = np.ones(len(index), bool) if decoded is None else decoded.whole
     whole, undecodable = np.flatnonzero(is_whole), np.flatnonzero(~is_whole)
     kept = np.intersect1d(select(folder, expression), whole)
     columns = metadata_columns(folder)
@@ -288,7 +288,7 @@ def _describe_shards(folder: Path, expression: str | None) -> dict[str, Any]:
             for value, count in before.most_common(_MOST_VALUES)
         }
     spread = kept[np.linspace(0, len(kept) - 1, min(_SAMPLES, len(kept))).astype(np.int64)]
-    return about | {"captions": source.captions(spread)}
+    return about | {"captions": index.captions(spread)}
 
 
 def _blocks(summary: dict[str, Any]) -> Iterator[Block]:

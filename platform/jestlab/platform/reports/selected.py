@@ -14,7 +14,7 @@ from jestlab.models.config import ELSEWHERE, TrainConfig
 from jestlab.models.data import datasets
 from jestlab.models.data.curation import shares_by_value
 from jestlab.models.data.images import decode
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex
 from jestlab.models.training import batches
 from jestlab.platform.errors import UserError, one_line_errors, sentence
 from jestlab.platform.lab.lab import Lab
@@ -52,7 +52,7 @@ class RecordedRun:
         self.config = TrainConfig.model_validate(record.config, context=ELSEWHERE)
         data = self.config.data.train
         try:
-            self.source = ShardSource(
+            self.source = ShardIndex.load(
                 datasets.ensure_web(data, self.config.web_seed, lab.data, self.config.code)
             )
         except (OSError, ValueError) as error:

@@ -13,7 +13,7 @@ from jestlab.models.data.icons.make import PACKAGES, caption_on_web, is_made, ma
 from jestlab.models.data.icons.packages import IconSet, has_skin_tone
 from jestlab.models.data.images import decode
 from jestlab.models.data.metadata import load_metadata
-from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.shards import ShardIndex
 
 FOOD = [f"dish-{i}" for i in range(40)]
 TONES = ["artist", "artist-dark-skin-tone", "artist-light-skin-tone"]
@@ -50,7 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_web_has_pairs_with_metadata(made: Path) -> None:
-    web = ShardSource(made / "web")
+    web = ShardIndex.load(made / "web")
     rows = load_metadata(made / "web", ["set", "kind", "name", "skin_tone", "name_quality", "license"])
     captions = web.captions(np.arange(len(web)))
     by_name = {name: values for name, *values in zip(rows["name"], *rows.values(), captions, strict=True)}
@@ -65,7 +65,7 @@ def test_the_web_has_pairs_with_metadata(made: Path) -> None:
 
 
 def test_curated_pairs_have_clean_captions_without_skin_tones(made: Path) -> None:
-    curated = ShardSource(made / "curated")
+    curated = ShardIndex.load(made / "curated")
     assert sorted(curated.captions(np.arange(len(curated)))) == ["artist", "red apple"]
     pixels = decode(next(iter(curated.images(np.array([0])))), 16)
     assert (pixels[0, 0] == 255).all(), "on white"
