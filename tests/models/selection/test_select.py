@@ -19,7 +19,7 @@ from jestlab.models.config import TrainConfig
 from jestlab.models.devices import AXIS
 from jestlab.models.selection import RULES, select
 from jestlab.models.selection import scores as scoring
-from jestlab.models.selection.scores import BLOCKS, SCORES, resolve
+from jestlab.models.selection.scores import SigmoidScores, SoftmaxScores, resolve, sigmoid_sums
 from jestlab.models.selection.select import chunk_sizes
 
 
@@ -69,7 +69,8 @@ def test_scores_are_those_of_algorithm_1(monkeypatch, loss):
     monkeypatch.setattr(scoring, "BLOCK_LOGITS", 16 * 100)
     learner, reference = models(320)
     chunks = np.random.default_rng(0).permutation(320)[:64].reshape(4, 16)
-    scores = SCORES[loss](*resolve("learnability", learner, reference), BLOCKS)
+    resolved = resolve("learnability", learner, reference)
+    scores = SoftmaxScores(*resolved) if loss == "softmax" else SigmoidScores(*resolved, sigmoid_sums)
 
     @jax.jit
     def after(accumulated, chunk):

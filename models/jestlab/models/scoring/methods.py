@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jestlab.models.selection import Embeddings
-from jestlab.models.selection.fused import best_sums
+from jestlab.models.selection.scores import softmax_sums
 
 Rows = npt.NDArray[np.float32]
 Advance = Callable[[], Any]
@@ -65,12 +65,11 @@ def negative_clip_loss(
     n = len(images)
     size = min(batch_size, n)
     norms, rng = np.zeros(n), np.random.default_rng(seed)
-    sums = best_sums()
 
     @jax.jit
     def log_sums(image: jax.Array, text: jax.Array) -> jax.Array:
         z = Embeddings(image, text, jnp.float32(1.0 / temperature), jnp.float32(0.0))
-        over_texts, over_images = sums.softmax(z, z)
+        over_texts, over_images = softmax_sums(z, z)
         return 0.5 * (over_texts + over_images)
 
     for _ in range(repeats):

@@ -1,4 +1,4 @@
-"""The sums over pairs as a Pallas kernel for TPU, and the choice between it and the blocks of `scores`.
+"""The sums of the sigmoid loss over pairs as a Pallas kernel for TPU, and the choice between it and blocks.
 
 The logits stay in VMEM: the results of the matrix unit are turned into losses and summed in place, while the
 matrix unit continues. A kernel computes one direction: the two directions share no operand, and one at a time
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -31,16 +31,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from jestlab.models import processes
-from jestlab.models.selection.scores import (
-    BLOCKS,
-    CRITERIA,
-    Criterion,
-    Embeddings,
-    Models,
-    Sums,
-    losses_of,
-    softplus,
-)
+from jestlab.models.selection import scores
+from jestlab.models.selection.scores import CRITERIA, Criterion, Embeddings, Models, Sums, softplus
 
 _LOG = logging.getLogger(__name__)
 
@@ -56,108 +48,66 @@ E = 768 fill 7.5 MiB with 128 + 512 examples, two of 1,152 6.8 MiB with 128 + 25
 operands of products, the compiler requests up to 11 of the 16 MiB that a kernel can have (on v5e)."""
 
 
-def sigmoid_sums(
-    criterion: Criterion, models: Models, chunk: Models, *, interpret: bool = False
-) -> jax.Array:
+def sigmoid_sums(criterion: Criterion, models: Models, chunk: Models) -> jax.Array:
     """Compute Σ_j [g(softplus(s_ij + b)) + g(softplus(s_ji + b))], as `scores.sigmoid_sums`.
 
-    Custom criteria and very wide embeddings are left to `scores.sigmoid_sums`.
-
-    Args:
-        interpret: Whether to run the kernel without a TPU, slowly, for tests.
+    `scores.sigmoid_sums` itself is used for custom criteria and for embeddings that are too wide for a block.
     """
     width = sum(z.image.shape[1] for z in models.values())
-    if criterion not in CRITERIA.values() or not fits(width):
-        return BLOCKS.sigmoid(criterion, models, chunk)
+    if criterion not in CRITERIA.values() or _most_examples(width) < 2 * ROWS:
+        return scores.sigmoid_sums(criterion, models, chunk)
+    images, texts = ([getattr(z, side) for z in models.values()] for side in ("image", "text"))
+    chunk_images, chunk_texts = ([getattr(z, side) for z in chunk.values()] for side in ("image", "text"))
     scalars = jnp.stack([jnp.stack([z.temperature, z.bias]) for z in chunk.values()])
-    kernel = functools.partial(_sigmoid_kernel, criterion)
-    over = functools.partial(_over_pairs, kernel, scalars, scratch=0, interpret=interpret)
-    images, texts = ([z.image for z in models.values()], [z.text for z in models.values()])
-    return over(images, [z.text for z in chunk.values()]) + over(texts, [z.image for z in chunk.values()])
+    kernel = functools.partial(_kernel, criterion, tuple(models))
+    return _over_pairs(kernel, scalars, images, chunk_texts) + _over_pairs(
+        kernel, scalars, texts, chunk_images
+    )
 
 
-def softmax_sums(z: Embeddings, chunk: Embeddings, *, interpret: bool = False) -> tuple[jax.Array, jax.Array]:
-    """Compute log Σ_j exp(s_ij) and log Σ_j exp(s_ji) of one model, as `scores.softmax_sums`.
+def _kernel(
+    criterion: Criterion,
+    names: tuple[str, ...],
+    count: Any,
+    scalars: Any,
+    rows: Sequence[Any],
+    chunk: Sequence[Any],
+    sums: Any,
+) -> None:
+    """Add one block to Σ_j g(softplus(t x · y + b)), in references to memory.
 
     Args:
-        interpret: Whether to run the kernel without a TPU, slowly, for tests.
+        criterion: g.
+        names: Of the models.
+        count: Number of the chunk's rows that are examples; the others are undefined.
+        scalars: t and b of each model.
+        rows: Candidates, [r, E] of each model.
+        chunk: A part of the chunk, [k, E] of each model.
+        sums: [1, r], persists between the parts of the chunk.
     """
-    if not fits(z.image.shape[1]):
-        return BLOCKS.softmax(z, chunk)
-    scalars = chunk.temperature.reshape(1, 1)
-    over = functools.partial(_over_pairs, _softmax_kernel, scalars, scratch=2, interpret=interpret)
-    return over([z.image], [chunk.text]), over([z.text], [chunk.image])
-
-
-Kernel = Callable[..., None]
-"""(count, scalars, rows, chunk, sums, *scratch), all but `count` references to memory. Adds one block: the
-candidates, [r, E] of each model, and a part of the chunk, [k, E] of each model, whose first `count` rows are
-examples and whose other rows are undefined. `sums` and scratch [1, r] persist between the parts; after the
-last part `sums` has the result."""
-
-
-def _sigmoid_kernel(
-    criterion: Criterion, count: Any, scalars: Any, rows: Sequence[Any], chunk: Sequence[Any], sums: Any
-) -> None:
-    """Σ_j g(softplus(t x · y + b))."""
 
     @pl.when(pl.program_id(1) == 0)
     def _() -> None:
         sums[...] = jnp.zeros_like(sums)
 
-    losses = {
-        name: softplus(scalars[k, 0] * _products(chunk[k], rows[k]) + scalars[k, 1])
-        for k, name in enumerate(losses_of(criterion))
-    }
-    sums[...] += jnp.sum(_first(count, criterion(**losses), 0.0), axis=0, keepdims=True)
+    # [k, r]: candidates lie along the lanes, so that a sum over the chunk adds whole registers.
+    products = [
+        jax.lax.dot_general(
+            y[...],
+            x[...],
+            (((1,), (1,)), ((), ())),
+            precision=jax.lax.Precision.HIGHEST,
+            preferred_element_type=jnp.float32,
+        )
+        for x, y in zip(rows, chunk, strict=True)
+    ]
+    losses = [softplus(scalars[i, 0] * products[i] + scalars[i, 1]) for i in range(len(names))]
+    s = criterion(**dict(zip(names, losses, strict=True)))
+    is_example = jax.lax.broadcasted_iota(jnp.int32, s.shape, 0) < count
+    sums[...] += jnp.sum(jnp.where(is_example, s, 0.0), axis=0, keepdims=True)
 
 
-def _softmax_kernel(
-    count: Any, scalars: Any, rows: Sequence[Any], chunk: Sequence[Any], sums: Any, largest: Any, total: Any
-) -> None:
-    """log Σ_j exp(t x · y), from the largest logit so far and the sum of all in proportion to it."""
-
-    @pl.when(pl.program_id(1) == 0)
-    def _() -> None:
-        largest[...] = jnp.full_like(largest, -jnp.inf)
-        total[...] = jnp.zeros_like(total)
-
-    logits = _first(count, scalars[0, 0] * _products(chunk[0], rows[0]), -jnp.inf)
-    top = jnp.maximum(largest[...], jnp.max(logits, axis=0, keepdims=True))  # finite: no block is empty
-    rescaled = total[...] * jnp.exp(largest[...] - top)
-    total[...] = rescaled + jnp.sum(jnp.exp(logits - top), axis=0, keepdims=True)
-    largest[...] = top
-
-    @pl.when(pl.program_id(1) == pl.num_programs(1) - 1)
-    def _() -> None:
-        sums[...] = largest[...] + jnp.log(total[...])
-
-
-def _products(chunk: Any, rows: Any) -> jax.Array:
-    """float32 [k, r]. Candidates lie along the lanes, so that a sum over the chunk adds whole registers."""
-    return jax.lax.dot_general(
-        chunk[...],
-        rows[...],
-        (((1,), (1,)), ((), ())),
-        precision=jax.lax.Precision.HIGHEST,
-        preferred_element_type=jnp.float32,
-    )
-
-
-def _first(count: Any, values: jax.Array, rest: float) -> jax.Array:
-    """Return [k, r] with `rest` in place of the undefined rows, from row `count` on."""
-    return jnp.where(jax.lax.broadcasted_iota(jnp.int32, values.shape, 0) < count, values, rest)
-
-
-def _over_pairs(
-    kernel: Kernel,
-    scalars: jax.Array,
-    rows: list[jax.Array],
-    chunk: list[jax.Array],
-    *,
-    scratch: int,
-    interpret: bool,
-) -> jax.Array:
+def _over_pairs(kernel: Any, scalars: jax.Array, rows: list[jax.Array], chunk: list[jax.Array]) -> jax.Array:
     """Sum over the pairs of every row with the chunk, in one direction.
 
     If blocks don't divide rows or chunk, the last one exceeds the array, and its excess is undefined. The
@@ -165,11 +115,9 @@ def _over_pairs(
 
     Args:
         kernel: Adds one block.
-        scalars: float32, for the kernel.
+        scalars: float32, t and b of each model.
         rows: [R, E] of each model.
         chunk: [c, E] of each model.
-        scratch: Number of arrays [1, r] that the kernel needs.
-        interpret: Whether to run without a TPU.
 
     Returns:
         float32 [R].
@@ -179,7 +127,7 @@ def _over_pairs(
 
     def body(scalars: Any, *refs: Any) -> None:
         n = len(rows)
-        kernel(c - pl.program_id(1) * k, scalars, refs[:n], refs[n : 2 * n], *refs[2 * n :])
+        kernel(c - pl.program_id(1) * k, scalars, refs[:n], refs[n : 2 * n], refs[-1])
 
     # The type that XLA would infer, with the devices that it varies over.
     out = jax.eval_shape(lambda: jnp.zeros((1, R)) + sum(x[0, 0] for x in (scalars, *rows, *chunk)))
@@ -193,35 +141,28 @@ def _over_pairs(
         ],
         out_specs=pl.BlockSpec((1, r), lambda i, j: (0, i)),
         out_shape=out,
-        scratch_shapes=[pltpu.VMEM((1, r), jnp.float32)] * scratch,
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
-        interpret=interpret,
     )(scalars, *rows, *chunk)
     return sums[0]
-
-
-def fits(width: int) -> bool:
-    """Return whether a block of the kernel fits into VMEM, for the sum of the models' E."""
-    return _examples(width) >= 2 * ROWS
 
 
 def block(rows: int, chunk: int, width: int) -> tuple[int, int]:
     """Return the sizes (r, k) of a block for R rows, c of a chunk, and the sum of the models' E."""
     most = CHUNK
-    while most + ROWS > _examples(width):
+    while most + ROWS > _most_examples(width):
         most //= 2
     evenly = pl.cdiv(chunk, pl.cdiv(chunk, most))
     return min(rows, ROWS), chunk if chunk <= most else 8 * pl.cdiv(evenly, 8)  # registers have 8 rows
 
 
-def _examples(width: int) -> int:
+def _most_examples(width: int) -> int:
+    """Return how many examples of both sides fit into VMEM, for the sum of the models' E."""
     return WINDOWS // (2 * 4 * width)
 
 
-FUSED = Sums(sigmoid_sums, softmax_sums)
 TOLERANCE = 2e-5
 """Maximum error on the example, relative to its largest sum. Measured on CPU, float32 has an error of 2e-7,
-log(1 + x) in place of log1p of 4e-5, and embeddings in bfloat16 of 1e-4 (softmax) or 4e-3 (sigmoid)."""
+log(1 + x) in place of log1p of 4e-5, and embeddings in bfloat16 of 4e-3."""
 
 
 @functools.cache
@@ -239,42 +180,36 @@ def best_sums(kind: str = "auto") -> Sums:
     if kind == "fused" and backend != "tpu":
         raise ValueError(f"runtime.selection_kernel: fused runs on TPU only, and this is {backend}: use auto")
     if kind == "fused":
-        return FUSED
+        return sigmoid_sums
     if kind == "blocks" or backend != "tpu":
-        return BLOCKS
-    problem = disagreement(FUSED)
+        return scores.sigmoid_sums
+    problem = disagreement()
     if processes.all_say(problem is None):
-        return FUSED
+        return sigmoid_sums
     _LOG.warning("Selection sums in blocks, not by its TPU kernel: %s.", problem or "another process fails")
-    return BLOCKS
+    return scores.sigmoid_sums
 
 
-def disagreement(sums: Sums) -> str | None:
+def disagreement(sums: Sums = sigmoid_sums) -> str | None:
     """Compare a way of summing with blocks, and return the problem, if any.
 
     The example has two models of different widths, sizes that no block divides, several blocks of candidates
     and chunk, and sums over small differences.
     """
-
-    def computed(way: Sums) -> list[jax.Array]:
-        sigmoid = jax.jit(way.sigmoid, static_argnums=0)(CRITERIA["learnability"], *example)
-        softmax = [jax.jit(way.softmax)(*(models[name] for models in example)) for name in example[0]]
-        return jax.tree.leaves((sigmoid, softmax))
-
     widths = {"learner": 96, "reference": 40}
-    example = [{name: _embeddings(n, width) for name, width in widths.items()} for n in (150, 530)]
+    models, chunk = ({name: _pairs(n, width) for name, width in widths.items()} for n in (150, 530))
     try:
-        pairs = list(zip(computed(sums), computed(BLOCKS), strict=True))
+        x, y = (
+            jax.jit(way, static_argnums=0)(scores.learnability, models, chunk)
+            for way in (sums, scores.sigmoid_sums)
+        )
+        share = float(jnp.max(jnp.abs(x - y)) / jnp.max(jnp.abs(y)))
     except Exception as error:  # any exception of a compiler
         return f"it fails ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})"
-    for x, y in pairs:
-        share = float(jnp.max(jnp.abs(x - y)) / jnp.max(jnp.abs(y)))
-        if not share <= TOLERANCE:
-            return f"it is off by {share:.1e} of the largest sum"
-    return None
+    return None if share <= TOLERANCE else f"it is off by {share:.1e} of the largest sum"
 
 
-def _embeddings(count: int, width: int) -> Embeddings:
+def _pairs(count: int, width: int) -> Embeddings:
     """Make random pairs, with the initial t and b of a training."""
     z = np.random.default_rng(10 * count + width).normal(size=(2, count, width))
     image, text = jnp.asarray(z / np.linalg.norm(z, axis=2, keepdims=True), jnp.float32)

@@ -114,6 +114,10 @@ def resolve(
     return g, models
 
 
+Sums = Callable[[Criterion, Models, Models], jax.Array]
+"""A way to sum over the pairs of all candidates with a chunk: `sigmoid_sums` here or in `fused`."""
+
+
 def sigmoid_sums(criterion: Criterion, models: Models, chunk: Models) -> jax.Array:
     """Compute Σ_j [g(softplus(s_ij + b)) + g(softplus(s_ji + b))], the scores of non-matching pairs.
 
@@ -162,15 +166,6 @@ def softmax_sums(z: Embeddings, chunk: Embeddings) -> tuple[jax.Array, jax.Array
 
     return over_rows(block, (z.image, z.text), chunk.image.shape[0])
 
-
-class Sums(NamedTuple):
-    """A way to sum over the pairs of all candidates with a chunk: `sigmoid_sums` and `softmax_sums`."""
-
-    sigmoid: Callable[[Criterion, Models, Models], jax.Array]
-    softmax: Callable[[Embeddings, Embeddings], tuple[jax.Array, jax.Array]]
-
-
-BLOCKS = Sums(sigmoid_sums, softmax_sums)
 
 BLOCK_LOGITS = 1 << 19
 """Logits of one model and direction per block: 2 MB, in up to four such arrays. On CPU this is the fastest of
@@ -259,7 +254,7 @@ class SigmoidScores:
 
     def add(self, accumulated: Accumulated, chunk: Models) -> Accumulated:
         """Add the contribution of newly chosen examples: Σ_{j ∈ chunk} (S_ij + S_ji)."""
-        return accumulated + self.sums.sigmoid(self.criterion, self.models, chunk)
+        return accumulated + self.sums(self.criterion, self.models, chunk)
 
     def given(self, accumulated: Accumulated) -> jax.Array:
         """Return the scores of candidates given at least one chosen example, float32 [R]."""
@@ -296,7 +291,6 @@ class SoftmaxScores:
 
     criterion: Criterion
     models: Models
-    sums: Sums
 
     def own(self) -> jax.Array:
         """Return g(−s_ii)."""
@@ -308,7 +302,7 @@ class SoftmaxScores:
 
     def add(self, accumulated: Accumulated, chunk: Models) -> Accumulated:
         """Add to the log-sums over C, of each model and direction."""
-        sums = {name: self.sums.softmax(z, chunk[name]) for name, z in self.models.items()}
+        sums = {name: softmax_sums(z, chunk[name]) for name, z in self.models.items()}
         return jax.tree.map(jnp.logaddexp, accumulated, sums)
 
     def given(self, accumulated: Accumulated) -> jax.Array:
@@ -320,7 +314,3 @@ class SoftmaxScores:
         """Return g(ℓ_i) of the chosen, which the sums include."""
         losses = {name: 0.5 * sum(accumulated[name]) - own_similarity(z) for name, z in self.models.items()}
         return self.criterion(**losses)
-
-
-SCORES: dict[str, type[SigmoidScores | SoftmaxScores]] = {"sigmoid": SigmoidScores, "softmax": SoftmaxScores}
-"""Scores by the name of the loss."""

@@ -39,8 +39,6 @@ import numpy as np
 
 from jestlab.models.selection.sampling import Candidates, Draw, draw
 from jestlab.models.selection.scores import (
-    BLOCKS,
-    SCORES,
     Accumulated,
     Criterion,
     Embeddings,
@@ -49,6 +47,7 @@ from jestlab.models.selection.scores import (
     SoftmaxScores,
     Sums,
     resolve,
+    sigmoid_sums,
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -65,7 +64,7 @@ FLOPs for a super-batch.
 A rule with a parameter `concepts` gets int32 [B, K]: the numbers of each candidate's concepts, padded with
 −1. A rule `rule(key, concepts, *, batch_size, …)` without `batch` uses no scores."""
 
-Trace = jax.Array | None
+Trace = jax.Array | bool | None
 """bool []: whether to compute the sub-batch's score; None: never, and nothing is compiled for it."""
 
 
@@ -108,7 +107,7 @@ def select(
     sweeps: int = 4,
     axis: str | None = None,
     trace: Trace = None,
-    sums: Sums = BLOCKS,
+    sums: Sums = sigmoid_sums,
     concepts: jax.Array | None = None,
 ) -> Selected:
     """Select the sub-batch to train on.
@@ -135,7 +134,7 @@ def select(
         axis: Name of the mesh axis that the rows are split over; None if all rows are on this device.
         trace: Whether to compute the sub-batch's score after each draw. This costs as much as one more chunk
             (with one chunk, as much as joint selection).
-        sums: How to sum over pairs; all ways agree up to rounding.
+        sums: How to sum over pairs by the sigmoid loss: see `fused.best_sums`.
         concepts: For custom rules that take them: see `Rule`. Without embeddings, the rule gets nothing else.
 
     Returns:
@@ -151,11 +150,10 @@ def select(
         indices = _as_indices(rule(key, concepts=concepts, batch_size=batch_size), batch_size)
         return Selected(indices, nothing, nothing, nothing)
     g, models = resolve(criterion, learner, reference)
-    if loss not in SCORES:
-        raise ValueError(f"unknown loss {loss!r}: expected {' or '.join(SCORES)}")
-    batch = SuperBatch(
-        Candidates(next(iter(models.values())).image.shape[0], axis), SCORES[loss](g, models, sums)
-    )
+    if loss not in ("sigmoid", "softmax"):
+        raise ValueError(f"unknown loss {loss!r}: expected sigmoid or softmax")
+    scores = SigmoidScores(g, models, sums) if loss == "sigmoid" else SoftmaxScores(g, models)
+    batch = SuperBatch(Candidates(next(iter(models.values())).image.shape[0], axis), scores)
     _check_size(batch_size, batch.candidates.count)
     if not 0 < gain <= _LARGEST_GAIN or sweeps < 1:
         raise ValueError(f"gain {gain} and sweeps {sweeps} must be positive and finite in float32")
