@@ -1,4 +1,4 @@
-"""Embedding a whole training set: what is stored is what the reference computes, whatever interrupts it."""
+"""Embedding a whole training set: the reference's embeddings are stored, also after interruptions."""
 
 import shutil
 
@@ -106,7 +106,7 @@ def test_a_stopped_run_resumes_bit_for_bit(tiny, run, whole, tmp_path, stop_afte
 
 
 def test_a_run_that_fails_repeats_from_the_last_save_or_from_the_beginning(tiny, run, whole, tmp_path):
-    """What it wrote since then is written again, the same."""
+    """Later rows are written again, with the same values."""
     with pytest.raises(KeyboardInterrupt):
         run(config(tiny), tmp_path, Recorder(fail_at=4))
     done, again = run(config(tiny), tmp_path)
@@ -130,17 +130,6 @@ def test_a_finished_run_embeds_nothing_again_and_rejects_other_embeddings(tiny, 
         EmbeddingCache(tmp_path)
 
 
-def test_half_precision_halves_the_files(tiny, run, whole, tmp_path):
-    run(config(tiny, precision="float16"), tmp_path)
-    index = np.arange(512)
-    full, half = EmbeddingCache(whole[0]), EmbeddingCache(tmp_path)
-    assert half.images(index).dtype == np.float32
-    np.testing.assert_allclose(half.images(index), full.images(index), atol=2**-11)
-    np.testing.assert_allclose(half.texts(index), full.texts(index), atol=2**-11)
-    sizes = [(d / "embeddings" / "images.npy").stat().st_size for d in (tmp_path, whole[0])]
-    assert sizes[0] - 128 == (sizes[1] - 128) / 2
-
-
 def test_only_examples_that_satisfy_the_filter_are_embedded(tiny, web, run, whole, tmp_path):
     cfg = config(tiny, {"filter": "similarity > 0.25"})
     run(cfg, tmp_path)
@@ -148,11 +137,8 @@ def test_only_examples_that_satisfy_the_filter_are_embedded(tiny, web, run, whol
     kept = select(web, "similarity > 0.25")
     np.testing.assert_allclose(cache.images(kept), unfiltered.images(kept), rtol=1e-5, atol=1e-6)
     dropped = next(i for i in range(512) if i not in kept)
+    cache.check(cfg.data.model_copy(update={"filter": "similarity > 0.3"}), web)  # is stricter
     with pytest.raises(ValueError, match=rf"example {dropped} was not embedded.*data.filter: null"):
-        cache.texts(np.array([kept[0], dropped]))
-    stricter = cfg.data.model_copy(update={"filter": "similarity > 0.3"})
-    cache.check(stricter, web)
-    with pytest.raises(ValueError, match=rf"example {dropped} was not embedded"):
         cache.check(cfg.data.model_copy(update={"filter": None}), web)
 
 
@@ -181,8 +167,6 @@ def test_a_damaged_example_is_marked_and_counted(tiny, run, whole, web, tmp_path
     cache, undamaged = EmbeddingCache(tmp_path), EmbeddingCache(whole[0])
     others = np.array([i for i in range(512) if i != 5])
     np.testing.assert_array_equal(cache.images(others), undamaged.images(others))
-    with pytest.raises(ValueError, match="example 5 was damaged"):
-        cache.images(np.array([4, 5]))
     cache.check(cfg.data, folder)  # training reads another example in its place
     strict = cfg.model_copy(update={"runtime": cfg.runtime.model_copy(update={"damaged_share": 0.0})})
     with pytest.raises(ValueError, match="1 of 512 examples have a damaged image"):

@@ -11,13 +11,29 @@ from jestlab.models.config import Optimizer
 from jestlab.models.training import optimizer as module
 from jestlab.models.training.optimizer import build_optimizer, decayed, learning_rate
 
+PARAMETERS = {
+    "img": {"Dense_0": {"kernel": jnp.full((2, 2), 3.0), "bias": jnp.full((2,), 3.0)}},
+    "t": jnp.ones((1,)),
+    "b": jnp.ones((1,)),
+}
 
-def tree():
-    return {
-        "img": {"Dense_0": {"kernel": jnp.full((2, 2), 3.0), "bias": jnp.full((2,), 3.0)}},
-        "t": jnp.ones((1,)),
-        "b": jnp.ones((1,)),
-    }
+
+def updated(optimizer, *gradients):
+    """The updates and the state after some steps."""
+    state, update = optimizer.init(PARAMETERS), jax.jit(optimizer.update)
+    for each in gradients:
+        updates, state = update(each, state, PARAMETERS)
+    return updates, state
+
+
+def first_moments(state):
+    [adam] = [part for part in state if isinstance(part, optax.ScaleByAdamState)]
+    return jax.tree.leaves(adam.mu)
+
+
+def assert_close(found, expected, rtol):
+    for one, two in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        np.testing.assert_allclose(one, two, rtol=rtol)
 
 
 def published_cosine(step, *, base, warmup, total):
@@ -29,13 +45,14 @@ def published_cosine(step, *, base, warmup, total):
 
 @pytest.mark.parametrize(("total", "percent", "warmup"), [(91_553, 1.0, 916), (240, 5.0, 12), (50, 0.0, 0)])
 def test_the_schedule_is_the_published_one(total, percent, warmup):
-    """Also if its length is only known when the step runs."""
+    """Also if the length is only known when the step runs."""
     config = Optimizer(learning_rate=1e-3, warmup_percent=percent)
     steps = np.linspace(0, total, 200).astype(int)
     ours = jax.jit(lambda total, steps: learning_rate(config, total)(steps))(total, steps)
     np.testing.assert_allclose(learning_rate(config, total)(steps[7]), ours[7], rtol=1e-6)
-    theirs = published_cosine(steps, base=1e-3, warmup=warmup, total=total)
-    np.testing.assert_allclose(ours, theirs, atol=2e-10)
+    np.testing.assert_allclose(
+        ours, published_cosine(steps, base=1e-3, warmup=warmup, total=total), atol=2e-10
+    )
 
 
 def test_a_constant_rate_stays_after_its_warm_up():
@@ -58,70 +75,43 @@ def test_a_pattern_selects_the_parameters_that_decay():
         Optimizer(decay_parameters="(")
 
 
-@pytest.mark.parametrize("clip_norm, expected", [(None, 1e4), (1.0, 0.5)])
+@pytest.mark.parametrize("clip_norm, expected", [(None, 1e4), (1.0, 1 / np.sqrt(8))])
 def test_gradients_are_clipped_by_their_global_norm(clip_norm, expected):
-    gradients = {"img": {"kernel": jnp.full((4,), 1e4)}}
+    gradients = jax.tree.map(lambda x: jnp.full_like(x, 1e4), PARAMETERS)  # 8 numbers
     optimizer = build_optimizer(Optimizer(clip_norm=clip_norm, warmup_percent=0, weight_decay=0), 10)
-    _, state = jax.jit(optimizer.update)(gradients, optimizer.init(gradients), gradients)
-    [adam] = [part for part in state if isinstance(part, optax.ScaleByAdamState)]
-    [mu] = jax.tree.leaves(adam.mu)
+    [mu] = first_moments(updated(optimizer, gradients)[1])
     np.testing.assert_allclose(mu, 0.1 * expected, rtol=1e-5)
 
 
 def test_a_small_model_is_updated_as_a_large_one(monkeypatch):
     rng = np.random.default_rng(0)
-    trees = [
-        {"img": {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}}
-        for shapes in [{"kernel": (3, 2), "bias": (2,)}] * 3
-    ]
+    gradients = [jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), PARAMETERS)] * 2
     found = []
-    for small, arrays in ((8, 1), (7, 2)):
+    for small, arrays in ((8, 1), (7, 4)):
         monkeypatch.setattr(module, "_SMALL", small)
-        optimizer = build_optimizer(Optimizer(warmup_percent=0), 10)
-        state = optimizer.init(trees[0])
-        [adam] = [part for part in state if isinstance(part, optax.ScaleByAdamState)]
-        assert len(jax.tree.leaves(adam.mu)) == arrays
-        update = jax.jit(optimizer.update)
-        for gradients in trees[1:]:
-            updates, state = update(gradients, state, trees[0])
+        updates, state = updated(build_optimizer(Optimizer(warmup_percent=0), 10), *gradients)
+        assert len(first_moments(state)) == arrays
         found.append(updates)
-    for one, two in zip(*map(jax.tree.leaves, found), strict=True):
-        np.testing.assert_allclose(one, two, rtol=1e-6)
+    assert_close(found[0], found[1], rtol=1e-6)
 
 
 def test_decay_is_adamw_with_the_decay_over_the_rate_and_touches_kernels_alone():
     config = Optimizer(learning_rate=1e-3, weight_decay=1e-4, warmup_percent=0, clip_norm=1e9, beta2=0.95)
-    ours = build_optimizer(config, 100)
-    theirs = optax.adamw(
+    adamw = optax.adamw(
         optax.cosine_decay_schedule(1e-3, 100),
         b2=0.95,
         weight_decay=0.1,
         mask={"img": {"Dense_0": {"kernel": True, "bias": False}}, "t": False, "b": False},
     )
-    parameters = tree()
-    gradients = {
-        "img": {"Dense_0": {"kernel": parameters["img"]["Dense_0"]["kernel"] * 0.1, "bias": jnp.ones(2)}},
-        "t": jnp.ones(1),
-        "b": -jnp.ones(1),
-    }
-    ours_state, theirs_state = ours.init(parameters), theirs.init(parameters)
-    update_ours, update_theirs = jax.jit(ours.update), jax.jit(theirs.update)
-    for _ in range(3):
-        mine, ours_state = update_ours(gradients, ours_state, parameters)
-        other, theirs_state = update_theirs(gradients, theirs_state, parameters)
-        for one, two in zip(*map(jax.tree.leaves, (mine, other)), strict=True):
-            np.testing.assert_allclose(one, two, rtol=1e-5)
+    gradients = PARAMETERS | {"img": {"Dense_0": {"kernel": jnp.full((2, 2), 0.3), "bias": jnp.ones(2)}}}
+    for steps in (1, 2, 3):
+        ours, theirs = (updated(each, *[gradients] * steps) for each in (build_optimizer(config, 100), adamw))
+        assert_close(ours[0], theirs[0], rtol=1e-5)
 
 
 def test_multiplier_scales_the_updates_of_temperature_and_bias_alone():
-    parameters = tree()
-    gradients = tree()
-
-    def update(multiplier):
-        optimizer = build_optimizer(Optimizer(temperature_multiplier=multiplier, warmup_percent=0), 10)
-        return jax.jit(optimizer.update)(gradients, optimizer.init(parameters), parameters)[0]
-
-    plain, scaled = update(1.0), update(10.0)
-    np.testing.assert_allclose(scaled["t"], 10 * plain["t"], rtol=1e-6)
-    np.testing.assert_allclose(scaled["b"], 10 * plain["b"], rtol=1e-6)
-    np.testing.assert_array_equal(scaled["img"]["Dense_0"]["kernel"], plain["img"]["Dense_0"]["kernel"])
+    plain, scaled = (
+        updated(build_optimizer(Optimizer(temperature_multiplier=m, warmup_percent=0), 10), PARAMETERS)[0]
+        for m in (1.0, 10.0)
+    )
+    assert_close(scaled, plain | {name: 10 * plain[name] for name in "tb"}, rtol=1e-6)

@@ -55,8 +55,8 @@ NORM = f"{BLOCK}/LayerNorm_0/scale"
         ({NORM.replace("_1", "_9"): zeros(16)}, r"unexpected: txt/Encoder_0/encoderblock_9"),
         ({"txt/head/kernel": None}, r"missing: txt/head/kernel; holds .* and \d+ more$"),
         ({"txt/head/kernel": zeros(3)}, r"txt/head/kernel \(3,\), should have 2 axes"),
-        ({"img/pos_embedding": zeros(1, 5, 24)}, "5 image positions, which do not form a square grid"),
-        ({"img/embedding/kernel": zeros(8, 8, 3, 0)}, "does not describe two towers: vision.width"),
+        ({"img/pos_embedding": zeros(1, 5, 24)}, r"img/pos_embedding \(1, 5, 24\), should be \(1, 4, 24\)"),
+        ({"img/pos_embedding": zeros(1, 0, 24)}, "does not describe two towers: vision.image_size"),
         ({"img/\ncls": zeros(2)}, r"'img/\\ncls', of 8 characters, is not plausible"),
         ({"x" * 60_000: zeros(2)}, "of 60,000 characters, is not plausible"),
     ],
@@ -182,7 +182,10 @@ class TestSafetensors:
             ({"x": "../x.safetensors"}, "in the same folder"),
             ({"x": ["y"]}, "no such file"),
             ({"x": "x" * 5_000}, "of 5,000 characters, is not plausible"),
-            ({"x": "model.safetensors", "y": "twin.safetensors"}, "twin.safetensors: .* is in model.safe"),
+            (
+                {"x": "model.safetensors", "y": "twin.safetensors"},
+                "twin.safetensors: .* is in another file too",
+            ),
         ],
     )
     def test_an_index(self, folder, file, weight_map, message):
@@ -196,13 +199,13 @@ class TestPlaces:
         fails(tmp_path / "nowhere.npz", "no such file or folder of weights")
         fails(tmp_path, "holds neither model.safetensors nor weights.npz with model.json")
         (tmp_path / "weights.h5").write_bytes(b"")
-        fails(tmp_path / "weights.h5", r"neither .npz \(big_vision\) nor .safetensors")
+        fails(tmp_path / "weights.h5", r"neither .npz nor .safetensors")
 
     @pytest.mark.parametrize("name", ["pytorch_model.bin", "open_clip.pt", "model.pkl"])
     def test_pickled_formats(self, tmp_path, name):
         (tmp_path / name).write_bytes(pickle.dumps({}))
         for path in (tmp_path / name, tmp_path):
-            fails(path, "pickled weights are never loaded: save them as model.safetensors")
+            fails(path, "pickled weights are never loaded")
 
     @pytest.mark.parametrize(
         "model",

@@ -147,7 +147,7 @@ def test_a_runs_checkpoint_comes_out_as_it_is(tmp_path, towers, tensors, pieces)
     same(weights.tensors(), tensors)
     assert weights.digest() == content_hash(tensors.items(), towers)
     assert weights.tokenizer == tmp_path / "run" / "tokenizer.model"
-    with pytest.raises(ValueError, match="is the folder of a run: use `jestlab weights import`"):
+    with pytest.raises(ValueError, match="name a run instead of its folder"):
         open_weights(tmp_path / "run")
 
 

@@ -25,15 +25,15 @@ def test_force_replaces_weights_only(tmp_path, make_weights, towers):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.tex").write_text("years of work")
     weights = make_weights(towers)
-    with pytest.raises(ValueError, match=r"thesis: holds chapter1.tex, which is not part of weights"):
+    with pytest.raises(ValueError, match=r"thesis: already exists, with other content"):
         write(weights, tmp_path / "thesis", "jestlab", force=True)
     with pytest.raises(ValueError, match=r"give a name that ends in .npz"):
         write(weights, tmp_path / "thesis", "big_vision", force=True)
     (tmp_path / "folder.npz").mkdir()
-    with pytest.raises(ValueError, match=r"folder.npz: is a folder"):
+    with pytest.raises(ValueError, match=r"folder.npz: already exists, with other content"):
         write(weights, tmp_path / "folder.npz", "big_vision", force=True)
     (tmp_path / "file").write_text("a file")
-    with pytest.raises(ValueError, match="file: not a folder"):
+    with pytest.raises(ValueError, match="file: already exists, with other content"):
         write(weights, tmp_path / "file", "huggingface", force=True)
     assert (tmp_path / "thesis" / "chapter1.tex").read_text() == "years of work"
 

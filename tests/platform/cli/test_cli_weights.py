@@ -91,13 +91,13 @@ def test_errors_are_one_line(place, weights, check_errors):
     (place / "mine" / "thesis.tex").write_text("years of work")
     cases = {
         "inspect nowhere.npz": "no file, folder, or run 'nowhere.npz': expected a path",
-        "inspect notes.txt": "notes.txt: neither .npz (big_vision) nor .safetensors",
+        "inspect notes.txt": "notes.txt: neither .npz nor .safetensors",
         "import siglip.npz own --tokenizer no.model": "no.model: no such tokenizer",
         "import siglip.npz own --tokenizer notes.txt": "not a sentencepiece model",
         "export siglip.npz own --format big_vision": "give a name that ends in .npz",
         "export siglip.npz own --format onnx": "2 'onnx' is not one of",
         "export siglip.npz own": "2 Missing option '--format'",
-        "import siglip.npz mine --force": "mine: holds ",
+        "import siglip.npz mine --force": "mine: already exists, with other content",
     }
     check_errors(weights, cases.items())
     assert not (place / "own").exists()

@@ -57,20 +57,11 @@ _MOST_EXAMPLES = 1_024  # of a sub-batch whose metadata are read: shares to with
 Ints = npt.NDArray[np.int64]
 
 
-def shares(source: ShardIndex, columns: Sequence[str], examples: Mapping[str, Ints]) -> dict[str, float]:
-    """Compute the shares of the values of metadata columns.
-
-    Args:
-        source: The folder of shards.
-        columns: Names of the columns.
-        examples: Name of a group of examples → their global numbers, int64 [k].
-
-    Returns:
-        `selected/<group>/<column>/<value>` → share, with the values of `curation.shares_by_value`.
-    """
+def _shares(source: ShardIndex, columns: Sequence[str], groups: Mapping[str, Ints]) -> dict[str, float]:
+    """Return `selected/<group>/<column>/<value>` → share of the group's examples, int64 [k]."""
     return {
         f"selected/{group}/{column}/{value}": share
-        for column, values in shares_by_value(source, columns, examples).items()
+        for column, values in shares_by_value(source, columns, groups).items()
         for value, by_group in values.items()
         for group, share in by_group.items()
     }
@@ -96,9 +87,9 @@ def composition_of(
         candidates: int64 [k], the examples of the super-batch that this process loaded: a uniform sample.
 
     Returns:
-        `selected_again`, the share of the sub-batch that was in one of the earlier sub-batches that the state
-        remembers (0 within an epoch, where each example comes once); and `shares` of the sub-batch, named by
-        the rule, and of `candidates`, unless metadata cannot be read.
+        `selected_again`, the share of the sub-batch that was in one of the earlier sub-batches of `recent` (0
+        within an epoch); and `selected/<rule>/<column>/<value>`, the share of the sub-batch with a value of a
+        metadata column, and the same for `candidates`, unless metadata cannot be read.
     """
     row = (step - 1) % RECENT_STEPS
     selected, earlier = recent[row].astype(np.int64), np.delete(recent, row, axis=0)
@@ -106,7 +97,7 @@ def composition_of(
     sample = selected[np.linspace(0, len(selected) - 1, min(len(selected), _MOST_EXAMPLES)).astype(int)]
     groups = {config.selection.rule: sample, "candidates": candidates[: len(sample)]}
     try:
-        metrics |= shares(source, config.runtime.diagnostics.columns, groups)
+        metrics |= _shares(source, config.runtime.diagnostics.columns, groups)
     except (OSError, ValueError) as error:
         _LOG.warning("step %d: kinds of the selected examples unknown: %s", step, error)
     return metrics
@@ -117,11 +108,8 @@ _POINTS = 200  # of Gibbs sampling's many draws that are kept
 _INPUTS = ("image", "text", "reference_text")  # of a batch, for the models
 _ORDER = 2**32  # added to the seed: an order in which no run trains, since its seeds are smaller
 
-Metrics = dict[tuple[int, str], float]
-"""(step, name) → value."""
-
-Pairs = dict[str, Embeddings]
-"""Embeddings of candidates by the models that score: "learner", "reference", or both."""
+Metrics = dict[tuple[int, str], float]  # (step, name) → value
+Pairs = dict[str, Embeddings]  # of candidates, by the models that score: "learner", "reference", or both
 
 
 def diagnose(
@@ -174,7 +162,7 @@ def diagnose(
     for (step, name), values in measured.items():
         by_step[step][name] = sum(values) / len(values)
     groups = {rule: np.concatenate(parts) for rule, parts in chosen.items()}
-    by_step[0] |= shares(ShardIndex.load(web), config.columns, groups)
+    by_step[0] |= _shares(ShardIndex.load(web), config.columns, groups)
     for step in sorted(by_step):
         tracker.log(step, by_step[step])
     tracker.progress(config.draws, config.draws)
@@ -192,9 +180,7 @@ def _super_batches(
     """Yield super-batches of the largest size endlessly: global example numbers, int64 [B], and pairs."""
     (towers, folder), size = learner, config.super_batch_size()
     tokenizer = Tokenizer((folder / TOKENIZER).read_bytes())
-    scorer = Scorer()
-    if reference is not None:
-        scorer = load(reference, config.data, web, towers, tokenizer, columns)
+    scorer = load(reference, config.data, web, towers, tokenizer, columns) if reference else Scorer()
     batches = training_batches(
         web,
         filter=config.data.filter,
@@ -222,11 +208,11 @@ def _super_batches(
 
     @functools.partial(jax.jit, out_shardings=devices.replicated)
     def embedded(parameters: dict[str, Any], batch: dict[str, jax.Array]) -> dict[str, Any]:
-        texts = {name: batch.get(f"{name}_text", batch["text"]) for name in models}
-        return {
-            name: embed(model, parameters[name], batch["image"], texts[name])[:2]
-            for name, model in models.items()
-        }
+        def pairs(name: str) -> tuple[Any, ...]:
+            text = batch.get(f"{name}_text", batch["text"])
+            return embed(models[name], parameters[name], batch["image"], text)[:2]
+
+        return {name: pairs(name) for name in models}
 
     held: list[Any] = []  # trees of arrays [rows, …]: example numbers, and by model images and texts
     while True:
@@ -307,4 +293,4 @@ def _matrix(config: DiagnoseConfig, pairs: Pairs) -> Metrics:
     first = _first(pairs, n)
     scores = score_matrix(_criterion(config), first.get("learner"), first.get("reference"))
     metrics: Metrics = {(i, "learnability_matrix"): x for i, x in enumerate(scores.ravel().tolist())}
-    return metrics | {(0, "learnability_matrix/size"): float(n)}
+    return metrics | {(0, "learnability_matrix/size"): n}

@@ -10,7 +10,7 @@ import math
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,13 +39,13 @@ class Archive:
     Attributes:
         files: The files.
         shapes: Name → shape of each tensor.
-        read: Yields the tensors of the given names in this order, as float32. Raises ValueError, with file
-            and name, if a tensor is damaged or isn't float32, float16, or bfloat16.
+        read: Yields the name and the value, as float32, of each tensor. Raises ValueError if a tensor is
+            damaged or isn't float32, float16, or bfloat16.
     """
 
-    files: tuple[Path, ...]
+    files: Sequence[Path]
     shapes: Mapping[str, Shape]
-    read: Callable[[Iterable[str]], Iterator[Tensor]]
+    read: Callable[[], Iterator[tuple[str, Tensor]]]
 
 
 def shortened(text: object, most: int = 200) -> str:
@@ -75,15 +75,6 @@ def _check_names(path: Path, names: Iterable[str]) -> None:
             )
 
 
-def _to_float32(place: str, array: np.ndarray[Any, Any]) -> Tensor:
-    """Convert an array to float32; ValueError, with the place, if that would round."""
-    if array.dtype.kind == "V" and array.dtype.itemsize == 2 and array.dtype.names is None:
-        array = array.view(_BFLOAT16)  # NumPy files can't store this type, so big_vision's have two raw bytes
-    if array.dtype.newbyteorder("=") not in _EXACT:
-        raise ValueError(f"{place} is {array.dtype}: only float32, float16 and bfloat16 are read")
-    return array.astype(np.float32, copy=False)
-
-
 # ---- .npz
 
 
@@ -95,17 +86,11 @@ def open_npz(path: Path) -> Archive:
     """
     with _unzipped(path) as archive:
         infos = {
-            info.filename.removesuffix(".npy"): info
-            for info in archive.infolist()
-            if info.filename.endswith(".npy")
+            i.filename.removesuffix(".npy"): i for i in archive.infolist() if i.filename.endswith(".npy")
         }
         _check_names(path, infos)
-        parameters = {
-            name.removeprefix(_CHECKPOINT): info
-            for name, info in infos.items()
-            if name.startswith(_CHECKPOINT)
-        }
-        members = parameters or infos
+        prefixed = {name for name in infos if name.startswith(_CHECKPOINT)}
+        members = {name.removeprefix(_CHECKPOINT): infos[name] for name in prefixed or infos}
         packed = sum(info.compress_size for info in members.values())
         unpacked = sum(info.file_size for info in members.values())
         if unpacked > _LARGEST_RATIO * packed:
@@ -114,14 +99,20 @@ def open_npz(path: Path) -> Archive:
             )
         shapes = {name: _npy_shape(f"{path}: {name}", archive, info) for name, info in members.items()}
 
-    def read(names: Iterable[str]) -> Iterator[Tensor]:
+    def read() -> Iterator[tuple[str, Tensor]]:
         with _unzipped(path) as archive:
-            for name in names:
-                with _explained(f"{path}: {name} is damaged"), archive.open(members[name]) as stream:
+            for name, info in members.items():
+                with _explained(f"{path}: {name} is damaged"), archive.open(info) as stream:
                     array = npy.read_array(stream, allow_pickle=False)
-                yield _to_float32(f"{path}: {name}", array)
+                if array.dtype == np.dtype("V2"):
+                    array = array.view(_BFLOAT16)  # NumPy files can't store this type, only its bytes
+                if array.dtype.newbyteorder("=") not in _EXACT:
+                    raise ValueError(
+                        f"{path}: {name} is {array.dtype}: only float32, float16 and bfloat16 are read"
+                    )
+                yield name, array.astype(np.float32, copy=False)
 
-    return Archive((path,), shapes, read)
+    return Archive([path], shapes, read)
 
 
 def _unzipped(path: Path) -> zipfile.ZipFile:
@@ -153,38 +144,38 @@ def open_safetensors(files: Sequence[Path]) -> Archive:
         FileNotFoundError: A file is missing.
         ValueError: A file isn't a complete safetensors file, or two contain the same tensor.
     """
-    places: dict[str, Path] = {}
     shapes: dict[str, Shape] = {}
     for path in files:
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file")
         with _safely_opened(path) as archive:
-            names = archive.keys()
+            names = _parameters(archive)
             _check_names(path, names)
             for name in names:
-                if name.endswith(".position_ids"):
-                    continue  # not a parameter: older versions of transformers also saved these numbers
-                if name in places:
-                    raise ValueError(f"{path}: {name} is in {places[name].name} too")
                 header = archive.get_slice(name)
-                if header.get_dtype() not in ("F32", "F16", "BF16"):
-                    raise ValueError(
-                        f"{path}: {name} is {header.get_dtype()}: only F32, F16 and BF16 are read"
-                    )
-                places[name], shapes[name] = path, tuple(header.get_shape())
+                if name in shapes:
+                    raise ValueError(f"{path}: {name} is in another file too")
+                if (dtype := header.get_dtype()) not in ("F32", "F16", "BF16"):
+                    raise ValueError(f"{path}: {name} is {dtype}: only F32, F16 and BF16 are read")
+                shapes[name] = tuple(header.get_shape())
 
-    def read(names: Iterable[str]) -> Iterator[Tensor]:
-        with ExitStack() as stack:
-            archives = {path: stack.enter_context(_safely_opened(path)) for path in files}
-            for name in names:
-                yield _to_float32(f"{places[name]}: {name}", archives[places[name]].get_tensor(name))
+    def read() -> Iterator[tuple[str, Tensor]]:
+        for path in files:
+            with _safely_opened(path) as archive:
+                for name in _parameters(archive):
+                    yield name, archive.get_tensor(name).astype(np.float32, copy=False)
 
-    return Archive(tuple(files), shapes, read)
+    return Archive(files, shapes, read)
 
 
 def _safely_opened(path: Path) -> Any:
     with _explained(f"{path}: not a complete safetensors file"):
         return safe_open(path, framework="numpy")
+
+
+def _parameters(archive: Any) -> list[str]:
+    """Return the names of parameters: older versions of transformers also saved the numbers of positions."""
+    return [name for name in archive.keys() if not name.endswith(".position_ids")]  # noqa: SIM118
 
 
 def shards(index: Path) -> list[Path]:
@@ -202,7 +193,9 @@ def shards(index: Path) -> list[Path]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a mapping from a JSON file; ValueError, with the path, if there is none in it."""
+    """Read a mapping from a JSON file; ValueError if the file has other content."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
     with _explained(f"{path}: not a JSON file"):
         content = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):

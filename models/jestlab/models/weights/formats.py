@@ -11,11 +11,10 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from jestlab.models.config import TextTower, TwoTowers, VisionTower
+from jestlab.models.config import TwoTowers
 from jestlab.models.weights.files import Tensor
 from jestlab.models.weights.layout import ATTENTION, ENCODERS, MAP_HEAD, MLP, Shape, parameter_shapes
 
@@ -48,7 +47,7 @@ class Layout:
 
 
 BIG_VISION = Layout("big_vision")
-"""Our own names and shapes: `models/vit.py` and `models/proj/image_text/two_towers.py` of big_vision."""
+"""Our names and shapes: `models/vit.py` and `models/proj/image_text/two_towers.py` of big_vision."""
 
 _SCANNED = tuple((rf"^{tower}/encoderblock_\d+/", f"{tower}/encoderblock/") for tower in ENCODERS.values())
 
@@ -212,71 +211,49 @@ def detect(found: Mapping[str, Shape], *, torch: bool) -> Layout:
     return replace(BIG_VISION_SCANNED, renames=tuple(rules)) if rules else BIG_VISION
 
 
-_SMALLEST = TwoTowers(vision=VisionTower(width=48, depth=1), text=TextTower(depth=1))
-
-
-def infer(found: Mapping[str, Shape], layout: Layout, heads: Mapping[str, Any]) -> TwoTowers:
-    """Infer the towers from the shapes of their tensors.
+def infer(found: Mapping[str, Shape], layout: Layout) -> TwoTowers:
+    """Infer the towers from the shapes of big_vision's tensors.
 
     Without a MAP head, images are pooled by their mean. No shape shows how texts are pooled: at their last
-    token, as in SigLIP. The image size is patch size × side of the position grid: a model of 384 px in
-    patches of 14 reads 378 px.
+    token, as in SigLIP.
 
     Args:
         found: Name → shape of each tensor in the file.
         layout: The layout of the file.
-        heads: The attention heads of the towers "img" and "txt", for a layout that merges them.
 
     Raises:
         ValueError: A tensor is missing or has the wrong number of axes, or no towers have such shapes.
     """
-    sample = {name: entry for entry in entries(_SMALLEST, layout) for name in entry.parts}
 
-    def shape(name: str) -> Shape:
-        """Return the shape of a parameter, in the order of our axes."""
-        entry = sample[name]
-        if entry.name not in found:
+    def shape(name: str, rank: int) -> Shape:
+        source = layout.source(name)
+        if source not in found:
             held = named([*found]) or "nothing"
-            raise ValueError(f"does not hold the weights of two towers: missing: {entry.name}; holds {held}")
-        theirs, rank = found[entry.name], len(entry.shape)
-        if len(theirs) != rank:
-            raise ValueError(f"wrong shape: {entry.name} {theirs}, should have {rank} axes")
-        theirs = theirs[rank - len(entry.merged) :]
-        return theirs[::-1] if layout.torch and name.endswith("/kernel") else theirs
+            raise ValueError(f"does not hold the weights of two towers: missing: {source}; holds {held}")
+        rank += source != name  # blocks are stacked
+        if len(found[source]) != rank:
+            raise ValueError(f"wrong shape: {source} {found[source]}, should have {rank} axes")
+        return found[source]
 
-    def sizes(tower: str, width: int) -> dict[str, Any]:
-        block = f"{ENCODERS[tower]}/encoderblock_0/"
-        query, hidden = shape(f"{block}{ATTENTION}/query/kernel"), f"{block}{MLP}/Dense_0/kernel"
-        first, source = sample[hidden], layout.source(block)
-        if len(first.shape) > len(first.merged):
-            depth = found[first.name][0]
-        else:  # count the blocks; `check` then reports missing ones
-            start, end = source[:-2], first.name.removeprefix(source)
-            depth = sum(name.startswith(start) and name.endswith(end) for name in found)
-        count = heads[tower] if layout.torch else query[-2]
-        return {"width": width, "mlp_dim": shape(hidden)[-1], "depth": depth, "heads": count}
+    def encoder(tower: str) -> dict[str, int]:
+        block, hidden = f"{ENCODERS[tower]}/encoderblock", f"{MLP}/Dense_0/kernel"
+        first = shape(f"{block}_0/{hidden}", 2)
+        # `check` then reports missing blocks.
+        depth = sum(name.startswith(f"{block}_") and name.endswith(hidden) for name in found) or first[0]
+        heads = shape(f"{block}_0/{ATTENTION}/query/kernel", 3)[-2]
+        return {"width": first[-2], "mlp_dim": first[-1], "depth": depth, "heads": heads}
 
-    *patch, vision_width = shape(_PATCHES)
-    patch_size = math.isqrt(math.prod(patch) // 3)  # of 3 channels
-    positions = shape("img/pos_embedding")[-2]
-    side = math.isqrt(positions)
-    if side * side != positions:
-        raise ValueError(f"{positions} image positions, which do not form a square grid: not supported")
-    vocabulary_size, text_width = shape("txt/Embed_0/embedding")
-    has_map_head = any(name.startswith(layout.source(f"{MAP_HEAD}/")) for name in found)
-    return TwoTowers.model_validate(
-        {
-            "vision": {
-                "image_size": patch_size * side,
-                "patch_size": patch_size,
-                "pooling": "map" if has_map_head else "mean",
-                **sizes("img", vision_width),
-            },
-            "text": {
-                "vocabulary_size": vocabulary_size,
-                "length": shape("txt/pos_embedding")[-2],
-                **sizes("txt", text_width),
-            },
-            "embedding_dim": shape("txt/head/kernel")[-1],
-        }
-    )
+    patch_size, positions = shape(_PATCHES, 4)[0], shape("img/pos_embedding", 3)[1]
+    vision = {
+        "image_size": patch_size * math.isqrt(positions),
+        "patch_size": patch_size,
+        "pooling": "map" if any(name.startswith(MAP_HEAD) for name in found) else "mean",
+        **encoder("img"),
+    }
+    text = {
+        "vocabulary_size": shape("txt/Embed_0/embedding", 2)[0],
+        "length": shape("txt/pos_embedding", 3)[1],
+        **encoder("txt"),
+    }
+    embedding_dim = shape("txt/head/kernel", 2)[1]
+    return TwoTowers.model_validate({"vision": vision, "text": text, "embedding_dim": embedding_dim})

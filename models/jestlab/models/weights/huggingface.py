@@ -13,6 +13,7 @@ is also written as a `tokenizer.json`, which gives the same tokens as in trainin
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,89 +31,82 @@ _IMAGES, _CAPTIONS = "preprocessor_config.json", "tokenizer_config.json"
 FILES = (WEIGHTS, CONFIG, SENTENCEPIECE, TOKENIZER, _IMAGES, _CAPTIONS)
 """Names of all files that are written."""
 
-_SECTIONS = {"img": "vision_config", "txt": "text_config"}
-_DEFAULT_HEADS = 12  # of SiglipVisionConfig and SiglipTextConfig: defaults are left out of config.json
-_SIZES = {
-    "hidden_size": "width",
-    "intermediate_size": "mlp_dim",
-    "num_hidden_layers": "depth",
-    "num_attention_heads": "heads",
-    "image_size": "image_size",
-    "patch_size": "patch_size",
-    "vocab_size": "vocabulary_size",
-    "max_position_embeddings": "length",
-    "projection_size": "embedding_dim",
+_ENCODER = {
+    "hidden_size": ("width", 768),
+    "intermediate_size": ("mlp_dim", 3072),
+    "num_hidden_layers": ("depth", 12),
+    "num_attention_heads": ("heads", 12),
 }
-"""Key in config.json → field of our config."""
+_IMAGE = {
+    "image_size": ("image_size", 224),
+    "patch_size": ("patch_size", 16),
+    "num_patches": ("patches", 256),
+}
+_TEXT = {"vocab_size": ("vocabulary_size", 32_000), "max_position_embeddings": ("length", 64)}
+_SIZES = {"vision_config": _ENCODER | _IMAGE, "text_config": _ENCODER | _TEXT}
+"""Key in a section of config.json → field of our config, and default of transformers."""
 
 _FIXED = {"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6}
 _FIXED_VISION = {"num_channels": 3, "vision_use_head": True}
 
 
-def heads(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attention heads of the towers "img" and "txt", as the content of a config.json has them.
+def read_config(config: Mapping[str, Any]) -> TwoTowers:
+    """Return the towers that the content of a config.json describes.
+
+    Pixels beyond the last whole patch are ignored: a model of 384 px in patches of 14 reads 378 px. Models of
+    any image size (SigLIP 2's NaFlex) read square images with as many patches as the model has positions.
 
     Raises:
-        ValueError: It describes models that our towers can't represent; names the key.
+        ValueError: Our towers can't represent the model, or a size isn't valid; names the key.
     """
     if (kind := config.get("model_type")) not in ("siglip", "siglip2"):
-        raise ValueError(f"config.json: model_type {kind!r} is not supported: expected siglip or siglip2")
-    found = {}
-    for tower, key in _SECTIONS.items():
+        raise ValueError(f"model_type {kind!r} is not supported: expected siglip or siglip2")
+    towers: dict[str, dict[str, int]] = {"vision_config": {}, "text_config": {}}
+    for key, tower in towers.items():
         section = config.get(key, {})
         if not isinstance(section, dict):
-            raise ValueError(f"config.json: {key} must be a mapping")
+            raise ValueError(f"{key} must be a mapping")
         for name, supported in (_FIXED | _FIXED_VISION).items():
             if (value := section.get(name, supported)) != supported:
-                raise ValueError(
-                    f"config.json: {key}.{name} {value!r} is not supported: expected {supported!r}"
-                )
-        found[tower] = section.get("num_attention_heads", _DEFAULT_HEADS)
-    return found
-
-
-def check_sizes(config: Mapping[str, Any], model: TwoTowers) -> None:
-    """Raise ValueError if sizes in the content of a config.json aren't those of the towers."""
-    expected = config_json(model)
-    for section in _SECTIONS.values():
-        for key in _SIZES.keys() & expected[section].keys():
-            value, size = config.get(section, {}).get(key), expected[section][key]
-            if key == "image_size" and isinstance(value, int):
-                value -= value % model.vision.patch_size  # the model ignores an incomplete last patch
-            if value is not None and value != size:
-                raise ValueError(f"config.json: {section}.{key} is {value!r}, but the tensors have {size}")
+                raise ValueError(f"{key}.{name} is {value!r}, supported is only {supported!r}")
+        for name, (field, default) in _SIZES[key].items():
+            tower[field] = size = section.get(name, default)
+            if type(size) is not int or size < 1:
+                raise ValueError(f"{key}.{name} is {size!r}, expected a positive integer")
+    vision, text = towers.values()
+    patches, size = vision.pop("patches"), vision["patch_size"]
+    side = math.isqrt(patches) if kind == "siglip2" else vision["image_size"] // size
+    vision["image_size"] = side * size
+    embedding = config.get("text_config", {}).get("projection_size") or text["width"]
+    return TwoTowers.model_validate({"vision": vision, "text": text, "embedding_dim": embedding})
 
 
 def config_json(model: TwoTowers) -> dict[str, Any]:
     """Return the content of the config.json of these towers, for `SiglipModel.from_pretrained`."""
+
+    def section(key: str, tower: VisionTower | TextTower) -> dict[str, Any]:
+        sizes = tower.model_dump() | {"mlp_dim": tower.mlp_dim or 4 * tower.width}
+        found = {name: sizes[field] for name, (field, _) in _SIZES[key].items() if field in sizes}
+        return found | _FIXED | {"attention_dropout": 0.0}
+
     return {
         "architectures": ["SiglipModel"],
         "model_type": "siglip",
         "dtype": "float32",
         "vision_config": {
             "model_type": "siglip_vision_model",
-            "attention_dropout": 0.0,
-            **_sizes(model.vision),
-            **_FIXED,
+            **section("vision_config", model.vision),
             **_FIXED_VISION,
         },
         "text_config": {
             "model_type": "siglip_text_model",
-            "attention_dropout": 0.0,
+            **section("text_config", model.text),
+            "projection_size": model.embedding_dim,
             "pad_token_id": 1,  # SigLIP pads with the end token
             "bos_token_id": None,
             "eos_token_id": 1,
-            "projection_size": model.embedding_dim,
-            **_sizes(model.text),
-            **_FIXED,
         },
     }
-
-
-def _sizes(tower: VisionTower | TextTower) -> dict[str, int]:
-    """Return the sizes of a tower in the terms of config.json."""
-    sizes = tower.model_dump() | {"mlp_dim": tower.mlp_dim or 4 * tower.width}
-    return {key: sizes[field] for key, field in _SIZES.items() if field in sizes}
 
 
 def write_files(folder: Path, model: TwoTowers, tokenizer: bytes | None) -> None:

@@ -1,6 +1,6 @@
 """Open, check, hash, and write weights in any format.
 
-The content hash covers the parameters in our own tree, not a file's bytes. Therefore the same weights are the
+The content hash covers the parameters in our tree, not a file's bytes. Therefore the same weights are the
 same reference as .npz (scanned or not) and as safetensors (in float32 or another exact type), and a run that
 was trained with one file isn't trained again with the other. The hash requires reading all tensors, so it is
 cached next to the file until the file's size or time changes.
@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from pydantic import ValidationError
@@ -29,17 +29,16 @@ from jestlab.models.weights.files import Tensor, open_npz, open_safetensors, rea
 from jestlab.models.weights.layout import flatten
 
 OWN_WEIGHTS, OWN_MODEL, OWN_TOKENIZER = "weights.npz", "model.json", "tokenizer.model"
-"""Files of a folder in our own format: weights in big_vision's layout, the towers, the tokenizer."""
+"""Files of a folder in jestlab's format: weights in big_vision's layout, the towers, the tokenizer."""
 
 FORMATS = (*formats.LAYOUTS, "jestlab")
 """big_vision's are a file, the others a folder."""
 
-CHECKPOINTS = "checkpoints"
+_CHECKPOINTS = "checkpoints"
 TOKENIZERS = (huggingface.SENTENCEPIECE, OWN_TOKENIZER, "sentencepiece.model", huggingface.TOKENIZER)
 """Names of tokenizers next to weights: SigLIP's, jestlab's and Gemma's, T5's, and SigLIP 2's."""
 
 _REPLACEABLE = {OWN_WEIGHTS, OWN_MODEL, *TOKENIZERS, *huggingface.FILES, ".jestlab"}
-_PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _VERSION = 1  # of the content hash
 
 
@@ -64,19 +63,16 @@ def read_tokenizer(path: Path, model: TwoTowers) -> bytes:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such tokenizer (a sentencepiece .model, or a tokenizer.json)")
     content = path.read_bytes()
-    try:
-        pieces = Tokenizer(content).pieces
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    embeddings = model.text.vocabulary_size
-    if pieces.size > embeddings:
-        raise ValueError(f"{path}: has {pieces.size} pieces, but the text tower has {embeddings} embeddings")
-    padding = EOS if pieces.begin == -1 else PAD
-    if (pieces.end, pieces.pad) != (EOS, padding):
-        raise ValueError(
-            f"{path}: not a tokenizer of SigLIP or SigLIP 2: its end piece is {pieces.end}, should be {EOS}; "
-            f"it pads with {pieces.pad}, should be {padding}"
-        )
+    with _located(path):
+        pieces, embeddings = Tokenizer(content).pieces, model.text.vocabulary_size
+        if pieces.size > embeddings:
+            raise ValueError(f"has {pieces.size} pieces, but the text tower has {embeddings} embeddings")
+        padding = EOS if pieces.begin == -1 else PAD
+        if (pieces.end, pieces.pad) != (EOS, padding):
+            raise ValueError(
+                f"not a tokenizer of SigLIP or SigLIP 2: its end piece is {pieces.end}, should be {EOS}; it "
+                f"pads with {pieces.pad}, should be {padding}"
+            )
     return content
 
 
@@ -119,7 +115,7 @@ class Weights:
     model: TwoTowers
     tokenizer: Path | None
     read: Callable[[], Iterable[tuple[str, Tensor]]] = field(repr=False)
-    files: tuple[Path, ...] = ()
+    files: Sequence[Path] = ()
 
     def tensors(self) -> dict[str, Tensor]:
         """Load every parameter, float32, by its name in our tree.
@@ -167,54 +163,47 @@ def open_weights(path: Path, model: TwoTowers | None = None) -> Weights:
     if path.name == OWN_WEIGHTS and (path.parent / OWN_MODEL).is_file():
         path = path.parent  # the file alone doesn't describe the towers
     file = _file_in(path) if path.is_dir() else path
-    config = None
-    if file.suffix == ".npz":
+    if is_npz := file.suffix == ".npz":
         archive = open_npz(file)
         if path.is_dir() and model is None:
             with _located(path / OWN_MODEL):
                 model = TwoTowers.model_validate_json((path / OWN_MODEL).read_bytes())
     elif file.suffix == ".safetensors" or file.name == huggingface.INDEX:
         archive = open_safetensors(shards(file) if file.name == huggingface.INDEX else [file])
-        if (config_file := file.with_name(huggingface.CONFIG)).is_file():
-            config = read_json(config_file)
-    elif file.suffix in _PICKLED:
-        raise ValueError(f"{path}: pickled weights are never loaded: save them as model.safetensors")
+        config = file.with_name(huggingface.CONFIG)
+        if model is None or config.is_file():
+            content = read_json(config)
+            with _located(config):
+                described = huggingface.read_config(content)
+            model = model or described
     else:
-        raise ValueError(f"{path}: neither .npz (big_vision) nor .safetensors (Hugging Face)")
+        raise ValueError(f"{path}: neither .npz nor .safetensors, and pickled weights are never loaded")
 
-    layout = formats.detect(archive.shapes, torch=file.suffix != ".npz")
+    layout = formats.detect(archive.shapes, torch=not is_npz)
     with _located(path):
-        if model is None and layout.torch and config is None:
-            raise ValueError("the number of attention heads is unknown: put its config.json next to it")
-        heads = huggingface.heads(config) if config is not None else {}
-        model = model or formats.infer(archive.shapes, layout, heads)
-        entries = formats.entries(model, layout)
-        formats.check(archive.shapes, entries)
-        if config is not None:
-            huggingface.check_sizes(config, model)
+        model = model or formats.infer(archive.shapes, layout)
+        entries = {entry.name: entry for entry in formats.entries(model, layout)}
+        formats.check(archive.shapes, [*entries.values()])
 
     def read() -> Iterator[tuple[str, Tensor]]:
-        for entry, tensor in zip(entries, archive.read(entry.name for entry in entries), strict=True):
-            yield from entry.read(tensor)
+        for name, tensor in archive.read():
+            yield from entries[name].read(tensor)
 
-    form = "jestlab" if path.is_dir() and not layout.torch else layout.name
+    form = "jestlab" if path.is_dir() and is_npz else layout.name
     return Weights(path, form, model, _tokenizer_in(file.parent), read, archive.files)
 
 
 def _file_in(folder: Path) -> Path:
-    """Return the file with the tensors, or their index, in a folder; ValueError if there is none."""
+    """Return the file with the tensors, or their index, in a folder; ValueError if missing."""
     if (folder / OWN_WEIGHTS).is_file() and (folder / OWN_MODEL).is_file():
         return folder / OWN_WEIGHTS
     for name in (huggingface.INDEX, huggingface.WEIGHTS):
         if (folder / name).is_file():
             return folder / name
-    if (folder / CHECKPOINTS).is_dir():
-        raise ValueError(
-            f"{folder}: is the folder of a run: use `jestlab weights import` with the run's name"
-        )
-    if pickled := [entry for entry in folder.iterdir() if entry.suffix in _PICKLED]:
-        return pickled[0]
-    raise ValueError(f"{folder}: holds neither {huggingface.WEIGHTS} nor {OWN_WEIGHTS} with {OWN_MODEL}")
+    raise ValueError(
+        f"{folder}: holds neither {huggingface.WEIGHTS} nor {OWN_WEIGHTS} with {OWN_MODEL}: "
+        "name a run instead of its folder; pickled weights are never loaded"
+    )
 
 
 @contextmanager
@@ -234,11 +223,11 @@ def run_weights(directory: Path, model: TwoTowers) -> Weights:
     """Load the weights of a completed run from its folder, with `checkpoints/` and `tokenizer.model`.
 
     Raises:
-        FileNotFoundError: There is no checkpoint.
+        FileNotFoundError: The checkpoint is missing.
     """
     from jestlab.models.training.checkpoints import load_parameters
 
-    parameters = load_parameters(directory / CHECKPOINTS, model)
+    parameters = load_parameters(directory / _CHECKPOINTS, model)
     tensors = [(name, np.asarray(leaf, np.float32)) for name, leaf in flatten(parameters)]
     return Weights(directory, "run", model, _tokenizer_in(directory), lambda: tensors)
 
@@ -271,32 +260,23 @@ def write(
     tensors = {entry.name: entry.write(ours) for entry in entries}
 
     destination.parent.mkdir(parents=True, exist_ok=True)
-    partial = destination.with_name(f".{destination.name}.{uuid.uuid4().hex}.part")
-    try:
-        if form == "huggingface":
-            partial.mkdir()
-            save_file(tensors, partial / huggingface.WEIGHTS, metadata={"format": "pt"})
-            huggingface.write_files(partial, weights.model, tokenizer)
-        elif is_folder:
-            partial.mkdir()
-            _save_npz(partial / OWN_WEIGHTS, tensors)
-            (partial / OWN_MODEL).write_text(weights.model.model_dump_json(indent=2) + "\n")
-            if tokenizer is not None:
-                (partial / OWN_TOKENIZER).write_bytes(tokenizer)
+    with TemporaryDirectory(prefix=f".{destination.name}.", dir=destination.parent) as temporary:
+        built = Path(temporary) / destination.name
+        if not is_folder:
+            np.savez(built, allow_pickle=False, **tensors)
+        elif form == "huggingface":
+            built.mkdir()
+            save_file(tensors, built / huggingface.WEIGHTS, metadata={"format": "pt"})
+            huggingface.write_files(built, weights.model, tokenizer)
         else:
-            _save_npz(partial, tensors)
+            built.mkdir()
+            np.savez(built / OWN_WEIGHTS, allow_pickle=False, **tensors)
+            (built / OWN_MODEL).write_text(weights.model.model_dump_json(indent=2) + "\n")
+            if tokenizer is not None:
+                (built / OWN_TOKENIZER).write_bytes(tokenizer)
         if destination.is_dir():
             shutil.rmtree(destination)
-        partial.replace(destination)
-    finally:
-        if partial.is_dir():
-            shutil.rmtree(partial)
-        partial.unlink(missing_ok=True)
-
-
-def _save_npz(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    with path.open("wb") as stream:  # given a path, NumPy would append .npz to its name
-        np.savez(stream, allow_pickle=False, **dict(tensors))
+        built.replace(destination)
 
 
 def _check_destination(destination: Path, is_folder: bool, force: bool) -> None:
@@ -305,13 +285,8 @@ def _check_destination(destination: Path, is_folder: bool, force: bool) -> None:
         raise ValueError(f"{destination}: big_vision's weights are one file: give a name that ends in .npz")
     if not destination.exists():
         return
-    if is_folder and destination.is_dir() and not any(destination.iterdir()):
-        return
-    if not force:
+    held = {entry.name for entry in destination.iterdir()} if destination.is_dir() else set()
+    if destination.is_dir() != is_folder or held - _REPLACEABLE:
+        raise ValueError(f"{destination}: already exists, with other content: choose another name")
+    if not force and (held or not is_folder):
         raise ValueError(f"{destination}: already exists: choose another name, or replace it with --force")
-    if destination.is_dir() != is_folder:
-        raise ValueError(f"{destination}: {'not a' if is_folder else 'is a'} folder: choose another name")
-    if is_folder and (others := {entry.name for entry in destination.iterdir()} - _REPLACEABLE):
-        raise ValueError(
-            f"{destination}: holds {min(others)}, which is not part of weights: choose another name"
-        )

@@ -1,0 +1,377 @@
+"""Metrics against big_vision's published procedures in float64, and the evaluator on real folders."""
+
+import io
+import itertools
+import json
+import re
+import shutil
+import string
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from PIL import Image
+from tests.models.support.parameters import random_parameters
+
+from jestlab.models import evaluation
+from jestlab.models.config import ShapesBenchmark, TrainConfig
+from jestlab.models.config.train import ExtraEvaluation
+from jestlab.models.data import images as image_module
+from jestlab.models.data import shapes
+from jestlab.models.data.benchmarks import canonical, load_benchmark, prompts
+from jestlab.models.data.files import DERIVED
+from jestlab.models.data.images import decode
+from jestlab.models.data.tars import TarWriter
+from jestlab.models.data.tokenizer import train_tokenizer
+from jestlab.models.devices import Devices
+from jestlab.models.evaluation import Evaluator, accuracy, class_embeddings, draw, recalls, ridge_probe
+from jestlab.models.two_towers import TwoTowerModel
+
+BENCHMARK = ShapesBenchmark(classification_examples=300, retrieval_examples=40, image_size=16)
+
+
+def unit(x):
+    return (x / np.linalg.norm(x, axis=-1, keepdims=True)).astype(np.float32)
+
+
+# ---- zero-shot
+
+
+def published_canonical(text, keep):
+    """`prompt_engineering.py`; `keep` is punctuation that stays."""
+    cut = [
+        "".join(c for c in part if c not in string.punctuation) for part in text.replace("_", " ").split(keep)
+    ]
+    return re.sub(r"\s+", " ", keep.join(cut).lower()).strip()
+
+
+def published_prompts(class_names, templates):
+    names = [published_canonical(name, ",").split(",")[0] for name in class_names]
+    forms = [published_canonical(template, "{}") for template in templates]
+    return [form.split("{}")[0] + name + form.split("{}")[1] for name in names for form in forms]
+
+
+def test_texts_are_canonical():
+    """The cases of big_vision's own test."""
+    expected = {
+        **dict.fromkeys(("test_test", "test___test", "test\ntest"), "test test"),
+        **dict.fromkeys(("test.", " test "), "test"),
+        **dict.fromkeys(("test {}", " test  {}..."), "test {}"),
+        "test {}  {}  {}": "test {} {} {}",
+    }
+    assert {raw: canonical(raw, keep="{}") for raw in expected} == expected
+
+
+def test_prompts_fill_both_forms_of_template_class_by_class():
+    templates = ["a photo of {c}.", "{}!", "a close-up of a {c}, a kind of thing."]
+    expected = ["a photo of {}", "{}", "a closeup of a {} a kind of thing"]
+    assert prompts(["A_b", "c"], templates) == [form.format(c) for c in ("a b", "c") for form in expected]
+
+
+@given(
+    st.lists(st.text("aBé7 _,.-'()/\n\t{}", max_size=12), min_size=1, max_size=3),
+    st.lists(st.tuples(*[st.text("aB _,.-'()", max_size=8)] * 2), min_size=1, max_size=3),
+)
+def test_prompts_are_the_published_ones(names, templates):
+    ours = prompts(names, [f"{before}{{c}}{after}" for before, after in templates])
+    assert ours == published_prompts(names, [f"{before}{{}}{after}" for before, after in templates])
+
+
+def test_class_embedding_is_the_normalized_mean_over_templates():
+    z = unit(np.random.default_rng(0).normal(size=(6, 5)))
+    mean = z.astype(float).reshape(3, 2, 5).mean(axis=1)
+    expected = mean / (1e-8 + np.linalg.norm(mean, axis=1, keepdims=True))
+    np.testing.assert_allclose(class_embeddings(z, 2), expected, rtol=1e-6)
+    assert np.isfinite(class_embeddings(np.zeros((2, 4), np.float32), 2)).all()
+
+
+@pytest.mark.parametrize("block", [8, 4_096])
+def test_accuracy_is_the_share_of_nearest_classes(monkeypatch, block):
+    monkeypatch.setattr(evaluation, "IMAGES_AT_ONCE", block)
+    rng = np.random.default_rng(1)
+    classes, labels = unit(rng.normal(size=(7, 5))), rng.integers(0, 7, 50)
+    images = unit(classes[labels] + 0.8 * rng.normal(size=(50, 5)))
+    best = [max(range(7), key=lambda c: float(classes[c].astype(float) @ image)) for image in images]
+    expected = np.mean(np.array(best) == labels)
+    assert 0.3 < expected < 0.9
+    assert accuracy(lambda rows: rows @ classes.T, images, labels) == expected
+
+
+# ---- few-shot
+
+
+def published_draw(labels, classes, shots, seed):
+    rng = np.random.default_rng(seed)
+    positions = [rng.permutation(np.where(labels == c)[0]) for c in range(classes)]
+    return np.concatenate([p[:shots] for p in positions])
+
+
+def published_scores(x, y, x_test, classes, l2_reg=2.0**10):
+    """`fewshot_lsr.py`: whiten, constant 100, ±1, eigendecomposition of the smaller Gram matrix."""
+    mean, std = x.mean(0, keepdims=True), x.std(0, keepdims=True) + 1e-5
+    x, x_test = (np.pad((z - mean) / std, ((0, 0), (0, 1)), constant_values=100.0) for z in (x, x_test))
+    y = 2.0 * np.eye(classes)[y] - 1.0
+    if x.shape[0] >= x.shape[1]:
+        eigs, q = np.linalg.eigh(x.T @ x)
+        rhs, lhs = q.T @ (x.T @ y), q
+    else:
+        eigs, q = np.linalg.eigh(x @ x.T)
+        rhs, lhs = q.T @ y, x.T @ q
+    return x_test @ ((lhs / (eigs + l2_reg)) @ rhs)
+
+
+@pytest.mark.parametrize(
+    "width, absent_class, constant",
+    [(4, 5, None), (49, 5, None), (50, 5, None), (200, 5, None), (8, 2, None), (4, 5, 1)],
+    # fewer and more features than the 50 examples; a class without images; a constant feature
+)
+def test_scores_of_a_probe_are_the_published_ones(width, absent_class, constant):
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.repeat([c for c in range(6) if c != absent_class], 30))
+    centers = rng.normal(size=(6, width))
+    features, test = (3 + 2 * (centers[labels] + rng.normal(size=(150, width))) for _ in range(2))
+    if constant is not None:
+        features[:, constant] = test[:, constant] = 7.0
+    few = draw(labels, 6, 10, 0)
+    x = features[few].astype(np.float32)
+    expected = published_scores(x.astype(float), labels[few], test, 6)
+    probe = ridge_probe(x, labels[few], 6)
+    np.testing.assert_allclose(probe(test), expected, rtol=1e-5, atol=1e-8)
+    assert 0.4 < accuracy(probe, test, labels) == np.mean(expected.argmax(1) == labels) <= 1
+
+
+def test_draws_are_the_published_ones():
+    labels = np.random.default_rng(7).integers(0, 12, 300)
+    labels[labels == 11] = 3  # the last class has no image
+    for seed, shots in itertools.product((0, 1, 2), (1, 10, 50)):
+        np.testing.assert_array_equal(draw(labels, 12, shots, seed), published_draw(labels, 12, shots, seed))
+
+
+# ---- retrieval
+
+
+def published_recalls(images, captions, image_of_caption):
+    """`image_text_retrieval.py` on the whole distance matrix, in float64."""
+    distance = -(images.astype(float) @ captions.astype(float).T)
+    by_image, by_text = distance.argsort(axis=1), distance.argsort(axis=0)
+    result = {}
+    for k in (1, 5, 10):
+        found = image_of_caption[by_image[:, :k]] == np.arange(len(images))[:, None]
+        result[f"i2t_r{k}"] = found.any(axis=1).mean()
+        result[f"t2i_r{k}"] = (by_text[:k] == image_of_caption[None]).any(axis=0).mean()
+    return result
+
+
+def pairs(rng, n, most, noise):
+    """n images with 1 to `most` captions each, in any order."""
+    image_of_caption = rng.permutation(np.repeat(np.arange(n), rng.integers(1, most + 1, n)))
+    images = unit(rng.normal(size=(n, 8)))
+    captions = unit(images[image_of_caption] + noise * rng.normal(size=(len(image_of_caption), 8)))
+    return images, captions, image_of_caption
+
+
+def recall_bounds(images, captions, image_of_caption, slack=1e-6):
+    """Bounds of each recall: with all ties within `slack` counted as wrong, and as right."""
+    similarity = images.astype(float) @ captions.astype(float).T
+    belongs = image_of_caption == np.arange(len(images))[:, None]
+    found: dict[str, tuple[float, ...]] = {}
+    for way, s, is_own in (("i2t", similarity, belongs), ("t2i", similarity.T, belongs.T)):
+        best = np.where(is_own, s, -np.inf).max(axis=1, keepdims=True)
+        nearer = [(~is_own & (s >= best + change)).sum(axis=1) for change in (-slack, slack)]
+        found |= {f"{way}_r{k}": tuple(np.mean(count < k) for count in nearer) for k in (1, 5, 10)}
+    return found
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 6), st.sampled_from([1, 50, 2**23]))
+def test_recalls_are_the_published_ones_for_any_blocks(seed, n, most, block):
+    data = pairs(np.random.default_rng(seed), n, most, 0.6)
+    assume(all(low == high for low, high in recall_bounds(*data).values()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "PRODUCTS_AT_ONCE", block)
+        assert recalls(*data) == published_recalls(*data)
+
+
+@pytest.mark.parametrize("value", [1.0, np.nan])
+def test_a_collapsed_or_diverged_model_retrieves_nothing(value):
+    same = np.full((40, 4), value / 2, np.float32)
+    assert set(recalls(same, same, np.arange(40)).values()) == {0.0}
+    assert set(recalls(same[:20], same, np.repeat(np.arange(20), 2)).values()) == {0.0}
+
+
+def test_ties_count_against_a_model_except_between_captions_of_one_image():
+    images = np.eye(3, dtype=np.float32)
+    captions = images[[0, 0, 0, 1, 1]]  # the last one is wrong, and ties with the right one of image 1
+    found = recalls(images, captions, np.array([0, 0, 0, 1, 2]))
+    expected = {"i2t_r1": 1 / 3, "t2i_r1": 4 / 5} | dict.fromkeys(
+        ("i2t_r5", "i2t_r10", "t2i_r5", "t2i_r10"), 1
+    )
+    assert found == pytest.approx(expected)
+    images = images[[0, 0, 1]]
+    found = recalls(images, images, np.arange(3))
+    assert found == pytest.approx(expected | {"t2i_r1": 1 / 3})
+
+
+# ---- the evaluator
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The synthetic datasets, and one of photographs in three formats without a train split."""
+    folder = tmp_path_factory.mktemp("benchmark")
+    shapes.make_benchmark(folder, BENCHMARK)
+    pets = folder / "wds_vtab-pets" / "test"
+    pets.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    with TarWriter(pets / "0.tar") as tar:
+        for i, (extension, form) in enumerate((("jpg", "JPEG"), ("webp", "WEBP"), ("png", "PNG")) * 4):
+            file = io.BytesIO()
+            Image.fromarray(rng.integers(0, 256, (20, 30, 3), np.uint8)).save(file, form)
+            tar.add(f"s{i:07d}.{extension}", file.getvalue())
+            tar.add(f"s{i:07d}.cls", b"%d" % (i % 2))
+    (pets / "nshards.txt").write_text("1\n")
+    (pets.parent / "classnames.txt").write_text("pug, mops\nMaine_Coon\n")
+    (pets.parent / "zeroshot_classification_templates.txt").write_text("a photo of a {c}, a type of pet.\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(["a red circle", "a photo of a pug", "a blue square on a background"] * 5, 64)
+
+
+@pytest.fixture(scope="module")
+def config(tiny):
+    """The tiny model with a head, so that features are not embeddings; no caption is cut off."""
+    tree = json.loads(json.dumps(tiny))
+    tree["model"]["text"]["length"] = 48
+    tree["model"]["embedding_dim"] = 12
+    tree["evaluation"] = {"points": 1, "shots": 3, "shot_seeds": 2}
+    return TrainConfig.model_validate(tree)
+
+
+@pytest.fixture(scope="module")
+def parameters(config):
+    return random_parameters(config.model)
+
+
+@pytest.fixture(scope="module")
+def evaluator(folder, config, tokenizer):
+    def make(folder=folder, **overrides):
+        changed = config.model_copy(update=overrides)
+        return Evaluator(changed, folder, tokenizer, Devices(jax.devices()[:1]))
+
+    return make
+
+
+def accuracy_bounds(scores, labels, slack):
+    """Bounds of the accuracy by scores, float [examples, classes], as `recall_bounds`."""
+    is_own = labels[:, None] == np.arange(scores.shape[1])
+    margins = scores[is_own] - np.where(is_own, -np.inf, scores).max(axis=1)
+    return np.mean(margins > slack), np.mean(margins > -slack)
+
+
+@pytest.fixture(scope="module")
+def expected(folder, config, tokenizer, parameters):
+    """Bounds of all scores from whole arrays, each tower called for itself."""
+    model = TwoTowerModel(config.model)
+
+    def tower(method, x):
+        apply = jax.jit(lambda p, x: model.apply({"params": p}, x, method=method))
+        return jax.tree.map(np.asarray, apply(parameters, x))
+
+    def pixels(images):
+        return np.concatenate(list(images.batches(64)))
+
+    found, scores = load_benchmark(folder, 16), {}
+    for name, data in found.classification.items():
+        texts = tokenizer(prompts(data.class_names, data.templates), config.model.text.length)
+        classes = class_embeddings(tower(TwoTowerModel.embed_texts, texts), len(data.templates))
+        images = tower(TwoTowerModel.embed_images, pixels(data.images))
+        scores[f"{name}/zero_shot"] = accuracy_bounds(images @ classes.T, data.labels, 1e-5)
+        if len(data.train_images):
+            train, test = (
+                tower(TwoTowerModel.images_and_features, pixels(part))[1]
+                for part in (data.train_images, data.images)
+            )
+            draws = [draw(data.train_labels, 48, 3, seed) for seed in (0, 1)]
+            probes = [ridge_probe(train[few], data.train_labels[few], 48) for few in draws]
+            bounds = [accuracy_bounds(probe(test), data.labels, 1e-3) for probe in probes]
+            scores[f"{name}/3_shot"] = np.mean(bounds, axis=0)
+    for name, pairs in found.retrieval.items():
+        images = tower(TwoTowerModel.embed_images, pixels(pairs.images))
+        texts = tower(TwoTowerModel.embed_texts, tokenizer(pairs.captions, config.model.text.length))
+        bounds = recall_bounds(images, texts, pairs.image_of_caption, 1e-5)
+        scores |= {f"{name}/{metric}": value for metric, value in bounds.items()}
+    return scores
+
+
+def test_every_score_is_that_of_its_parts(evaluator, parameters, expected):
+    evaluate = evaluator()
+    scores = evaluate(parameters)
+    retrieval = {f"shapes_retrieval/{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)}
+    assert set(scores) == set(expected)
+    assert set(scores) == retrieval | {"shapes/zero_shot", "shapes/3_shot", "vtab-pets/zero_shot"}
+    for name, (low, high) in expected.items():  # rounding, which differs for other batch shapes, decides few
+        assert low - 1e-9 <= scores[name] <= high + 1e-9, name
+        assert high - low < 0.05, name
+    assert evaluate(parameters) == scores
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """The decoded files, in the order of decoding."""
+    files: list[bytes] = []
+
+    def recording(content, size):
+        files.append(content)
+        return decode(content, size)
+
+    monkeypatch.setattr(image_module, "decode", recording)
+    return files
+
+
+@pytest.fixture
+def keeping_none(config):
+    """Settings of a run that decodes images whenever it reads them."""
+    return {"runtime": config.runtime.model_copy(update={"decoded_megabytes": 0})}
+
+
+def test_an_image_is_decoded_once_a_pass_and_only_if_needed(
+    folder, evaluator, keeping_none, parameters, decoded, tmp_path
+):
+    train = load_benchmark(folder, 16).classification["shapes"].train_labels
+    drawn = np.unique(np.concatenate([draw(train, 48, 3, seed) for seed in (0, 1)]))
+    assert 48 * 3 < len(drawn) < len(train) / 2
+    once = 300 + 12 + 40 + len(drawn)
+    folder = shutil.copytree(folder, tmp_path / "benchmark", ignore=shutil.ignore_patterns(DERIVED))
+    for _ in range(2):
+        evaluate = evaluator(folder)
+        kept = [evaluate(parameters) for _ in range(2)]
+        assert len(decoded) == once  # small: for all runs
+    decoded.clear()
+    evaluate = evaluator(folder, **keeping_none)
+    assert not decoded
+    assert [evaluate(parameters) for _ in range(2)] == kept
+    assert len(decoded) == 2 * once
+
+
+def test_a_damaged_image_is_named(folder, evaluator, keeping_none, parameters, tmp_path):
+    pets = shutil.copytree(folder / "wds_vtab-pets", tmp_path / "wds_vtab-pets")
+    with TarWriter(pets / "test" / "0.tar") as tar:
+        tar.add("s0000000.jpg", b"\xff\xd8 broken")
+        tar.add("s0000000.cls", b"1")
+    message = r"vtab-pets/test/0\.tar, example 's0000000': not a readable image"
+    with pytest.raises(ValueError, match=message):
+        evaluator(tmp_path)
+    evaluate = evaluator(tmp_path, **keeping_none)
+    with pytest.raises(ValueError, match=message):
+        evaluate(parameters)
+
+
+def test_an_evaluation_with_the_name_of_a_dataset_is_refused(config, evaluator):
+    """Its scores would replace the dataset's."""
+    extra = {"vtab-pets": ExtraEvaluation(function="mine.py:evaluate")}
+    with pytest.raises(ValueError, match=r"evaluation\.extra\.vtab-pets: a dataset of the benchmark has"):
+        evaluator(evaluation=config.evaluation.model_copy(update={"extra": extra}))
