@@ -3,10 +3,8 @@
 from typing import Any
 
 import numpy as np
-import pytest
 from PIL import Image
 
-from jestlab.models.config import TrainConfig
 from jestlab.models.data.augmentation import Augmenter
 from jestlab.models.data.pipeline import training_batches
 from jestlab.models.data.tokenizer import ensure_tokenizer
@@ -50,24 +48,11 @@ def test_rows_are_changed_independently():
 
 def test_a_pipeline_changes_images_and_nothing_else(web):
     """`test_pipeline.py` shows that changed batches resume."""
-    options: dict[str, Any] = {
-        "filter": None,
-        "image_size": 16,
-        "text_length": 8,
-        "batch_size": 32,
-        "seed": 4,
-    }
+    sizes = {"image_size": 16, "text_length": 8, "batch_size": 32}
+    options: dict[str, Any] = {"filter": None, "seed": 4, **sizes}
     tokenizer = ensure_tokenizer(web, 256)
     plain = next(training_batches(web, tokenizer=tokenizer, **options))
     changed = next(training_batches(web, tokenizer=tokenizer, flip=0.5, crop=0.7, **options))
     assert np.array_equal(plain["index"], changed["index"])
     assert np.array_equal(plain["text"], changed["text"])
     assert not np.array_equal(plain["image"], changed["image"])
-
-
-def test_augmentation_is_part_of_a_runs_identity():
-    plain = TrainConfig().identity()
-    assert TrainConfig.model_validate({"augmentation": {"flip": 0.0, "crop": 1.0}}).identity() == plain
-    assert TrainConfig.model_validate({"augmentation": {"flip": 0.5}}).identity() != plain
-    with pytest.raises(ValueError, match="crop"):
-        TrainConfig.model_validate({"augmentation": {"crop": 0.0}})

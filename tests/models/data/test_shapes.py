@@ -56,7 +56,7 @@ def test_conditions_are_checked_against_the_columns_that_are_written(web, key):
             Data.model_validate({key: text})
 
 
-def test_same_settings_and_seed_give_the_same_bytes_in_another_process(tmp_path):
+def test_bytes_depend_on_settings_and_seed_only(web, tmp_path):
     code = (
         "import sys; from pathlib import Path; from jestlab.models.config import ShapesWeb;"
         "from jestlab.models.data import shapes;"
@@ -64,13 +64,9 @@ def test_same_settings_and_seed_give_the_same_bytes_in_another_process(tmp_path)
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "again")], check=True)
     first = make(tmp_path / "first", 20, 15)
-    assert contents(tmp_path / "again") == first
-    assert len(first) == 6
-
-
-def test_a_shard_depends_on_the_seed_and_not_on_other_shards(web, tmp_path):
-    tar = contents(web)["00000.tar"]
-    assert make(tmp_path / "first")["00000.tar"] == tar
+    assert contents(tmp_path / "again") == first and len(first) == 6
+    tar = contents(web)["00000.tar"]  # does not depend on later shards
+    assert make(tmp_path / "alone")["00000.tar"] == tar
     assert make(tmp_path / "other", seed=6)["00000.tar"] != tar
 
 
@@ -181,11 +177,6 @@ def test_scores_depend_on_the_kind_of_noise():
     assert with_all - without == pytest.approx(0.1, abs=1e-3)
 
 
-def test_every_color_is_clearly_brighter_than_every_background():
-    darkest = min(max(rgb) for rgb in world.COLORS.values())
-    assert darkest > 2.4 * max(max(rgb) for rgb in world.BACKGROUNDS.values())
-
-
 def test_a_pixel_does_not_depend_on_its_place_in_a_batch():
     rng = np.random.default_rng(0)
     scenes, jitter = world.draw_scenes(rng, 301), world.draw_jitter(rng, 301)
@@ -206,10 +197,12 @@ def test_an_object_is_where_its_position_and_jitter_put_it():
         assert np.allclose(center - shift, np.where(far, 0.73, 0.27), rtol=0, atol=0.025)  # 0.8 of a pixel
 
 
-def test_classes_follow_zipf():
+def test_classes_follow_zipf_and_colors_are_clearly_brighter_than_backgrounds():
     share = np.sort(world.class_probabilities())[::-1]
     assert share.sum() == pytest.approx(1)
     assert np.allclose(share * np.arange(1, 49), share[0])
+    darkest = min(max(rgb) for rgb in world.COLORS.values())
+    assert darkest > 2.4 * max(max(rgb) for rgb in world.BACKGROUNDS.values())
 
 
 def test_complete_captions_name_every_attribute_and_are_unique():
@@ -259,8 +252,5 @@ def test_benchmarks_depend_on_the_seed_only(tmp_path):
     first = make(tmp_path / "first", 0)
     assert make(tmp_path / "again", 0) == first
     assert all(a != b for a, b in zip(make(tmp_path / "other", 1), first, strict=True))
-
-
-def test_no_more_retrieval_images_than_scenes(tmp_path):
     with pytest.raises(ValueError, match="retrieval_examples 4000 is above the 3072 scenes"):
         shapes.make_benchmark(tmp_path, ShapesBenchmark(retrieval_examples=4000))

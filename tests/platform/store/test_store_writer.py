@@ -39,8 +39,10 @@ def store(store: Store) -> Store:
     return store
 
 
-def begun(store: Store | Unreliable, folder: Path, lease_seconds: float = 90.0) -> WorkerAttempt:
-    return plans.begun(store, RUN, folder, lease_seconds)  # type: ignore[arg-type]
+def begun(
+    store: Store | Unreliable, folder: Path, lease_seconds: float = 90.0, may_resume: bool = False
+) -> WorkerAttempt:
+    return plans.begun(store, RUN, folder, lease_seconds, may_resume=may_resume)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -229,7 +231,7 @@ def test_the_next_attempt_replays_spools_without_overwriting_newer_points(
     attempt.log(2, {"loss": 2.0})
     attempt.flush()
     give_up(store)
-    second = begun(store, tmp_path)
+    second = begun(store, tmp_path, may_resume=True)
     assert points(store) == [("loss", 1, 1.0), ("loss", 2, 2.0)]
     second.progress(1, 2)
     second.log(2, {"loss": 2.5})

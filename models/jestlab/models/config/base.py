@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, PositiveInt
-from pydantic import GetJsonSchemaHandler as JsonSchemaHandler
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
 from pydantic_core import CoreSchema, core_schema
 
 from jestlab.models import extensions
@@ -102,15 +102,14 @@ class NamesCode:
     kind: Kind
     builtin: Collection[str] = ()
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         def check(name: str, info: core_schema.ValidationInfo) -> str:
-            is_elsewhere = (info.context or {}).get("elsewhere")
-            return name if is_elsewhere else check_name(self.kind, name, [*self.builtin])
+            return name if info.context == ELSEWHERE else check_name(self.kind, name, [*self.builtin])
 
         return core_schema.with_info_after_validator_function(check, core_schema.str_schema(min_length=1))
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: JsonSchemaHandler) -> dict[str, Any]:
-        return handler(schema) | {"names_code": self.kind, "choices": list(self.builtin)}
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: Any) -> dict[str, Any]:
+        return {**handler(schema), "names_code": self.kind, "choices": [*self.builtin]}
 
 
 class Code(Section):
@@ -136,13 +135,9 @@ RULES, CRITERIA, LOSSES = _INPUTS.values()
 
 
 def takes(code: Mapping[str, Code], kind: Kind, name: str, input: str) -> bool:
-    """Whether a built-in or custom rule, criterion, or loss uses an input; true if unknown.
+    """Whether a rule, criterion, or loss takes an input, out of `extensions.GIVEN`; true if unknown.
 
-    Args:
-        code: Planned custom code by name. The source of other custom code is read.
-        kind: Kind of the name.
-        name: Name in a config.
-        input: Argument of `extensions.GIVEN`. For a rule, "batch" means scores.
+    `code` is the planned custom code by name; the source of other custom code is read.
     """
     inputs: Collection[str] | None = _INPUTS[kind].get(name)
     if inputs is None:
@@ -159,16 +154,24 @@ class Extension(NamedTuple):
     options: Mapping[str, Any]
 
 
+@functools.cache
+def _marks(section: type[Section]) -> dict[str, NamesCode]:
+    fields = section.model_fields.items()
+    return {name: mark for name, field in fields for mark in field.metadata if isinstance(mark, NamesCode)}
+
+
 def custom_code(section: Section, path: tuple[str, ...] = ()) -> Iterator[Extension]:
     """Yield the custom code that a section and its parts name; `path` is the path of the section."""
-    for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
+    marks = _marks(type(section))
+    for name, value in section.__dict__.items():
+        if name not in section.model_fields_set:  # defaults don't name custom code
+            continue
         if isinstance(value, Section):
             yield from custom_code(value, (*path, name))
-        for key, part in value.items() if isinstance(value, dict) else ():
-            if isinstance(part, Section):
-                yield from custom_code(part, (*path, name, key))
-        for mark in field.metadata:
-            if isinstance(mark, NamesCode) and value not in mark.builtin:
-                options = getattr(section, f"{name}_options", getattr(section, "options", NO_OPTIONS))
-                yield Extension((*path, name), mark.kind, value, options)
+        elif isinstance(value, dict):
+            for key, part in value.items():
+                if isinstance(part, Section):
+                    yield from custom_code(part, (*path, name, key))
+        elif name in marks and value not in marks[name].builtin:
+            options = getattr(section, f"{name}_options", getattr(section, "options", NO_OPTIONS))
+            yield Extension((*path, name), marks[name].kind, value, options)

@@ -75,13 +75,11 @@ class ShapesWeb(Section):
     """The synthetic web: images of shapes with captions and noise, generated from these settings.
 
     Attributes:
-        kind: Kind of the training data.
         examples: Number of image–text pairs.
         seed: Seed of the generator; null for the seed of the run: each replicate then has different data.
         image_size: Side of the square images in pixels.
         shard_size: Number of examples in a tar file.
         duplicate_templates: Number of templates of the near-duplicates.
-        noise: Shares of pairs with noise.
     """
 
     kind: Literal["shapes"] = "shapes"
@@ -97,7 +95,6 @@ class ShardFolder(Section):
     """A folder of tar shards with image–text pairs, in the format of img2dataset.
 
     Attributes:
-        kind: Kind of the training data.
         path: Folder of tar shards with image–text pairs, in the format of img2dataset.
         digest: Digest of the content, which identifies the data instead of the path. The plan adds it.
         examples: Approximate number of examples, to estimate costs if the folder isn't on this machine.
@@ -113,7 +110,6 @@ class OwnReader(Section):
     """Image–text pairs from a custom function. They are written as shards once, before training.
 
     Attributes:
-        kind: Kind of the training data.
         function: Custom function that reads the pairs.
         options: Keyword arguments of the function.
         path: File or folder that the function reads: its argument `path`.
@@ -133,7 +129,6 @@ class ShapesBenchmark(Section):
     """Clean images of the synthetic world that aren't in the training data, as a CLIP_benchmark folder.
 
     Attributes:
-        kind: Kind of the benchmark.
         seed: Seed of the generator, the same for all runs.
         classification_examples: Number of images for classification.
         retrieval_examples: Number of image–text pairs for retrieval.
@@ -151,7 +146,6 @@ class BenchmarkFolder(Section):
     """A folder with one CLIP_benchmark webdataset folder per dataset.
 
     Attributes:
-        kind: Kind of the benchmark.
         path: Folder with one CLIP_benchmark webdataset folder per dataset.
         digest: Digest of the content, which identifies the benchmark instead of the path. The plan adds it.
     """
@@ -165,13 +159,11 @@ class Data(Section):
     """The data for training and evaluation.
 
     Attributes:
-        train: The training data.
         scores: Run of `score` whose columns `filter` and `repeat` can use in addition to the metadata.
         filter: Condition on metadata, such as "similarity > 0.3 and aesthetic > 5"; null for all examples.
         recaption: Condition on metadata. Examples that satisfy it are read with their `synthetic_caption`, or
             left out if they don't have one; null for no examples.
         repeat: Column with the number of times that an example is read per epoch; null for once.
-        benchmark: The evaluation data.
     """
 
     train: ShapesWeb | ShardFolder | OwnReader = Field(default=ShapesWeb(), discriminator="kind")

@@ -137,10 +137,6 @@ class ScoreConfig(RunConfig):
     Attributes:
         embeddings: Run of `embed` whose data are scored.
         target: Run of `embed` for a target set, with the same reference.
-        negcliploss: Settings of negCLIPLoss.
-        normsim: Settings of NormSim.
-        semdedup: Settings of SemDeDup.
-        soft_cap: Settings of soft-capped sampling.
         seed: Number of the replicate. Set `seeds` of the study instead.
     """
 

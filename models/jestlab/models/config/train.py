@@ -209,11 +209,8 @@ class TrainConfig(DataConfig):
         """The super-batch size B: as configured, or round(b / (1 − f)); b for rule "uniform"."""
         if self.selection.rule == "uniform":
             return self.batch_size
-        return self.schedule.super_batch_size or self._proportional_size
-
-    @property
-    def _proportional_size(self) -> int:
-        return round(self.batch_size / (1.0 - self.selection.filtering_ratio))
+        proportional = round(self.batch_size / (1.0 - self.selection.filtering_ratio))
+        return self.schedule.super_batch_size or proportional
 
     @property
     def approximate_size(self) -> int:
@@ -321,9 +318,10 @@ class TrainConfig(DataConfig):
         """Identify the schedule by b, and by B only if it doesn't follow from b and f."""
         plain = super()._plain()
         b, B = self.batch_size, self.super_batch_size
-        is_free = self.selects and self._proportional_size != B
-        sizes = {"batch_size": b, "super_batch_size": B if is_free else None}
-        schedule = self.schedule.model_copy(update=sizes)
+        is_free = self.selects and round(b / (1.0 - self.selection.filtering_ratio)) != B
+        schedule = self.schedule.model_copy(
+            update={"batch_size": b, "super_batch_size": B if is_free else None}
+        )
         return plain | {"schedule": schedule.model_dump(mode="json", exclude_defaults=True)}
 
     def _inert(self) -> Iterable[str]:

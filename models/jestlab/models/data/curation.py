@@ -155,7 +155,7 @@ def repeated(index: ShardIndex, chosen: Ints | None, column: str, columns: Colum
         columns: See `select`.
 
     Returns:
-        int64[r], ascending, each example as often as it is read in an epoch.
+        int64[r], ascending: the examples that are read in an epoch, with repetitions.
 
     Raises:
         ValueError: The column is unknown, has other values, or no example is left.

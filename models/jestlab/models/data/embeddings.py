@@ -30,6 +30,7 @@ from jestlab.models.data.shards import ShardIndex
 
 FOLDER = "embeddings"
 _FORMAT = 1  # of the files; files with another number are rejected
+_SMALL_BYTES = 2**25  # of a file: it stays in the page cache
 _PARTS = ("images", "texts", "status")
 _ABSENT, _EMBEDDED, _DAMAGED = range(3)
 
@@ -232,7 +233,7 @@ class _RowFile:
 
     def read(self, index: Index) -> Rows:
         """Read rows as float32; all reads are announced first, which is five times as fast on a cold disk."""
-        if hasattr(os, "posix_fadvise"):
+        if self.array.nbytes > _SMALL_BYTES and hasattr(os, "posix_fadvise"):
             for start in (self.array.offset + index * self._row).tolist():
                 os.posix_fadvise(self._file.fileno(), start, self._row, os.POSIX_FADV_WILLNEED)
         return np.asarray(self.array[index], np.float32)

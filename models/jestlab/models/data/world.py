@@ -187,27 +187,28 @@ _MENTIONED = {"size": 0.65, "color": 0.95, "shape": 0.97, "position": 0.6, "back
 _ARTICLE = re.compile(r"\ba (?=[aeiou])")
 
 
-def describe(scenes: Ints, rng: np.random.Generator, *, complete: bool = False) -> list[str]:
-    """Write a true caption of each scene.
-
-    Args:
-        scenes: int64[n].
-        rng: Draws the template, the wording, and the attributes left out.
-        complete: Mention every attribute, so that a caption fits one scene of the world only.
-    """
-    return _describe(scenes, rng.integers(0, len(_SENTENCES), len(scenes)), rng, complete)
-
-
 def describe_twice(scenes: Ints, rng: np.random.Generator) -> list[tuple[str, str]]:
     """Write two complete captions of each scene, in two templates; captions of different scenes differ."""
     first = rng.integers(0, len(_SENTENCES), len(scenes))
     second = (first + rng.integers(1, len(_SENTENCES), len(scenes))) % len(_SENTENCES)
-    return list(zip(_describe(scenes, first, rng, True), _describe(scenes, second, rng, True), strict=True))
+    captions = [describe(scenes, rng, complete=True, templates=each) for each in (first, second)]
+    return list(zip(*captions, strict=True))
 
 
-def _describe(scenes: Ints, templates: Ints, rng: np.random.Generator, complete: bool) -> list[str]:
-    """Write captions with given templates."""
+def describe(
+    scenes: Ints, rng: np.random.Generator, *, complete: bool = False, templates: Ints | None = None
+) -> list[str]:
+    """Write a true caption of each scene.
+
+    Args:
+        scenes: int64[n].
+        rng: Draws the templates, the wording, and the attributes left out.
+        complete: Mention every attribute, so that a caption fits one scene of the world only.
+        templates: int64[n], numbers of caption templates; None: draw them.
+    """
     count, numbers = len(scenes), attributes(scenes)
+    if templates is None:
+        templates = rng.integers(0, len(_SENTENCES), count)
     mentioned = {name: (rng.random(count) < chance) | complete for name, chance in _MENTIONED.items()}
     nouns = rng.integers(0, len(_NOUNS), count)
     captions = []

@@ -91,7 +91,7 @@ class NullTracker:
     """A tracker that records nothing: for all processes but the first, and as a base class in tests."""
 
     def __init__(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
-        self.stop_requested = stop_requested
+        self._stop_requested = stop_requested
 
     def _ignore(self, *args: Any, **kwargs: Any) -> None:
         """Discard a report."""
@@ -101,3 +101,7 @@ class NullTracker:
     def phase(self, name: Phase, step: int | None = None) -> AbstractContextManager[None]:
         """Return a context that measures nothing."""
         return nullcontext()
+
+    def stop_requested(self) -> bool:
+        """Return whether this process was asked to stop."""
+        return self._stop_requested()

@@ -96,13 +96,13 @@ def make(
             if png is not None:
                 yield icon, png
 
-    def build(part: Part, partial: Path) -> None:
+    def build(part: Part, place: Path) -> None:
         if part in ("curated", "web"):
             examples = (_example(icon, png, part, known) for icon, png in pictures(part))
-            write_shards(partial, examples, "icons")
-            ShardIndex.load(partial)
+            write_shards(place, examples, "icons")
+            ShardIndex.load(place)
         else:
-            _write_benchmark(partial, list(pictures(part)))
+            _write_benchmark(place, list(pictures(part)))
 
     for part in missing:
         build_once(folder / part, partial(build, part))
