@@ -9,6 +9,7 @@ Letters: n examples, L tokens, D width, m rows of a matrix (the tokens of all ex
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -103,6 +104,35 @@ class MlpBlock(nn.Module):
         return dense(width)(x)
 
 
+class Projection(nn.Module):
+    """A dense layer whose parameters have flax's shapes for attention, with the width split into heads.
+
+    Its gradients round differently from those of `nn.DenseGeneral`.
+
+    Attributes:
+        inputs: Shape of the input width in the kernel.
+        outputs: Shape of the output width in kernel and bias.
+        dtype: Of the product.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    dtype: str
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Project x: float [m, product of inputs] → float [m, product of outputs]."""
+        matrix = (math.prod(self.inputs), math.prod(self.outputs))
+
+        def initialize(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+            return nn.initializers.xavier_uniform()(key, matrix).reshape(shape)
+
+        kernel = self.param("kernel", initialize, (*self.inputs, *self.outputs))
+        bias = self.param("bias", nn.initializers.zeros, self.outputs)
+        y: jax.Array = x @ kernel.astype(self.dtype).reshape(matrix) + bias.astype(self.dtype).reshape(-1)
+        return y
+
+
 class MultiHeadDotProductAttention(nn.Module):
     """Attention with flax's parameters, on the tokens of all examples as one matrix.
 
@@ -128,18 +158,17 @@ class MultiHeadDotProductAttention(nn.Module):
         """
         width = tokens.shape[-1]
         split = (self.heads, width // self.heads)
-        dense = functools.partial(
-            nn.DenseGeneral, dtype=self.dtype, kernel_init=nn.initializers.xavier_uniform()
-        )
 
         def projected(name: str, x: jax.Array) -> jax.Array:
-            return dense(split, name=name)(x).reshape(examples, -1, *split).swapaxes(1, 2)
+            y: jax.Array = Projection((width,), split, self.dtype, name=name)(x)
+            return y.reshape(examples, -1, *split).swapaxes(1, 2)
 
         q = projected("query", queries) / jnp.sqrt(split[1]).astype(self.dtype)
         logits = jnp.einsum("nhqd,nhkd->nhqk", q, projected("key", tokens))
         weights = jax.nn.softmax(logits.astype(jnp.float32)).astype(self.dtype)
         x = jnp.einsum("nhqk,nhkd->nhqd", weights, projected("value", tokens)).swapaxes(1, 2)
-        return dense(width, axis=(-2, -1), name="out")(x.reshape(-1, *split))
+        y: jax.Array = Projection(split, (width,), self.dtype, name="out")(x.reshape(-1, width))
+        return y
 
 
 class EncoderBlock(nn.Module):
