@@ -98,7 +98,11 @@ def test_several_devices_draw_what_one_draws(key):
     """More than one device has candidates for; of equal scores, the smaller index."""
     scores = np.array([2, 0, 1, 2, 2, 0, 1, 1, 0, 2, 2, 2], np.float32)
     rows = (scores, np.isin(np.arange(12), [3, 8]))
-    found = jax.jit(lambda: on_devices(3, lambda *x: draw(key, Candidates(4, AXIS), *x, 0.5, 7), *rows))()
+
+    def of_rows(scores, excluded):
+        return draw(key, Candidates(4, AXIS), scores, excluded, 0.5, 7)
+
+    found = jax.jit(functools.partial(on_devices, 3, of_rows))(*rows)
     alone = compiled_draw(key, *rows, 0.5, k=7)
     for indices, effective in zip(found.indices, found.effective, strict=True):
         assert indices.tolist() == alone.indices.tolist()

@@ -54,14 +54,14 @@ def test_draws_what_algorithm_1_draws(loss, criterion):
         settings = {"loss": loss, "criterion": criterion, "gain": gain}
         found = indices_of(*models(64), batch_size=12, chunks=4, **settings)
         # Rounding can't have changed any draw.
-        assert assert_drawn(KEY, *models(64), found, sizes=[3] * 4, **settings)
+        assert assert_drawn(KEY, found, *models(64), sizes=[3] * 4, **settings)
 
 
 def test_draws_from_a_larger_super_batch_block_by_block(monkeypatch):
     """In five blocks of candidates, which don't divide them."""
     monkeypatch.setattr(scoring, "BLOCK_LOGITS", 33 * 200)
     found = indices_of(*models(523), batch_size=100, loss="softmax", chunks=3)
-    assert_drawn(KEY, *models(523), found, sizes=[34, 33, 33], loss="softmax")
+    assert_drawn(KEY, found, *models(523), sizes=[34, 33, 33], loss="softmax")
 
 
 def test_a_block_has_at_least_one_row(monkeypatch):
@@ -163,7 +163,7 @@ def test_a_trace_that_is_decided_step_by_step_does_not_change_the_choice():
         for trace in (None, jnp.bool_(False), jnp.bool_(True), True)
     )
     assert not plain.score.size
-    assert assert_drawn(KEY, *models(64), plain.indices, sizes=[4] * 4)
+    assert assert_drawn(KEY, plain.indices, *models(64), sizes=[4] * 4)
     for found in (untraced, traced):
         np.testing.assert_array_equal(found.indices, plain.indices)
     is_same = np.isclose(untraced.score, traced.score, rtol=1e-4, atol=1e-5)
@@ -182,7 +182,7 @@ def test_joint_is_independent_with_one_chunk_and_greedy_with_many_and_no_noise()
         )
     )
     np.testing.assert_array_equal(joint, independent)
-    assert assert_drawn(None, *models(64), greedy, sizes=[1] * 16)  # no two scores are nearly equal
+    assert assert_drawn(None, greedy, *models(64), sizes=[1] * 16)  # no two scores are nearly equal
     np.testing.assert_array_equal(many, greedy)
 
 
@@ -215,7 +215,7 @@ def test_scores_are_float32_for_embeddings_in_bfloat16():
     half = cast(models(64), jnp.bfloat16)
     found = select(KEY, *half, batch_size=16, chunks=4)
     assert found.own.dtype == jnp.float32
-    assert_drawn(KEY, *cast(half, jnp.float32), found.indices, sizes=[4] * 4)
+    assert_drawn(KEY, found.indices, *cast(half, jnp.float32), sizes=[4] * 4)
 
 
 @pytest.mark.parametrize("rule, loss", [("joint", "sigmoid"), ("gibbs", "softmax"), ("greedy", "sigmoid")])

@@ -74,9 +74,9 @@ def conditional_scores(
 
 def assert_drawn(
     key: jax.Array | None,
+    indices: npt.ArrayLike,
     learner: Embeddings | None,
     reference: Embeddings | None,
-    indices: npt.ArrayLike,
     *,
     sizes: Sequence[int],
     gain: float = 100.0,
