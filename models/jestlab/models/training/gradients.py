@@ -42,7 +42,7 @@ class Learner:
 
     Attributes:
         model: The towers.
-        view: What the approximation sees: larger patches, or some of the patches.
+        view: The approximation's view of an image: larger patches, or some of the patches.
         largest_part: Number of rows to embed at a time without a gradient: those of a microbatch, if any.
     """
 

@@ -39,22 +39,10 @@ from jestlab.models.selection import RULES, Selected, by_concepts, select
 from jestlab.models.selection.fused import best_sums
 from jestlab.models.selection.sampling import Candidates
 from jestlab.models.selection.scores import CRITERIA
-from jestlab.models.training.gradients import (
-    Learner,
-    Pass,
-    embed_in_parts,
-    loss_and_gradients,
-    reusable_pass,
-)
+from jestlab.models.training.gradients import Learner, Pass, embed_in_parts, loss_and_gradients, reusable_pass
 from jestlab.models.training.optimizer import build_optimizer
 from jestlab.models.training.state import RECENT_STEPS, TrainState
-from jestlab.models.two_towers import (
-    FULL,
-    Embeddings,
-    Parameters,
-    TwoTowerModel,
-    temperature_and_bias,
-)
+from jestlab.models.two_towers import FULL, Embeddings, Parameters, TwoTowerModel, temperature_and_bias
 
 Batch = dict[str, jax.Array]
 """The keys of a batch:
