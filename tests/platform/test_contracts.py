@@ -115,7 +115,7 @@ REFUSED = {
     ),
     "reader": (
         (lambda: iter(()), "yields no examples"),
-        (lambda: [{"image": IMAGE}], "example 0 has no 'caption'"),
+        (lambda: [{"image": IMAGE}], "example 0 must be a mapping with `image`, `caption`"),
         (lambda: [{"image": IMAGE, "caption": f"{RANDOM.random()}"}], "the same examples"),
     ),
     "tower": (

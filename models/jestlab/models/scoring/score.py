@@ -21,9 +21,6 @@ from jestlab.models.scoring.columns import Column
 from jestlab.models.selection import Embeddings
 from jestlab.models.selection.scores import softmax_sums
 
-Advance = Callable[[], Any]
-"""Called when a part of the work is done."""
-
 ROWS = 4_096  # images that are compared with centroids, or with others of their cluster, at a time
 TARGET_ROWS = 1_024  # images that are compared with all targets at a time
 
@@ -116,7 +113,7 @@ def negative_clip_loss(
     batch_size: int,
     repeats: int,
     seed: int,
-    advance: Advance = lambda: None,
+    advance: Callable[[], Any] = lambda: None,
 ) -> Rows:
     """Compute negCLIPLoss: quality of a pair by a contrastive loss (Wang et al., 2024, arXiv:2405.19547).
 
@@ -187,7 +184,7 @@ def norm_similarity(images: Rows, targets: Rows, norm: Literal[2, "inf"] = "inf"
 
 
 def duplicate_similarity(
-    images: Rows, *, clusters: int, iterations: int, seed: int, advance: Advance = lambda: None
+    images: Rows, *, clusters: int, iterations: int, seed: int, advance: Callable[[], Any] = lambda: None
 ) -> Rows:
     """Compute SemDeDup: similarity of each image to its nearest duplicate (Abbas et al., 2023, 2303.09540).
 
