@@ -68,7 +68,12 @@ def test_answers_of_all_processes_are_combined(monkeypatch):
 def test_the_first_process_sends_its_values_bit_for_bit(monkeypatch):
     """JAX would add −0 and 0, and shorten 64 bits to 32; bytes stay as they are."""
     sent = []
-    monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", lambda tree: sent.append(tree) or tree)
+
+    def broadcast(tree):
+        sent.append(tree)
+        return tree
+
+    monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", broadcast)
     assert [first_says(number) for number in (2**40 + 5, -1, True)] == [2**40 + 5, -1, 1]
     given = first_gives({"a": np.array([[-0.0, 1.5]]), "b": np.zeros((0, 3), np.float32)})
     assert np.signbit(given["a"]).tolist() == [[True, False]] and given["b"].shape == (0, 3)

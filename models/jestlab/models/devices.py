@@ -1,7 +1,7 @@
-"""The devices of a run: a one-dimensional mesh over all processes, and what the devices exchange.
+"""The devices of a run, a one-dimensional mesh over all processes, and the messages between them.
 
-Parameters are replicated, batches are split by rows. A step runs under `jax.shard_map`, so that the code
-shows what each device computes and exchanges.
+Parameters are replicated, batches are split by rows. A step runs under `jax.shard_map`, so that its code is
+that of one device, with explicit messages.
 """
 
 from __future__ import annotations

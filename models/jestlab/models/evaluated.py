@@ -60,8 +60,6 @@ class EvaluatedModel:
     def _resized(self, image: Any) -> np.ndarray:
         if isinstance(image, np.ndarray):
             image = Image.fromarray(image)
-        if not isinstance(image, Image.Image):
-            raise ValueError(f"an image must be a PIL image or uint8 [h, w, 3], not a {type(image).__name__}")
         size = (self.image_size, self.image_size)
         return np.asarray(image.convert("RGB").resize(size, Image.Resampling.BICUBIC))
 

@@ -64,30 +64,21 @@ def test_a_killed_maker_leaves_nothing_that_looks_whole(tmp_path):
     assert not partial.exists()
 
 
-def test_a_failed_maker_can_be_repeated(tmp_path):
-    def fail(folder):
-        (folder / "half").touch()
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        build_once(tmp_path / "data", fail)
-    assert [path.name for path in tmp_path.iterdir()] == [".data.lock"]
-    build_once(tmp_path / "data", lambda folder: (folder / "whole").touch())
-    assert [path.name for path in (tmp_path / "data").iterdir()] == ["whole"]
-
-
-def test_a_full_disk_is_named(tmp_path):
+def test_a_full_disk_is_named_and_leaves_nothing(tmp_path):
     def fill():
         yield b"half"
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for write in (
-        lambda path: build_once(path, lambda _: deque(fill(), 0).clear()),
-        lambda path: write_whole(path, fill()),
-    ):
+    def build(folder):
+        (folder / "half").touch()
+        deque(fill(), 0)
+
+    for make in (lambda path: build_once(path, build), lambda path: write_whole(path, fill())):
         with pytest.raises(OSError, match=r"No space left on device: '.*/data'$"):
-            write(tmp_path / "data")
-        assert not (tmp_path / "data").exists()
+            make(tmp_path / "data")
+        assert [path.name for path in tmp_path.iterdir()] == [".data.lock"]
+    build_once(tmp_path / "data", lambda folder: (folder / "whole").touch())
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["whole"]
 
 
 def test_the_name_tells_content_apart(tmp_path):
@@ -99,17 +90,13 @@ def test_the_name_tells_content_apart(tmp_path):
         ensure_web(small.model_copy(update={"examples": 21}), 0, tmp_path),
     ]
     assert len(set(folders)) == 4
+    benchmark = ShapesBenchmark(classification_examples=48, retrieval_examples=8)
+    folders.append(ensure_benchmark(benchmark, tmp_path))
+    assert {path.name for path in folders[-1].iterdir()} == {"shapes_classification", "shapes_retrieval"}
+    before = listing(tmp_path)
+    assert ensure_benchmark(benchmark, tmp_path) == folders[-1] and listing(tmp_path) == before
     own_seed = small.model_copy(update={"seed": 1})
     assert ensure_web(own_seed, 7, tmp_path) == folders[1]  # the web's own seed wins
-
-
-def test_benchmark_is_made_once(tmp_path):
-    settings = ShapesBenchmark(classification_examples=48, retrieval_examples=8)
-    folder = ensure_benchmark(settings, tmp_path)
-    assert {path.name for path in folder.iterdir()} == {"shapes_classification", "shapes_retrieval"}
-    before = listing(folder)
-    assert ensure_benchmark(settings, tmp_path) == folder
-    assert listing(folder) == before != {}
 
 
 def test_digest_is_of_content_and_not_of_place(web, own_web):
@@ -135,33 +122,32 @@ def test_digest_sees_a_change_after_it_was_kept(own_web, name, monkeypatch):
     assert len({before, changed, digest(own_web)}) == 3
 
 
-def test_a_folder_of_the_user_is_checked_against_its_recorded_digest(web, own_web, tmp_path):
-    recorded = digest(web)
-    assert ensure_web(ShardFolder(path=str(own_web), digest=recorded), 0, tmp_path) == own_web
-    (own_web / "00002.tar").unlink()
+@pytest.mark.parametrize("kind", ["train", "benchmark"])
+def test_a_folder_of_the_user_is_checked_against_its_recorded_digest(web, benchmark_folder, tmp_path, kind):
+    given, settings, ensure, changed = {
+        "train": (web, ShardFolder, lambda data: ensure_web(data, 0, tmp_path), "00002.tar"),
+        "benchmark": (
+            benchmark_folder,
+            BenchmarkFolder,
+            lambda data: ensure_benchmark(data, tmp_path),
+            "shapes_classification/classnames.txt",
+        ),
+    }[kind]
+    folder = Path(shutil.copytree(given, tmp_path / "own"))
+    recorded = settings(path=str(folder), digest=digest(given))
+    assert ensure(recorded) == folder
+    (folder / changed).unlink()
     with pytest.raises(ValueError, match="its content changed"):
-        ensure_web(ShardFolder(path=str(own_web), digest=recorded), 0, tmp_path)
-    assert ensure_web(ShardFolder(path=str(own_web)), 0, tmp_path) == own_web
+        ensure(recorded)
+    assert ensure(settings(path=str(folder))) == folder
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        ensure(settings(path=str(tmp_path / "nowhere")))
 
 
-def test_missing_folders(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no such folder"):
-        ensure_web(ShardFolder(path=str(tmp_path / "nowhere")), 0, tmp_path)
-    with pytest.raises(FileNotFoundError, match="no such folder"):
-        ensure_benchmark(BenchmarkFolder(path=str(tmp_path / "nowhere")), tmp_path)
-    (tmp_path / "classnames.txt").touch()
+def test_folders_without_tars_have_no_digest(tmp_path):
     (tmp_path / "00000.parquet").touch()
     with pytest.raises(FileNotFoundError, match=r"no \.tar"):
         digest(tmp_path)
-
-
-def test_benchmark_folder_of_the_user(benchmark_folder, tmp_path):
-    own = Path(shutil.copytree(benchmark_folder, tmp_path / "own"))
-    settings = BenchmarkFolder(path=str(own), digest=digest(benchmark_folder))
-    assert ensure_benchmark(settings, tmp_path) == own
-    (own / "shapes_classification" / "classnames.txt").write_text("other\n")
-    with pytest.raises(ValueError, match="its content changed"):
-        ensure_benchmark(settings, tmp_path)
 
 
 def test_files_of_killed_writers_are_deleted(tmp_path):

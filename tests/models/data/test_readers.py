@@ -31,31 +31,18 @@ def data(**train) -> Data:
     )
 
 
-def test_images_of_every_form_and_metadata_are_written(tmp_path):
-    images = [PIXELS, jpeg(), Image.fromarray(PIXELS)]
-    write_shards(tmp_path, [{"image": i, "caption": f"no {n}", "n": n} for n, i in enumerate(images)], "r")
-    assert len(ShardIndex.load(tmp_path)) == 3
-    assert "n" in metadata_columns(tmp_path)
-    assert count_examples(tmp_path, "n >= 1") == 2
-
-
-def test_metadata_that_only_some_examples_have_are_kept(tmp_path, monkeypatch):
+def test_images_of_every_form_and_metadata_of_some_are_written(tmp_path, monkeypatch):
     monkeypatch.setattr(packing, "EXAMPLES_A_SHARD", 2)
+    images = [PIXELS, jpeg(), Image.fromarray(PIXELS), PIXELS, PIXELS]
     rows: list[dict[str, float]] = [{"n": 1}, {"n": 2}, {}, {"n": 4, "score": 0.5}, {"score": 0.1}]
-    write_shards(tmp_path, ({"image": PIXELS, "caption": "x", **row} for row in rows), "r")
+    examples = ({"image": image, "caption": "x", **row} for image, row in zip(images, rows, strict=True))
+    write_shards(tmp_path, examples, "r")
+    assert len(ShardIndex.load(tmp_path)) == 5
     assert load_metadata(tmp_path, ["n", "score"]) == {
         "n": [1, 2, None, 4, None],
         "score": [None, None, None, 0.5, 0.1],
     }
     assert "score" in metadata_columns(tmp_path) and count_examples(tmp_path, "score < 1") == 2
-
-
-@pytest.mark.parametrize("metadata", [{"key": 5}, {1: "a", "1": "b"}, {"key": None}])
-def test_metadata_with_a_name_that_is_used_already_are_refused(tmp_path, metadata):
-    with pytest.raises(
-        ValueError, match=r"r: example 0 has metadata 'key', which shards use, or a name that isn't a str"
-    ):
-        write_shards(tmp_path, [{"image": PIXELS, "caption": "a", **metadata}], "r")
 
 
 def test_a_web_is_made_once_and_named_by_what_makes_it(tmp_path):
@@ -113,6 +100,8 @@ def test_what_is_read_counts_by_its_content(tmp_path):
             "example 1 must be a mapping with `image`, `ca",
         ),
         ([{"image": PIXELS, "caption": 3}], "example 0 must have a str as `caption`"),
+        ([{"image": PIXELS, "caption": "x", "key": None}], "example 0 has metadata 'key', which shards use"),
+        ([{"image": PIXELS, "caption": "x", 1: "a"}], "or a name that isn't a str: rename it"),
         ([{"image": "a.jpg", "caption": "x"}], "example 0 has no valid image: expected bytes of a JPEG"),
         ([{"image": PIXELS[..., :1], "caption": "x"}], "no valid image"),
         ([{"image": PIXELS[..., None], "caption": "x"}], "no valid image"),

@@ -64,18 +64,13 @@ def test_texts_are_canonical():
     assert {raw: canonical(raw, keep="{}") for raw in expected} == expected
 
 
-def test_prompts_fill_both_forms_of_template_class_by_class():
-    templates = ["a photo of {c}.", "{}!", "a close-up of a {c}, a kind of thing."]
-    expected = ["a photo of {}", "{}", "a closeup of a {} a kind of thing"]
-    assert prompts(["A_b", "c"], templates) == [form.format(c) for c in ("a b", "c") for form in expected]
-
-
 @given(
     st.lists(st.text("aBé7 _,.-'()/\n\t{}", max_size=12), min_size=1, max_size=3),
     st.lists(st.tuples(*[st.text("aB _,.-'()", max_size=8)] * 2), min_size=1, max_size=3),
+    st.sampled_from(["{c}", "{}"]),
 )
-def test_prompts_are_the_published_ones(names, templates):
-    ours = prompts(names, [f"{before}{{c}}{after}" for before, after in templates])
+def test_prompts_are_the_published_ones(names, templates, place):
+    ours = prompts(names, [before + place + after for before, after in templates])
     assert ours == published_prompts(names, [f"{before}{{}}{after}" for before, after in templates])
 
 
@@ -100,12 +95,6 @@ def test_accuracy_is_the_share_of_nearest_classes(monkeypatch, block):
 
 
 # ---- few-shot
-
-
-def published_draw(labels, classes, shots, seed):
-    rng = np.random.default_rng(seed)
-    positions = [rng.permutation(np.where(labels == c)[0]) for c in range(classes)]
-    return np.concatenate([p[:shots] for p in positions])
 
 
 def published_scores(x, y, x_test, classes, l2_reg=2.0**10):
@@ -146,7 +135,9 @@ def test_draws_are_the_published_ones():
     labels = np.random.default_rng(7).integers(0, 12, 300)
     labels[labels == 11] = 3  # the last class has no image
     for seed, shots in itertools.product((0, 1, 2), (1, 10, 50)):
-        np.testing.assert_array_equal(draw(labels, 12, shots, seed), published_draw(labels, 12, shots, seed))
+        rng = np.random.default_rng(seed)
+        positions = [rng.permutation(np.where(labels == c)[0])[:shots] for c in range(12)]
+        np.testing.assert_array_equal(draw(labels, 12, shots, seed), np.concatenate(positions))
 
 
 # ---- retrieval

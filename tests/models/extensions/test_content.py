@@ -1,4 +1,4 @@
-"""The digest of code: what it does decides, not how it is explained, and not where it lies."""
+"""The digest of code depends on its behavior, not on comments or its folder."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jestlab.models.extensions import digest
 from jestlab.models.extensions.content import essence
 
-SOURCE = '''"""What the module is for."""
+SOURCE = '''"""The purpose."""
 
 import helper  # ours
 
@@ -19,7 +19,7 @@ def rule(key, *, gain=1.0):
     # by drawing
     return helper.draw(key, gain)
 '''
-EXPLAINED = '''# Another licence.
+EXPLAINED = '''# Another license.
 """Quite another text,
 of two lines."""
 import helper
@@ -51,26 +51,28 @@ def test_neither_comments_nor_blank_lines_nor_the_folder_count(tmp_path):
         SOURCE.replace("helper.draw(key, gain)", "'# no comment'"),
     ],
 )
-def test_what_the_code_does_counts(tmp_path, changed):
+def test_behavior_counts(tmp_path, changed):
     assert digest(write(tmp_path / "a")) != digest(write(tmp_path / "b", changed))
 
 
-def test_what_it_imports_of_its_own_counts(tmp_path):
+def test_imported_files_of_the_folder_count(tmp_path):
     first = digest(write(tmp_path))
     assert digest(write(tmp_path, helper="# a comment\ndef draw(key, gain): return 1\n")) == first
     assert digest(write(tmp_path, helper="def draw(key, gain): return 2\n")) != first
 
 
-def test_a_module_of_a_package_counts_with_what_it_imports_of_the_package(tmp_path, monkeypatch):
+def test_imported_modules_of_the_package_count(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    package = tmp_path / "pack_c"
-    write(package, SOURCE.replace("import helper", "from . import helper"))
+    package, source = tmp_path / "pack_c", SOURCE.replace("import helper", "from . import helper")
+    write(package, source)
     (package / "__init__.py").write_text("")
     first = digest("pack_c.rules:rule")
-    write(package, SOURCE.replace("import helper", "from . import helper"), "def draw(key, gain): return 3\n")
-    assert digest("pack_c.rules:rule") != first
-    (tmp_path / "neighbour_c.py").write_text("x = 1\n")
-    assert digest("pack_c.rules:rule") == digest("pack_c.rules:rule")
+    (tmp_path / "neighbor_c.py").write_text("x = 1\n")
+    assert digest("pack_c.rules:rule") == first
+    write(package, source, "def draw(key, gain): return 3\n")
+    second = digest("pack_c.rules:rule")
+    (package / "__init__.py").write_text("x = 1\n")
+    assert len({first, second, digest("pack_c.rules:rule")}) == 3
 
 
 def test_code_without_a_source_is_refused():
@@ -78,20 +80,19 @@ def test_code_without_a_source_is_refused():
         digest("math:sin")
 
 
-def test_blank_lines_and_hashes_within_texts_count():
+def test_blank_lines_and_hashes_in_strings_count():
     prompt = 'PROMPT = """a {c}\n\n# of {c}   \n"""\n'
     assert essence(prompt.encode()) == prompt.rstrip("\n")
-    assert essence(prompt.encode()) != essence(prompt.replace("\n\n", "\n").encode())
 
 
-def test_lines_end_at_line_feeds_alone():
-    """A page break between functions and a separator within a text don't shift what is a comment."""
+def test_only_line_feeds_end_lines():
+    """A page break or a line separator in a string doesn't move comments."""
     source = "A = 'x\u2028y'\n\f\nB = 1{}\nC = 2\n"
     assert essence(source.format("  # why").encode()) == essence(source.format("").encode())
 
 
 @given(st.lists(st.sampled_from(["# words", "", "   ", "\t# deeper"]), max_size=4), st.integers(0, 3))
-def test_comments_anywhere_between_statements_change_nothing(noise, place):
+def test_comments_between_statements_do_not_count(noise, place):
     lines = ["import os", "def f(x):", "    y = x + 1", "    return y"]
     noisy = lines[: place + 1] + noise + lines[place + 1 :]
     assert essence("\n".join(noisy).encode()) == "\n".join(lines)

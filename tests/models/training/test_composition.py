@@ -5,7 +5,6 @@ import shutil
 from collections import Counter
 
 import numpy as np
-import pytest
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.data.shards import ShardIndex
@@ -34,14 +33,6 @@ def test_shares_are_those_of_the_metadata(web):
             prefix = f"selected/{what}/{column}/"
             shares = {k: v for k, v in found.items() if k.startswith(prefix) and v}
             assert shares == {f"{prefix}{value}": n / 32 for value, n in counts.items()}
-
-
-def test_rare_values_of_a_column_are_counted_together(web):
-    """A column that no example has is left out."""
-    selected = np.arange(256)
-    found = compose(web, ["key", "license"], [selected], selected)
-    assert found["selected/joint/key/others"] == pytest.approx(1 - 64 / 256)
-    assert len(found) == 1 + 2 * 65
 
 
 def test_unreadable_metadata_are_left_out_with_a_warning(web, tmp_path, caplog):

@@ -20,13 +20,9 @@ def random_tensors(model, seed=0):
     return {name: rng.normal(size=s).astype(np.float32) for name, s in parameter_shapes(model).items()}
 
 
-def in_memory(tensors, model, path):
-    return Weights(path, "run", model, None, tensors.items)
-
-
 @pytest.fixture(scope="session")
 def towers():
-    """Towers that all formats can hold."""
+    """Towers that all formats can represent."""
     return TOWERS
 
 
@@ -38,10 +34,11 @@ def tensors():
 
 @pytest.fixture(scope="session")
 def make_weights(tmp_path_factory):
-    """A maker of `Weights` from tensors, or random ones of towers."""
+    """A maker of random weights in memory."""
 
-    def make(model, given=None, seed=0):
-        return in_memory(given or random_tensors(model, seed), model, tmp_path_factory.getbasetemp())
+    def make(model=TOWERS, seed=0):
+        tensors = random_tensors(model, seed)
+        return Weights(tmp_path_factory.getbasetemp(), "run", model, None, tensors.items)
 
     return make
 
@@ -50,9 +47,9 @@ def make_weights(tmp_path_factory):
 def npz(tmp_path, tensors):
     """A maker of .npz files: the tensors, changed; a value None leaves one out."""
 
-    def make(changes=None, prefix="", name="siglip.npz", base=None):
+    def make(changes=None, prefix="", base=None):
         arrays = {**(tensors if base is None else base), **(changes or {})}
-        path = tmp_path / name
+        path = tmp_path / "siglip.npz"
         np.savez(path, **{prefix + key: array for key, array in arrays.items() if array is not None})
         return path
 
@@ -61,5 +58,5 @@ def npz(tmp_path, tensors):
 
 @pytest.fixture(scope="session")
 def pieces():
-    """A serialised tokenizer of at most 64 pieces."""
+    """A serialized tokenizer of at most 64 pieces."""
     return train_tokenizer(["a red circle", "a blue square", "a photo of a dog"], 64).model

@@ -1,18 +1,31 @@
-"""Weights through every format and back, bit for bit, with one content hash; the towers told by shapes."""
+"""Weights through every format and back, bit for bit, with one content hash; writing is atomic."""
 
 import os
+from typing import cast
 
 import jax
+import ml_dtypes
 import numpy as np
 import pytest
+import sentencepiece
+import tokenizers
+import tokenizers.models
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
+from jestlab.models.training.checkpoints import save_parameters
 from jestlab.models.two_towers import initialize
 from jestlab.models.weights import sources
-from jestlab.models.weights.layout import flatten, parameter_shapes, unflatten
-from jestlab.models.weights.sources import FORMATS, content_hash, open_weights, run_weights, write
+from jestlab.models.weights.layout import flatten, parameter_counts, parameter_shapes, unflatten
+from jestlab.models.weights.sources import (
+    FORMATS,
+    content_hash,
+    open_weights,
+    read_tokenizer,
+    run_weights,
+    write,
+)
 
 
 @st.composite
@@ -27,32 +40,24 @@ def sizes(draw):
 
 
 @st.composite
-def two_towers(draw, public=False):
-    """Any towers; `public`: such as Hugging Face has."""
-    patch_size = draw(st.integers(1, 4))
-    pooling = "map" if public else draw(st.sampled_from(["map", "mean"]))
-    vision = VisionTower(
-        patch_size=patch_size,
-        image_size=patch_size * draw(st.integers(1, 3)),
-        pooling=pooling,
-        **draw(sizes()),
-    )
+def two_towers(draw):
+    patch_size, pooling = draw(st.integers(1, 4)), draw(st.sampled_from(["map", "mean"]))
+    image_size = patch_size * draw(st.integers(1, 3))
+    vision = VisionTower(patch_size=patch_size, image_size=image_size, pooling=pooling, **draw(sizes()))
     text = TextTower(vocabulary_size=draw(st.integers(1, 9)), length=draw(st.integers(1, 5)), **draw(sizes()))
-    embedding = vision.width if public or draw(st.booleans()) else draw(st.integers(1, 9))
+    embedding = draw(st.just(vision.width) | st.integers(1, 9))
     return TwoTowers(vision=vision, text=text, embedding_dim=embedding)
 
 
 def sizes_of(model):
-    """What shapes tell, the MLP's width spelled out."""
     return parameter_shapes(model), model.vision.pooling, model.text.pooling, model.embedding_dim
 
 
 def same(found, expected):
     assert found.keys() == expected.keys()
-    for name in expected:
-        assert found[name].dtype == np.float32
-        assert found[name].tobytes() == expected[name].tobytes(), name
-        assert found[name].shape == expected[name].shape, name
+    for name, x in expected.items():
+        assert (found[name].dtype, found[name].shape) == (np.float32, x.shape), name
+        assert found[name].tobytes() == x.tobytes(), name
 
 
 @settings(max_examples=5)
@@ -63,15 +68,11 @@ def test_names_and_shapes_are_those_of_the_model(model):
 
 
 def test_siglip_b16_has_as_many_parameters_as_published():
-    shapes = parameter_shapes(TwoTowers(variant="B/16"))
-    counts = {"img": 0, "txt": 0, "t": 0, "b": 0}
-    for name, shape in shapes.items():
-        counts[name.partition("/")[0]] += int(np.prod(shape))
-    assert round(counts["img"] / 1e6, 2) == 92.93
-    assert round(counts["txt"] / 1e6, 2) == 110.27
+    counts = parameter_counts(TwoTowers(variant="B/16"))
+    assert [round(counts[tower] / 1e6, 2) for tower in ("image", "text")] == [92.93, 110.27]
 
 
-@given(model=st.one_of(two_towers(), two_towers(public=True)), form=st.sampled_from(FORMATS))
+@given(model=two_towers(), form=st.sampled_from(FORMATS))
 def test_out_and_in_again(tmp_path_factory, make_weights, model, form):
     public = model.vision.pooling == "map" and model.vision.width == model.embedding_dim
     weights = make_weights(model)
@@ -89,13 +90,11 @@ def test_out_and_in_again(tmp_path_factory, make_weights, model, form):
     assert found.digest() == content_hash(weights.tensors().items(), model)
 
 
-def test_names_of_a_checkpoint(npz, towers, tensors):
-    """As big_vision writes them: below `params/`, with the optimiser's state beside, which nobody reads."""
-    weights = open_weights(npz(prefix="params/"))
+def test_a_checkpoint_with_the_state_of_the_optimizer(npz, towers, tensors):
+    names = {f"params/{name}": x for name, x in tensors.items()}
+    weights = open_weights(npz(names | {"opt/0/mu/img/x": np.ones(3)}, base={}))
+    assert sizes_of(weights.model) == sizes_of(towers)
     same(weights.tensors(), tensors)
-    path = npz({"params/" + name: x for name, x in tensors.items()} | {"opt/0/mu/img/x": np.ones(3)}, base={})
-    assert open_weights(path).model == weights.model
-    assert open_weights(path).digest() == weights.digest()
 
 
 def test_only_one_tower_scanned(npz, towers, tensors):
@@ -113,9 +112,7 @@ def test_only_one_tower_scanned(npz, towers, tensors):
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "void"])
 def test_half_precision_is_read_exactly(npz, tensors, kind):
-    """NumPy's files know no bfloat16, so big_vision's hold it as two bytes without a type."""
-    import ml_dtypes
-
+    """NumPy's files can't store bfloat16, so big_vision's have two bytes without a type."""
     half = np.float16 if kind == "float16" else ml_dtypes.bfloat16
     stored = {name: x.astype(half) for name, x in tensors.items()}
     if kind == "void":
@@ -130,17 +127,18 @@ def test_other_byte_orders_and_memory_orders(npz, tensors):
     same(open_weights(npz(stored)).tensors(), tensors)
 
 
-def test_our_own_folder_keeps_what_shapes_do_not_tell(tmp_path, make_weights, towers):
+def test_jestlabs_folder_stores_and_hashes_what_no_shape_shows(tmp_path, make_weights, towers):
+    write(make_weights(), tmp_path / "own", "jestlab")
+    before, model = open_weights(tmp_path / "own").digest(), tmp_path / "own" / "model.json"
+    model.write_text(model.read_text().replace('"last"', '"mean"').replace('"float32"', '"bfloat16"'))
     text = towers.text.model_copy(update={"pooling": "mean"})
-    towers = towers.model_copy(update={"text": text, "compute_dtype": "bfloat16"})
-    write(make_weights(towers), tmp_path / "own", "jestlab")
-    assert open_weights(tmp_path / "own").model == towers
-    assert open_weights(tmp_path / "own" / "weights.npz").model == towers
+    for path in (tmp_path / "own", tmp_path / "own" / "weights.npz"):
+        found = open_weights(path)
+        assert found.model == towers.model_copy(update={"text": text, "compute_dtype": "bfloat16"})
+        assert found.digest() != before
 
 
-def test_a_runs_checkpoint_comes_out_as_it_is(tmp_path, towers, tensors, pieces):
-    from jestlab.models.training.checkpoints import save_parameters
-
+def test_the_checkpoint_of_a_run(tmp_path, towers, tensors, pieces):
     save_parameters(tmp_path / "run" / "checkpoints", unflatten(tensors))
     (tmp_path / "run" / "tokenizer.model").write_bytes(pieces)
     weights = run_weights(tmp_path / "run", towers)
@@ -152,24 +150,17 @@ def test_a_runs_checkpoint_comes_out_as_it_is(tmp_path, towers, tensors, pieces)
 
 
 def test_every_number_name_and_shape_counts_in_the_hash(towers, tensors):
-    hashes = {content_hash(tensors.items(), towers)}
-    for name in ("t", "b", "txt/head/kernel"):
-        changed = tensors[name].copy()
-        changed.flat[0] = np.nextafter(changed.flat[0], np.float32(9))
-        hashes.add(content_hash((tensors | {name: changed}).items(), towers))
+    head = tensors["txt/head/kernel"].copy()
+    head.flat[0] = np.nextafter(head.flat[0], np.float32(9))
+    folded = {"img/pos_embedding": tensors["img/pos_embedding"][0]}
     renamed = {("bias" if name == "b" else name): x for name, x in tensors.items()}
-    hashes.add(content_hash(renamed.items(), towers))
-    reshaped = tensors | {"img/pos_embedding": tensors["img/pos_embedding"][0]}
-    hashes.add(content_hash(reshaped.items(), towers))
-    mean = towers.model_copy(update={"text": towers.text.model_copy(update={"pooling": "mean"})})
-    hashes.add(content_hash(tensors.items(), mean))
-    hashes.add(content_hash(dict(reversed(tensors.items())).items(), towers))  # the order doesn't count
-    assert len(hashes) == 7
+    reordered = dict(reversed(tensors.items()))  # isn't counted
+    variants = (tensors, tensors | {"txt/head/kernel": head}, tensors | folded, renamed, reordered)
+    hashes = [content_hash(variant.items(), towers) for variant in variants]
+    assert hashes[0] == hashes[-1] and len({*hashes}) == 4
 
 
-def test_the_hash_is_cached_until_the_file_or_the_towers_change(
-    npz, tmp_path, make_weights, towers, monkeypatch
-):
+def test_the_hash_is_cached_until_the_file_changes(npz, monkeypatch):
     path = npz()
     first, before = open_weights(path).digest(), path.stat()
     with monkeypatch.context() as patch:
@@ -184,7 +175,109 @@ def test_the_hash_is_cached_until_the_file_or_the_towers_change(
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
     assert open_weights(path).digest() != first
 
-    write(make_weights(towers), tmp_path / "own", "jestlab")
-    first, model = open_weights(tmp_path / "own").digest(), tmp_path / "own" / "model.json"
-    model.write_text(model.read_text().replace('"last"', '"mean"'))
-    assert open_weights(tmp_path / "own").digest() != first
+
+# ---- writing
+
+
+@pytest.mark.parametrize("form", ["big_vision", "huggingface", "jestlab"])
+def test_existing_weights_are_replaced_only_by_force(tmp_path, make_weights, form):
+    name = "w.npz" if form == "big_vision" else "w"
+    weights, other, place = make_weights(), make_weights(seed=1), tmp_path / name
+    write(weights, place, form)
+    before = open_weights(place).digest()
+    with pytest.raises(ValueError, match=f"{name}: already exists: .* --force"):
+        write(other, place, form)
+    assert open_weights(place).digest() == before
+    write(other, place, form, force=True)
+    assert open_weights(place).digest() == other.digest() != before
+    assert {path.name for path in tmp_path.iterdir()} <= {name, ".jestlab"}
+
+
+def test_other_content_is_never_replaced(tmp_path, make_weights):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.tex").write_text("years of work")
+    (tmp_path / "folder.npz").mkdir()
+    (tmp_path / "file").write_text("a file")
+    for name, form, message in (
+        ("thesis", "jestlab", "thesis: already exists, with other content"),
+        ("thesis", "big_vision", "give a name that ends in .npz"),
+        ("folder.npz", "big_vision", "folder.npz: already exists, with other content"),
+        ("file", "huggingface", "file: already exists, with other content"),
+        ("new", "onnx", "unknown format 'onnx'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            write(make_weights(), tmp_path / name, form, force=True)
+    assert (tmp_path / "thesis" / "chapter1.tex").read_text() == "years of work"
+
+
+def test_a_failed_write_changes_nothing(tmp_path, make_weights, pieces):
+    place, bad = tmp_path / "own", cast("bytes", "not bytes")  # fails after the tensors are written
+    write(make_weights(), place, "jestlab", tokenizer=pieces)
+    assert open_weights(place).tokenizer == place / "tokenizer.model"
+    before = open_weights(place).digest()
+    for force, name in ((True, "own"), (False, "new")):
+        with pytest.raises(TypeError):
+            write(make_weights(seed=1), tmp_path / name, "jestlab", tokenizer=bad, force=force)
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+    assert open_weights(place).digest() == before
+    write(make_weights(), place, "jestlab", force=True)
+    assert open_weights(place).tokenizer is None  # the old one is replaced, too
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_same_weights_give_the_same_bytes(tmp_path, make_weights, form):
+    written = []
+    for copy in "ab":
+        place = tmp_path / (f"{copy}.npz" if form.startswith("big_vision") else copy)
+        write(make_weights(), place, form)
+        files = [place] if place.is_file() else sorted(place.iterdir())
+        written.append([file.read_bytes() for file in files])
+    assert written[0] == written[1]
+
+
+# ---- tokenizers
+
+
+def test_a_tokenizer_has_an_embedding_for_every_piece(tmp_path, towers, pieces):
+    file = tmp_path / "spiece.model"
+    file.write_bytes(pieces)
+    assert read_tokenizer(file, towers) == pieces
+    few = towers.model_copy(update={"text": towers.text.model_copy(update={"vocabulary_size": 5})})
+    with pytest.raises(ValueError, match=r"has \d+ pieces, but the text tower has 5 embeddings"):
+        read_tokenizer(file, few)
+    with pytest.raises(FileNotFoundError, match="no such tokenizer"):
+        read_tokenizer(tmp_path / "nowhere.model", towers)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("spiece.model", "not a model", r"spiece.model: not a sentencepiece model"),
+        ("tokenizer.json", '{"version": "1.0"}', r"tokenizer\.json: not a tokenizer\.json of Hugging Face's"),
+        ("tokenizer.json", {"<eos>": 0, "<pad>": 1, "<bos>": 2, "a": 3}, "its end piece is 0, should be 1"),
+        ("other.model", {"pad_id": 3, "eos_id": 1, "bos_id": 2, "unk_id": 0}, "pads with 3, should be 0"),
+        (
+            "other.model",
+            {"pad_id": 1, "eos_id": 0, "bos_id": -1, "unk_id": 2},
+            "end piece is 0, should be 1",
+        ),
+    ],
+)
+def test_other_tokenizers_are_rejected(tmp_path, towers, name, content, message):
+    """Not a tokenizer, or the special pieces of neither SigLIP nor Gemma."""
+    if isinstance(content, str):
+        (tmp_path / name).write_text(content)
+    elif name == "tokenizer.json":
+        library = tokenizers.Tokenizer(tokenizers.models.WordLevel(content, unk_token="a"))
+        library.save(str(tmp_path / name))
+    else:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(["a red circle", "a blue square"]),
+            model_prefix=str(tmp_path / "other"),
+            vocab_size=24,
+            hard_vocab_limit=False,
+            minloglevel=2,
+            **content,
+        )
+    with pytest.raises(ValueError, match=message):
+        read_tokenizer(tmp_path / name, towers)

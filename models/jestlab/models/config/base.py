@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -154,24 +153,18 @@ class Extension(NamedTuple):
     options: Mapping[str, Any]
 
 
-@functools.cache
-def _marks(section: type[Section]) -> dict[str, NamesCode]:
-    fields = section.model_fields.items()
-    return {name: mark for name, field in fields for mark in field.metadata if isinstance(mark, NamesCode)}
-
-
 def custom_code(section: Section, path: tuple[str, ...] = ()) -> Iterator[Extension]:
     """Yield the custom code that a section and its parts name; `path` is the path of the section."""
-    marks = _marks(type(section))
-    for name, value in section.__dict__.items():
+    for name, field in type(section).model_fields.items():
         if name not in section.model_fields_set:  # defaults don't name custom code
             continue
+        value = getattr(section, name)
         if isinstance(value, Section):
             yield from custom_code(value, (*path, name))
-        elif isinstance(value, dict):
-            for key, part in value.items():
-                if isinstance(part, Section):
-                    yield from custom_code(part, (*path, name, key))
-        elif name in marks and value not in marks[name].builtin:
-            options = getattr(section, f"{name}_options", getattr(section, "options", NO_OPTIONS))
-            yield Extension((*path, name), marks[name].kind, value, options)
+        for key, part in value.items() if isinstance(value, dict) else ():
+            if isinstance(part, Section):
+                yield from custom_code(part, (*path, name, key))
+        for mark in field.metadata:
+            if isinstance(mark, NamesCode) and value not in mark.builtin:
+                options = getattr(section, f"{name}_options", getattr(section, "options", NO_OPTIONS))
+                yield Extension((*path, name), mark.kind, value, options)

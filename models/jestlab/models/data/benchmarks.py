@@ -168,8 +168,7 @@ def retrieval(folder: Path, image_size: int) -> RetrievalSet:
     """Load a retrieval dataset; every line of an image's `.txt` that is not empty is a caption.
 
     Raises:
-        FileNotFoundError: `nshards.txt` or a shard is missing.
-        ValueError: A damaged tar, or an image without caption.
+        FileNotFoundError, ValueError: As in `read_split`, or an image has no caption.
     """
     split = read_split(folder / "test", "txt", image_size)
     captions: list[str] = []
@@ -348,10 +347,6 @@ def check_class_names(class_names: Iterable[str], source: Path) -> None:
     """Check that different class names have different prompts, as sentencepiece reads them.
 
     The same name twice is accepted: CLIP_benchmark's ImageNet has two classes "missile" and two "sunglasses".
-
-    Args:
-        class_names: The names.
-        source: Their file, for errors.
 
     Raises:
         ValueError: A name is empty in prompts, or has the prompts of another name: "C#" and "C++".

@@ -103,7 +103,7 @@ class EmbeddingCache:
 
         Args:
             data: The run's data.
-            folder: Their folder of shards.
+            folder: Folder of their shards.
             columns: See `curation.select`.
 
         Raises:

@@ -151,8 +151,7 @@ def make_web(
     Args:
         folder: Destination of the shards: `00000.tar` with `.jpg`, `.txt`, and `.json` members,
             `00000.parquet` with the metadata, `00000_stats.json`. Created if missing.
-        settings: Settings of the web. Their `seed` is not read.
-        seed: Random seed.
+        settings: Settings of the web, except their `seed`.
         progress: Called with the number of examples just made.
     """
     folder.mkdir(parents=True, exist_ok=True)

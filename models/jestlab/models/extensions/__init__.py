@@ -5,8 +5,7 @@ A name is an entry point of an installed package, or a reference: `package.modul
 
 kinds.py       the kinds of custom code, and the entry points of each kind
 references.py  finds, checks, and imports the code of a reference
-content.py     the digest of code, without comments
-imports.py     the modules that a file imports
+content.py     the digest of code, without comments; the files that code imports
 """
 
 from jestlab.models.extensions.content import digest

@@ -4,9 +4,9 @@
     L_dist = −1/(2b) Σ_i Σ_j [ p*_ij log p_ij + q*_ij log q_ij ]
 
 where p_ij = softmax_j(s_ij) over the texts j of a batch and q_ij = softmax_j(s_ji) over its images, by the
-learner. p* and q* are the same by the reference, at its own temperature. With uniform selection, this is the
-paper's Softmax-KD. With joint selection by the same reference, it is ACED in the variant ACIDistill, which
-selects one batch for both terms.
+learner. p* and q* are the same by the reference, each model with its temperature. With uniform selection,
+this is the paper's Softmax-KD. With joint selection by the same reference, it is ACED in the variant
+ACIDistill, which selects one batch for both terms.
 
 Letters: b batch, s_ij = t z^im_i · z^txt_j, λ weight of the distillation.
 """
@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from jestlab.models.losses import loss_function
-from jestlab.models.two_towers import Embeddings
+from jestlab.models.selection import Embeddings
 
 
 def distilled(

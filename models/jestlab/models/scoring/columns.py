@@ -60,7 +60,7 @@ def columns_of(directory: Path, data: Data, folder: Path) -> dict[str, Column]:
 
     Raises:
         FileNotFoundError: The run's folder has no columns.
-        ValueError: The columns belong to other data.
+        ValueError: The columns belong to other data, or as `load`.
     """
     columns, scored = load(directory)
     if scored != (digest := content_digest(data, folder)):

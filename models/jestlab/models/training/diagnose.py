@@ -42,14 +42,14 @@ from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.extensions import Own
+from jestlab.models.losses import score_matrix
 from jestlab.models.scoring.columns import columns_of
-from jestlab.models.selection import Selected, select
-from jestlab.models.selection.scores import CRITERIA, score_matrix
+from jestlab.models.selection import CRITERIA, Embeddings, Selected, select
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
 from jestlab.models.training.state import NO_EXAMPLE, RECENT_STEPS
 from jestlab.models.training.tracker import Tracker
-from jestlab.models.two_towers import Embeddings, TwoTowerModel, embed, temperature_and_bias
+from jestlab.models.two_towers import TwoTowerModel, embed, temperature_and_bias
 
 _LOG = logging.getLogger(__name__)
 _MOST_EXAMPLES = 1_024  # of a sub-batch whose metadata are read: shares to within 1.6 points
@@ -68,11 +68,7 @@ def _shares(source: ShardIndex, columns: Sequence[str], groups: Mapping[str, Int
 
 
 def composition_of(
-    source: ShardIndex,
-    config: TrainConfig,
-    step: int,
-    recent: npt.NDArray[np.uint32],
-    candidates: Ints,
+    source: ShardIndex, config: TrainConfig, step: int, recent: np.ndarray, candidates: Ints
 ) -> dict[str, float]:
     """Compute which kinds of examples a training step selected.
 
@@ -80,7 +76,7 @@ def composition_of(
     uninterrupted one.
 
     Args:
-        source: The run's folder of shards.
+        source: The run's shards.
         config: The run's config.
         step: Number of the step, from 1.
         recent: uint32 [RECENT_STEPS, b], `TrainState.recent`.
@@ -203,16 +199,14 @@ def _super_batches(
     if config.scores_learner:
         models["learner"] = TwoTowerModel(towers)
         parameters["learner"] = load_parameters(folder / "checkpoints", towers)
+    scalars = {name: temperature_and_bias(each) for name, each in parameters.items()}
     devices = Devices.for_sizes(_ROWS)
     on_devices = devices.replicate({name: parameters[name] for name in models})
 
     @functools.partial(jax.jit, out_shardings=devices.replicated)
     def embedded(parameters: dict[str, Any], batch: dict[str, jax.Array]) -> dict[str, Any]:
-        def pairs(name: str) -> tuple[Any, ...]:
-            text = batch.get(f"{name}_text", batch["text"])
-            return embed(models[name], parameters[name], batch["image"], text)[:2]
-
-        return {name: pairs(name) for name in models}
+        image, texts = batch["image"], {name: batch.get(f"{name}_text", batch["text"]) for name in models}
+        return {name: embed(models[name], parameters[name], image, texts[name])[:2] for name in models}
 
     held: list[Any] = []  # trees of arrays [rows, …]: example numbers, and by model images and texts
     while True:
@@ -224,9 +218,7 @@ def _super_batches(
         rows = jax.tree.map(lambda *parts: np.concatenate(parts), *held)
         held = [jax.tree.map(lambda part: part[size:], rows)]
         examples, pairs = jax.tree.map(lambda part: part[:size], rows)
-        z = {
-            name: (*map(jnp.asarray, pairs[name]), *temperature_and_bias(parameters[name])) for name in pairs
-        }
+        z = {name: (*map(jnp.asarray, pairs[name]), *scalars[name]) for name in pairs}
         yield examples, {name: Embeddings._make(each) for name, each in z.items()}
 
 

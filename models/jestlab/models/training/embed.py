@@ -66,8 +66,7 @@ def embed(
 
     Raises:
         FileNotFoundError: The reference's folder lacks its checkpoint or tokenizer.
-        ValueError: The folder holds embeddings of other data or by another model, or too many examples are
-            damaged.
+        ValueError: The folder has embeddings of other data or another model, or too many damaged examples.
     """
     initialize_processes()
     if not is_first():
@@ -76,8 +75,7 @@ def embed(
     parameters, tokenizer = load_parameters(folder / "checkpoints", towers), (folder / TOKENIZER).read_bytes()
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
     columns = columns_of(scores, config.data, web) if scores is not None else None
-    source, share = ShardIndex.load(web), config.runtime.damaged_share
-    data = config.data
+    source, data, share = ShardIndex.load(web), config.data, config.runtime.damaged_share
     chosen, recaptions = choose(source, data.filter, data.recaption, columns, damaged_share=share)
     examples = np.arange(len(source)) if chosen is None else chosen
     about = About(

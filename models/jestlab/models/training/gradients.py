@@ -15,10 +15,10 @@ import numpy as np
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import AXIS, parts_of
+from jestlab.models.selection import Embeddings
 from jestlab.models.transformer import Execution
 from jestlab.models.two_towers import (
     FULL,
-    Embeddings,
     Parameters,
     TwoTowerModel,
     View,
@@ -42,7 +42,7 @@ class Learner:
 
     Attributes:
         model: The towers.
-        view: What the approximation sees: larger patches, or some of the patches.
+        view: The approximation's view of an image: larger patches, or some of the patches.
         largest_part: Number of rows to embed at a time without a gradient: those of a microbatch, if any.
     """
 

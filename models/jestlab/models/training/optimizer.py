@@ -99,7 +99,5 @@ def _small_as_one(inner: optax.GradientTransformation) -> optax.GradientTransfor
 def _scale_temperature(multiplier: float) -> optax.GradientTransformation:
     """Multiply the updates of t and b: in runs of a few hundred steps, Adam would hardly change them."""
     return optax.stateless(
-        lambda updates, _: {
-            name: value * multiplier if name in ("t", "b") else value for name, value in updates.items()
-        }
+        lambda updates, _: updates | {name: updates[name] * multiplier for name in ("t", "b")}
     )

@@ -35,26 +35,12 @@ from jestlab.models.config.base import LOSSES
 from jestlab.models.devices import AXIS, Devices, agree, gather_rows, take_rows
 from jestlab.models.extensions import Kind, Own
 from jestlab.models.losses import loss_function, takes_reference
-from jestlab.models.selection import RULES, Selected, by_concepts, select
+from jestlab.models.selection import CRITERIA, RULES, Candidates, Embeddings, Selected, select
 from jestlab.models.selection.fused import best_sums
-from jestlab.models.selection.sampling import Candidates
-from jestlab.models.selection.scores import CRITERIA
-from jestlab.models.training.gradients import (
-    Learner,
-    Pass,
-    embed_in_parts,
-    loss_and_gradients,
-    reusable_pass,
-)
+from jestlab.models.training.gradients import Learner, Pass, embed_in_parts, loss_and_gradients, reusable_pass
 from jestlab.models.training.optimizer import build_optimizer
 from jestlab.models.training.state import RECENT_STEPS, TrainState
-from jestlab.models.two_towers import (
-    FULL,
-    Embeddings,
-    Parameters,
-    TwoTowerModel,
-    temperature_and_bias,
-)
+from jestlab.models.two_towers import FULL, Parameters, TwoTowerModel, temperature_and_bias
 
 Batch = dict[str, jax.Array]
 """The keys of a batch:
@@ -221,10 +207,6 @@ class _Step:
             learner_z, reference_z, concepts = jax.lax.optimization_barrier(
                 (learner_z, reference_z, concepts)
             )
-        if not self.config.uses_scores:
-            if concepts is None or isinstance(self.rule, str):
-                raise ValueError(f"rule {self.rule} needs concepts, and the batch has none")
-            return by_concepts(key, concepts, self.rule, batch_size=self.config.batch_size)
         settings = self.config.selection
         selected: Selected = jax.lax.stop_gradient(
             select(

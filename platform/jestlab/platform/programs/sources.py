@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.models.extensions import references
-from jestlab.models.extensions.imports import followed, module_files
+from jestlab.models.extensions.content import followed, module_files
 from jestlab.platform.plugins import files_of
 from jestlab.platform.programs.command import known_words
 from jestlab.platform.store.provenance import repository_of
