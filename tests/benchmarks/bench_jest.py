@@ -26,7 +26,8 @@ from jestlab.models.devices import Devices
 from jestlab.models.selection import select
 from jestlab.models.training.loop import train
 from jestlab.models.training.reference import Reference
-from jestlab.models.training.step import build_step, initial_state
+from jestlab.models.training.state import initial_state
+from jestlab.models.training.step import build_step
 from jestlab.models.training.tracker import NullTracker
 from jestlab.models.two_towers import TwoTowerModel, embed, initialize
 

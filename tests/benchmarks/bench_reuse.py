@@ -21,7 +21,8 @@ from tests.benchmarks.support import parse_options, print_table
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import Devices
-from jestlab.models.training.step import build_step, initial_state
+from jestlab.models.training.state import initial_state
+from jestlab.models.training.step import build_step
 from jestlab.models.two_towers import initialize
 
 

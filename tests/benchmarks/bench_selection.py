@@ -32,10 +32,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.benchmarks.support import interleave, parse_options, print_table, seconds_of
 from tests.models.support.dense import jointly_sample_batch
 
-from jestlab.models.selection import select
-from jestlab.models.selection.scores import Rows, over_rows
+from jestlab.models.selection import Embeddings, select
+from jestlab.models.selection.scores import over_rows
 from jestlab.models.selection.select import chunk_sizes
-from jestlab.models.two_towers import Embeddings
 
 FILTERING_RATIO, CHUNKS = 0.8, 16
 SIZES = [(1_280, 64), (5_120, 64), (5_120, 768), (20_480, 64), (20_480, 768)]
@@ -84,7 +83,7 @@ def matmuls(super_batch: int) -> Callable[..., object]:
     def run(key: jax.Array, learner: Embeddings, reference: Embeddings) -> jax.Array:
         both = (learner, reference)
 
-        def block(chunk: list[Embeddings], part: Rows) -> jax.Array:
+        def block(chunk: list[Embeddings], part: list[tuple[jax.Array, jax.Array]]) -> jax.Array:
             total = jnp.zeros(part[0][0].shape[0])
             for (image, text), z in zip(part, chunk, strict=True):
                 for x, y in ((image, z.text), (text, z.image)):

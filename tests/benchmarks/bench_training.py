@@ -72,7 +72,8 @@ def ours(shape: Shape) -> Run:
     import jax.numpy as jnp
 
     from jestlab.models.config import TrainConfig
-    from jestlab.models.training.step import build_step, initial_state
+    from jestlab.models.training.state import initial_state
+    from jestlab.models.training.step import build_step
     from jestlab.models.two_towers import initialize
 
     tower = {"width": shape.width, "depth": shape.depth, "heads": shape.heads}

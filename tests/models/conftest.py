@@ -8,7 +8,7 @@ import pytest
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.data.datasets import ensure_benchmark, ensure_web
-from jestlab.models.two_towers import Embeddings
+from jestlab.models.selection import Embeddings
 
 TINY: dict[str, Any] = {
     "model": {

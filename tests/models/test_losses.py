@@ -12,7 +12,7 @@ from tests.models.support.virtual_devices import on_devices
 from jestlab.models.devices import AXIS
 from jestlab.models.losses import loss_function, pairwise_sigmoid_loss, sigmoid_loss, softmax_loss
 from jestlab.models.methods.distillation import distilled
-from jestlab.models.two_towers import Embeddings
+from jestlab.models.selection import Embeddings
 
 
 def logits(z):

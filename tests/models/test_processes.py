@@ -8,6 +8,7 @@ from jax.experimental import multihost_utils
 from jestlab.models.processes import (
     all_say,
     any_says,
+    first_gives,
     first_says,
     initialize_processes,
     largest,
@@ -55,15 +56,28 @@ def test_rejects_one_of_many_processes_without_a_number_or_fewer_than_expected(m
 
 
 def test_answers_of_all_processes_are_combined(monkeypatch):
-    """This process's come first."""
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    others = iter([False, True, [0, 7], [3, 1]])
+    others = iter([0, 0, 1, [3, 1]])
     monkeypatch.setattr(
         multihost_utils, "process_allgather", lambda mine: np.stack([mine, np.array(next(others))])
     )
-    assert any_says(True) and all_say(True)
-    assert first_says(2**40 + 5) == 2**40 + 5
+    assert any_says(True) and all_say(True) and not all_say(True)
     assert largest(np.array([2, 2])).tolist() == [3, 2]
+
+
+def test_the_first_process_sends_its_values_bit_for_bit(monkeypatch):
+    """JAX would add −0 and 0, and shorten 64 bits to 32; bytes stay as they are."""
+    sent = []
+
+    def broadcast(tree):
+        sent.append(tree)
+        return tree
+
+    monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", broadcast)
+    assert [first_says(number) for number in (2**40 + 5, -1, True)] == [2**40 + 5, -1, 1]
+    given = first_gives({"a": np.array([[-0.0, 1.5]]), "b": np.zeros((0, 3), np.float32)})
+    assert np.signbit(given["a"]).tolist() == [[True, False]] and given["b"].shape == (0, 3)
+    assert {leaf.dtype for leaf in jax.tree.leaves(sent)} == {np.dtype(np.uint8)}
 
 
 @pytest.mark.parametrize("missing", ALL)

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 from jestlab.models.config import TrainConfig, TwoTowers
-from jestlab.models.training.step import build_step, initial_state
+from jestlab.models.training.state import initial_state
+from jestlab.models.training.step import build_step
 from jestlab.models.two_towers import TwoTowerModel, initialize
 from jestlab.platform.programs.pricing import step_of
 

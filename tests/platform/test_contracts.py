@@ -22,13 +22,13 @@ COUNT = itertools.count()
 IMAGE = np.zeros((4, 4, 3), np.uint8)
 
 
-def in_all_chunks(key, batch, *, batch_size, gain, noise=True):
+def in_all_chunks(key, batch, *, batch_size, gain):
     return in_chunks(key, batch, batch_size=batch_size, chunks=batch_size, gain=gain)
 
 
 def test_jestlabs_criteria_and_losses_pass():
     for criterion in scores.CRITERIA.values():
-        testing.check_criterion(criterion.function)
+        testing.check_criterion(criterion)
     for loss in (losses.sigmoid_loss, losses.softmax_loss):
         testing.check_loss(loss)
 
@@ -98,7 +98,7 @@ REFUSED = {
     ),
     "rule": (
         (rule(lambda size, count: jnp.zeros(size, int)), "must choose 12 distinct examples, not 1"),
-        (rule(lambda size, count: jnp.arange(size - 1)), "must return 1 whole numbers"),
+        (rule(lambda size, count: jnp.arange(size - 1)), "must return 1 integers"),
         (rule(lambda size, count: jnp.arange(size) + count), "indices from 0 to 47"),
         (lambda key, batch: None, "the rule fails: TypeError"),
         (rule(lambda size, count: (jnp.arange(size) + next(COUNT)) % count), "same `key`"),

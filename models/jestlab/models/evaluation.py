@@ -280,7 +280,8 @@ class Evaluator:
 
         def started(batch: np.ndarray) -> tuple[int, list[jax.Array]]:
             padded = np.pad(batch, [(0, self._batch - len(batch))] + [(0, 0)] * (batch.ndim - 1))
-            outputs = tower({"params": parameters}, self._devices.split_whole(padded))
+            rows = self._devices.split({"rows": padded[self._devices.rows(len(padded))]})["rows"]
+            outputs = tower({"params": parameters}, rows)
             return len(batch), jax.tree.leaves(outputs)
 
         pairs = itertools.pairwise(itertools.chain(map(started, batches), [(0, [])]))

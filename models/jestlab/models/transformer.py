@@ -1,8 +1,7 @@
 """The transformer encoder that both towers share: pre-norm blocks and tanh-GELU as in SigLIP's public code.
 
 Parameter names are those that flax.linen gives the same modules in big_vision, so that its trees fit.
-Parameters are float32. Products are computed in `dtype`; the statistics of normalisations and the softmax in
-float32.
+Parameters are float32. Products are computed in `dtype`; normalization statistics and the softmax in float32.
 
 Letters: n examples, L tokens, D width, m rows of a matrix (the tokens of all examples).
 """
@@ -23,13 +22,13 @@ LAYER_NORM_EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Execution:
-    """How an encoder is computed: it affects memory and compile time, never the values.
+    """How an encoder is computed: this affects memory and compile time, never the values.
 
     Attributes:
-        remat: What the backward pass computes again instead of keeping it from the forward pass. "none":
-            nothing. "dots": all but products with weights; attention's own products, whose results grow with
-            L², are computed again. "all": whole blocks, from their inputs.
-        scan: Whether the blocks are one loop over their stacked parameters: faster to compile.
+        remat: The activations that the backward pass recomputes instead of storing them. "none". "dots": all
+            but products with weights; attention's products, whose results grow with L², are recomputed.
+            "all": whole blocks, from their inputs.
+        scan: Whether the blocks are one loop over their stacked parameters, which compiles faster.
     """
 
     remat: Literal["none", "dots", "all"] = "none"
@@ -37,11 +36,11 @@ class Execution:
 
 
 class LayerNorm(nn.Module):
-    """Layer normalisation, (x − mean) / √(variance + ε) · scale + bias over the last axis, in x's dtype."""
+    """Layer normalization, (x − mean) / √(variance + ε) · scale + bias over the last axis, in x's dtype."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Normalise x: float [..., D] → float [..., D]."""
+        """Normalize x: float [..., D] → float [..., D]."""
         scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
         bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
         return _layer_norm(x, scale, bias)
@@ -61,13 +60,13 @@ def _layer_norm_forward(x: jax.Array, scale: jax.Array, bias: jax.Array) -> tupl
     return y.astype(x.dtype), (x, mean, inverse, scale)
 
 
-def _layer_norm_backward(kept: Any, dy: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _layer_norm_backward(residuals: Any, dy: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute gradients: with x̂ = (x − mean)/σ and g = dy · scale, dx = (g − mean(g) − x̂ · mean(g x̂)) / σ.
 
-    Written out because it needs only x and two numbers a token from the forward pass. Automatic
-    differentiation keeps and sums more: a training step on CPU took a tenth more of the processor's time.
+    This needs only x and two numbers per token from the forward pass. Automatic differentiation stores and
+    sums more: a training step on CPU took 10% more processor time.
     """
-    x, mean, inverse, scale = kept
+    x, mean, inverse, scale = residuals
     normalized = (x.astype(jnp.float32) - mean) * inverse
     dy = dy.astype(jnp.float32)
     g = dy * scale
@@ -81,7 +80,7 @@ _layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 
 
 class MlpBlock(nn.Module):
-    """Two dense layers with a tanh-GELU between.
+    """Two dense layers with a tanh-GELU in between.
 
     Attributes:
         hidden_dim: Width of the hidden layer.
@@ -106,11 +105,13 @@ class MlpBlock(nn.Module):
 
 
 class Projection(nn.Module):
-    """A dense layer whose parameters have flax's shapes for attention: widths are split into heads.
+    """A dense layer whose parameters have flax's shapes for attention, with the width split into heads.
+
+    Its gradients round differently from those of `nn.DenseGeneral`.
 
     Attributes:
-        inputs: Shape of the inputs' width in the kernel.
-        outputs: Shape of the outputs' width in kernel and bias.
+        inputs: Shape of the input width in the kernel.
+        outputs: Shape of the output width in kernel and bias.
         dtype: Of the product.
     """
 
@@ -133,7 +134,7 @@ class Projection(nn.Module):
 
 
 class MultiHeadDotProductAttention(nn.Module):
-    """Attention with flax's parameters; all dense layers are products of two matrices.
+    """Attention with flax's parameters, on the tokens of all examples as one matrix.
 
     Attributes:
         heads: Number of heads, a divisor of the width.
@@ -171,10 +172,10 @@ class MultiHeadDotProductAttention(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Attention, then an MLP, each on the normalised residual stream: x + f(LN(x)).
+    """Attention, then an MLP, each on the normalized residual stream: x + f(LN(x)).
 
-    Inside, the tokens of all examples are the rows of one matrix: on CPU, loss and gradient took 257 ms of
-    the processor's time, and 310 ms with an axis more (32 px, width 192, depth 4; 2026-11-21).
+    Internally, the tokens of all examples are the rows of one matrix: on CPU, loss and gradient took 257 ms
+    of processor time, and 310 ms with a separate axis (32 px, width 192, depth 4; 2026-11-21).
     """
 
     heads: int
@@ -193,8 +194,13 @@ class EncoderBlock(nn.Module):
         return x.reshape(shape)
 
 
+# Products with weights have no batch dimension, those of attention have two.
+_DOTS = jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims
+_BLOCKS = {"none": EncoderBlock, "dots": nn.remat(EncoderBlock, policy=_DOTS), "all": nn.remat(EncoderBlock)}
+
+
 class Encoder(nn.Module):
-    """A stack of `depth` blocks and a final normalisation.
+    """A stack of `depth` blocks and a final normalization.
 
     The parameter tree is `{encoderblock_0: …, encoderblock_1: …, encoder_norm: …}` under every execution.
     """
@@ -208,23 +214,21 @@ class Encoder(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """Encode x: float [n, L, D] → float [n, L, D]."""
-        block = functools.partial(_rematerialized(self.execution.remat), self.heads, self.mlp_dim, self.dtype)
+        block = functools.partial(_BLOCKS[self.execution.remat], self.heads, self.mlp_dim, self.dtype)
         if self.execution.scan and not self.is_initializing():
             x = self._scan(block(parent=None), x)
         else:
             for layer in range(self.depth):
                 x = block(name=f"encoderblock_{layer}")(x)
-        y: jax.Array = LayerNorm(name="encoder_norm")(x)
-        return y
+        return LayerNorm(name="encoder_norm")(x)
 
     def _scan(self, block: nn.Module, x: jax.Array) -> jax.Array:
-        """Run all blocks as one loop. Parameters are stacked here, so that no tree outside differs."""
+        """Run all blocks as one loop. Stacking the parameters here keeps the same tree outside."""
         layers = [self.variables["params"][f"encoderblock_{layer}"] for layer in range(self.depth)]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
 
         def body(x: jax.Array, parameters: Any) -> tuple[jax.Array, None]:
-            y = cast(jax.Array, block.apply({"params": parameters}, x))
-            return y, None
+            return cast(jax.Array, block.apply({"params": parameters}, x)), None
 
         return jax.lax.scan(body, x, stacked)[0]
 
@@ -242,16 +246,5 @@ class MAPHead(nn.Module):
         n, _, width = x.shape
         probe = self.param("probe", nn.initializers.xavier_uniform(), (1, 1, width))
         probes = jnp.tile(probe[0].astype(x.dtype), (n, 1))
-        attention = MultiHeadDotProductAttention(self.heads, self.dtype)
-        y = attention(probes, x.reshape(-1, width), n)
+        y = MultiHeadDotProductAttention(self.heads, self.dtype)(probes, x.reshape(-1, width), n)
         return y + MlpBlock(self.mlp_dim, self.dtype)(LayerNorm()(y))
-
-
-def _rematerialized(remat: str) -> type[nn.Module]:
-    """Return an `EncoderBlock` that keeps for its backward pass what `Execution.remat` says."""
-    if remat == "none":
-        return EncoderBlock
-    # Products with weights have no batch dimension, attention's have two.
-    policy = jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims if remat == "dots" else None
-    rematerialized: type[nn.Module] = nn.remat(EncoderBlock, policy=policy)
-    return rematerialized

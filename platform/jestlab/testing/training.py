@@ -19,8 +19,8 @@ import numpy as np
 from jestlab.models.config import TextTower, VisionTower
 from jestlab.models.evaluated import EvaluatedModel, scores_of
 from jestlab.models.losses import takes_reference
-from jestlab.models.selection import Criterion, by_concepts, select
-from jestlab.models.two_towers import Embeddings
+from jestlab.models.selection import Embeddings, select
+from jestlab.models.selection.scores import losses_of
 
 _CANDIDATES = 48
 _BATCH_SIZES = (1, 12, 47, 48)
@@ -34,7 +34,7 @@ def check_criterion(criterion: Callable[..., Any], **options: Any) -> None:
     """
     bound = functools.partial(criterion, **options)
     with _failures("criterion"):
-        models = Criterion.of(bound).models
+        models = losses_of(bound)
     random = np.random.default_rng(0)
     losses = {name: random.gamma(1.0, 2.0, (6, 8)).astype(np.float32) for name in models}
     with _failures("criterion"):
@@ -69,13 +69,11 @@ def check_rule(rule: Callable[..., Any], **options: Any) -> None:
     concepts = jnp.asarray(tags, jnp.int32)
     key = jax.random.key(3)
     for loss, b in itertools.product(("sigmoid", "softmax"), _BATCH_SIZES):
-        if "batch" in parameters:
-            given: dict[str, Any] = {"concepts": concepts} if "concepts" in parameters else {}
-            choose = functools.partial(
-                select, key, learner, reference, rule=bound, gain=10.0, batch_size=b, loss=loss, **given
-            )
-        else:
-            choose = functools.partial(by_concepts, key, concepts, bound, batch_size=b)
+        models = (learner, reference) if "batch" in parameters else (None, None)
+        choose = functools.partial(
+            select, key, *models, rule=bound, gain=10.0, batch_size=b, loss=loss,
+            concepts=concepts if "concepts" in parameters else None,
+        )  # fmt: skip
         with _failures("rule"):
             first, again = (np.asarray(choose().indices) for _ in range(2))
         distinct = len(set(first.tolist()))

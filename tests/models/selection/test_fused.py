@@ -7,87 +7,80 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import pallas as pl
 from jax.sharding import PartitionSpec
 
 from jestlab.models.config.train import Runtime
 from jestlab.models.devices import AXIS, Devices
-from jestlab.models.selection import fused, select
-from jestlab.models.selection.fused import FUSED, best_sums, disagreement
-from jestlab.models.selection.scores import BLOCKS, CRITERIA, Sums
+from jestlab.models.selection import CRITERIA, fused, scores, select
+from jestlab.models.selection.fused import best_sums, disagreement
 
-INTERPRETED = Sums(
-    functools.partial(fused.sigmoid_sums, interpret=True),
-    functools.partial(fused.softmax_sums, interpret=True),
-)
-LEARNABILITY, HARD_LEARNER = CRITERIA["learnability"], CRITERIA["hard_learner"]
-SIGNS = (1.0, -1.0)
+SIGNS = {
+    "learnability": {"learner": 1.0, "reference": -1.0},
+    "easy_reference": {"reference": -1.0},
+    "hard_learner": {"learner": 1.0},
+}
 
 
-@pytest.fixture(scope="module")
-def pairs(embeddings):
-    """Two models' embeddings of R candidates and c others, more than a block of both; and t."""
-    R, c, t = 140, 523, 100.0
-    of_models = [embeddings(R + c, width, width, t, -t / 2) for width in (24, 40)]
-    cut = [(z._replace(image=z.image[:R], text=z.text[:R])) for z in of_models]
-    rest = [(z._replace(image=z.image[R:], text=z.text[R:])) for z in of_models]
-    return cut, rest, t
+@pytest.fixture
+def interpreted(monkeypatch):
+    monkeypatch.setattr(pl, "pallas_call", functools.partial(pl.pallas_call, interpret=True))
 
 
-def oracle(z, chunk):
-    """Logits in float64 without b, of the rows' images with the chunk's texts and the other way round."""
-    image, text, *_ = (np.asarray(x, np.float64) for x in z)
-    images, texts, *_ = (np.asarray(x, np.float64) for x in chunk)
-    return [float(z.temperature) * s for s in (image @ texts.T, text @ images.T)]
+def exact_sums(criterion, models, chunk):
+    """Sums in float64 over both directions; and the largest logit."""
+    total, largest = 0.0, 0.0
+    for name, sign in SIGNS[criterion].items():
+        image, text, t, b = (np.asarray(x, np.float64) for x in models[name])
+        for s in (image @ np.asarray(chunk[name].text).T, text @ np.asarray(chunk[name].image).T):
+            total = total + sign * np.logaddexp(0.0, t * s + b).sum(axis=1)
+            largest = max(largest, np.abs(t * s + b).max())
+    return total, largest
 
 
-def test_sigmoid_sums_are_those_of_float64(pairs):
-    models, chunk, t = pairs
-    ours = INTERPRETED.sigmoid(LEARNABILITY, models, chunk)
-    expected = sum(
-        sign * np.logaddexp(0.0, s + float(z.bias)).sum(axis=1)
-        for sign, z, other in zip(SIGNS, models, chunk, strict=True)
-        for s in oracle(z, other)
+@pytest.mark.parametrize("criterion", SIGNS)
+def test_sums_are_those_of_float64(interpreted, embeddings, criterion):
+    """Of more than a block of candidates and examples."""
+    R, c = 140, 523
+    both = {
+        name: embeddings(R + c, width, width, 100.0, -50.0)
+        for name, width in {"learner": 24, "reference": 40}.items()
+        if name in SIGNS[criterion]
+    }
+    models, chunk = (
+        {name: z._replace(image=z.image[rows], text=z.text[rows]) for name, z in both.items()}
+        for rows in (slice(R), slice(R, None))
     )
-    # A logit near t is rounded to some 1e-7 t, and c of them are summed up.
-    tolerance = 1e-6 * max(np.abs(expected).max(), t * np.sqrt(len(chunk[0].image)))
-    assert ours.shape == expected.shape
-    np.testing.assert_allclose(ours, expected, rtol=0, atol=tolerance)
+    expected, largest = exact_sums(criterion, models, chunk)
+    # A logit is rounded to some 1e-7 of its size, and c of them are summed.
+    tolerance = 1e-6 * max(np.abs(expected).max(), largest * np.sqrt(c))
+    sums = fused.sigmoid_sums(CRITERIA[criterion], models, chunk)
+    assert sums.shape == (R,)
+    np.testing.assert_allclose(sums, expected, rtol=0, atol=tolerance)
 
 
-def test_softmax_sums_are_those_of_float64(pairs):
-    models, chunk, _ = pairs
-    for z, other in zip(models, chunk, strict=True):
-        for ours, s in zip(INTERPRETED.softmax(z, other), oracle(z, other), strict=True):
-            expected = np.logaddexp.reduce(s, axis=1)
-            np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
-
-
-def test_extreme_logits_of_less_than_a_block_neither_overflow_nor_vanish(embeddings):
-    z, chunk = embeddings(5, 8, 0, 1_000.0), embeddings(3, 8, 1, 1_000.0)
+def test_extreme_logits_of_less_than_a_block_neither_overflow_nor_vanish(interpreted, embeddings):
     for bias in (-1_000.0, 0.0, 1_000.0):
-        z, chunk = (x._replace(bias=jnp.float32(bias)) for x in (z, chunk))
-        expected = [np.logaddexp(0.0, s + bias).sum(axis=1) for s in oracle(z, chunk)]
-        sums = INTERPRETED.sigmoid(HARD_LEARNER, [z], [chunk])
-        np.testing.assert_allclose(sums, sum(expected), rtol=0, atol=1e-6 * 1_000.0)
-    for ours, s in zip(INTERPRETED.softmax(z, chunk), oracle(z, chunk), strict=True):
-        np.testing.assert_allclose(ours, np.logaddexp.reduce(s, axis=1), rtol=0, atol=1e-6 * 1_000.0)
+        models, chunk = ({"learner": embeddings(n, 8, n, 1_000.0, bias)} for n in (5, 3))
+        expected, _ = exact_sums("hard_learner", models, chunk)
+        sums = fused.sigmoid_sums(CRITERIA["hard_learner"], models, chunk)
+        np.testing.assert_allclose(sums, expected, rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize("loss, size, widths", [("sigmoid", 641, (1152, 1152)), ("softmax", 37, (24, 40))])
-def test_selection_lowers_for_tpu_under_shard_map(embeddings, loss, size, widths):
+def test_selection_lowers_for_tpu_under_shard_map(embeddings):
     devices = Devices(jax.devices()[:1])
     by_rows, whole = PartitionSpec(AXIS), PartitionSpec()
 
     def chosen(key, *models):
         key = jax.random.wrap_key_data(key)
-        return select(key, *models, batch_size=30, chunks=4, loss=loss, axis=AXIS, sums=FUSED).indices
+        return select(key, *models, batch_size=30, chunks=4, axis=AXIS, sums=fused.sigmoid_sums).indices
 
-    models = [embeddings(size, width) for width in widths]
+    models = [embeddings(641, 1_152) for _ in range(2)]
     specs = jax.tree.map(lambda x: by_rows if x.ndim else whole, models[0])
     split = jax.shard_map(chosen, mesh=devices.mesh, in_specs=(whole, specs, specs), out_specs=by_rows)
     key = jax.random.key_data(jax.random.key(0))
     module = jax.export.export(jax.jit(split), platforms=["tpu"])(key, *models).mlir_module()
-    assert module.count("@tpu_custom_call") >= 2  # a direction each
+    assert module.count("@tpu_custom_call") >= 2  # one per direction
 
 
 def test_a_block_fits_and_covers_the_chunk_evenly():
@@ -101,45 +94,47 @@ def test_a_block_fits_and_covers_the_chunk_evenly():
     assert fused.block(640, 2_048, 2_304) == (128, 256)
 
 
-def test_embeddings_too_wide_for_a_block_are_summed_by_blocks(embeddings):
-    z, chunk = embeddings(3, 6_000, 0), embeddings(2, 6_000, 1)
-    np.testing.assert_array_equal(
-        FUSED.sigmoid(HARD_LEARNER, [z], [chunk]), BLOCKS.sigmoid(HARD_LEARNER, [z], [chunk])
-    )
-    np.testing.assert_array_equal(FUSED.softmax(z, chunk), BLOCKS.softmax(z, chunk))
+def test_wide_embeddings_and_custom_criteria_are_summed_in_blocks(embeddings):
+    for width, criterion in ((6_000, CRITERIA["hard_learner"]), (8, lambda learner: learner**2)):
+        models, chunk = ({"learner": embeddings(n, width, n)} for n in (3, 2))
+        expected = scores.sigmoid_sums(criterion, models, chunk)
+        np.testing.assert_array_equal(fused.sigmoid_sums(criterion, models, chunk), expected)
 
 
 def test_a_comparison_with_blocks_finds_wrong_sums():
-    def rounded(z):
-        image, text = (jax.lax.reduce_precision(x, 8, 7) for x in (z.image, z.text))  # bfloat16
-        return z._replace(image=image, text=text)
+    def changed(change):
+        def sums(criterion, *both):
+            models = [
+                {k: z._replace(image=change(z.image), text=change(z.text)) for k, z in each.items()}
+                for each in both
+            ]
+            return scores.sigmoid_sums(criterion, *models)
 
-    def sigmoid(criterion, *of_models):
-        return BLOCKS.sigmoid(criterion, *([rounded(z) for z in models] for models in of_models))
+        return str(disagreement(sums))
 
-    def softmax(z, chunk):
-        return BLOCKS.softmax(z, chunk._replace(text=chunk.text * jnp.nan))
+    assert "off by" in changed(lambda x: jax.lax.reduce_precision(x, 8, 7))  # bfloat16
+    assert "off by nan" in changed(lambda x: x * jnp.nan)
+    assert "it fails (ValueError: Only interpret mode" in str(disagreement())
 
-    assert disagreement(INTERPRETED) is None
-    assert "off by" in str(disagreement(BLOCKS._replace(sigmoid=sigmoid)))
-    assert "off by nan" in str(disagreement(BLOCKS._replace(softmax=softmax)))
-    assert "it fails (ValueError: Only interpret mode" in str(disagreement(FUSED))
+
+def test_the_interpreted_kernel_agrees_with_blocks(interpreted):
+    jax.clear_caches()  # `jax.jit` keeps traces, interpreted or not
+    assert disagreement() is None
+    jax.clear_caches()
 
 
 def test_blocks_are_used_on_this_backend(monkeypatch):
-    monkeypatch.setattr("jestlab.models.selection.fused.disagreement", None)  # the kernel isn't even tried
+    monkeypatch.setattr(fused, "disagreement", None)  # the kernel isn't even tried
     best_sums.cache_clear()
-    assert best_sums() is best_sums("blocks") is BLOCKS
-    assert best_sums(Runtime().selection_kernel) is BLOCKS
+    for kind in ("auto", "blocks", Runtime().selection_kernel):
+        assert best_sums(kind) is scores.sigmoid_sums
     with pytest.raises(ValueError, match="selection_kernel: fused runs on TPU only, and this is cpu"):
         best_sums("fused")
-    with pytest.raises(ValueError, match="unknown selection kernel"):
-        best_sums("cuda")
 
 
-def test_falls_back_to_blocks_with_a_warning_where_the_kernel_fails(monkeypatch, caplog):
+def test_falls_back_to_blocks_with_a_warning_if_the_kernel_fails(monkeypatch, caplog):
     """The backend claims to be a TPU, and the kernel really fails on it."""
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
-    assert best_sums.__wrapped__("fused") is FUSED
-    assert best_sums.__wrapped__("auto") is BLOCKS
+    assert best_sums.__wrapped__("fused") is fused.sigmoid_sums
+    assert best_sums.__wrapped__("auto") is scores.sigmoid_sums
     assert "Selection sums in blocks" in caplog.text

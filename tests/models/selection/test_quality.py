@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pytest
 from tests.models.support.structured import sigmoid_matrix
 
-from jestlab.models.selection import select
-from jestlab.models.two_towers import Embeddings
+from jestlab.models.selection import Embeddings, select
 
 Floats = npt.NDArray[np.float64]
 SUPER_BATCH = 1280
@@ -33,7 +32,7 @@ def unit(x: Floats) -> Floats:
     return rows
 
 
-def problem(seed: int, width: int = 64, topics: int = 4) -> tuple[Embeddings, Embeddings]:
+def problem(seed: int, width: int = 64, topics: int = 4) -> list[Embeddings]:
     """Embeddings of a super-batch by learner and reference, in float32."""
     rng = np.random.default_rng(seed)
 
@@ -44,13 +43,9 @@ def problem(seed: int, width: int = 64, topics: int = 4) -> tuple[Embeddings, Em
     shares = rng.dirichlet(np.ones(topics), SUPER_BATCH)
     topic = rng.gamma(2.0, 0.5, size=(SUPER_BATCH, 1)) * shares @ directions
     own = noise()
-    learner = (unit(topic + own + 0.5 * noise()), unit(topic + own + 0.5 * noise()))
-    separated = 0.2 * topic + own
-    reference = (unit(separated + 0.3 * noise()), unit(separated + 0.3 * noise()))
-    made = [
-        Embeddings(*(jnp.asarray(x, jnp.float32) for x in (*z, 20.0, -10.0))) for z in (learner, reference)
-    ]
-    return made[0], made[1]
+    models = ((topic + own, 0.5), (0.2 * topic + own, 0.3))
+    pairs = [[unit(signal + scale * noise()) for _ in range(2)] for signal, scale in models]
+    return [Embeddings(*(jnp.asarray(x, jnp.float32) for x in (*z, 20.0, -10.0))) for z in pairs]
 
 
 def batch_score(matrix: Floats, chosen: npt.NDArray[Any]) -> float:
@@ -82,14 +77,12 @@ def climb(matrix: Floats, start: npt.NDArray[Any], choices: int = 40) -> npt.NDA
 )
 def test_joint_selection_finds_learnable_batches(seed):
     """Quality is 0 for a random batch and 1 for the best that climbing finds from any start."""
-    learner, reference = problem(seed)
-    matrix = sigmoid_matrix(learner, reference)
+    models = problem(seed)
+    matrix = sigmoid_matrix(*models)
     rng = np.random.default_rng(seed)
     random = [rng.choice(len(matrix), SUB_BATCH, replace=False) for _ in range(20)]
     chosen = {
-        name: np.asarray(
-            select(jax.random.key(seed), learner, reference, batch_size=SUB_BATCH, **rule).indices
-        )
+        name: np.asarray(select(jax.random.key(seed), *models, batch_size=SUB_BATCH, **rule).indices)
         for name, rule in RULES.items()
     }
     zero = np.mean([batch_score(matrix, batch) for batch in random])
@@ -97,7 +90,6 @@ def test_joint_selection_finds_learnable_batches(seed):
     quality = {name: (batch_score(matrix, batch) - zero) / (one - zero) for name, batch in chosen.items()}
     assert quality["independent"] <= 0.1
     assert quality["joint"] >= 0.9
-    assert (
-        quality["joint"] > quality["gibbs"] > 0.5
-    )  # Gibbs sampling with as many draws as the sub-batch has examples
+    # Gibbs sampling with as many draws as the sub-batch has examples.
+    assert quality["joint"] > quality["gibbs"] > 0.5
     assert quality["greedy"] >= 0.95

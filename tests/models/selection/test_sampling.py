@@ -11,22 +11,21 @@ from hypothesis import strategies as st
 from tests.models.support.virtual_devices import on_devices
 
 from jestlab.models.devices import AXIS
-from jestlab.models.selection.sampling import MAX_CANDIDATES, Candidates, draw, gumbel
+from jestlab.models.selection.sampling import MAX_CANDIDATES, Candidates, draw
 
 B = 40
+KEY = jax.random.key(0)
 
 
-@functools.partial(jax.jit, static_argnames=("k", "noisy"))
-def compiled_draw(scores, excluded, gain, key, *, k, noisy):
-    noise = gumbel(key, len(scores)) if noisy else None
-    return draw(Candidates(len(scores), None), scores, excluded, noise, gain, k)
+@functools.partial(jax.jit, static_argnames="k")
+def compiled_draw(key, scores, excluded, gain, *, k):
+    return draw(key, Candidates(len(scores)), scores, excluded, gain, k)
 
 
-def drawn(scores, *, gain=1.0, excluded=(), noisy=True):
+def drawn(scores, *, gain=1.0, excluded=(), key=KEY):
     """Ten candidates of B."""
     is_excluded = np.isin(np.arange(B), list(excluded))
-    scores = np.asarray(scores, np.float32)
-    return compiled_draw(scores, is_excluded, np.float32(gain), jax.random.key(0), k=10, noisy=noisy)
+    return compiled_draw(key, np.asarray(scores, np.float32), is_excluded, np.float32(gain), k=10)
 
 
 def test_draws_follow_plackett_luce():
@@ -34,9 +33,8 @@ def test_draws_follow_plackett_luce():
     weights = np.array([0.0, 0.5, 1.0, 2.0, 1.5])
     p = np.exp(weights) / np.exp(weights).sum()
     n, count = 40_000, len(weights)
-    keys = jax.random.split(jax.random.key(0), n)
     scores, none = jnp.asarray(weights, jnp.float32), jnp.zeros(count, bool)
-    draws = jax.vmap(lambda key: compiled_draw(scores, none, 1.0, key, k=2, noisy=True).indices)(keys)
+    draws = jax.vmap(lambda key: compiled_draw(key, scores, none, 1.0, k=2).indices)(jax.random.split(KEY, n))
     observed = np.zeros((count, count))
     np.add.at(observed, tuple(np.asarray(draws).T), 1)
     expected = n * p[:, None] * p / (1 - p[:, None])
@@ -48,7 +46,7 @@ def test_draws_follow_plackett_luce():
 
 def test_without_noise_the_highest_are_drawn():
     scores = np.random.default_rng(0).permutation(B)
-    found = drawn(scores, noisy=False)
+    found = drawn(scores, key=None)
     assert found.indices.tolist() == np.argsort(-scores)[:10].tolist()
     assert float(found.effective) == 1.0
 
@@ -84,35 +82,32 @@ ANY_FLOAT = st.floats(width=32) | st.sampled_from([np.inf, -np.inf, np.nan, -np.
     scores=st.lists(ANY_FLOAT, min_size=12, max_size=12),
     excluded=st.sets(st.integers(0, 11), max_size=7),
     gain=st.floats(0.0, np.inf),
-    noisy=st.booleans(),
+    key=st.sampled_from([KEY, None]),
 )
-def test_any_scores_draw_nothing_excluded_and_nothing_twice(scores, excluded, gain, noisy):
+def test_any_scores_draw_nothing_excluded_and_nothing_twice(scores, excluded, gain, key):
     is_excluded = np.isin(np.arange(12), list(excluded))
     with np.errstate(over="ignore"):
         arguments = np.array(scores, np.float32), is_excluded, np.float32(gain)
-    found = set(compiled_draw(*arguments, jax.random.key(0), k=5, noisy=noisy).indices.tolist())
+    found = set(compiled_draw(key, *arguments, k=5).indices.tolist())
     assert len(found) == 5
     assert not found & excluded
 
 
-@pytest.mark.parametrize("noisy", [True, False])
-def test_several_devices_draw_what_one_draws(noisy):
+@pytest.mark.parametrize("key", [jax.random.key(1), None])
+def test_several_devices_draw_what_one_draws(key):
     """More than one device has candidates for; of equal scores, the smaller index."""
     scores = np.array([2, 0, 1, 2, 2, 0, 1, 1, 0, 2, 2, 2], np.float32)
-    excluded = np.isin(np.arange(12), [3, 8])
-    key = jax.random.key(1)
+    rows = (scores, np.isin(np.arange(12), [3, 8]))
 
     def of_rows(scores, excluded):
-        candidates = Candidates(4, AXIS)
-        noise = candidates.local(gumbel(key, candidates.count)) if noisy else None
-        return draw(candidates, scores, excluded, noise, 0.5, 7)
+        return draw(key, Candidates(4, AXIS), scores, excluded, 0.5, 7)
 
-    found = jax.jit(functools.partial(on_devices, 3, of_rows))(scores, excluded)
-    alone = compiled_draw(scores, excluded, 0.5, key, k=7, noisy=noisy)
+    found = jax.jit(functools.partial(on_devices, 3, of_rows))(*rows)
+    alone = compiled_draw(key, *rows, 0.5, k=7)
     for indices, effective in zip(found.indices, found.effective, strict=True):
         assert indices.tolist() == alone.indices.tolist()
         assert float(effective) == pytest.approx(float(alone.effective), rel=1e-6)
-    if not noisy:
+    if key is None:
         assert alone.indices.tolist() == [0, 4, 9, 10, 11, 2, 6]
 
 
@@ -123,7 +118,7 @@ def test_rows_are_fetched_from_the_devices_that_hold_them():
 
     def of_rows(*tree):
         candidates = Candidates(4, AXIS)
-        return candidates.rows(tree, indices), candidates.mask(indices), candidates.maximum(tree[0][:, 0])
+        return candidates.fetch(tree, indices), candidates.mask(indices), candidates.maximum(tree[0][:, 0])
 
     (rows, again), mask, maximum = jax.jit(functools.partial(on_devices, 3, of_rows))(image, text)
     for device in range(3):
@@ -135,6 +130,6 @@ def test_rows_are_fetched_from_the_devices_that_hold_them():
 
 
 def test_rejects_super_batches_whose_indices_float32_cannot_hold():
-    assert Candidates(MAX_CANDIDATES, None).count == MAX_CANDIDATES
+    assert Candidates(MAX_CANDIDATES).count == MAX_CANDIDATES
     with pytest.raises(ValueError, match=r"super-batch of 16,777,217 examples: must be at most 16,777,216"):
-        Candidates(MAX_CANDIDATES + 1, None)
+        Candidates(MAX_CANDIDATES + 1)

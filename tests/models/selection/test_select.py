@@ -1,7 +1,6 @@
-"""`select` against Algorithm 1 in float64: its draws and scores; and what holds for any rule."""
+"""`select` against Algorithm 1 in float64: its draws and scores; and properties of all rules."""
 
 import itertools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,17 +16,26 @@ from tests.models.support.virtual_devices import on_devices
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import AXIS
-from jestlab.models.selection import RULES, by_concepts, select
+from jestlab.models.selection import RULES, select
 from jestlab.models.selection import scores as scoring
-from jestlab.models.selection.scores import BLOCKS, scores_by, terms
+from jestlab.models.selection.scores import SigmoidScores, SoftmaxScores, resolve, sigmoid_sums
 from jestlab.models.selection.select import chunk_sizes
-from jestlab.models.two_towers import Embeddings
+
+KEY = jax.random.key(0)
 
 
 def models(super_batch, width=32, seed=0):
     """Learner and reference, of different widths."""
     learner = pairs(super_batch, width, seed=2 * seed + 1)
     return learner, pairs(super_batch, width // 2, seed=2 * seed + 2, temperature=30.0, bias=-10.0)
+
+
+def indices_of(*given, key=KEY, **settings):
+    return np.asarray(select(key, *given, **settings).indices)
+
+
+def assert_distinct(indices, count):
+    assert len(set(np.asarray(indices).tolist())) == len(indices) == count
 
 
 @pytest.mark.parametrize(
@@ -42,26 +50,23 @@ def models(super_batch, width=32, seed=0):
     ],
 )
 def test_draws_what_algorithm_1_draws(loss, criterion):
-    learner, reference = models(64)
     for gain in (1.0, 100.0):
         settings = {"loss": loss, "criterion": criterion, "gain": gain}
-        found = select(jax.random.key(0), learner, reference, batch_size=12, chunks=4, **settings).indices
+        found = indices_of(*models(64), batch_size=12, chunks=4, **settings)
         # Rounding can't have changed any draw.
-        assert assert_drawn(jax.random.key(0), learner, reference, found, sizes=[3] * 4, **settings)
+        assert assert_drawn(KEY, found, *models(64), sizes=[3] * 4, **settings)
 
 
 def test_draws_from_a_larger_super_batch_block_by_block(monkeypatch):
     """In five blocks of candidates, which don't divide them."""
     monkeypatch.setattr(scoring, "BLOCK_LOGITS", 33 * 200)
-    learner, reference = models(523)
-    found = select(jax.random.key(0), learner, reference, batch_size=100, loss="softmax", chunks=3)
-    assert_drawn(jax.random.key(0), learner, reference, found.indices, sizes=[34, 33, 33], loss="softmax")
+    found = indices_of(*models(523), batch_size=100, loss="softmax", chunks=3)
+    assert_drawn(KEY, found, *models(523), sizes=[34, 33, 33], loss="softmax")
 
 
 def test_a_block_has_at_least_one_row(monkeypatch):
     monkeypatch.setattr(scoring, "BLOCK_LOGITS", 4)
-    rows = [(jnp.arange(3.0)[:, None], jnp.ones((3, 1)))]
-    doubled = scoring.over_rows(lambda block: 2 * block[0][0][:, 0], rows, chunk_size=5)
+    doubled = scoring.over_rows(lambda rows: 2 * rows[:, 0], jnp.arange(3.0)[:, None], chunk_size=5)
     assert doubled.tolist() == [0, 2, 4]
 
 
@@ -71,22 +76,21 @@ def test_scores_are_those_of_algorithm_1(monkeypatch, loss):
     monkeypatch.setattr(scoring, "BLOCK_LOGITS", 16 * 100)
     learner, reference = models(320)
     chunks = np.random.default_rng(0).permutation(320)[:64].reshape(4, 16)
-    found, found_models = terms("learnability", learner, reference)
-    scores = scores_by(loss, found, BLOCKS)
+    resolved = resolve("learnability", learner, reference)
+    scores = SoftmaxScores(*resolved) if loss == "softmax" else SigmoidScores(*resolved, sigmoid_sums)
 
     @jax.jit
     def after(accumulated, chunk):
-        rows = [z._replace(image=z.image[chunk], text=z.text[chunk]) for z in found_models]
-        accumulated = scores.add(accumulated, found_models, rows)
-        return accumulated, scores.given(accumulated, found_models)
+        rows = {k: z._replace(image=z.image[chunk], text=z.text[chunk]) for k, z in scores.models.items()}
+        accumulated = scores.add(accumulated, rows)
+        return accumulated, scores.given(accumulated)
 
-    conditional, accumulated = scores.own(found_models), scores.nothing(found_models)
+    conditional, accumulated = scores.own(), scores.nothing()
     is_open = np.ones(320, bool)
     expected = exact_scores(learner, reference, chunks, loss=loss)
     for chunk, (values, magnitude) in zip(chunks, expected, strict=True):
-        np.testing.assert_allclose(
-            np.asarray(conditional)[is_open], values[is_open], rtol=0, atol=2e-6 * magnitude
-        )
+        error = np.abs(np.asarray(conditional) - values)[is_open]
+        assert error.max() <= 2e-6 * magnitude
         is_open[chunk] = False
         accumulated, conditional = after(accumulated, chunk)
 
@@ -98,26 +102,22 @@ def test_scores_are_those_of_algorithm_1(monkeypatch, loss):
         pytest.param("gibbs", "softmax", "learnability", marks=pytest.mark.full),
         pytest.param(own_code.halves, "softmax", own_code.clipped, marks=pytest.mark.full),
     ],
-    ids=["joint", "gibbs", "own"],
+    ids=["joint", "gibbs", "custom"],
 )
 def test_selects_the_same_on_several_devices(monkeypatch, rule, loss, criterion):
     """The indices, effective sample sizes, and scores of the sub-batch, in many small blocks."""
     monkeypatch.setattr(scoring, "BLOCK_LOGITS", 15)
-    learner, reference = models(48, width=16)
-
+    both = models(48, width=16)
     settings = {"rule": rule, "loss": loss, "criterion": criterion, "chunks": 5, "sweeps": 1, "trace": True}
 
-    def chosen(learner, reference, axis=None):
-        key = jax.random.key(3)
-        return select(key, learner, reference, batch_size=13, gain=1.0, axis=axis, **settings)
+    def chosen(both, axis=None):
+        return select(jax.random.key(3), *both, batch_size=13, gain=1.0, axis=axis, **settings)
 
-    def of_rows(images, texts, other_images, other_texts):
-        ours = learner._replace(image=images, text=texts)
-        return chosen(ours, reference._replace(image=other_images, text=other_texts), AXIS)
+    def of_rows(*rows):
+        return chosen([z._replace(image=x, text=y) for z, (x, y) in zip(both, rows, strict=True)], AXIS)
 
-    alone = chosen(learner, reference)
-    arrays = (learner.image, learner.text, reference.image, reference.text)
-    found = jax.jit(lambda: on_devices(3, of_rows, *arrays))()
+    alone = chosen(both)
+    found = jax.jit(lambda: on_devices(3, of_rows, *((z.image, z.text) for z in both)))()
     for indices, effective in zip(found.indices, found.effective, strict=True):
         np.testing.assert_array_equal(indices, alone.indices)
         np.testing.assert_allclose(effective, alone.effective, rtol=1e-4)
@@ -150,32 +150,46 @@ def test_a_trace_ends_in_the_score_of_the_sub_batch(rule, loss):
     settings = {"rule": rule, "loss": loss, "chunks": 5, "sweeps": 2, "trace": True}
     found = select(jax.random.key(1), learner, reference, batch_size=19, **settings)
     chosen = np.asarray(found.indices)
-    assert len(set(chosen.tolist())) == 19
+    assert_distinct(chosen, 19)
     assert chosen.min() >= 0 and chosen.max() < 96
     expected = loss_of(loss, learner, chosen) - loss_of(loss, reference, chosen)
     assert float(found.score[-1]) == pytest.approx(expected, rel=1e-4, abs=1e-4)
     assert len(found.score) == len(found.effective) == {"joint": 5, "greedy": 19, "gibbs": 38}.get(rule, 1)
 
 
-def test_joint_is_independent_with_one_chunk_and_greedy_with_many_and_no_noise():
-    learner, reference = models(64)
-    one, other = (
-        select(jax.random.key(3), learner, reference, batch_size=16, **rule).indices
-        for rule in ({"rule": "joint", "chunks": 1}, {"rule": "independent"})
+def test_a_trace_that_is_decided_step_by_step_does_not_change_the_choice():
+    plain, untraced, traced, always = (
+        select(KEY, *models(64), batch_size=16, chunks=4, trace=trace)
+        for trace in (None, jnp.bool_(False), jnp.bool_(True), True)
     )
-    np.testing.assert_array_equal(one, other)
-    joint = select(jax.random.key(3), learner, reference, batch_size=16, chunks=16, gain=1e7).indices
-    greedy = select(jax.random.key(4), learner, reference, batch_size=16, rule="greedy").indices
-    assert assert_drawn(None, learner, reference, greedy, sizes=[1] * 16)  # no two scores are nearly equal
-    np.testing.assert_array_equal(joint, greedy)
+    assert not plain.score.size
+    assert assert_drawn(KEY, plain.indices, *models(64), sizes=[4] * 4)
+    for found in (untraced, traced):
+        np.testing.assert_array_equal(found.indices, plain.indices)
+    is_same = np.isclose(untraced.score, traced.score, rtol=1e-4, atol=1e-5)
+    assert is_same.tolist() == [True, True, True, False]
+    np.testing.assert_allclose(traced.score, always.score, rtol=1e-4, atol=1e-5)
+
+
+def test_joint_is_independent_with_one_chunk_and_greedy_with_many_and_no_noise():
+    joint, independent, many, greedy = (
+        indices_of(*models(64), batch_size=16, **rule)
+        for rule in (
+            {"chunks": 1},
+            {"rule": "independent"},
+            {"chunks": 16, "gain": 1e7},
+            {"rule": "greedy", "key": jax.random.key(4)},
+        )
+    )
+    np.testing.assert_array_equal(joint, independent)
+    assert assert_drawn(None, greedy, *models(64), sizes=[1] * 16)  # no two scores are nearly equal
+    np.testing.assert_array_equal(many, greedy)
 
 
 def test_the_papers_sub_batch_is_exact():
     """The print's int(B (1 − f) / N) makes chunks of 2,047."""
-    tree = {
-        "schedule": {"super_batch_size": 163_840},
-        "selection": {"rule": "joint", "filtering_ratio": 0.8, "reference": "r"},
-    }
+    selection = {"rule": "joint", "filtering_ratio": 0.8, "reference": "r"}
+    tree = {"schedule": {"super_batch_size": 163_840}, "selection": selection}
     config = TrainConfig.model_validate(tree)
     assert config.batch_size == 32_768
     assert chunk_sizes(config.batch_size, config.selection.chunks) == [2_048] * 16
@@ -185,45 +199,23 @@ def test_the_papers_sub_batch_is_exact():
 def test_chunk_sizes_sum_to_the_sub_batch_and_differ_by_one_at_most(b, chunks):
     chunks = min(b, chunks)
     sizes = chunk_sizes(b, chunks)
-    assert len(sizes) == chunks
-    assert sum(sizes) == b
+    assert (len(sizes), sum(sizes)) == (chunks, b)
     assert max(sizes) - min(sizes) <= 1
 
 
 def test_uniform_selection_ignores_scores():
-    one, other = (
-        select(jax.random.key(0), *models(64, seed=seed), batch_size=16, rule="uniform").indices
-        for seed in (0, 1)
-    )
+    one, other = (indices_of(*models(64, seed=seed), batch_size=16, rule="uniform") for seed in (0, 1))
     np.testing.assert_array_equal(one, other)
 
 
-def test_a_trace_that_is_decided_step_by_step_does_not_change_the_choice():
-    learner, reference = models(64)
-    settings: dict[str, Any] = {"batch_size": 16, "chunks": 4}
-    plain = select(jax.random.key(0), learner, reference, **settings)
-    assert not plain.score.size
-    assert assert_drawn(jax.random.key(0), learner, reference, plain.indices, sizes=[4] * 4)
-    untraced, traced = (
-        select(jax.random.key(0), learner, reference, trace=jnp.bool_(trace), **settings)
-        for trace in (False, True)
-    )
-    for found in (untraced, traced):
-        np.testing.assert_array_equal(found.indices, plain.indices)
-    is_same = np.isclose(untraced.score, traced.score, rtol=1e-4, atol=1e-5)
-    assert is_same.tolist() == [True, True, True, False]
-    always = select(jax.random.key(0), learner, reference, trace=True, **settings)
-    np.testing.assert_allclose(traced.score, always.score, rtol=1e-4, atol=1e-5)
-
-
 def test_scores_are_float32_for_embeddings_in_bfloat16():
-    half = [
-        z._replace(image=z.image.astype(jnp.bfloat16), text=z.text.astype(jnp.bfloat16)) for z in models(64)
-    ]
-    whole = [z._replace(image=z.image.astype(jnp.float32), text=z.text.astype(jnp.float32)) for z in half]
-    found = select(jax.random.key(0), *half, batch_size=16, chunks=4)
+    def cast(both, dtype):
+        return [z._replace(image=z.image.astype(dtype), text=z.text.astype(dtype)) for z in both]
+
+    half = cast(models(64), jnp.bfloat16)
+    found = select(KEY, *half, batch_size=16, chunks=4)
     assert found.own.dtype == jnp.float32
-    assert_drawn(jax.random.key(0), whole[0], whole[1], found.indices, sizes=[4] * 4)
+    assert_drawn(KEY, found.indices, *cast(half, jnp.float32), sizes=[4] * 4)
 
 
 @pytest.mark.parametrize("rule, loss", [("joint", "sigmoid"), ("gibbs", "softmax"), ("greedy", "sigmoid")])
@@ -231,32 +223,28 @@ def test_scores_that_are_huge_or_not_finite_draw_no_example_twice(rule, loss):
     """A compiled step cannot raise; the loop stops at the recorded score."""
     learner, reference = models(24)
     settings = {"batch_size": 20, "rule": rule, "loss": loss, "chunks": 3, "sweeps": 1, "trace": True}
-    compiled = jax.jit(lambda *z: select(jax.random.key(0), *z, **settings))
     for temperature in (1e4, 1e10, 1e38):
-        found = compiled(learner._replace(temperature=jnp.float32(temperature)), reference)
-        assert len(set(np.asarray(found.indices).tolist())) == 20
+        found = select(KEY, learner._replace(temperature=jnp.float32(temperature)), reference, **settings)
+        assert_distinct(found.indices, 20)
         if temperature == 1e4:
             assert all(np.isfinite(x).all() for x in (found.own, found.score, found.effective))
-    found = compiled(learner._replace(image=learner.image.at[3].set(jnp.nan)), reference)
-    assert len(set(np.asarray(found.indices).tolist())) == 20
+    broken = learner._replace(image=learner.image.at[3].set(jnp.nan))
+    assert_distinct(indices_of(broken, reference, **settings), 20)
 
 
 def test_no_gain_draws_an_example_twice():
-    learner, reference = models(64)
-    for gain in (1e-30, 1e30, 1e38, 1e300):
-        found = select(jax.random.key(0), learner, reference, batch_size=60, chunks=7, gain=gain)
-        assert len(set(np.asarray(found.indices).tolist())) == 60, gain
+    for gain in (1e-30, 1e38):
+        assert_distinct(indices_of(*models(64), batch_size=60, chunks=7, gain=gain), 60)
 
 
 def test_gibbs_sampling_draws_batches_in_proportion_to_their_summed_scores():
     """p(batch) ∝ exp(gain Σ_ij S_ij), by the sigmoid loss: χ² on 10 batches, 9 degrees of freedom."""
-    learner, reference = models(5)
-    matrix = sigmoid_matrix(learner, reference)
+    matrix = sigmoid_matrix(*models(5))
     batches = list(itertools.combinations(range(5), 3))
     p = np.exp([0.2 * matrix[np.ix_(batch, batch)].sum() for batch in batches])
     draws = jax.vmap(
-        lambda key: select(key, learner, reference, batch_size=3, rule="gibbs", sweeps=10, gain=0.2).indices
-    )(jax.random.split(jax.random.key(0), 10_000))
+        lambda key: select(key, *models(5), batch_size=3, rule="gibbs", sweeps=10, gain=0.2).indices
+    )(jax.random.split(KEY, 10_000))
     found = np.sort(np.asarray(draws), axis=1)
     observed = np.array([(found == batch).all(axis=1).sum() for batch in batches])
     assert observed.sum() == 10_000
@@ -264,62 +252,44 @@ def test_gibbs_sampling_draws_batches_in_proportion_to_their_summed_scores():
     assert ((observed - expected) ** 2 / expected).sum() < 27.9  # the 99.9th percentile
 
 
+LEARNER, REFERENCE = models(64)
+
+
 @pytest.mark.parametrize(
-    "b, settings, message",
+    "changed, message",
     [
-        (65, {}, "sub-batch of 65 from a super-batch of 64"),
-        (0, {"rule": "independent"}, "sub-batch of 0"),
-        (4, {"chunks": 5}, "sub-batch of 4 in 5 chunks"),
-        (4, {"rule": "jont"}, "unknown selection rule 'jont'.*joint"),
-        (16, {"loss": "hinge"}, "unknown loss 'hinge'.*softmax"),
-        (16, {"criterion": "hardest"}, "unknown criterion 'hardest'.*hard_learner"),
-        (16, {"gain": 0.0}, "gain 0.0"),
-        (16, {"rule": "gibbs", "sweeps": 0}, "sweeps 0 must be positive"),
-        (16, {"gain": float("inf")}, "gain inf"),
+        ({"batch_size": 65}, "sub-batch of 65 from a super-batch of 64"),
+        ({"batch_size": 0, "rule": "independent"}, "sub-batch of 0"),
+        ({"batch_size": 4, "chunks": 5}, "sub-batch of 4 in 5 chunks"),
+        ({"rule": "jont"}, "unknown selection rule 'jont'.*joint"),
+        ({"loss": "hinge"}, "unknown loss 'hinge'.*softmax"),
+        ({"criterion": "hardest"}, "unknown criterion 'hardest'.*hard_learner"),
+        ({"criterion": abs}, "criterion .*abs.* must take the losses"),
+        ({"gain": 0.0}, "gain 0.0"),
+        ({"gain": 1e300}, r"gain 1e\+300"),
+        ({"rule": "gibbs", "sweeps": 0}, "sweeps 0 must be positive"),
+        ({"rule": lambda key, batch, **_: jnp.zeros(16)}, r"must return 16 integers.*float32 \[16\]"),
+        ({"reference": None}, "reference's embeddings are missing"),
+        ({"reference": None, "criterion": "easy_reference"}, "reference's embeddings are missing"),
+        ({"learner": None, "criterion": "hard_learner"}, "learner's embeddings are missing"),
+        ({"reference": models(32)[1]}, r"n equal in both models, not .*\(32, 16\)"),
+        ({"learner": LEARNER._replace(text=REFERENCE.text)}, r"\(64, 32\), \(64, 16\)"),
     ],
 )
-def test_rejects_impossible_requests(b, settings, message):
+def test_rejects_impossible_requests(changed, message):
+    settings = {"learner": LEARNER, "reference": REFERENCE, "batch_size": 16} | changed
     with pytest.raises(ValueError, match=message):
-        select(jax.random.key(0), *models(64), batch_size=b, **settings)
+        select(KEY, **settings)
 
 
-@pytest.mark.parametrize(
-    "criterion, missing",
-    [("learnability", "reference"), ("easy_reference", "reference"), ("hard_learner", "learner")],
-)
-def test_rejects_a_criterion_without_its_embeddings(criterion, missing):
-    given = dict(zip(("learner", "reference"), models(64), strict=True)) | {missing: None}
-    with pytest.raises(ValueError, match=f"{missing}'s embeddings"):
-        select(jax.random.key(0), **given, batch_size=16, criterion=criterion)
-
-
-def test_rejects_embeddings_of_different_examples_or_widths():
-    learner, reference = models(64)
-    with pytest.raises(ValueError, match=r"different numbers of examples: \[32, 64\]"):
-        select(jax.random.key(0), learner, models(32)[1], batch_size=16)
-    with pytest.raises(ValueError, match="images embedded at width 32, texts at 16"):
-        select(jax.random.key(0), learner._replace(text=reference.text), reference, batch_size=16)
-
-
-@pytest.mark.parametrize(
-    "field, value", [*((field, np.nan) for field in Embeddings._fields), ("text", np.inf)]
-)
-def test_rejects_embeddings_that_are_not_finite(field, value):
-    learner, reference = models(64)
-    broken = np.array(getattr(reference, field))
-    broken.flat[-1] = value
-    with pytest.raises(ValueError, match=f"not finite: .*{field}"):
-        select(jax.random.key(0), learner, reference._replace(**{field: broken}), batch_size=16)
-
-
-def test_a_rule_of_concepts_looks_at_no_scores():
+def test_a_rule_of_concepts_uses_no_scores():
     concepts = jnp.array([[0, 1], [2, -1], [1, -1]])
 
     def fewest(key, concepts, *, batch_size):
         return jnp.argsort(jnp.sum(concepts >= 0, axis=1))[:batch_size]
 
-    found = by_concepts(jax.random.key(0), concepts, fewest, batch_size=2)
+    found = select(KEY, None, None, concepts=concepts, rule=fewest, batch_size=2)
     assert found.indices.tolist() == [1, 2]
     assert not found.own.size and not found.effective.size and not found.score.size
-    with pytest.raises(ValueError, match="cannot draw a sub-batch of 4 from a super-batch of 3"):
-        by_concepts(jax.random.key(0), concepts, fewest, batch_size=4)
+    with pytest.raises(ValueError, match="sub-batch of 4 from a super-batch of 3"):
+        select(KEY, None, None, concepts=concepts, rule=fewest, batch_size=4)

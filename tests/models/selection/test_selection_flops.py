@@ -1,11 +1,11 @@
 """The price of selection and of the loss, against XLA's own count of the compiled code.
 
-What a greater width adds is compared, to the FLOP, because XLA also counts what is done to each logit. XLA
-counts the body of a loop once, however often it runs: loops are unrolled here.
+The added FLOPs of a greater width are compared exactly, because XLA also counts operations on each logit. XLA
+counts the body of a loop once, regardless of its number of rounds: loops are unrolled here.
 """
 
 import functools
-import importlib
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,7 @@ import pytest
 
 from jestlab.analysis.flops import loss_flops, selection_flops
 from jestlab.models.losses import sigmoid_loss, softmax_loss
-from jestlab.models.selection import select
-from jestlab.models.two_towers import Embeddings
+from jestlab.models.selection import Embeddings, select
 
 NARROW, WIDE = 128, 256
 B, REFERENCE = 40, 32
@@ -26,18 +25,14 @@ def embeddings(count, width):
     return jax.eval_shape(lambda: Embeddings(z, z, scalar, scalar))
 
 
-def xla_flops(function, *arguments):
-    counted = jax.jit(function).lower(*arguments).compile().cost_analysis()
-    assert counted is not None
-    return counted["flops"]
+def added_flops(function, *arguments_of):
+    """The difference of XLA's counts for the two widths."""
 
+    def count(width):
+        compiled = jax.jit(function).lower(*(of(width) for of in arguments_of)).compile()
+        return dict(compiled.cost_analysis() or {})["flops"]
 
-@pytest.fixture
-def unrolled(monkeypatch):
-    """Trace `select` without its cache, and with every scan unrolled."""
-    module = importlib.import_module("jestlab.models.selection.select")
-    monkeypatch.setattr(module, "_select", module._select.__wrapped__)
-    monkeypatch.setattr(jax.lax, "scan", functools.partial(jax.lax.scan, unroll=True))
+    return count(WIDE) - count(NARROW)
 
 
 @pytest.mark.parametrize(
@@ -52,42 +47,30 @@ def unrolled(monkeypatch):
         pytest.param("gibbs", 3, {"sweeps": 2, "loss": "softmax", "trace": True}, marks=pytest.mark.full),
     ],
 )
-def test_choosing_costs_what_xla_counts(unrolled, rule, b, settings):
+def test_choosing_costs_what_xla_counts(monkeypatch, rule, b, settings):
+    monkeypatch.setattr(jax.lax, "scan", functools.partial(jax.lax.scan, unroll=True))
     alone = "criterion" in settings
-
-    def counted(width):
-        reference = None if alone else embeddings(B, REFERENCE + width)
-        return xla_flops(
-            lambda key, learner, reference: select(
-                key, learner, reference, batch_size=b, rule=rule, **settings
-            ),
-            jax.random.key(0),
-            embeddings(B, width),
-            reference,
-        )
+    counted = added_flops(
+        functools.partial(inspect.unwrap(select), jax.random.key(0), batch_size=b, rule=rule, **settings),
+        lambda width: embeddings(B, width),
+        lambda width: None if alone else embeddings(B, REFERENCE + width),
+    )
 
     def priced(width):
-        sizes = {name: settings[name] for name in ("chunks", "sweeps") if name in settings}
         return selection_flops(
             rule,
             batch_size=b,
             super_batch_size=B,
             embedding_dims=(width,) if alone else (width, REFERENCE + width),
             traced="trace" in settings,
-            **sizes,
+            **{name: settings[name] for name in ("chunks", "sweeps") if name in settings},
         )
 
-    assert counted(WIDE) - counted(NARROW) == priced(WIDE) - priced(NARROW)
+    assert counted == priced(WIDE) - priced(NARROW)
 
 
 @pytest.mark.parametrize("loss", [sigmoid_loss, softmax_loss])
 def test_the_loss_costs_what_xla_counts(loss):
-    n = 32
-
-    def counted(width):
-        return xla_flops(jax.value_and_grad(loss), embeddings(n, width))
-
-    def priced(width):
-        return loss_flops(batch_size=n, embedding_dim=width)
-
-    assert counted(WIDE) - counted(NARROW) == pytest.approx(priced(WIDE) - priced(NARROW), rel=1e-3)
+    counted = added_flops(jax.value_and_grad(loss), lambda width: embeddings(32, width))
+    wide, narrow = (loss_flops(batch_size=32, embedding_dim=width) for width in (WIDE, NARROW))
+    assert counted == pytest.approx(wide - narrow, rel=1e-3)

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
+from jestlab.models.selection import Embeddings
 from jestlab.models.selection.sampling import gumbel
-from jestlab.models.two_towers import Embeddings
 
 Floats = npt.NDArray[np.float64]
 
@@ -74,9 +74,9 @@ def conditional_scores(
 
 def assert_drawn(
     key: jax.Array | None,
+    indices: npt.ArrayLike,
     learner: Embeddings | None,
     reference: Embeddings | None,
-    indices: npt.ArrayLike,
     *,
     sizes: Sequence[int],
     gain: float = 100.0,

@@ -9,10 +9,10 @@ Letters: B super-batch, b sub-batch, N chunks, S scores [B, B], C the chosen.
 import jax
 import jax.numpy as jnp
 
+from jestlab.models.losses import score_matrix
+from jestlab.models.selection import Embeddings
 from jestlab.models.selection.sampling import gumbel
-from jestlab.models.selection.scores import score_matrix
 from jestlab.models.selection.select import chunk_sizes
-from jestlab.models.two_towers import Embeddings
 
 
 def jointly_sample_batch(

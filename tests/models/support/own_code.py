@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jestlab.models.selection import SuperBatch
-from jestlab.models.two_towers import Embeddings
+from jestlab.models.selection import Embeddings, SuperBatch
 
 MODULE = __name__
 

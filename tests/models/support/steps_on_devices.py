@@ -36,7 +36,8 @@ from jestlab.models.selection import scores
 from jestlab.models.training.checkpoints import save_parameters
 from jestlab.models.training.loop import train
 from jestlab.models.training.reference import Reference
-from jestlab.models.training.step import TrainState, build_step, initial_state
+from jestlab.models.training.state import TrainState, initial_state
+from jestlab.models.training.step import build_step
 from jestlab.models.two_towers import TwoTowerModel, initialize
 
 TINY: dict[str, Any] = {

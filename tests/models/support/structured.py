@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from jestlab.models.two_towers import Embeddings
+from jestlab.models.selection import Embeddings
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from jestlab.models.data.datasets import ensure_web
 from jestlab.models.data.tokenizer import ensure_tokenizer
 from jestlab.models.training import loop
 from jestlab.models.training.checkpoints import save_parameters
-from jestlab.models.training.step import Halves, build_halves, build_step
+from jestlab.models.training.step import build_step
 from jestlab.models.two_towers import initialize
 
 RUNTIME = ("log_every_steps", "checkpoint_every_steps", "keep_checkpoints", "keep_best", "loader_threads")
@@ -34,21 +34,8 @@ def shared_steps():
             steps[key] = build_step(config, reference, devices, steps_per_call)
         return steps[key]
 
-    chooses: dict[str, Any] = {}
-    learns: dict[str, Any] = {}
-
-    def shared_halves(config, reference, device):
-        one = config.model_dump_json(exclude=UNUSED) + repr(reference)
-        other = config.model_dump_json(exclude=UNUSED | {"selection": True, "schedule": True})
-        other += str(config.batch_size)
-        if one not in chooses:
-            chooses[one], learn = build_halves(config, reference, device)
-            learns.setdefault(other, learn)
-        return Halves(chooses[one], learns[other])
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "build_step", shared)
-        patch.setattr(loop, "build_halves", shared_halves)
         yield
 
 

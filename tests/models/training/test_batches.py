@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from jestlab.models.training import batches
-from jestlab.models.training.batches import SuperBatch
+from jestlab.models.training.batches import RecordedBatch
 
 
-def example() -> SuperBatch:
+def example() -> RecordedBatch:
     scores = np.array([0.5, -1.0, 2.0, 0.0], np.float32)
-    return SuperBatch(np.array([7, 2**40, 3, 9]), scores, np.array([2, 0], np.int32))
+    return RecordedBatch(np.array([7, 2**40, 3, 9]), scores, np.array([2, 0], np.int32))
 
 
 def test_reads_what_was_recorded(tmp_path):
@@ -17,7 +17,7 @@ def test_reads_what_was_recorded(tmp_path):
     batches.record(tmp_path, 1, example())
     assert batches.recorded(tmp_path) == [1, 150]
     found = batches.load(tmp_path, 150)
-    for name in SuperBatch._fields:
+    for name in RecordedBatch._fields:
         assert np.array_equal(getattr(found, name), getattr(example(), name))
         assert getattr(found, name).dtype == getattr(example(), name).dtype
     assert found.rejected.tolist() == [1, 3]

@@ -14,7 +14,7 @@ from tests.rights import without_rights
 from jestlab.models.config import TwoTowers
 from jestlab.models.training.checkpoints import Checkpoints, load_parameters, save_parameters
 from jestlab.models.training.distinct import Distinct
-from jestlab.models.training.step import TrainState
+from jestlab.models.training.state import TrainState
 from jestlab.models.two_towers import initialize
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jestlab.models.config import TrainConfig
 from jestlab.models.data.shards import ShardIndex
 from jestlab.models.training.diagnose import composition_of
-from jestlab.models.training.step import NO_EXAMPLE, RECENT_STEPS
+from jestlab.models.training.state import NO_EXAMPLE, RECENT_STEPS
 
 
 def compose(folder, columns, batches, candidates):

@@ -197,7 +197,7 @@ def test_seconds_of_training_leave_out_everything_else_and_continue_after_a_stop
     """By a clock that the test moves: by 100 s in a compilation, 10 s in an evaluation, 1 s in a step."""
     now = [0.0]
     monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    build, evaluate = loop._build, Evaluator.__call__
+    build, evaluate = vars(loop)["build_step"], Evaluator.__call__
 
     def timed_build(*arguments):
         step, seconds = build(*arguments), itertools.chain([100.0], itertools.repeat(1.0))
@@ -212,7 +212,7 @@ def test_seconds_of_training_leave_out_everything_else_and_continue_after_a_stop
         now[0] += 10.0
         return evaluate(self, parameters)
 
-    monkeypatch.setattr(loop, "_build", timed_build)
+    monkeypatch.setattr(loop, "build_step", timed_build)
     monkeypatch.setattr(Evaluator, "__call__", timed_evaluation)
     _, begun = lab("timed", config(small), tracker=Recorder(stop_after=6))
     assert begun.seconds == {4: 3.0}  # the first step was compiled

@@ -35,11 +35,11 @@ SPEC: dict[str, Any] = {
 }
 
 
-def super_batch(seed: int) -> batches.SuperBatch:
+def super_batch(seed: int) -> batches.RecordedBatch:
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=80).astype(np.float32)
     best = np.argsort(-scores)[:16].astype(np.int32)
-    return batches.SuperBatch(rng.permutation(256)[:80].astype(np.int64), scores, best)
+    return batches.RecordedBatch(rng.permutation(256)[:80].astype(np.int64), scores, best)
 
 
 BATCHES = {step: super_batch(step) for step in (1, 5)}

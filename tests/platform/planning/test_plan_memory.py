@@ -9,7 +9,8 @@ import labs_support as labs
 import pytest
 
 from jestlab.models.config import TrainConfig
-from jestlab.models.training.step import build_step, initial_state
+from jestlab.models.training.state import initial_state
+from jestlab.models.training.step import build_step
 from jestlab.models.two_towers import initialize
 from jestlab.platform.planning import memory
 from jestlab.platform.planning.plan import plan

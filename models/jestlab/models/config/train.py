@@ -284,10 +284,10 @@ class TrainConfig(DataConfig):
         return self.approximate_size > 0 or (self.approximation.score and self.scores_learner)
 
     def diagnoses(self, step: Any) -> Any:
-        """Return whether diagnostics are recorded after a step; step and result may be arrays."""
+        """Return whether diagnostics are recorded after a step (number or array); None: never."""
         every = self.runtime.diagnostics.every_steps
         if every is None or not self.selects:
-            return False
+            return None
         last = self.selecting_steps
         return ((step % every == 0) & (step < last)) | (step == last)
 

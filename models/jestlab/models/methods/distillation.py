@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from jestlab.models.losses import loss_function
-from jestlab.models.two_towers import Embeddings
+from jestlab.models.selection import Embeddings
 
 
 def distilled(

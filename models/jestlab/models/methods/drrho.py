@@ -27,7 +27,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from jestlab.models.two_towers import Embeddings
+from jestlab.models.selection import Embeddings
 
 
 def drrho(z: Embeddings, reference: Embeddings, *, rho: float = 8.0) -> jax.Array:

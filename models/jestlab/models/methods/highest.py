@@ -20,5 +20,5 @@ def highest(key: jax.Array, batch: SuperBatch, *, batch_size: int, gain: float) 
     Position decides ties. `key` and `gain` are not used: the choice is not random, and a positive gain does
     not change the order of scores.
     """
-    drawn = batch.draw(batch.unconditioned(), key, batch_size, 1.0, noise=None)
+    drawn = batch.draw(batch.unconditioned(), None, batch_size, 1.0)
     return jnp.sort(drawn.indices)

@@ -18,8 +18,8 @@ import scipy.stats
 from jestlab.models.config import ScoreConfig
 from jestlab.models.data.embeddings import EmbeddingCache, Rows
 from jestlab.models.scoring.columns import Column
-from jestlab.models.selection.fused import best_sums
-from jestlab.models.two_towers import Embeddings
+from jestlab.models.selection import Embeddings
+from jestlab.models.selection.scores import softmax_sums
 
 ROWS = 4_096  # images that are compared with centroids, or with others of their cluster, at a time
 TARGET_ROWS = 1_024  # images that are compared with all targets at a time
@@ -141,12 +141,11 @@ def negative_clip_loss(
     n = len(images)
     size = min(batch_size, n)
     norms, rng = np.zeros(n), np.random.default_rng(seed)
-    sums = best_sums()
 
     @jax.jit
     def log_sums(image: jax.Array, text: jax.Array) -> jax.Array:
         z = Embeddings(image, text, jnp.float32(1.0 / temperature), jnp.float32(0.0))
-        over_texts, over_images = sums.softmax(z, z)
+        over_texts, over_images = softmax_sums(z, z)
         return 0.5 * (over_texts + over_images)
 
     for _ in range(repeats):

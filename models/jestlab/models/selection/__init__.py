@@ -1,12 +1,13 @@
-"""Selection: which examples of a super-batch the learner trains on.
+"""Select the sub-batch of a super-batch: arrays in, indices out. It needs nothing else of jestlab.
 
-select.py    embeddings in, indices out: score → draw a chunk → condition the scores on it → next chunk
-scores.py    the three criteria by either loss, and their sums over pairs: no matrix of all pairs exists
-fused.py     the same sums as a Pallas kernel for TPU, where it works
+select.py    from embeddings to indices: score → draw a chunk → condition the scores on it → next chunk
+scores.py    the three criteria by either loss, and their sums over pairs without a matrix of all pairs
+fused.py     the same sums by a Pallas kernel, for TPUs
 sampling.py  draws without replacement from candidates that are split over devices
 """
 
-from jestlab.models.selection.scores import Criterion
-from jestlab.models.selection.select import RULES, Selected, State, SuperBatch, by_concepts, select
+from jestlab.models.selection.sampling import Candidates
+from jestlab.models.selection.scores import CRITERIA, Embeddings
+from jestlab.models.selection.select import RULES, Selected, SuperBatch, select
 
-__all__ = ["RULES", "Criterion", "Selected", "State", "SuperBatch", "by_concepts", "select"]
+__all__ = ["CRITERIA", "RULES", "Candidates", "Embeddings", "Selected", "SuperBatch", "select"]

@@ -1,18 +1,18 @@
-"""The sums over pairs as a Pallas kernel for TPU, and the choice between it and the blocks of `scores`.
+"""The sums of the sigmoid loss over pairs as a Pallas kernel for TPU, and the choice between it and blocks.
 
-The logits stay in VMEM: the matrix unit's result is turned into losses and summed up in place, while the
-matrix unit goes on. A kernel does one direction: the two share no operand, and one at a time needs half the
-VMEM.
+The logits stay in VMEM: the results of the matrix unit are turned into losses and summed in place, while the
+matrix unit continues. A kernel computes one direction: the two directions share no operand, and one at a time
+needs half the VMEM.
 
-The speeds here are computed; nothing has been measured on a TPU. Compiled for v5e (JAX 0.10.2), XLA keeps the
-logits of the blocks in VMEM too, so the kernel saves no memory traffic. It saves work on losses that waits
-for products, and rows that XLA computes twice. At R = 640, c = 2,048 and two models of E = 768 the products
-need 369,000 cycles of the matrix unit in float32 (six passes of bfloat16), and the kernel's schedule fits
-everything else beside them. The compiler estimates the blocks at 522,000 cycles, a sixth of them for rows
-that 256 at a time do not divide.
+The speeds here are estimates; nothing has been measured on a TPU. Compiled for v5e (JAX 0.10.2), XLA also
+keeps the logits of the blocks in VMEM, so the kernel saves no memory traffic. It saves work on losses that
+waits for products, and rows that XLA computes twice. At R = 640, c = 2,048, and two models of E = 768, the
+products need 369,000 cycles of the matrix unit in float32 (six passes of bfloat16), and the rest of the
+kernel's work fits into the same cycles. The compiler estimates the blocks at 522,000 cycles, a sixth of them
+for rows that 256 at a time don't divide.
 
-There is no such kernel for GPU: there (computed as well) the products in float32 outweigh the traffic of the
-logits about twelve times at E = 768, so that fusing would gain a few percent at most.
+A kernel for GPU would gain a few percent at most (also an estimate): there, the products in float32 outweigh
+the traffic of the logits about twelve times at E = 768.
 
 Letters: R rows (candidates of this device), c chunk, E embedding width, s_ij = t z^im_i · z^txt_j.
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -31,8 +31,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from jestlab.models import processes
-from jestlab.models.selection.scores import BLOCKS, CRITERIA, Criterion, Sums, softplus
-from jestlab.models.two_towers import Embeddings
+from jestlab.models.selection import scores
+from jestlab.models.selection.scores import CRITERIA, Criterion, Embeddings, Models, Sums, softplus
 
 _LOG = logging.getLogger(__name__)
 
@@ -40,138 +40,84 @@ ROWS = 128
 """Candidates in a block: the side of the matrix unit."""
 
 CHUNK = 512
-"""Maximum number of a chunk's examples in a block; fewer where embeddings are wide."""
+"""Maximum number of a chunk's examples in a block; fewer if embeddings are wide."""
 
 WINDOWS = 10 << 20
-"""Bytes of embeddings that may be in VMEM: both sides of a block, of all models, in two buffers. Two models
-of E = 768 fill 7.5 MiB with 128 + 512 examples, two of 1,152 6.8 MiB with 128 + 256. With logits and what the
-products need, the compiler asks for up to 11 MiB of the 16 that a kernel may have (found for v5e)."""
+"""Maximum bytes of embeddings in VMEM: both sides of a block, of all models, in two buffers. Two models of
+E = 768 fill 7.5 MiB with 128 + 512 examples, two of 1,152 6.8 MiB with 128 + 256. Including logits and the
+operands of products, the compiler requests up to 11 of the 16 MiB that a kernel can have (on v5e)."""
 
 
-def sigmoid_sums(
-    criterion: Criterion,
-    models: Sequence[Embeddings],
-    chunk: Sequence[Embeddings],
-    *,
-    interpret: bool = False,
-) -> jax.Array:
+def sigmoid_sums(criterion: Criterion, models: Models, chunk: Models) -> jax.Array:
     """Compute Σ_j [g(softplus(s_ij + b)) + g(softplus(s_ji + b))], as `scores.sigmoid_sums`.
 
-    Only where g is a signed sum over the models; for another criterion, `scores.sigmoid_sums` does it.
-
-    Args:
-        interpret: Whether to run the kernel without a TPU, slowly, for tests.
+    `scores.sigmoid_sums` itself is used for custom criteria and for embeddings that are too wide for a block.
     """
-    if criterion.signs is None or not fits(sum(z.image.shape[1] for z in models)):
-        return BLOCKS.sigmoid(criterion, models, chunk)
-    scalars = jnp.stack([jnp.stack([z.temperature, z.bias]) for z in chunk])
-    kernel = functools.partial(_sigmoid_kernel, signs=criterion.signs)
-    over = functools.partial(_over_pairs, kernel, scalars, scratch=0, interpret=interpret)
-    return over([z.image for z in models], [z.text for z in chunk]) + over(
-        [z.text for z in models], [z.image for z in chunk]
+    width = sum(z.image.shape[1] for z in models.values())
+    if criterion not in CRITERIA.values() or _most_examples(width) < 2 * ROWS:
+        return scores.sigmoid_sums(criterion, models, chunk)
+    images, texts = ([getattr(z, side) for z in models.values()] for side in ("image", "text"))
+    chunk_images, chunk_texts = ([getattr(z, side) for z in chunk.values()] for side in ("image", "text"))
+    scalars = jnp.stack([jnp.stack([z.temperature, z.bias]) for z in chunk.values()])
+    kernel = functools.partial(_kernel, criterion, tuple(models))
+    return _over_pairs(kernel, scalars, images, chunk_texts) + _over_pairs(
+        kernel, scalars, texts, chunk_images
     )
 
 
-def softmax_sums(z: Embeddings, chunk: Embeddings, *, interpret: bool = False) -> tuple[jax.Array, jax.Array]:
-    """Compute log Σ_j exp(s_ij) and log Σ_j exp(s_ji) by one model, as `scores.softmax_sums`.
-
-    Args:
-        interpret: Whether to run the kernel without a TPU, slowly, for tests.
-    """
-    if not fits(z.image.shape[1]):
-        return BLOCKS.softmax(z, chunk)
-    scalars = chunk.temperature.reshape(1, 1)
-    over = functools.partial(_over_pairs, _softmax_kernel, scalars, scratch=2, interpret=interpret)
-    return over([z.image], [chunk.text]), over([z.text], [chunk.image])
-
-
-Kernel = Callable[..., None]
-"""(count, scalars, rows, chunk, sums, *scratch), all but `count` references to memory. Adds up one block: the
-candidates, [r, E] of each model, and a part of the chunk, [k, E] of each model, whose first `count` rows are
-examples and whose other rows may hold anything. `sums` and scratch [1, r] are kept from one part to the next;
-after the last part `sums` holds the result."""
-
-
-def _sigmoid_kernel(
+def _kernel(
+    criterion: Criterion,
+    names: tuple[str, ...],
     count: Any,
     scalars: Any,
     rows: Sequence[Any],
     chunk: Sequence[Any],
     sums: Any,
-    *,
-    signs: tuple[float, ...],
 ) -> None:
-    """Σ_j Σ_models ± softplus(t x · y + b)."""
+    """Add one block to Σ_j g(softplus(t x · y + b)), in references to memory.
+
+    Args:
+        criterion: g.
+        names: Of the models.
+        count: Number of the chunk's rows that are examples; the others are undefined.
+        scalars: t and b of each model.
+        rows: Candidates, [r, E] of each model.
+        chunk: A part of the chunk, [k, E] of each model.
+        sums: [1, r], persists between the parts of the chunk.
+    """
 
     @pl.when(pl.program_id(1) == 0)
     def _() -> None:
         sums[...] = jnp.zeros_like(sums)
 
-    losses = jnp.float32(0.0)
-    for k, sign in enumerate(signs):  # subtracted pair by pair
-        losses += sign * softplus(scalars[k, 0] * _products(chunk[k], rows[k]) + scalars[k, 1])
-    sums[...] += jnp.sum(_first(count, losses, 0.0), axis=0, keepdims=True)
+    # [k, r]: candidates lie along the lanes, so that a sum over the chunk adds whole registers.
+    products = [
+        jax.lax.dot_general(
+            y[...],
+            x[...],
+            (((1,), (1,)), ((), ())),
+            precision=jax.lax.Precision.HIGHEST,
+            preferred_element_type=jnp.float32,
+        )
+        for x, y in zip(rows, chunk, strict=True)
+    ]
+    losses = [softplus(scalars[i, 0] * products[i] + scalars[i, 1]) for i in range(len(names))]
+    s = criterion(**dict(zip(names, losses, strict=True)))
+    is_example = jax.lax.broadcasted_iota(jnp.int32, s.shape, 0) < count
+    sums[...] += jnp.sum(jnp.where(is_example, s, 0.0), axis=0, keepdims=True)
 
 
-def _softmax_kernel(
-    count: Any, scalars: Any, rows: Sequence[Any], chunk: Sequence[Any], sums: Any, largest: Any, total: Any
-) -> None:
-    """log Σ_j exp(t x · y), from the largest logit so far and the sum of all in proportion to it."""
+def _over_pairs(kernel: Any, scalars: jax.Array, rows: list[jax.Array], chunk: list[jax.Array]) -> jax.Array:
+    """Sum over the pairs of every row with the chunk, in one direction.
 
-    @pl.when(pl.program_id(1) == 0)
-    def _() -> None:
-        largest[...] = jnp.full_like(largest, -jnp.inf)
-        total[...] = jnp.zeros_like(total)
-
-    logits = _first(count, scalars[0, 0] * _products(chunk[0], rows[0]), -jnp.inf)
-    top = jnp.maximum(largest[...], jnp.max(logits, axis=0, keepdims=True))  # finite: no block is empty
-    rescaled = total[...] * jnp.exp(largest[...] - top)
-    total[...] = rescaled + jnp.sum(jnp.exp(logits - top), axis=0, keepdims=True)
-    largest[...] = top
-
-    @pl.when(pl.program_id(1) == pl.num_programs(1) - 1)
-    def _() -> None:
-        sums[...] = largest[...] + jnp.log(total[...])
-
-
-def _products(chunk: Any, rows: Any) -> jax.Array:
-    """float32 [k, r]. Candidates lie along the lanes, so that a sum over the chunk adds whole registers."""
-    products: jax.Array = jax.lax.dot_general(
-        chunk[...],
-        rows[...],
-        (((1,), (1,)), ((), ())),
-        precision=jax.lax.Precision.HIGHEST,
-        preferred_element_type=jnp.float32,
-    )
-    return products
-
-
-def _first(count: Any, values: jax.Array, rest: float) -> jax.Array:
-    """[k, r] with `rest` from row `count` on, whatever it held."""
-    return jnp.where(jax.lax.broadcasted_iota(jnp.int32, values.shape, 0) < count, values, rest)
-
-
-def _over_pairs(
-    kernel: Kernel,
-    scalars: jax.Array,
-    rows: list[jax.Array],
-    chunk: list[jax.Array],
-    *,
-    scratch: int,
-    interpret: bool,
-) -> jax.Array:
-    """Sums over the pairs of every row with the chunk, in one direction.
-
-    Where blocks do not divide rows or chunk, the last one reaches beyond the array's end and may hold
-    anything there. The kernel leaves out that part of the chunk, and that part of the result is not kept.
+    If blocks don't divide rows or chunk, the last one exceeds the array, and its excess is undefined. The
+    kernel omits the excess of the chunk; the excess of the rows is cut off.
 
     Args:
-        kernel: Adds up one block.
-        scalars: float32, for the kernel.
+        kernel: Adds one block.
+        scalars: float32, t and b of each model.
         rows: [R, E] of each model.
         chunk: [c, E] of each model.
-        scratch: Number of arrays [1, r] that the kernel keeps.
-        interpret: Whether to run without a TPU.
 
     Returns:
         float32 [R].
@@ -181,9 +127,9 @@ def _over_pairs(
 
     def body(scalars: Any, *refs: Any) -> None:
         n = len(rows)
-        kernel(c - pl.program_id(1) * k, scalars, refs[:n], refs[n : 2 * n], *refs[2 * n :])
+        kernel(c - pl.program_id(1) * k, scalars, refs[:n], refs[n : 2 * n], refs[-1])
 
-    # The type that XLA would give it, with the devices that it varies over.
+    # The type that XLA would infer, with the devices that it varies over.
     out = jax.eval_shape(lambda: jnp.zeros((1, R)) + sum(x[0, 0] for x in (scalars, *rows, *chunk)))
     sums: jax.Array = pl.pallas_call(
         body,
@@ -195,92 +141,76 @@ def _over_pairs(
         ],
         out_specs=pl.BlockSpec((1, r), lambda i, j: (0, i)),
         out_shape=out,
-        scratch_shapes=[pltpu.VMEM((1, r), jnp.float32)] * scratch,
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
-        interpret=interpret,
     )(scalars, *rows, *chunk)
     return sums[0]
 
 
-def fits(width: int) -> bool:
-    """Return whether models whose E sum up to this width leave VMEM for a block of the kernel."""
-    return _examples(width) >= 2 * ROWS
-
-
 def block(rows: int, chunk: int, width: int) -> tuple[int, int]:
-    """Choose the sizes (r, k) of a block for R rows, c of a chunk, and the sum of the models' E."""
+    """Return the sizes (r, k) of a block for R rows, c of a chunk, and the sum of the models' E."""
     most = CHUNK
-    while most + ROWS > _examples(width):
+    while most + ROWS > _most_examples(width):
         most //= 2
     evenly = pl.cdiv(chunk, pl.cdiv(chunk, most))
-    return min(rows, ROWS), chunk if chunk <= most else 8 * pl.cdiv(evenly, 8)  # registers hold 8 rows
+    return min(rows, ROWS), chunk if chunk <= most else 8 * pl.cdiv(evenly, 8)  # registers have 8 rows
 
 
-def _examples(width: int) -> int:
+def _most_examples(width: int) -> int:
+    """Return how many examples of both sides fit into VMEM, for the sum of the models' E."""
     return WINDOWS // (2 * 4 * width)
 
 
-FUSED = Sums(sigmoid_sums, softmax_sums)
 TOLERANCE = 2e-5
-"""Largest accepted error on the example, relative to its largest sum. Measured on CPU, float32 errs by 2e-7,
-log(1 + x) in place of log1p by 4e-5, and embeddings in bfloat16 by 1e-4 (softmax) or 4e-3 (sigmoid)."""
+"""Maximum error on the example, relative to its largest sum. Measured on CPU, float32 has an error of 2e-7,
+log(1 + x) in place of log1p of 4e-5, and embeddings in bfloat16 of 4e-3."""
 
 
 @functools.cache
 def best_sums(kind: str = "auto") -> Sums:
-    """Choose how to sum over pairs. Every process must ask, and all get the same answer.
+    """Return how to sum over pairs. Every process must call this, and all get the same result.
 
     Args:
-        kind: "blocks", "fused", or "auto": fused on TPU if it compiles there and agrees with blocks, which
-            is tried once per process.
+        kind: "blocks"; "fused"; or "auto": "fused" on TPUs on which it compiles and agrees with "blocks",
+            which is tested once per process.
 
     Raises:
-        ValueError: "fused" on another backend than TPU, or an unknown kind.
+        ValueError: "fused" on another backend than TPU.
     """
-    if kind not in ("auto", "blocks", "fused"):
-        raise ValueError(f"unknown selection kernel {kind!r}: expected auto, blocks or fused")
     backend = jax.default_backend()
     if kind == "fused" and backend != "tpu":
         raise ValueError(f"runtime.selection_kernel: fused runs on TPU only, and this is {backend}: use auto")
     if kind == "fused":
-        return FUSED
+        return sigmoid_sums
     if kind == "blocks" or backend != "tpu":
-        return BLOCKS
-    found = disagreement(FUSED)
-    if processes.all_say(found is None):
-        return FUSED
-    _LOG.warning("Selection sums in blocks, not by its TPU kernel: %s.", found or "fails elsewhere")
-    return BLOCKS
+        return scores.sigmoid_sums
+    problem = disagreement()
+    if processes.all_say(problem is None):
+        return sigmoid_sums
+    _LOG.warning("Selection sums in blocks, not by its TPU kernel: %s.", problem or "another process fails")
+    return scores.sigmoid_sums
 
 
-def disagreement(sums: Sums) -> str | None:
-    """Compare a way of summing with blocks on a small example.
+def disagreement(sums: Sums = sigmoid_sums) -> str | None:
+    """Compare a way of summing with blocks, and return the problem, if any.
 
-    The example has what can go wrong: two models of different width, sizes that no block divides, several
-    blocks of candidates and chunk, and sums over small differences.
-
-    Returns:
-        What is wrong; None if the two agree.
+    The example has two models of different widths, sizes that no block divides, several blocks of candidates
+    and chunk, and sums over small differences.
     """
-    criterion = CRITERIA["learnability"]
-    models, chunk = ([_embeddings(n, width, 10 * n + width) for width in (96, 40)] for n in (150, 530))
+    widths = {"learner": 96, "reference": 40}
+    models, chunk = ({name: _pairs(n, width) for name, width in widths.items()} for n in (150, 530))
     try:
-        ours, theirs = (
-            [jax.jit(way.sigmoid, static_argnums=0)(criterion, models, chunk)]
-            + [x for pair in zip(models, chunk, strict=True) for x in jax.jit(way.softmax)(*pair)]
-            for way in (sums, BLOCKS)
+        x, y = (
+            jax.jit(way, static_argnums=0)(scores.learnability, models, chunk)
+            for way in (sums, scores.sigmoid_sums)
         )
-    except Exception as error:  # whatever a compiler raises
-        return f"it fails ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})"
-    for x, y in zip(ours, theirs, strict=True):
         share = float(jnp.max(jnp.abs(x - y)) / jnp.max(jnp.abs(y)))
-        if not share <= TOLERANCE:
-            return f"it is off by {share:.1e} of the largest sum"
-    return None
+    except Exception as error:  # any exception of a compiler
+        return f"it fails ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})"
+    return None if share <= TOLERANCE else f"it is off by {share:.1e} of the largest sum"
 
 
-def _embeddings(count: int, width: int, seed: int) -> Embeddings:
-    """Make random pairs, at the t and b that training begins with."""
-    z = np.random.default_rng(seed).normal(size=(2, count, width))
+def _pairs(count: int, width: int) -> Embeddings:
+    """Make random pairs, with the initial t and b of a training."""
+    z = np.random.default_rng(10 * count + width).normal(size=(2, count, width))
     image, text = jnp.asarray(z / np.linalg.norm(z, axis=2, keepdims=True), jnp.float32)
     return Embeddings(image, text, jnp.float32(10.0), jnp.float32(-10.0))

@@ -22,7 +22,7 @@ FOLDER = "batches"
 """Subfolder of a run's folder."""
 
 
-class SuperBatch(NamedTuple):
+class RecordedBatch(NamedTuple):
     """The super-batch of one step, or the rows of it that one process loaded.
 
     Attributes:
@@ -41,7 +41,7 @@ class SuperBatch(NamedTuple):
         return np.setdiff1d(np.arange(len(self.examples)), self.selected)
 
 
-def super_batch(metrics: Mapping[str, Any], examples: npt.NDArray[np.int64], first_row: int) -> SuperBatch:
+def super_batch(metrics: Mapping[str, Any], examples: npt.NDArray[np.int64], first_row: int) -> RecordedBatch:
     """Return this process's rows of a super-batch; all are selected if the step didn't select.
 
     Args:
@@ -55,7 +55,7 @@ def super_batch(metrics: Mapping[str, Any], examples: npt.NDArray[np.int64], fir
         scores = np.concatenate([np.asarray(shard.data) for shard in shards])
     if "selected" in metrics:
         selected = local(np.asarray(metrics["selected"].addressable_data(0)), len(examples), first_row)
-    return SuperBatch(examples, scores, selected)
+    return RecordedBatch(examples, scores, selected)
 
 
 def local(selected: npt.NDArray[np.int32], rows: int, first_row: int) -> npt.NDArray[np.int32]:
@@ -64,7 +64,7 @@ def local(selected: npt.NDArray[np.int32], rows: int, first_row: int) -> npt.NDA
     return positions[(positions >= 0) & (positions < rows)]
 
 
-def record(directory: Path, step: int, batch: SuperBatch) -> None:
+def record(directory: Path, step: int, batch: RecordedBatch) -> None:
     """Write a super-batch to a run's folder; steps are counted from 1."""
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **batch._asdict())
@@ -76,7 +76,7 @@ def recorded(directory: Path) -> list[int]:
     return sorted(int(path.stem) for path in (directory / FOLDER).glob("*.npz") if path.stem.isdecimal())
 
 
-def load(directory: Path, step: int) -> SuperBatch:
+def load(directory: Path, step: int) -> RecordedBatch:
     """Read a recorded super-batch.
 
     Raises:
@@ -86,7 +86,7 @@ def load(directory: Path, step: int) -> SuperBatch:
     path = _path(directory, step)
     try:
         with np.load(path, allow_pickle=False) as file:
-            batch = SuperBatch(*(file[name] for name in SuperBatch._fields))
+            batch = RecordedBatch(*(file[name] for name in RecordedBatch._fields))
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: damaged: {error}") from None
     k = len(batch.examples)

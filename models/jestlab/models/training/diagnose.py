@@ -42,14 +42,14 @@ from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
 from jestlab.models.extensions import Own
+from jestlab.models.losses import score_matrix
 from jestlab.models.scoring.columns import columns_of
-from jestlab.models.selection import Selected, select
-from jestlab.models.selection.scores import CRITERIA, score_matrix
+from jestlab.models.selection import CRITERIA, Embeddings, Selected, select
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
-from jestlab.models.training.step import NO_EXAMPLE, RECENT_STEPS
+from jestlab.models.training.state import NO_EXAMPLE, RECENT_STEPS
 from jestlab.models.training.tracker import Tracker
-from jestlab.models.two_towers import Embeddings, TwoTowerModel, embed, temperature_and_bias
+from jestlab.models.two_towers import TwoTowerModel, embed, temperature_and_bias
 
 _LOG = logging.getLogger(__name__)
 _MOST_EXAMPLES = 1_024  # of a sub-batch whose metadata are read: shares to within 1.6 points

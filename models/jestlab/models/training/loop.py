@@ -30,21 +30,14 @@ from jestlab.models.training.diagnose import composition_of
 from jestlab.models.training.distinct import Distinct
 from jestlab.models.training.events import EventWriter
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
-from jestlab.models.training.step import (
-    Metrics,
-    StepFunction,
-    TrainState,
-    build_halves,
-    build_step,
-    initial_state,
-)
+from jestlab.models.training.state import initial_state
+from jestlab.models.training.step import Metrics, StepFunction, build_step
 from jestlab.models.training.tracker import NullTracker, Tracker
-from jestlab.models.two_towers import Parameters, TwoTowerModel, initialize
+from jestlab.models.two_towers import initialize
 
 _LOG = logging.getLogger(__name__)
 
 _OF_THE_HOST = ("index", "damaged")  # arrays of a batch that stay on the host
-_WHEN_DIAGNOSED = "score_sub_batch"  # a metric that is valid only at diagnosed steps
 _MUST_BE_FINITE = {
     # First, because examples that were selected by NaN scores can have a finite loss.
     "score_super_batch": "embeddings of the learner or the reference are not finite",
@@ -104,9 +97,8 @@ def train(
     lookups = dict(scorer.lookups)
     if config.uses_concepts:
         lookups["concepts"] = concepts(web, config.selection.concepts).__getitem__
-    later = None
-    if config.selects and config.selecting_steps < total:
-        later = Later(config.selecting_steps, b, devices.rows(b))
+    ends_early = 0 < config.selecting_steps < total
+    later = Later(config.selecting_steps, b, devices.rows(b)) if ends_early else None
     batches = training_batches(
         web,
         filter=config.data.filter,
@@ -168,7 +160,7 @@ def train(
             if compiles := (size, selects) not in functions:
                 _LOG.info("compiling")
                 phase = config if selects else config.model_copy(update={"selection": uniform})
-                functions[size, selects] = _build(phase, scorer.model, devices, size)
+                functions[size, selects] = build_step(phase, scorer.model, devices, size)
             with watch.paused() if compiles else contextlib.nullcontext():
                 arrays = _to_devices(loaded, devices, with_index=config.selects)
                 state, metrics = functions[size, selects](state, arrays, scorer_parameters)
@@ -190,7 +182,7 @@ def train(
                 with watch.paused():
                     record(directory, step, super_batch(metrics, examples[-1], rows.start or 0))
             values = {name: float(value) for name, value in metrics.items() if not value.ndim}
-            diagnosed = {name: values.pop(name) for name in (_WHEN_DIAGNOSED,) if name in values}
+            diagnosed = {name: values.pop(name) for name in ("score_sub_batch",) if name in values}
             logged: dict[str, float] = {}
             if composition and state.recent is not None and "diagnose" in due:
                 with watch.paused():
@@ -272,29 +264,6 @@ def _steps_in_call(config: TrainConfig, step: int) -> int:
     inner = range(step + 1, step + size)
     is_whole = step % size == 0 and config.selecting_steps not in inner
     return size if is_whole and not any(_due(config, s) for s in inner) else 1
-
-
-def _build(config: TrainConfig, scorer: TwoTowerModel | None, devices: Devices, steps: int) -> StepFunction:
-    """Build the step.
-
-    On one device a step is two programs, so that runs that choose otherwise, or longer, share the second;
-    unless the second needs what the first has computed, or a reference.
-    """
-    if devices.count > 1 or steps > 1 or config.reuses_scoring or config.compares_with_reference:
-        return build_step(config, scorer, devices, steps)
-    choose, learn = build_halves(config, scorer, devices)
-    total = jax.numpy.int32(config.total_steps)
-
-    def step(
-        state: TrainState, batch: dict[str, Any], reference: Parameters | None
-    ) -> tuple[TrainState, Metrics]:
-        recent, choice = state.recent, Metrics()
-        if choose is not None:
-            recent, batch, choice = choose(state._replace(optimizer=None), batch, reference)
-        state, metrics = learn(state._replace(recent=None), batch, total)
-        return state._replace(recent=recent), choice | metrics
-
-    return step
 
 
 def _to_devices(batches: list[dict[str, np.ndarray]], devices: Devices, with_index: bool) -> dict[str, Any]:

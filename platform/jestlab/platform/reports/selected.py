@@ -62,7 +62,7 @@ class RecordedRun:
         """Return the recorded step that is nearest to a step."""
         return min(self.steps, key=lambda recorded: (abs(recorded - step), recorded))
 
-    def batch(self, step: int) -> batches.SuperBatch:
+    def batch(self, step: int) -> batches.RecordedBatch:
         """Read the super-batch of a step.
 
         Raises:
@@ -76,7 +76,7 @@ class RecordedRun:
         except (OSError, ValueError) as error:
             raise UserError(sentence(error)) from None
 
-    def shares(self, batch: batches.SuperBatch) -> dict[str, dict[str, dict[str, float]]]:
+    def shares(self, batch: batches.RecordedBatch) -> dict[str, dict[str, dict[str, float]]]:
         """Compute column → value → share of the `selected` examples and of all `candidates`.
 
         The columns are those of the run's diagnostics. Values are ordered by their share of the selected
@@ -90,7 +90,7 @@ class RecordedRun:
         }
 
     def examples(
-        self, step: int, batch: batches.SuperBatch, positions: npt.NDArray[np.int64]
+        self, step: int, batch: batches.RecordedBatch, positions: npt.NDArray[np.int64]
     ) -> list[ShownExample]:
         """Read the images, captions, and scores of some candidates of a super-batch."""
         from jestlab.analysis.figures.selected import ShownExample
@@ -109,7 +109,7 @@ class RecordedRun:
         ]
 
 
-def sample(batch: batches.SuperBatch, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def sample(batch: batches.RecordedBatch, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Choose positions of at most `size` selected and `size` rejected candidates, evenly spaced."""
 
     def spaced(positions: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

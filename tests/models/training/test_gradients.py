@@ -11,7 +11,7 @@ from tests.models.support.steps_on_devices import batch_of, start_of
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import Devices
-from jestlab.models.training.reused import KeptPass
+from jestlab.models.training.gradients import reusable_pass
 from jestlab.models.training.step import build_step
 from jestlab.models.two_towers import TwoTowerModel
 from jestlab.platform.programs.pricing import step_of as priced_step
@@ -48,10 +48,10 @@ def test_the_gradient_of_chosen_rows_is_that_of_a_pass_over_them_alone():
 
     chosen = jnp.asarray([7, 0, 11, 3])
     cotangents = (jnp.asarray(rng.normal(size=(4, 4)), jnp.float32), jnp.ones(4))
-    kept = KeptPass(function, parameters, rows)
+    _, reuse = reusable_pass(function, parameters, rows)
     _, backward = jax.vjp(lambda p: function(p, rows[chosen]), parameters)
     (expected,) = backward(cotangents)
-    found = kept.gradient(chosen, cotangents)
+    (found,) = reuse(chosen)[1](cotangents)
     for name in parameters:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-6, atol=1e-6)
 
@@ -60,9 +60,9 @@ def test_rejects_functions_that_join_rows_last():
     def function(p: Any, x: Any) -> Any:
         return jnp.sin(jnp.concatenate([x, x[:1]]) @ p)[: x.shape[0]]
 
-    kept = KeptPass(function, jnp.ones((3, 2)), jnp.ones((6, 3)))
+    _, reuse = reusable_pass(function, jnp.ones((3, 2)), jnp.ones((6, 3)))
     with pytest.raises(ValueError, match="does not have 6 rows on one axis"):
-        kept.gradient(jnp.asarray([1, 2]), jnp.ones((2, 2)))
+        reuse(jnp.asarray([1, 2]))
 
 
 def step_of(cfg: TrainConfig) -> tuple[dict[str, Any], Any]:
