@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.models.data.tars import CUT_SHORT, UNREADABLE, Fault, Member, TarWriter, members, scan
+from jestlab.models.data.tars import CUT_SHORT, UNREADABLE, Fault, Member, TarWriter, scan
 
 CONTENTS = {"000000000.jpg": b"x" * 700, "000000000.txt": b"", "a/b.json": b"y" * 512}
 
@@ -32,7 +32,7 @@ def test_written_tars_are_read_by_tarfile(contents):
         raw = path.read_bytes()
         with tarfile.open(path) as tar:
             expected = [Member(m.name, m.offset_data, m.size) for m in tar]
-        assert list(members(path)) == expected
+        assert list(scan(path)) == expected
         assert {m.name: raw[m.offset : m.offset + m.size] for m in expected} == contents
 
 
@@ -48,7 +48,7 @@ def test_tars_of_others_are_scanned(tmp_path, form):
             tar.addfile(info, io.BytesIO(name.encode("latin1")))
     with tarfile.open(tmp_path / "0.tar") as tar:
         expected = [Member(m.name, m.offset_data, m.size) for m in tar]
-    assert list(members(tmp_path / "0.tar")) == expected
+    assert list(scan(tmp_path / "0.tar")) == expected
     assert [member.name for member in expected] == names
 
 
@@ -67,8 +67,6 @@ def test_members_have_their_kind(tmp_path):
             tar.addfile(info)
     found = [(member.name, member.kind) for member in scan(tmp_path / "0.tar") if isinstance(member, Member)]
     assert found == [(name, kind) for name, (_, kind) in kinds.items()]
-    with pytest.raises(ValueError, match=r"'a/b\.jpg' is a link or special file: write copies"):
-        list(members(tmp_path / "0.tar"))  # which must be complete
 
 
 def damaged(path, change):
@@ -100,11 +98,8 @@ def scanned(path):
     ],
 )
 def test_a_tar_cut_short_keeps_its_whole_members(tmp_path, kept, whole, offset):
-    names, faults = damaged(tmp_path / "0.tar", lambda raw: raw[:kept])
-    assert names == list(CONTENTS)[:whole]
-    assert faults == [("shard cut short", offset)]
-    with pytest.raises(ValueError, match=rf"0\.tar: shard cut short at byte {offset}: fetch the shard"):
-        list(members(tmp_path / "0.tar"))
+    found = damaged(tmp_path / "0.tar", lambda raw: raw[:kept])
+    assert found == ([*CONTENTS][:whole], [("shard cut short", offset)])
 
 
 def forged(*fields):

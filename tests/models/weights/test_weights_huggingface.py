@@ -1,7 +1,5 @@
 """Against transformers' SigLIP and SigLIP 2: the same embeddings and tokens, exports that it opens."""
 
-import copy
-import json
 from typing import Any
 
 import jax
@@ -151,53 +149,6 @@ def test_shards(theirs, folder, tmp_path):
     assert open_weights(tmp_path / "model.safetensors.index.json").digest() == open_weights(folder).digest()
     next(tmp_path.glob("model-00002*")).unlink()
     with pytest.raises(FileNotFoundError, match=r"model-00002-of-\d+.safetensors: no such file"):
-        open_weights(tmp_path)
-
-
-def test_bfloat16_is_read_exactly(theirs, tmp_path):
-    import torch
-
-    half = copy.deepcopy(theirs).to(torch.bfloat16)
-    half.save_pretrained(tmp_path)
-    found = open_weights(tmp_path).tensors()
-    exact = half.text_model.head.weight.detach().to(torch.float32).numpy().T
-    assert np.array_equal(found["txt/head/kernel"], exact)
-    assert found["t"].item() == half.logit_scale.to(torch.float32).item()
-
-
-def test_a_file_without_config_needs_the_towers(tmp_path, folder):
-    """Shapes don't show the number of heads."""
-    file = tmp_path / "alone.safetensors"
-    file.write_bytes((folder / "model.safetensors").read_bytes())
-    with pytest.raises(FileNotFoundError, match=r"config.json: no such file"):
-        open_weights(file)
-    assert open_weights(file, open_weights(folder).model).digest() == open_weights(folder).digest()
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "message"),
-    [
-        (("model_type",), "clip", r"model_type 'clip' is not supported"),
-        (("vision_config", "hidden_act"), "gelu", r"vision_config.hidden_act is 'gelu', supported is only"),
-        (("text_config", "layer_norm_eps"), 1e-5, r"text_config.layer_norm_eps is 1e-05"),
-        (("vision_config", "vision_use_head"), False, r"vision_config.vision_use_head is False"),
-        (("vision_config", "hidden_size"), 0, r"vision_config.hidden_size is 0, expected a positive integer"),
-        (("vision_config", "patch_size"), "4", r"vision_config.patch_size is '4', expected a positive"),
-        (("vision_config", "image_size"), 32, r"position_embedding.weight \(16, 24\), should be \(64, 24\)"),
-        (("vision_config", "num_hidden_layers"), 2, r"unexpected: vision_model.encoder.layers.2"),
-        (("text_config", "num_hidden_layers"), 10**9, r"does not describe two towers: text.depth"),
-        (("text_config", "num_attention_heads"), 5, r"heads 5 does not divide width 24"),
-        (("text_config", "projection_size"), 12, r"embedding_dim 12 must equal vision.width 24"),
-        (("text_config",), 3, r"text_config must be a mapping"),
-    ],
-)
-def test_rejects_unsupported_configs(folder, tmp_path, place, value, message):
-    config = json.loads((folder / "config.json").read_text())
-    section = config if len(place) == 1 else config[place[0]]
-    section[place[-1]] = value
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "model.safetensors").symlink_to(folder / "model.safetensors")
-    with pytest.raises(ValueError, match=f"{tmp_path}.*{message}"):
         open_weights(tmp_path)
 
 
