@@ -1,20 +1,14 @@
 """Environment variables that describe the processes that compute together."""
 
+from unittest import mock
+
 import jax
 import numpy as np
 import pytest
 from jax.experimental import multihost_utils
 
-from jestlab.models.processes import (
-    all_say,
-    any_says,
-    first_gives,
-    first_says,
-    initialize_processes,
-    largest,
-    launched_first,
-    launched_with_others,
-)
+from jestlab.models.devices import any_says, first_gives, first_says, largest
+from jestlab.models.processes import initialize_processes, launched_first, launched_with_others
 
 ALL = {"JAX_COORDINATOR_ADDRESS": "10.0.0.1:1", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1"}
 
@@ -73,15 +67,15 @@ def test_answers_of_all_processes_are_combined(monkeypatch):
     monkeypatch.setattr(
         multihost_utils, "process_allgather", lambda mine: np.stack([mine, np.array(next(others))])
     )
-    assert any_says(True) and all_say(True) and not all_say(True)
+    assert any_says(True) and not any_says(False) and any_says(False)
     assert largest(np.array([2, 2])).tolist() == [3, 2]
 
 
 def test_the_first_process_sends_its_values_bit_for_bit(monkeypatch):
     """JAX would add −0 and 0, and shorten 64 bits to 32; bytes stay as they are."""
-    sent: list[object] = []
-    monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", lambda tree: sent.append(tree) or tree)
+    broadcast = mock.Mock(side_effect=lambda tree: tree)
+    monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", broadcast)
     assert [first_says(number) for number in (2**40 + 5, -1, True)] == [2**40 + 5, -1, 1]
     given = first_gives({"a": np.array([[-0.0, 1.5]]), "b": np.zeros((0, 3), np.float32)})
     assert np.signbit(given["a"]).tolist() == [[True, False]] and given["b"].shape == (0, 3)
-    assert {leaf.dtype for leaf in jax.tree.leaves(sent)} == {np.dtype(np.uint8)}
+    assert {leaf.dtype for leaf in jax.tree.leaves(broadcast.call_args.args)} == {np.dtype(np.uint8)}

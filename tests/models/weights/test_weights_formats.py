@@ -1,7 +1,7 @@
 """Weights through every format and back, bit for bit, with one content hash; writing is atomic."""
 
 import os
-from typing import cast
+from typing import Any, cast
 
 import jax
 import ml_dtypes
@@ -264,9 +264,10 @@ def test_a_tokenizer_has_an_embedding_for_every_piece(tmp_path, towers, pieces):
 def test_other_tokenizers_are_rejected(tmp_path, towers, name, content, message):
     """Not a tokenizer, or the special pieces of neither SigLIP nor Gemma."""
     if name == "other.model":
-        captions = iter(["a red circle", "a blue square"])
-        options = {"sentence_iterator": captions, "model_prefix": str(tmp_path / "other"), "vocab_size": 24}
-        sentencepiece.SentencePieceTrainer.train(**options, **content, hard_vocab_limit=False, minloglevel=2)
+        options: dict[str, Any] = {"vocab_size": 18, "hard_vocab_limit": False, "minloglevel": 2, **content}
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(["a red circle"]), model_prefix=str(tmp_path / "other"), **options
+        )
     elif isinstance(content, dict):
         model = tokenizers.models.WordLevel(content, unk_token="a")
         tokenizers.Tokenizer(model).save(str(tmp_path / name))
