@@ -1,4 +1,4 @@
-"""The devices of a run, a one-dimensional mesh over all processes, and the messages between them.
+"""The devices of a run, a one-dimensional mesh over all processes, and the messages among them.
 
 Parameters are replicated, batches are split by rows. A step runs under `jax.shard_map`, so that its code is
 that of one device, with explicit messages.
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 _LOG = logging.getLogger(__name__)
@@ -125,7 +126,8 @@ def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array, axis: str) -> di
     if devices == 1:
         return {name: x[chosen] for name, x in rows.items()}
     each = len(chosen) // devices
-    data = jnp.concatenate([_to_bytes(x) for x in rows.values()], axis=1)
+    as_bytes = [jax.lax.bitcast_convert_type(x, jnp.uint8).reshape(len(x), -1) for x in rows.values()]
+    data = jnp.concatenate(as_bytes, axis=1)
     parts = parts_of(each, max(1, LARGEST_BYTES // (devices * data.shape[1])))
 
     def exchange(wanted: jax.Array) -> jax.Array:
@@ -177,14 +179,43 @@ def _own_rows(rows: jax.Array, positions: jax.Array, axis: str) -> jax.Array:
     return jnp.where(is_here, rows[jnp.clip(local, 0, len(rows) - 1)], jnp.zeros((), rows.dtype))
 
 
-def _to_bytes(x: jax.Array) -> jax.Array:
-    """Convert rows of an array to uint8 [rows, bytes]."""
-    return jax.lax.bitcast_convert_type(x, jnp.uint8).reshape(x.shape[0], -1)
-
-
 def _from_bytes(rows: jax.Array, like: jax.Array) -> jax.Array:
     """Convert uint8 [rows, bytes] to rows of an array like another."""
     shape = (rows.shape[0], *like.shape[1:])
     if like.dtype.itemsize > 1:
         shape = (*shape, like.dtype.itemsize)
     return jax.lax.bitcast_convert_type(rows.reshape(shape), like.dtype)
+
+
+def is_first() -> bool:
+    """Return whether this is the process that reports and writes."""
+    return jax.process_index() == 0
+
+
+def largest(values: np.ndarray) -> np.ndarray:
+    """Return the elementwise maximum of all processes' values; each process waits for the others."""
+    if jax.process_count() == 1:
+        return values
+    return np.asarray(np.asarray(multihost_utils.process_allgather(values)).max(axis=0))
+
+
+def any_says(answer: bool) -> bool:
+    """Return whether the answer of any process is true; each process waits for the others."""
+    return bool(largest(np.array(answer, np.int32)))
+
+
+def first_gives(tree: Any) -> Any:
+    """Return the first process's arrays, bit for bit, in every process.
+
+    Args:
+        tree: NumPy arrays or scalars; in the other processes any of the same shapes and dtypes.
+    """
+    # JAX adds the zeros of the other processes: numbers would lose −0, and 64 bits become 32.
+    sent = jax.tree.map(lambda x: np.ascontiguousarray(x).reshape(-1).view(np.uint8), tree)
+    received = multihost_utils.broadcast_one_to_all(sent)
+    return jax.tree.map(lambda data, x: np.asarray(data).view(x.dtype).reshape(x.shape), received, tree)
+
+
+def first_says(number: int) -> int:
+    """Return the first process's number, at most 64 bits, in every process."""
+    return int(first_gives(np.int64(number)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ from jestlab.models.evaluated import EvaluatedModel, scores_of
 from jestlab.models.extensions import Own
 from jestlab.models.two_towers import Parameters, TwoTowerModel
 
+_LOG = logging.getLogger(__name__)
+
 
 def class_embeddings(prompt_embeddings: np.ndarray, templates: int) -> np.ndarray:
     """Average over the templates of each class and normalize again: z / (‖z‖ + 1e-8).
@@ -44,20 +47,9 @@ def class_embeddings(prompt_embeddings: np.ndarray, templates: int) -> np.ndarra
     return result
 
 
-IMAGES_AT_ONCE = 4_096  # images whose class scores are in memory at a time
-
-
-def accuracy(class_scores: Callable[[np.ndarray], np.ndarray], x: np.ndarray, labels: np.ndarray) -> float:
-    """Compute the share of images whose highest class score is that of their label.
-
-    Args:
-        class_scores: Function from rows of x to scores, float [rows, C].
-        x: float [n, …], embeddings or features.
-        labels: int [n].
-    """
-    blocks = [slice(start, start + IMAGES_AT_ONCE) for start in range(0, len(labels), IMAGES_AT_ONCE)]
-    correct = (class_scores(x[block]).argmax(axis=-1) == labels[block] for block in blocks)
-    return sum(int(each.sum()) for each in correct) / len(labels)
+def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Compute the share of images, labels int [n], whose highest score, float [n, C], is of their label."""
+    return float(np.mean(scores.argmax(axis=-1) == labels))
 
 
 def draw(labels: np.ndarray, classes: int, shots: int, seed: int) -> np.ndarray:
@@ -82,7 +74,7 @@ CONSTANT_FEATURE = 100.0  # large, so that the ridge hardly shrinks its weight
 RIDGE = 2.0**10  # λ
 
 
-def ridge_probe(features: np.ndarray, labels: np.ndarray, classes: int) -> Callable[[np.ndarray], np.ndarray]:
+def ridge_probe(features: np.ndarray, labels: np.ndarray, classes: int, test: np.ndarray) -> np.ndarray:
     """Fit a linear classifier by ridge regression: whiten, append a constant, and solve for targets ±1.
 
     W = (XᵀX + λI)⁻¹ XᵀY = Xᵀ (XXᵀ + λI)⁻¹ Y: the smaller of the two systems is solved, in float64.
@@ -91,23 +83,24 @@ def ridge_probe(features: np.ndarray, labels: np.ndarray, classes: int) -> Calla
         features: float [n, D], not normalized.
         labels: int [n].
         classes: C. A class may have no images.
+        test: float [m, D], features of the images to classify.
 
     Returns:
-        Function from features, float [m, D], to class scores, float64 [m, C].
+        Class scores of the test images, float64 [m, C].
     """
     features = features.astype(np.float64)
     mean, std = features.mean(axis=0), features.std(axis=0) + 1e-5
-
-    def whitened(features: np.ndarray) -> np.ndarray:
-        return np.pad((features - mean) / std, ((0, 0), (0, 1)), constant_values=CONSTANT_FEATURE)
-
-    x, y = whitened(features), np.where(labels[:, None] == np.arange(classes), 1.0, -1.0)
+    x, x_test = (
+        np.pad((rows - mean) / std, ((0, 0), (0, 1)), constant_values=CONSTANT_FEATURE)
+        for rows in (features, test)
+    )
+    y = np.where(labels[:, None] == np.arange(classes), 1.0, -1.0)
     n, d = x.shape
     if n >= d:
         weights = np.linalg.solve(x.T @ x + RIDGE * np.eye(d), x.T @ y)
     else:
         weights = x.T @ np.linalg.solve(x @ x.T + RIDGE * np.eye(n), y)
-    return lambda features: whitened(features) @ weights
+    return np.asarray(x_test @ weights)
 
 
 RANKS = (1, 5, 10)  # k
@@ -177,9 +170,7 @@ class Evaluator:
         """Index the benchmark, draw the few-shot images, and decode the images of small datasets.
 
         Args:
-            config: The run's config.
             folder: The benchmark: one folder per CLIP_benchmark dataset.
-            tokenizer: The run's tokenizer.
             devices: Devices to compute on. A batch has 256 rows, rounded up to a multiple of the number of
                 devices. Each process reads whole batches and computes its part of them.
 
@@ -190,7 +181,8 @@ class Evaluator:
         self._config, self._tokenizer, self._devices = config, tokenizer, devices
         self._batch = -(-BATCH // devices.count) * devices.count
         self._threads = max(2, config.runtime.loader_threads)
-        self._image_tower, self._text_tower = _towers(config.model, devices.replicated)
+        self._image_tower = _tower(config.model, TwoTowerModel.images_and_features, devices.replicated)
+        self._text_tower = _tower(config.model, TwoTowerModel.embed_texts, devices.replicated)
         benchmark = load_benchmark(folder, config.model.vision.image_size)
         if taken := config.evaluation.extra.keys() & {*benchmark.classification, *benchmark.retrieval}:
             raise ValueError(
@@ -200,7 +192,9 @@ class Evaluator:
             name: Own.load("evaluation", extra.function, extra.options)
             for name, extra in config.evaluation.extra.items()
         }
-        self._classification = {name: self._prepared(data) for name, data in benchmark.classification.items()}
+        self._classification = {
+            name: self._prepared(name, data) for name, data in benchmark.classification.items()
+        }
         self._retrieval = {
             name: (data, tokenizer(data.captions, config.model.text.length))
             for name, data in benchmark.retrieval.items()
@@ -209,10 +203,13 @@ class Evaluator:
         images += [data.images for data in benchmark.retrieval.values()]
         store_within(config.runtime.decoded_megabytes * 10**6, images, self._threads)
 
-    def _prepared(self, data: ClassificationSet) -> _Classification:
+    def _prepared(self, name: str, data: ClassificationSet) -> _Classification:
         """Tokenize the prompts of a dataset and draw its few-shot images."""
         cfg, length = self._config.evaluation, self._config.model.text.length
         tokens = self._tokenizer(prompts(data.class_names, data.templates), length)
+        _, first = np.unique(tokens.reshape(len(data.class_names), -1), axis=0, return_index=True)
+        if same := np.delete(data.class_names, first).tolist():
+            _LOG.warning("%s: zero-shot never finds classes with the tokens of others: %s", name, same)
         seeds = range(cfg.shot_seeds if len(data.train_labels) else 0)
         drawn = [draw(data.train_labels, len(data.class_names), cfg.shots, seed) for seed in seeds]
         chosen = functools.reduce(np.union1d, drawn, np.empty(0, np.int64))
@@ -240,12 +237,14 @@ class Evaluator:
         data = dataset.data
         images, features = self._embed_images(parameters, data.images)
         classes = class_embeddings(self._embed_texts(parameters, dataset.prompts), len(data.templates))
-        scores = {"zero_shot": accuracy(lambda rows: rows @ classes.T, images, data.labels)}
+        scores = {"zero_shot": accuracy(images @ classes.T, data.labels)}
         if dataset.draws:
             _, shots = self._embed_images(parameters, dataset.shots)
-            probes = [ridge_probe(shots[i], dataset.shot_labels[i], len(classes)) for i in dataset.draws]
-            few_shot = np.mean([accuracy(probe, features, data.labels) for probe in probes])
-            scores[f"{self._config.evaluation.shots}_shot"] = float(few_shot)
+            few_shot = [
+                accuracy(ridge_probe(shots[i], dataset.shot_labels[i], len(classes), features), data.labels)
+                for i in dataset.draws
+            ]
+            scores[f"{self._config.evaluation.shots}_shot"] = float(np.mean(few_shot))
         return scores
 
     def extra(self, parameters: Parameters) -> dict[str, float]:
@@ -290,11 +289,6 @@ class Evaluator:
 
 
 @functools.cache
-def _towers(config: TwoTowers, sharding: jax.sharding.Sharding) -> tuple[Tower, Tower]:
-    """Compile both towers once for all evaluators of a process; each process can fetch the whole results."""
-    model = TwoTowerModel(config)
-
-    def compiled(method: Callable[..., Any]) -> Tower:
-        return jax.jit(functools.partial(model.apply, method=method), out_shardings=sharding)
-
-    return compiled(TwoTowerModel.images_and_features), compiled(TwoTowerModel.embed_texts)
+def _tower(config: TwoTowers, method: Callable[..., Any], sharding: jax.sharding.Sharding) -> Tower:
+    """Compile a tower once for all evaluators of a process; each process can fetch the whole results."""
+    return jax.jit(functools.partial(TwoTowerModel(config).apply, method=method), out_shardings=sharding)

@@ -1,14 +1,10 @@
-"""The processes of a run, one on each host; a single process is the first of one."""
+"""The processes of a run, one on each host, as its launcher starts them. Importing this needs no JAX."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:  # a worker asks which process is first before it imports NumPy
-    import numpy as np
 
 _VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 _EXPECTED = "JESTLAB_PROCESSES"
@@ -73,57 +69,3 @@ def initialize_processes() -> None:
 
 def _expected() -> int:
     return int(os.environ.get(_EXPECTED) or "1")
-
-
-def is_first() -> bool:
-    """Return whether this is the process that reports and writes."""
-    import jax
-
-    return jax.process_index() == 0
-
-
-def largest(values: np.ndarray) -> np.ndarray:
-    """Return the elementwise maximum of all processes' values; each process waits for the others."""
-    import jax
-    import numpy as np
-    from jax.experimental import multihost_utils
-
-    if jax.process_count() == 1:
-        return values
-    maximum: np.ndarray = np.asarray(multihost_utils.process_allgather(values)).max(axis=0)
-    return maximum
-
-
-def any_says(answer: bool) -> bool:
-    """Return whether the answer of any process is true; each process waits for the others."""
-    import numpy as np
-
-    return bool(largest(np.array(answer, np.int32)))
-
-
-def all_say(answer: bool) -> bool:
-    """Return whether the answers of all processes are true; each process waits for the others."""
-    return not any_says(not answer)
-
-
-def first_gives(tree: Any) -> Any:
-    """Return the first process's arrays, bit for bit, in every process.
-
-    Args:
-        tree: NumPy arrays or scalars; in the other processes any of the same shapes and dtypes.
-    """
-    import jax
-    import numpy as np
-    from jax.experimental import multihost_utils
-
-    # JAX adds the zeros of the other processes: numbers would lose −0, and 64 bits become 32.
-    sent = jax.tree.map(lambda x: np.ascontiguousarray(x).reshape(-1).view(np.uint8), tree)
-    received = multihost_utils.broadcast_one_to_all(sent)
-    return jax.tree.map(lambda data, x: np.asarray(data).view(x.dtype).reshape(x.shape), received, tree)
-
-
-def first_says(number: int) -> int:
-    """Return the first process's number, at most 64 bits, in every process."""
-    import numpy as np
-
-    return int(first_gives(np.int64(number)))

@@ -39,10 +39,10 @@ def assert_close(found, expected, rtol):
 @pytest.mark.parametrize("decay", ["cosine", "constant"])
 @pytest.mark.parametrize(("total", "percent", "warmup"), [(91_553, 1.0, 916), (240, 5.0, 12), (50, 0.0, 0)])
 def test_the_schedule_is_the_published_one(total, percent, warmup, decay):
-    """big_vision's `create_learning_rate_schedule` in float64; the length may be known only to the step."""
+    """By big_vision's `create_learning_rate_schedule`, in float64."""
     config = Optimizer(learning_rate=1e-3, warmup_percent=percent, decay=decay)
     steps = np.linspace(0, total, 200).astype(int)
-    ours = jax.jit(lambda total, steps: learning_rate(config, total)(steps))(total, steps)
+    ours = jax.jit(learning_rate(config, total))(steps)
     np.testing.assert_allclose(learning_rate(config, total)(steps[7]), ours[7], rtol=1e-6)
     progress = np.clip((steps - warmup) / (total - warmup), 0.0, 1.0) if decay == "cosine" else 0.0
     warming = np.minimum(1.0, steps / warmup) if warmup else 1.0

@@ -1,4 +1,4 @@
-"""Small towers with random weights, in every format."""
+"""Small towers with random weights, in several formats."""
 
 import numpy as np
 import pytest
@@ -6,18 +6,13 @@ import pytest
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.data.tokenizer import train_tokenizer
 from jestlab.models.weights.layout import parameter_shapes
-from jestlab.models.weights.sources import Weights
+from jestlab.models.weights.sources import Weights, write
 
 TOWERS = TwoTowers(
     vision=VisionTower(image_size=16, patch_size=8, width=24, depth=2, heads=3, mlp_dim=40),
     text=TextTower(vocabulary_size=64, length=6, width=16, depth=3, heads=2, mlp_dim=64),
     embedding_dim=24,
 )
-
-
-def random_tensors(model, seed=0):
-    rng = np.random.default_rng(seed)
-    return {name: rng.normal(size=s).astype(np.float32) for name, s in parameter_shapes(model).items()}
 
 
 @pytest.fixture(scope="session")
@@ -27,33 +22,41 @@ def towers():
 
 
 @pytest.fixture(scope="session")
-def tensors():
-    """Name → parameter of those towers."""
-    return random_tensors(TOWERS)
-
-
-@pytest.fixture(scope="session")
 def make_weights(tmp_path_factory):
     """A maker of random weights in memory."""
 
     def make(model=TOWERS, seed=0):
-        tensors = random_tensors(model, seed)
+        rng = np.random.default_rng(seed)
+        shapes = parameter_shapes(model)
+        tensors = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
         return Weights(tmp_path_factory.getbasetemp(), "run", model, None, tensors.items)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def tensors(make_weights):
+    """Name → parameter of those towers."""
+    return make_weights().tensors()
 
 
 @pytest.fixture
 def npz(tmp_path, tensors):
     """A maker of .npz files: the tensors, changed; a value None leaves one out."""
 
-    def make(changes=None, prefix="", base=None):
-        arrays = {**(tensors if base is None else base), **(changes or {})}
+    def make(changes=None, base=tensors):
         path = tmp_path / "siglip.npz"
-        np.savez(path, **{prefix + key: array for key, array in arrays.items() if array is not None})
+        np.savez(path, **{name: x for name, x in {**base, **(changes or {})}.items() if x is not None})
         return path
 
     return make
+
+
+@pytest.fixture
+def huggingface(tmp_path, make_weights):
+    """A folder in Hugging Face's format with the tensors."""
+    write(make_weights(), tmp_path / "hf", "huggingface")
+    return tmp_path / "hf"
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from jestlab.models import processes
+from jestlab.models.devices import any_says
 from jestlab.models.selection import scores
 from jestlab.models.selection.scores import CRITERIA, Criterion, Embeddings, Models, Sums, softplus
 
@@ -184,7 +184,7 @@ def best_sums(kind: str = "auto") -> Sums:
     if kind == "blocks" or backend != "tpu":
         return scores.sigmoid_sums
     problem = disagreement()
-    if processes.all_say(problem is None):
+    if not any_says(problem is not None):
         return sigmoid_sums
     _LOG.warning("Selection sums in blocks, not by its TPU kernel: %s.", problem or "another process fails")
     return scores.sigmoid_sums

@@ -30,7 +30,7 @@ from orbax.checkpoint import v1 as ocp
 
 from jestlab.models.config import TwoTowers
 from jestlab.models.data.files import file_sha256, write_whole
-from jestlab.models.processes import first_gives, first_says, is_first
+from jestlab.models.devices import first_gives, first_says, is_first
 from jestlab.models.training.distinct import Distinct
 from jestlab.models.training.state import TrainState
 from jestlab.models.two_towers import Parameters, initialize

@@ -23,8 +23,8 @@ from jestlab.models.data.files import compute_ahead
 from jestlab.models.data.images import ensure_decoded, read_images
 from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import Tokenizer
-from jestlab.models.devices import Devices
-from jestlab.models.processes import any_says, first_says, initialize_processes, is_first
+from jestlab.models.devices import Devices, any_says, first_says, is_first
+from jestlab.models.processes import initialize_processes
 from jestlab.models.scoring.columns import columns_of
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.reference import TOKENIZER
@@ -52,7 +52,6 @@ def embed(
     read and compute, and the first one writes.
 
     Args:
-        config: The run.
         directory: The run's folder; `embeddings/` is written in it.
         data_cache: Folder of generated data, shared by all runs.
         tracker: Receives progress in batches, and the metrics `examples_embedded`, `examples_damaged`, and
@@ -90,7 +89,7 @@ def embed(
         temperature=float(np.float32(math.exp(float(parameters["t"][0])))),
         bias=float(parameters["b"][0]),
     )
-    size = _batches(config.runtime.batch_size, devices.count) * devices.count
+    size = math.ceil(config.runtime.batch_size / devices.count) * devices.count
     load = _loader(config, source, recaptions, towers, Tokenizer(tokenizer), devices.rows(size))
     on_devices, model = devices.replicate(parameters), TwoTowerModel(towers)
 
@@ -105,7 +104,7 @@ def embed(
         done = first = first_says(writer.about.done if writer else 0)
         total, began = len(examples), time.perf_counter()
         _LOG.info("embedding from example %d to %d", first, total)
-        tracker.progress(_batches(first, size), _batches(total, size))
+        tracker.progress(math.ceil(first / size), math.ceil(total / size))
         parts = [examples[start : start + size] for start in range(first, total, size)]
         batches = compute_ahead(load, parts, config.runtime.loader_threads, _BATCHES_AHEAD)
         stack.enter_context(contextlib.closing(batches))
@@ -123,11 +122,11 @@ def embed(
             stopping = done < total and any_says(tracker.stop_requested())
             if writer and (stopping or done == total or count % config.runtime.save_every_batches == 0):
                 unreadable = writer.about.damaged
-                step, rate = _batches(done, size), (done - first) / (time.perf_counter() - began)
+                step, rate = math.ceil(done / size), (done - first) / (time.perf_counter() - began)
                 _LOG.info("example %d/%d  %d damaged  %.0f examples/s", done, total, unreadable, rate)
                 values = {"examples_embedded": done - unreadable, "examples_damaged": unreadable}
                 tracker.log(step, values | {"examples_per_second": rate})
-                tracker.progress(step, _batches(total, size))
+                tracker.progress(step, math.ceil(total / size))
                 with tracker.phase("checkpoint", step):
                     tracker.flush()
                     writer.save()
@@ -135,11 +134,6 @@ def embed(
             if stopping:
                 return False
     return True
-
-
-def _batches(examples: int, size: int) -> int:
-    """Return the number of batches that the examples fill; the last one may be partial."""
-    return -(-examples // size)
 
 
 def _loader(

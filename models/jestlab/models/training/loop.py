@@ -20,9 +20,9 @@ from jestlab.models.data.files import write_whole
 from jestlab.models.data.pipeline import Later, training_batches
 from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import ensure_tokenizer
-from jestlab.models.devices import Devices
+from jestlab.models.devices import Devices, any_says, is_first, largest
 from jestlab.models.evaluation import Evaluator
-from jestlab.models.processes import all_say, any_says, initialize_processes, is_first, largest
+from jestlab.models.processes import initialize_processes
 from jestlab.models.scoring.columns import columns_of
 from jestlab.models.training.batches import local, record, super_batch
 from jestlab.models.training.checkpoints import Checkpoints
@@ -216,7 +216,7 @@ def train(
                     checkpoints.save(state, trained, distinct, score if config.runtime.keep_best else None)
                     if step == total:
                         checkpoints.wait()
-    all_say(True)  # the first process has written the last checkpoint
+    any_says(False)  # returns when the first process has written the last checkpoint
     return True
 
 

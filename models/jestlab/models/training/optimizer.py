@@ -12,15 +12,8 @@ from jestlab.models.config import Optimizer
 from jestlab.models.two_towers import Parameters
 
 
-def learning_rate(config: Optimizer, total_steps: int | jax.Array) -> optax.Schedule:
-    """Return the schedule: linear warm-up from 0, then cosine decay to 0 at the last step, or constant.
-
-    Equals optax's `linear_schedule` joined with `cosine_decay_schedule`, which don't support traced lengths.
-
-    Args:
-        config: The optimizer.
-        total_steps: int32 []; it may be traced.
-    """
+def learning_rate(config: Optimizer, total_steps: int) -> optax.Schedule:
+    """Return the schedule: linear warm-up from 0, then cosine decay to 0 at the last step, or constant."""
     total = jnp.asarray(total_steps, jnp.float32)
     warmup = jnp.minimum(jnp.round(total * (config.warmup_percent / 100.0)), total - 1)
     peak = config.learning_rate
@@ -37,7 +30,7 @@ def learning_rate(config: Optimizer, total_steps: int | jax.Array) -> optax.Sche
     return rate
 
 
-def build_optimizer(config: Optimizer, total_steps: int | jax.Array) -> optax.GradientTransformation:
+def build_optimizer(config: Optimizer, total_steps: int) -> optax.GradientTransformation:
     """Build the optimizer: clipping, Adam, decoupled weight decay of the chosen parameters, schedule.
 
     As in big_vision, weight decay is multiplied by the shape of the schedule, without the peak learning rate:

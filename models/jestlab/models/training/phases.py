@@ -12,40 +12,26 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Phase = Literal["startup", "compilation", "training", "evaluation", "checkpoint", "winddown"]
-
-PHASES: tuple[Phase, ...] = ("startup", "compilation", "training", "evaluation", "checkpoint", "winddown")
+PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
 @dataclass(frozen=True)
 class Spent:
-    """How the time of an attempt was spent so far. The store has a column for each attribute.
+    """How the time of an attempt was spent so far. The store has a column for each attribute."""
 
-    Attributes:
-        startup_seconds: From the start of the process until the first step, without compilation.
-        compilation_seconds: Tracing, lowering, compiling, and loading compiled programs.
-        training_seconds: Steps, and all other time.
-        evaluation_seconds: Evaluations.
-        checkpoint_seconds: Time that training waited for a checkpoint.
-        winddown_seconds: After the end of the program; None while it runs.
-        resumed_step: Completed steps when the attempt resumed; None before its first report.
-        reached_step: Completed steps at the last report.
-        saved_step: Steps in its last complete checkpoint; None before the first.
-        saved_seconds: Seconds of training and evaluation until that checkpoint.
-    """
-
-    startup_seconds: float
-    compilation_seconds: float
-    training_seconds: float
+    startup_seconds: float  # from the start of the process until the first step, without compilation
+    compilation_seconds: float  # tracing, lowering, compiling, and loading compiled programs
+    training_seconds: float  # steps, and all other time
     evaluation_seconds: float
-    checkpoint_seconds: float
-    winddown_seconds: float | None
-    resumed_step: int | None
-    reached_step: int | None
-    saved_step: int | None
-    saved_seconds: float | None
+    checkpoint_seconds: float  # time that training waited for checkpoints
+    winddown_seconds: float | None  # after the end of the program; None while it runs
+    resumed_step: int | None  # completed steps when the attempt resumed; None before its first report
+    reached_step: int | None  # completed steps at the last report
+    saved_step: int | None  # steps in the last complete checkpoint; None before the first
+    saved_seconds: float | None  # seconds of training and evaluation until that checkpoint
 
     @property
     def whole_seconds(self) -> float:
@@ -95,9 +81,8 @@ class PhaseClock:
         self._reached: int | None = None
         self._saving: dict[int, float] = {}  # step → seconds of training and evaluation until then
         self._saved: tuple[int | None, float | None] = None, None
-        self._ended = False
         self._thread = threading.get_ident()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def reports(self, step: int, is_value: bool = False, trained: bool = False) -> None:
         """Process a report of completed steps. The first one ends start-up.
@@ -137,9 +122,15 @@ class PhaseClock:
                 del self._phases[depth - 1 :]
 
     def move(self, name: Phase, seconds: float) -> None:
-        """Count the last seconds as another phase, instead of the current one, training, and start-up."""
+        """Count up to so many seconds of the current phase, training, and start-up as another phase."""
         with self._lock:
-            self._move(name, seconds)
+            self._advance()
+            sources: tuple[Phase, ...] = (self._phases[-1], "training", "startup")
+            for source in sources:
+                moved = max(0.0, min(seconds, self._seconds[source]))
+                self._seconds[source] -= moved
+                self._seconds[name] += moved
+                seconds -= moved
             if name == "checkpoint":
                 self._note_saving()
 
@@ -158,7 +149,7 @@ class PhaseClock:
                 counted += inner_end - inner_start
                 start = min(start, inner_start)
             self._compiled.append((start, end))
-            self._move("compilation", end - start - counted)
+            self.move("compilation", end - start - counted)
 
     def saved(self, step: int | None = None) -> None:
         """Process a complete checkpoint of a step; None for the last one that was started."""
@@ -177,22 +168,17 @@ class PhaseClock:
             if self._reached is None:  # without reports, the end of start-up is unknown
                 self._begin_training(trained=True)
             self._advance()
-            self._phases, self._ended = ["winddown"], True
+            self._phases = ["winddown"]
 
     def spent(self) -> Spent:
         """Return how the time was spent so far."""
         with self._lock:
             self._advance()
-            seconds: dict[str, Any] = {f"{name}_seconds": self._seconds[name] for name in PHASES}
-            if not self._ended:
-                seconds["winddown_seconds"] = None
-            return Spent(
-                **seconds,
-                resumed_step=self.resumed.step,
-                reached_step=self._reached,
-                saved_step=self._saved[0],
-                saved_seconds=self._saved[1],
-            )
+            spent: dict[str, Any] = {f"{name}_seconds": self._seconds[name] for name in PHASES}
+            if self._phases[0] != "winddown":
+                spent["winddown_seconds"] = None
+            spent |= {"resumed_step": self.resumed.step, "reached_step": self._reached}
+            return Spent(**spent, saved_step=self._saved[0], saved_seconds=self._saved[1])
 
     def _begin_training(self, trained: bool) -> None:
         """End start-up, and count it as training if most of it was."""
@@ -208,16 +194,6 @@ class PhaseClock:
         now = time.perf_counter()
         self._seconds[self._phases[-1]] += now - self._since
         self._since = now
-
-    def _move(self, name: Phase, seconds: float) -> None:
-        """Move up to so many seconds from the current phase, training, and start-up to another phase."""
-        self._advance()
-        sources: tuple[Phase, ...] = (self._phases[-1], "training", "startup")
-        for source in sources:
-            moved = max(0.0, min(seconds, self._seconds[source]))
-            self._seconds[source] -= moved
-            self._seconds[name] += moved
-            seconds -= moved
 
     def _note_saving(self) -> None:
         """Remember the seconds until the last reported step, for `saved`."""

@@ -60,13 +60,8 @@ def load(
 ) -> Scorer:
     """Load a reference that scores the same data as a learner.
 
-    Args:
-        reference: The finished run.
-        data: The data to score.
-        web: Folder of the data's shards.
-        learner: Architecture of the learner; the reference gets the same images.
-        tokenizer: The learner's tokenizer.
-        columns: More columns for the data's filter.
+    The reference gets the learner's images. `web` is the folder of the data's shards, `tokenizer` the
+    learner's; `columns` are more columns for the data's filter.
 
     Raises:
         ValueError: The reference has another image size, or its cached embeddings belong to other data.

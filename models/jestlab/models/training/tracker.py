@@ -34,14 +34,10 @@ class Recorder(Protocol):
         *,
         seconds: float | None = None,
     ) -> None:
-        """Record the scores of one evaluation, and the run's totals at that time; None if unknown.
+        """Record the scores of one evaluation, `dataset/metric` → score, after a number of training steps.
 
-        Args:
-            step: Completed steps.
-            examples_seen: Examples that the learner has trained on.
-            flops_total: FLOPs so far.
-            scores: `dataset/metric` → score.
-            seconds: Seconds of training so far.
+        The run's totals at that time are the examples that the learner has trained on, FLOPs, and seconds of
+        training; None if unknown.
         """
 
     def progress(self, step: int, total_steps: int) -> None:
@@ -66,21 +62,15 @@ class Tracker(Recorder, Protocol):
     def saved(self, step: int | None = None) -> None:
         """Report that the run's folder has a complete checkpoint. Can be called from any thread.
 
-        If the lab is in a bucket, the folder is uploaded before this returns.
-
-        Args:
-            step: Steps in the checkpoint; None for those when the last phase "checkpoint" started.
+        If the lab is in a bucket, the folder is uploaded before this returns. Without a step, the checkpoint
+        is of the moment when the last phase "checkpoint" started.
         """
 
     def phase(self, name: Phase, step: int | None = None) -> AbstractContextManager[None]:
         """Context whose time counts as start-up, compilation, evaluation, or checkpoint, not as training.
 
-        By default, time until the first reported step is start-up, and later time is training. Compilation
-        by JAX is measured separately in any case.
-
-        Args:
-            name: The phase.
-            step: Completed steps when it starts; None if they were just reported.
+        By default, time until the first reported step is start-up, and later time is training. `step` is the
+        number of completed steps at the start; None if they were just reported.
         """
 
     def stop_requested(self) -> bool:
@@ -93,8 +83,7 @@ class NullTracker:
     def __init__(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
         self._stop_requested = stop_requested
 
-    def _ignore(self, *args: Any, **kwargs: Any) -> None:
-        """Discard a report."""
+    def _ignore(self, *args: Any, **kwargs: Any) -> None: ...
 
     log = evaluation = artifact = progress = flush = saved = _ignore
 
