@@ -39,7 +39,7 @@ def web(shapes, tmp_path):
 
 def test_make_writes_shards_and_refuses_an_existing_folder(web, call):
     before = {path.name: path.read_bytes() for path in web.glob("0*")}
-    assert before.keys() == {"00000.tar", "00000.parquet", "00000_stats.json"}
+    assert before.keys() == {"00000.tar", "00000.parquet"}
     assert "web already exists: name a new folder" in call("make", "shapes", "web", code=1)
     assert {path.name: path.read_bytes() for path in web.glob("0*")} == before
 

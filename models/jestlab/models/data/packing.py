@@ -39,20 +39,16 @@ def write_shards(folder: Path, examples: Iterable[Mapping[str, Any]], source: st
     remaining = iter(examples)
     batches = iter(lambda: [*itertools.islice(remaining, EXAMPLES_A_SHARD)], [])
     for shard, batch in enumerate(batches):
-        rows = []
-        with TarWriter(folder / f"{shard:05d}.tar") as tar:
-            for i, example in enumerate(batch):
-                key = f"{shard:05d}{i:04d}"
-                try:
-                    suffix, content, row = _checked(example, key)
-                except ValueError as error:
-                    number = shard * EXAMPLES_A_SHARD + i
-                    raise ValueError(f"{source}: example {number} {error}") from None
-                tar.add(f"{key}.{suffix}", content)
-                tar.add(f"{key}.json", json.dumps(row).encode())
-                tar.add(f"{key}.txt", row["caption"].encode())
-                rows.append(row)
-                columns |= dict.fromkeys(row)
+        images, rows = [], []
+        for i, example in enumerate(batch):
+            try:
+                image, row = _checked(example, f"{shard:05d}{i:04d}")
+            except ValueError as error:
+                raise ValueError(f"{source}: example {shard * EXAMPLES_A_SHARD + i} {error}") from None
+            images.append(image)
+            rows.append(row)
+            columns |= dict.fromkeys(row)
+        write_tar(folder / f"{shard:05d}.tar", images, rows)
         try:
             table = pa.table({name: [row.get(name) for row in rows] for name in columns})
             pq.write_table(table, folder / f"{shard:05d}.parquet")
@@ -67,7 +63,16 @@ def write_shards(folder: Path, examples: Iterable[Mapping[str, Any]], source: st
             pq.write_table(table, path)
 
 
-def _checked(example: Any, key: str) -> tuple[str, bytes, dict[str, Any]]:
+def write_tar(path: Path, images: Iterable[tuple[str, bytes]], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a shard: images, as suffix and bytes, with metadata, of which `key` and `caption` are two."""
+    with TarWriter(path) as tar:
+        for (suffix, content), row in zip(images, rows, strict=True):
+            tar.add(f"{row['key']}.{suffix}", content)
+            tar.add(f"{row['key']}.json", json.dumps(row).encode())
+            tar.add(f"{row['key']}.txt", row["caption"].encode())
+
+
+def _checked(example: Any, key: str) -> tuple[tuple[str, bytes], dict[str, Any]]:
     """Return suffix and bytes of an example's image, and its metadata; a ValueError names the problem."""
     if not isinstance(example, Mapping) or not {"image", "caption"} <= example.keys():
         raise ValueError("must be a mapping with `image`, `caption`, and metadata")
@@ -84,7 +89,7 @@ def _checked(example: Any, key: str) -> tuple[str, bytes, dict[str, Any]]:
                 f"has metadata {name[:40]!r} that no table can store: expected a text without surrogates, "
                 "a number of at most 64 bits, true, or false"
             )
-    return *encoded(image), row
+    return encoded(image), row
 
 
 def encoded(image: Any) -> tuple[str, bytes]:

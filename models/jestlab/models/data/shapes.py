@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from PIL import Image
 
 from jestlab.models.config import NoiseRates, ShapesBenchmark, ShapesWeb
 from jestlab.models.config.data import SYNTHETIC_CAPTION
-from jestlab.models.data.packing import write_classification, write_retrieval
-from jestlab.models.data.tars import TarWriter
+from jestlab.models.data.packing import write_classification, write_retrieval, write_tar
 from jestlab.models.data.world import (
     ATTRIBUTES,
     CLASSES,
@@ -150,7 +148,7 @@ def make_web(
 
     Args:
         folder: Destination of the shards: `00000.tar` with `.jpg`, `.txt`, and `.json` members,
-            `00000.parquet` with the metadata, `00000_stats.json`. Created if missing.
+            `00000.parquet` with the metadata. Created if missing.
         settings: Settings of the web, except their `seed`.
         progress: Called with the number of examples just made.
     """
@@ -216,7 +214,7 @@ def _draw_pairs(
 
 
 def _write_shard(path: Path, settings: ShapesWeb, images: Pixels, columns: dict[str, Any]) -> None:
-    """Write a tar, its parquet, and its statistics; `path` has no suffix."""
+    """Write a tar and its parquet; `path` has no suffix."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -234,18 +232,10 @@ def _write_shard(path: Path, settings: ShapesWeb, images: Pixels, columns: dict[
         "sha256": [hashlib.sha256(jpeg).hexdigest() for jpeg in jpegs],
         **columns,
     }
-    with TarWriter(path.with_suffix(".tar")) as tar:
-        for jpeg, *row in zip(jpegs, *table.values(), strict=True):
-            metadata = dict(zip(table, row, strict=True))
-            tar.add(f"{metadata['key']}.jpg", jpeg)
-            tar.add(f"{metadata['key']}.json", json.dumps(metadata).encode())
-            tar.add(f"{metadata['key']}.txt", metadata["caption"].encode())
+    rows = (dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
+    write_tar(path.with_suffix(".tar"), (("jpg", jpeg) for jpeg in jpegs), rows)
     table["error_message"] = pa.nulls(count, pa.string())
     pq.write_table(pa.table(table), path.with_suffix(".parquet"))
-    # img2dataset's statistics without its clock times, so that the same settings give the same bytes.
-    stats = {"count": count, "successes": count, "failed_to_download": 0, "failed_to_resize": 0}
-    stats_path = path.with_name(f"{path.name}_stats.json")
-    stats_path.write_text(json.dumps(stats | {"status_dict": {"success": count}}, indent=4))
 
 
 def encode_jpeg(pixels: Pixels) -> bytes:
