@@ -73,7 +73,7 @@ def embed(
     (towers, folder), devices = reference, Devices(jax.devices())
     parameters, tokenizer = load_parameters(folder / "checkpoints", towers), (folder / TOKENIZER).read_bytes()
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
-    columns = columns_of(scores, config.data, web) if scores is not None else None
+    columns = columns_of(scores, config.data, web)
     source, data, share = ShardIndex.load(web), config.data, config.runtime.damaged_share
     chosen, recaptions = choose(source, data.filter, data.recaption, columns, damaged_share=share)
     examples = np.arange(len(source)) if chosen is None else chosen

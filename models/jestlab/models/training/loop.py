@@ -90,7 +90,7 @@ def train(
     tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
     if is_first():
         write_whole(directory / TOKENIZER, tokenizer.model)  # for runs that score with this one
-    columns = columns_of(scores, config.data, web) if scores is not None else None
+    columns = columns_of(scores, config.data, web)
     scorer = Scorer()
     if config.needs_reference and reference is not None:
         scorer = load(reference, config.data, web, config.model, tokenizer, columns)

@@ -111,7 +111,7 @@ def build_step(
     return jax.jit(joined, donate_argnums=0)
 
 
-def _code(kind: Kind, name: str, options: Mapping[str, Any], builtin: Collection[str]) -> str | Own:
+def code_of(kind: Kind, name: str, options: Mapping[str, Any], builtin: Collection[str]) -> str | Own:
     """Return the name of built-in code, or load custom code."""
     return name if name in builtin else Own.load(kind, name, options)
 
@@ -128,9 +128,9 @@ class _Step:
         self.config, self.reference, self.devices = config, reference, devices
         self.learner = Learner(config, devices)
         names = config.selection
-        loss = _code("loss", config.loss, config.loss_options, LOSSES)
-        self.rule = _code("rule", names.rule, names.rule_options, RULES)
-        self.criterion = _code("criterion", names.criterion, names.criterion_options, CRITERIA)
+        loss = code_of("loss", config.loss, config.loss_options, LOSSES)
+        self.rule = code_of("rule", names.rule, names.rule_options, RULES)
+        self.criterion = code_of("criterion", names.criterion, names.criterion_options, CRITERIA)
         self.compares = isinstance(loss, Own) and takes_reference(loss)
         self.loss = loss_function(loss, devices, AXIS)
         self.sums = best_sums(config.runtime.selection_kernel)
