@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.models.data.tars import Fault, Member, TarWriter, members, scan
+from jestlab.models.data.tars import FILE, Fault, Member, TarWriter, scan
 
 CONTENTS = {"000000000.jpg": b"x" * 700, "000000000.txt": b"", "a/b.json": b"y" * 512}
 
@@ -38,7 +38,7 @@ def test_written_tars_are_read_by_tarfile(contents):
         with tarfile.open(path) as tar:
             assert {m.name: content(tar, m) for m in tar} == contents
         raw = path.read_bytes()
-        assert {m.name: raw[m.offset : m.offset + m.size] for m in members(path)} == contents
+        assert {m.name: raw[m.offset : m.offset + m.size] for m in scan(path)} == contents
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -56,7 +56,7 @@ def test_tars_of_others_are_scanned(tmp_path, form):
             tar.addfile(info, io.BytesIO(name.encode("latin1")))
     with tarfile.open(tmp_path / "0.tar") as tar:
         expected = [Member(m.name, m.offset_data, m.size) for m in tar if m.isreg()]
-    assert list(members(tmp_path / "0.tar")) == expected
+    assert [member for member in scan(tmp_path / "0.tar") if member.kind == FILE] == expected
     assert [member.name for member in expected][1:] == names
 
 
@@ -75,8 +75,6 @@ def test_members_have_their_kind(tmp_path):
             tar.addfile(info)
     found = [(member.name, member.kind) for member in scan(tmp_path / "0.tar") if isinstance(member, Member)]
     assert found == [(name, kind) for name, (_, kind) in kinds.items()]
-    with pytest.raises(ValueError, match=r"'a/b\.jpg' is a link or special file: write copies"):
-        list(members(tmp_path / "0.tar"))  # which must be complete
 
 
 def damaged(path, change):
@@ -115,8 +113,6 @@ def test_a_tar_cut_short_keeps_its_whole_members(tmp_path, kept, whole, offset):
     found = damaged(tmp_path / "0.tar", lambda raw: raw[:kept])
     assert names(found) == list(CONTENTS)[:whole]
     assert faults(found) == [("shard cut short", offset)]
-    with pytest.raises(ValueError, match=rf"0\.tar: shard cut short at byte {offset}: fetch the shard"):
-        list(members(tmp_path / "0.tar"))
 
 
 def test_the_scan_continues_after_a_damaged_header(tmp_path):
@@ -126,8 +122,6 @@ def test_the_scan_continues_after_a_damaged_header(tmp_path):
         found = damaged(path, lambda raw, block=block: raw[:1536] + block + raw[2048:])
         assert names(found) == ["000000000.jpg", "a/b.json"]
         assert faults(found) == [("unreadable tar header", 1536)]
-        with pytest.raises(ValueError, match="unreadable tar header at byte 1536"):
-            list(members(path))
     # The oldest tars have no "ustar" in their headers.
     oldest = [b"\xff" * 512, *(forged(name=(0, name), ustar=(257, bytes(8)))[:512] for name in (b"b", b"c"))]
     (path := tmp_path / "1.tar").write_bytes(b"".join(oldest) + bytes(1024))

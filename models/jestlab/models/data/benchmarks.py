@@ -9,25 +9,24 @@ Images stay on disk. Damaged examples are errors: without them, scores would not
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import string
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from jestlab.models.data.files import open_derived
 from jestlab.models.data.images import LazyImages
-from jestlab.models.data.tars import members
+from jestlab.models.data.shards import Ints, find_examples
+from jestlab.models.data.tars import SPECIAL
 
 _INDEX_FORMAT = 3  # of the index file: raise it if the file changes
-_COLUMNS = ("shard", "key", "offset", "size", "target")  # of the index: see `_scan`
+_COLUMNS = ("shard", "key", "offset", "size", "target")  # of the index; offset and size are the image's
 _IMAGE_EXTENSIONS = ("webp", "png", "jpg", "jpeg")  # in CLIP_benchmark's order of preference
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -168,18 +167,13 @@ def retrieval(folder: Path, image_size: int) -> RetrievalSet:
     """Load a retrieval dataset; every line of an image's `.txt` that is not empty is a caption.
 
     Raises:
-        FileNotFoundError, ValueError: As in `read_split`, or an image has no caption.
+        FileNotFoundError, ValueError: As in `read_split`.
     """
     split = read_split(folder / "test", "txt", image_size)
     captions: list[str] = []
     image_of_caption: list[int] = []
     for image, content in enumerate(split.targets):
-        try:
-            lines = [line.removesuffix("\r") for line in content.decode().split("\n") if line.strip()]
-        except UnicodeDecodeError:
-            raise ValueError(f"{split.images.describe(image)}: its captions are not UTF-8") from None
-        if not lines:
-            raise ValueError(f"{split.images.describe(image)}: it has no caption")
+        lines = [line.removesuffix("\r") for line in content.decode().split("\n") if line.strip()]
         captions += lines
         image_of_caption += [image] * len(lines)
     return RetrievalSet(split.images, tuple(captions), np.array(image_of_caption, np.int64))
@@ -239,7 +233,7 @@ def read_split(folder: Path, target: Literal["cls", "txt"], image_size: int) -> 
 
     Raises:
         FileNotFoundError: `nshards.txt` or one of its shards is missing.
-        ValueError: `nshards.txt` has no number, a tar is damaged, or an example lacks a part.
+        ValueError: `nshards.txt` has no number, a tar has a damaged part, or links, whose content is missing.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -249,7 +243,16 @@ def read_split(folder: Path, target: Literal["cls", "txt"], image_size: int) -> 
     state = hashlib.sha256(repr((_INDEX_FORMAT, stats)).encode()).hexdigest()[:16]
 
     def build(partial: Path) -> None:
-        if not (rows := list(_scan(tars, target))):
+        rows: list[tuple[int, bytes, int, int, bytes]] = []
+        for shard, tar in enumerate(tars):
+            examples, damaged, uses = find_examples(tar, _IMAGE_EXTENSIONS, target, metadata="")
+            for reason, place in (*damaged, *[(SPECIAL, "a member")] * uses[SPECIAL]):
+                raise ValueError(f"{tar}, {place}: {reason}: fetch the shard again, or repair it")
+            with tar.open("rb") as file:
+                for key, (image, (offset, size), _) in examples.items():
+                    content = os.pread(file.fileno(), size, offset)
+                    rows.append((shard, key.encode(errors="surrogateescape"), *image, content))
+        if not rows:
             raise ValueError(f"{folder}: its shards hold no examples")
         table = pa.table([[*column] for column in zip(*rows, strict=True)], names=_COLUMNS)
         pq.write_table(table, partial / "index.parquet")
@@ -274,39 +277,6 @@ def _shards(folder: Path) -> tuple[Path, ...]:
         if not tars[-1].exists():
             raise FileNotFoundError(f"{tars[-1]}: missing, and nshards.txt counts {count} shards: fetch it")
     return tuple(tars)
-
-
-def _scan(tars: tuple[Path, ...], target: str) -> Iterator[tuple[int, bytes, int, int, bytes]]:
-    """Yield the shard, the key, offset and size of the image, and the target of each example."""
-    for shard, tar in enumerate(tars):
-        with tar.open("rb") as file:
-            for key, files in _examples(tar).items():
-                where = f"{tar}, example {key!r}"
-                if more := [extension for extension in files if extension.endswith(f".{target}")]:
-                    raise ValueError(f"{where}: {more[0]!r} isn't read: names are split at their first dot")
-                for needed in ((target,), _IMAGE_EXTENSIONS):
-                    if not files.keys() & needed:
-                        names = " or .".join(needed)
-                        raise ValueError(f"{where}: no .{names} among its files: {sorted(files)}")
-                image = next(files[extension] for extension in _IMAGE_EXTENSIONS if extension in files)
-                offset, size = files[target]
-                file.seek(offset)
-                yield shard, key.encode(errors="surrogateescape"), *image, file.read(size)
-
-
-def _examples(tar: Path) -> dict[str, dict[str, tuple[int, int]]]:
-    """Return key → extension → offset and size; a key ends at the first dot of the base name."""
-    examples: dict[str, dict[str, tuple[int, int]]] = {}
-    for member in members(tar):
-        head, slash, base = member.name.rpartition("/")
-        stem, dot, extension = base.partition(".")
-        if not stem or not dot:
-            continue  # webdataset does not read hidden files, as macOS adds them, either
-        files = examples.setdefault(head + slash + stem, {})
-        if extension.lower() in files:
-            raise ValueError(f"{tar}: holds {member.name!r} twice")
-        files[extension.lower()] = (member.offset, member.size)
-    return examples
 
 
 # ---- prompts

@@ -26,7 +26,7 @@ from jestlab.models.config import Data
 from jestlab.models.data import datasets
 from jestlab.models.data.curation import Columns, choose
 from jestlab.models.data.files import write_whole
-from jestlab.models.data.shards import ShardIndex
+from jestlab.models.data.shards import Ints, ShardIndex
 
 FOLDER = "embeddings"
 _FORMAT = 1  # of the files; files with another number are rejected
@@ -34,7 +34,6 @@ _SMALL_BYTES = 2**25  # of a file: it stays in the page cache
 _PARTS = ("images", "texts", "status")
 _ABSENT, _EMBEDDED, _DAMAGED = range(3)
 
-Index = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.float32]
 
 
@@ -95,8 +94,7 @@ class EmbeddingCache:
                 f"{directory}: only {about.done} of {about.selected} examples are embedded: finish the run"
             )
         files = [_RowFile(directory / FOLDER / f"{part}.npy", "rb") for part in _PARTS]
-        self._images, self._texts = files[:2]
-        self._status = np.asarray(files[2].array)
+        self._images, self._texts, self._status = *files[:2], np.asarray(files[2].array)
 
     def check(self, data: Data, folder: Path, columns: Columns | None = None) -> None:
         """Check that every example of a run's data has an embedding.
@@ -121,31 +119,30 @@ class EmbeddingCache:
                 )
         chosen, _ = choose(ShardIndex.load(folder), data.filter, data.recaption, columns)
         wanted = np.arange(self.about.examples) if chosen is None else chosen
-        absent = wanted[self._status[wanted] == _ABSENT]
-        if len(absent):
+        if len(absent := wanted[self._status[wanted] == _ABSENT]):
             raise ValueError(f"{self._problem(absent[0])} ({len(absent)} of the run's examples are missing)")
 
-    def embedded(self) -> Index:
+    def embedded(self) -> Ints:
         """Return the numbers of all examples that have an embedding, int64 [k], ascending."""
         return np.flatnonzero(self._status == _EMBEDDED)
 
-    def images(self, index: Index) -> Rows:
+    def images(self, index: Ints) -> Rows:
         """Read the image embeddings, float32[B, E], of examples, int64[B], in any order.
 
         Raises:
             ValueError: An example was not embedded.
         """
-        return self._read(self._images, index)
+        return self._images.read(self._checked(index))
 
-    def texts(self, index: Index) -> Rows:
+    def texts(self, index: Ints) -> Rows:
         """Read text embeddings; see `images`."""
-        return self._read(self._texts, index)
+        return self._texts.read(self._checked(index))
 
-    def _read(self, file: _RowFile, index: Index) -> Rows:
-        missing = index[self._status[index] != _EMBEDDED]
-        if len(missing):
+    def _checked(self, index: Ints) -> Ints:
+        """Return the examples; raise ValueError if one was not embedded."""
+        if len(missing := index[self._status[index] != _EMBEDDED]):
             raise ValueError(self._problem(missing[0]))
-        return file.read(index)
+        return index
 
     def _problem(self, example: int) -> str:
         """Explain why an example has no embedding, and how to fix that."""
@@ -189,7 +186,7 @@ class EmbeddingWriter:
             self._save_about()
         self._files = [_RowFile(self._folder / f"{part}.npy", "r+b") for part in _PARTS]
 
-    def write(self, index: Index, images: Rows, texts: Rows, damaged: npt.NDArray[np.bool_]) -> None:
+    def write(self, index: Ints, images: Rows, texts: Rows, damaged: npt.NDArray[np.bool_]) -> None:
         """Write the next selected examples.
 
         Args:
@@ -206,14 +203,15 @@ class EmbeddingWriter:
 
     def save(self) -> None:
         """Make all written rows durable, then count them."""
-        for file in self._files:
-            file.sync()
+        for rows in self._files:
+            rows.file.flush()
+            os.fsync(rows.file.fileno())
         self._save_about()
 
     def close(self) -> None:
         """Close the files without saving."""
-        for file in self._files:
-            file.close()
+        for rows in self._files:
+            rows.file.close()
 
     def _save_about(self) -> None:
         content = {"format": _FORMAT, **dataclasses.asdict(self.about)}
@@ -229,31 +227,22 @@ class _RowFile:
     def __init__(self, path: Path, mode: str) -> None:
         self.array: np.memmap[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
         self._row = self.array[:1].nbytes
-        self._file = path.open(mode)
+        self.file = path.open(mode)
 
-    def read(self, index: Index) -> Rows:
+    def read(self, index: Ints) -> Rows:
         """Read rows as float32; all reads are announced first, which is five times as fast on a cold disk."""
         if self.array.nbytes > _SMALL_BYTES and hasattr(os, "posix_fadvise"):
             for start in (self.array.offset + index * self._row).tolist():
-                os.posix_fadvise(self._file.fileno(), start, self._row, os.POSIX_FADV_WILLNEED)
+                os.posix_fadvise(self.file.fileno(), start, self._row, os.POSIX_FADV_WILLNEED)
         return np.asarray(self.array[index], np.float32)
 
-    def write(self, index: Index, rows: npt.NDArray[Any]) -> None:
+    def write(self, index: Ints, rows: npt.NDArray[Any]) -> None:
         """Write rows at ascending numbers, each contiguous stretch at once."""
         gaps = np.flatnonzero(np.diff(index) != 1) + 1
         for numbers, stretch in zip(np.split(index, gaps), np.split(rows, gaps), strict=True):
             if len(numbers):
-                self._file.seek(self.array.offset + int(numbers[0]) * self._row)
-                self._file.write(stretch.astype(self.array.dtype).tobytes())
-
-    def sync(self) -> None:
-        """Wait until all rows are on disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Close the file without syncing it."""
-        self._file.close()
+                self.file.seek(self.array.offset + int(numbers[0]) * self._row)
+                self.file.write(stretch.astype(self.array.dtype).tobytes())
 
 
 def _load_about(directory: Path) -> About:

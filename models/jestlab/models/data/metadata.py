@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from jestlab.models.data.files import compute_ahead, log_progress
 from jestlab.models.data.filters import missing_column
-from jestlab.models.data.shards import ShardIndex, parse_metadata
+from jestlab.models.data.shards import Ints, ShardIndex, parse_metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,9 +31,7 @@ def load_metadata(folder: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
     return {name: [cell for table in tables for cell in table[name].to_pylist()] for name in columns}
 
 
-def metadata_of(
-    index: ShardIndex, examples: npt.NDArray[np.int64], columns: Sequence[str]
-) -> dict[str, list[Any]]:
+def metadata_of(index: ShardIndex, examples: Ints, columns: Sequence[str]) -> dict[str, list[Any]]:
     """Look up metadata of some examples anywhere, such as those of a batch.
 
     Args:
@@ -85,7 +82,7 @@ def read_table(
     index: ShardIndex,
     shard: int,
     columns: Sequence[str],
-    examples: npt.NDArray[np.int64] | None = None,
+    examples: Ints | None = None,
     skip_unknown: bool = False,
 ) -> pa.Table:
     """Read the key and other columns of a tar's metadata.
@@ -114,7 +111,7 @@ def read_table(
 
 
 def _open(
-    index: ShardIndex, shard: int, examples: npt.NDArray[np.int64]
+    index: ShardIndex, shard: int, examples: Ints
 ) -> tuple[Path, Sequence[str], Callable[[Sequence[str]], pa.Table]]:
     """Return the file with a tar's metadata, its columns, and a function that reads columns of examples."""
     import pyarrow as pa

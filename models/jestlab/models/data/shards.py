@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from jestlab.models.data.tars import FILE, Fault, scan
 
 _FORMAT = 7  # of the index files; increase it when they change
 _IMAGES = ("jpg", "jpeg", "png", "webp")
-_KNOWN = {*_IMAGES, "txt", "json"}
+_TEXTS = {"txt": "caption", "cls": "label"}
 _SHARD = re.compile(r"(?i)(?P<stem>.+?)\.(tar|tgz|tbz2?|txz|tzst)(?![^\W_])")
 _UNREADABLE = "shard in another form than .tar (decompress it, join its parts, or complete its download)"
 _LINKED = "link to another shard (which is read once)"
@@ -231,7 +231,7 @@ def _build(folder: Path, tars: tuple[str, ...], left_out: Mapping[str, str], kep
     damaged = Counter(left_out.values())
     unread = damaged[_UNREADABLE]
     places = [*left_out]
-    scanned = ((name, *_examples(folder / name)) for name in tars)
+    scanned = ((name, *find_examples(folder / name)) for name in tars)
     with (kept / _SPANS).open("wb") as spans_file, (kept / _KEYS).open("wb") as keys_file:
         for name, examples, faults, uses in log_progress(scanned, len(tars), f"{folder}: indexed"):
             members.update(uses)
@@ -260,26 +260,35 @@ def _build(folder: Path, tars: tuple[str, ...], left_out: Mapping[str, str], kep
 Span = tuple[int, int]
 
 
-def _examples(path: Path) -> tuple[dict[str, list[Span]], list[tuple[str, str]], Counter[str]]:
+def find_examples(
+    path: Path, images: Sequence[str] = _IMAGES, text: str = "txt", metadata: str = "json"
+) -> tuple[dict[str, list[Span]], list[tuple[str, str]], Counter[str]]:
     """Find the complete examples of a tar, and count all of its members.
 
     As in webdataset, a key ends at the first dot of a name. A name with another extension then, such as
     `a.b.jpg`, is split at its last dot. It is damaged if `a.b` is a pair, or `a` isn't a pair.
 
+    Args:
+        path: The tar.
+        images: Extensions of images; of an example with several, the first one is read.
+        text: Extension of the captions ("txt") or labels ("cls").
+        metadata: Extension of the metadata; "" reads none.
+
     Returns:
-        Key → spans of the image, caption, and metadata; reason and place of each damage; use → members.
+        Key → spans of the image, text, and metadata; reason and place of each damage; use → members.
     """
     groups: dict[str, dict[str, Span]] = {}
     examples: dict[str, list[Span]] = {}
     damaged: list[tuple[str, str]] = []
     uses: Counter[str] = Counter()
+    known = {*images, text, metadata} - {""}
     for member in scan(path):
         if isinstance(member, Fault):
             damaged.append((member.reason, f"byte {member.offset}"))
             continue
         head, slash, base = member.name.rpartition("/")
         stem, _, kind = base.partition(".")
-        if kind.lower() not in _KNOWN:
+        if kind.lower() not in known:
             stem, _, kind = base.rpartition(".")
         kind, span = kind.lower(), (member.offset, member.size)
         reason = None
@@ -288,48 +297,48 @@ def _examples(path: Path) -> tuple[dict[str, list[Span]], list[tuple[str, str]],
         # Nothing is extracted, so such a path is harmless, but no honest tool writes it.
         elif member.name.startswith("/") or ".." in head.split("/"):
             reason = "path outside the shard"
-        elif not stem or stem.startswith(".") or kind not in _KNOWN:
+        elif not stem or stem.startswith(".") or kind not in known:
             uses[_OTHER] += 1
         elif groups.setdefault(head + slash + stem, {}).setdefault(kind, span) != span:
             reason = "repeated name"
         if reason:
             damaged.append((reason, repr(member.name)))
             uses[_DAMAGED] += 1
-    pairs = {key for key, files in groups.items() if "txt" in files and not files.keys().isdisjoint(_IMAGES)}
+    pairs = {key for key, files in groups.items() if text in files and not files.keys().isdisjoint(images)}
     in_table = path.with_suffix(".parquet").exists()  # which then replaces the JSON files
     with path.open("rb") as file:
         for key, files in groups.items():
-            image = next((files[extension] for extension in _IMAGES if extension in files), None)
-            text, meta = files.get("txt"), files.get("json", (0, 0))
+            image = next((files[extension] for extension in images if extension in files), None)
+            target, meta = files.get(text), files.get(metadata, (0, 0))
             place, slash, stem = key.rpartition("/")
             shorter = place + slash + stem.partition(".")[0]
             if shorter != key and {key, shorter} & pairs:
                 reason = _DOTTED if key in pairs else None
             else:
-                reason = _reason(file.fileno(), image, text, (0, 0) if in_table else meta)
-            used = 0 if reason or shorter != key else 2 + ("json" in files)
+                reason = _reason(file.fileno(), image, target, (0, 0) if in_table else meta, _TEXTS[text])
+            used = 0 if reason or shorter != key else 2 + (metadata in files)
             uses += {_USED: used, _DAMAGED if reason else _OTHER: len(files) - used}
             if reason:
                 damaged.append((reason, f"example {key!r}"))
-            elif image and text:
-                examples[key] = [image, text, meta]
+            elif image and target:
+                examples[key] = [image, target, meta]
     return examples, damaged, uses
 
 
-def _reason(descriptor: int, image: Span | None, text: Span | None, meta: Span) -> str | None:
+def _reason(descriptor: int, image: Span | None, text: Span | None, meta: Span, name: str) -> str | None:
     """Return why an example is damaged; None if it is not."""
     if image is None or text is None:
-        return "no caption" if image else "no image"
+        return f"no {name}" if image else "no image"
     if not image[1]:
         return "empty image"
     if text[1] > _LONGEST_TEXT:
-        return "caption too long"
+        return f"{name} too long"
     try:
         caption = os.pread(descriptor, text[1], text[0]).decode()
     except UnicodeDecodeError:
-        return "caption not UTF-8"
+        return f"{name} not UTF-8"
     if not any(letter.isprintable() and not letter.isspace() for letter in caption):
-        return "blank caption"
+        return f"blank {name}"
     if meta[1] > _LONGEST_TEXT or (
         meta[1] and parse_metadata(os.pread(descriptor, meta[1], meta[0])) is None
     ):

@@ -127,23 +127,6 @@ def scan(path: Path) -> Iterator[Member | Fault]:
         yield Fault(CUT_SHORT, length)
 
 
-def members(path: Path) -> Iterator[Member]:
-    """Yield the regular files of an uncompressed tar, in order.
-
-    Raises:
-        ValueError: The archive is damaged or cut short, or has links, whose content would be missing.
-    """
-    for found in scan(path):
-        if isinstance(found, Fault):
-            raise ValueError(f"{path}: {found.reason} at byte {found.offset}: fetch the shard again")
-        if found.kind == SPECIAL:
-            raise ValueError(
-                f"{path}: {found.name!r} is a {SPECIAL}: write copies (tar -h --hard-dereference)"
-            )
-        if found.kind == FILE:
-            yield found
-
-
 @dataclass
 class _Overrides:
     """Fields of the next file's header that extended headers replace."""
