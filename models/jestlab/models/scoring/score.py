@@ -131,7 +131,6 @@ def negative_clip_loss(
         temperature: τ.
         batch_size: b; a smaller data set is one batch.
         repeats: K.
-        seed: Seed of the divisions.
         advance: Called after each division.
 
     Returns:
@@ -198,9 +197,8 @@ def duplicate_similarity(
     Args:
         images: float32 [n, E], unit embeddings.
         clusters: Number of clusters, at most n.
-        iterations: Iterations of k-means.
+        iterations: Iterations of k-means; `advance` is called after each.
         seed: Seed of the first centroids.
-        advance: Called after each iteration.
 
     Returns:
         float32 [n], from 0 to 1; 0 for the first image of a cluster.
@@ -263,7 +261,6 @@ def soft_cap_counts(
         penalty: α.
         batch_size: Draws between penalties, at most the number of examples that can be drawn.
         gain: Factor on the scores.
-        seed: Seed of the draws.
 
     Returns:
         float32 [n], whole numbers whose sum is `size`.

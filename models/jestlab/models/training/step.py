@@ -147,7 +147,7 @@ class _Step:
         if self.config.selects:
             learner_z, reference_z, reuse = self.score(parameters, batch, reference_parameters, scoring_key)
             selected = self.select(state, learner_z, reference_z, batch, selection_key)
-            chosen, examples = agree(selected.indices, batch["index"], AXIS)
+            chosen, examples = agree(selected.indices, batch["index"])
             assert state.recent is not None
             state = state._replace(recent=state.recent.at[state.step % RECENT_STEPS].set(examples))
             batch = self.gather(batch, reference_z, chosen)
@@ -202,7 +202,7 @@ class _Step:
         """Select the sub-batch together with the other devices."""
         concepts = None
         if "concepts" in batch:
-            concepts = gather_rows(batch["concepts"], AXIS)
+            concepts = gather_rows(batch["concepts"])
             # The next message waits for this one.
             learner_z, reference_z, concepts = jax.lax.optimization_barrier(
                 (learner_z, reference_z, concepts)
@@ -235,7 +235,7 @@ class _Step:
             names += ["reference_text", *_CACHED]
             if reference_z is not None:
                 batch = batch | dict(zip(_CACHED, (reference_z.image, reference_z.text), strict=True))
-        return take_rows({name: batch[name] for name in names if name in batch}, chosen, AXIS)
+        return take_rows({name: batch[name] for name in names if name in batch}, chosen)
 
     def shares_of_scores(self, selected: Selected, chosen: jax.Array) -> Metrics:
         """Return this device's shares of the metrics of scores."""
