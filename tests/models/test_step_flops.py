@@ -47,25 +47,24 @@ def xla_flops(config: TrainConfig, reference: TwoTowers) -> float:
     return float(counted["flops"])
 
 
-FLEXI = {"score": True, "share": 0.5}
-DISTILLED = {"loss": "distilled"}
-
-
-OTHERS = {
-    "uniform": {},
-    "JEST": {"selection": JEST},
-    "JEST, scoring reused": {"selection": JEST, "runtime": {"reuse_scoring": True}},
-    "RHO-LOSS": {"selection": JEST | {"rule": "highest"}},
-    "CABS-DM": {"selection": {"rule": "concept_diversity", "concepts": ["label"]}},
-    "DRRho": {"selection": JEST, "loss": "drrho"},
-}
-
-
 @pytest.mark.parametrize(
     "sections",
     [
-        pytest.param({"selection": JEST, "approximation": FLEXI} | DISTILLED, id="ACED, approximately"),
-        *(pytest.param(sections, id=name, marks=pytest.mark.full) for name, sections in OTHERS.items()),
+        pytest.param(
+            {"selection": JEST, "approximation": {"score": True, "share": 0.5}, "loss": "distilled"},
+            id="ACED, approximately",
+        ),
+        *(
+            pytest.param(sections, id=name, marks=pytest.mark.full)
+            for name, sections in {
+                "uniform": {},
+                "JEST": {"selection": JEST},
+                "JEST, scoring reused": {"selection": JEST, "runtime": {"reuse_scoring": True}},
+                "RHO-LOSS": {"selection": JEST | {"rule": "highest"}},
+                "CABS-DM": {"selection": {"rule": "concept_diversity", "concepts": ["label"]}},
+                "DRRho": {"selection": JEST, "loss": "drrho"},
+            }.items()
+        ),
     ],
 )
 def test_a_step_costs_what_xla_counts(sections):

@@ -173,13 +173,19 @@ def processed(processor, captions, **inputs):
     return processor(text=captions, padding="max_length", truncation=True, return_tensors="np", **inputs)
 
 
-def test_automodel_and_autoprocessor_open_an_export(transformers, export):
+def test_an_export_is_opened_by_automodel_and_autoprocessor_and_read_back(transformers, export, folder):
     out, tokenizer, processor = export
     assert type(processor).__name__ == "SiglipProcessor"
-    images = [Image.fromarray(image) for image in IMAGES]
-    inputs = processed(processor, CAPTIONS, images=images)
+    inputs = processed(processor, CAPTIONS, images=[Image.fromarray(image) for image in IMAGES])
     theirs = outputs(transformers.AutoModel.from_pretrained(out), inputs.pop("input_ids"), **inputs)
-    assert_same_embeddings(embedded(open_weights(out), tokenizer(CAPTIONS, LENGTH)), theirs)
+    again = open_weights(out)
+    assert_same_embeddings(embedded(again, tokenizer(CAPTIONS, LENGTH)), theirs)
+    assert again.digest() == open_weights(folder).digest()
+    assert again.tokenizer is not None
+    back, captions = Tokenizer(read_tokenizer(again.tokenizer, again.model)), [*CAPTIONS, "Some OTHER words."]
+    assert back(captions, LENGTH).tolist() == tokenizer(captions, LENGTH).tolist()
+    if out.name == "own":  # the sentencepiece model itself
+        assert back.model == tokenizer.model
 
 
 SPECIAL = ("</s>", "<s>", "<pad>", "<unk>", "<eos>", "<bos>", "</s> ")
@@ -199,15 +205,3 @@ def test_an_export_reads_every_caption_as_jestlab_does(export, parts):
     assert processed(processor, [caption])["input_ids"].tolist() == expected
     if out.name == "own":  # without the files of AutoProcessor
         assert tokenizers.Tokenizer.from_file(str(out / "tokenizer.json")).encode(caption).ids == expected[0]
-
-
-def test_an_export_is_read_back_unchanged(export, folder):
-    out, tokenizer, _ = export
-    again = open_weights(out)
-    assert again.digest() == open_weights(folder).digest()
-    assert again.tokenizer is not None
-    captions = [*CAPTIONS, "Some OTHER words."]
-    back = Tokenizer(read_tokenizer(again.tokenizer, again.model))
-    assert back(captions, LENGTH).tolist() == tokenizer(captions, LENGTH).tolist()
-    if out.name == "own":  # the sentencepiece model itself
-        assert back.model == tokenizer.model
