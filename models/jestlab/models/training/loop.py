@@ -90,15 +90,15 @@ def train(
     tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
     if is_first():
         write_whole(directory / TOKENIZER, tokenizer.model)  # for runs that score with this one
-    columns = columns_of(scores, config.data, web) if scores is not None else None
+    columns = columns_of(scores, config.data, web)
     scorer = Scorer()
     if config.needs_reference and reference is not None:
         scorer = load(reference, config.data, web, config.model, tokenizer, columns)
     lookups = dict(scorer.lookups)
     if config.uses_concepts:
         lookups["concepts"] = concepts(web, config.selection.concepts).__getitem__
-    ends_early = 0 < config.selecting_steps < total
-    later = Later(config.selecting_steps, b, devices.rows(b)) if ends_early else None
+    selecting = config.selecting_steps
+    later = Later(selecting, b, devices.rows(b)) if 0 < selecting < total else None
     batches = training_batches(
         web,
         filter=config.data.filter,
@@ -153,7 +153,7 @@ def train(
                     checkpoints.wait()
                 return False
 
-            size, selects = _steps_in_call(config, step), step < config.selecting_steps
+            size, selects = _steps_in_call(config, step), step < selecting
             began = time.perf_counter()
             loaded = [next(batches) for _ in range(size)]
             waited += time.perf_counter() - began
@@ -175,25 +175,21 @@ def train(
                 metrics = {name: value[-1] for name, value in metrics.items()}
             _settle(calls, step, rows, distinct)
             trained, seen = watch.seconds, step * b
-            selecting = min(seen, later.first * b) if later else seen
-            flops = selecting * flops_per_example
-            flops += (seen - selecting) * (later_flops_per_example or flops_per_example)
+            first = min(step, selecting) * b if later else seen  # examples seen before the cost changes
+            flops = first * flops_per_example
+            flops += (seen - first) * (later_flops_per_example or flops_per_example)
             if is_first() and "record" in due:
                 with watch.paused():
                     record(directory, step, super_batch(metrics, examples[-1], rows.start or 0))
             values = {name: float(value) for name, value in metrics.items() if not value.ndim}
             diagnosed = {name: values.pop(name) for name in ("score_sub_batch",) if name in values}
-            logged: dict[str, float] = {}
             if composition and state.recent is not None and "diagnose" in due:
                 with watch.paused():
                     recent = np.asarray(state.recent.addressable_data(0))
-                    logged = diagnosed | composition(step, recent, examples[-1])
+                    tracker.log(step, diagnosed | composition(step, recent, examples[-1]))
             if "log" in due:
                 values |= {"examples_seen": seen, "flops_total": flops, "distinct_examples": distinct.count}
-                logged |= values
-            if logged:
-                tracker.log(step, logged)
-            if "log" in due:
+                tracker.log(step, values)
                 elapsed = watch.seconds - logged_at[1]
                 rate = (step - logged_at[0]) * b / elapsed
                 events.scalars(step, values | {"examples_per_second": rate, "data_wait": waited / elapsed})

@@ -111,7 +111,7 @@ def build_step(
     return jax.jit(joined, donate_argnums=0)
 
 
-def _code(kind: Kind, name: str, options: Mapping[str, Any], builtin: Collection[str]) -> str | Own:
+def code_of(kind: Kind, name: str, options: Mapping[str, Any], builtin: Collection[str]) -> str | Own:
     """Return the name of built-in code, or load custom code."""
     return name if name in builtin else Own.load(kind, name, options)
 
@@ -128,9 +128,9 @@ class _Step:
         self.config, self.reference, self.devices = config, reference, devices
         self.learner = Learner(config, devices)
         names = config.selection
-        loss = _code("loss", config.loss, config.loss_options, LOSSES)
-        self.rule = _code("rule", names.rule, names.rule_options, RULES)
-        self.criterion = _code("criterion", names.criterion, names.criterion_options, CRITERIA)
+        loss = code_of("loss", config.loss, config.loss_options, LOSSES)
+        self.rule = code_of("rule", names.rule, names.rule_options, RULES)
+        self.criterion = code_of("criterion", names.criterion, names.criterion_options, CRITERIA)
         self.compares = isinstance(loss, Own) and takes_reference(loss)
         self.loss = loss_function(loss, devices, AXIS)
         self.sums = best_sums(config.runtime.selection_kernel)
@@ -147,7 +147,7 @@ class _Step:
         if self.config.selects:
             learner_z, reference_z, reuse = self.score(parameters, batch, reference_parameters, scoring_key)
             selected = self.select(state, learner_z, reference_z, batch, selection_key)
-            chosen, examples = agree(selected.indices, batch["index"], AXIS)
+            chosen, examples = agree(selected.indices, batch["index"])
             assert state.recent is not None
             state = state._replace(recent=state.recent.at[state.step % RECENT_STEPS].set(examples))
             batch = self.gather(batch, reference_z, chosen)
@@ -202,7 +202,7 @@ class _Step:
         """Select the sub-batch together with the other devices."""
         concepts = None
         if "concepts" in batch:
-            concepts = gather_rows(batch["concepts"], AXIS)
+            concepts = gather_rows(batch["concepts"])
             # The next message waits for this one.
             learner_z, reference_z, concepts = jax.lax.optimization_barrier(
                 (learner_z, reference_z, concepts)
@@ -235,7 +235,7 @@ class _Step:
             names += ["reference_text", *_CACHED]
             if reference_z is not None:
                 batch = batch | dict(zip(_CACHED, (reference_z.image, reference_z.text), strict=True))
-        return take_rows({name: batch[name] for name in names if name in batch}, chosen, AXIS)
+        return take_rows({name: batch[name] for name in names if name in batch}, chosen)
 
     def shares_of_scores(self, selected: Selected, chosen: jax.Array) -> Metrics:
         """Return this device's shares of the metrics of scores."""
