@@ -219,14 +219,10 @@ def test_only_key_and_position_decide():
     np.testing.assert_allclose(np.bincount(kept.reshape(-1)) / 4_000, 0.25, atol=0.04)
 
 
-@pytest.mark.parametrize("pooling", ["mean", pytest.param("map", marks=pytest.mark.full)])
-def test_towers_see_only_the_kept_patches(pooling):
+def test_towers_see_only_the_kept_patches(parameters):
     """By the gradient of the position embeddings; and all patches in another order are the whole image."""
-    tower = VisionTower(image_size=8, patch_size=4, width=8, depth=1, heads=2, pooling=pooling)
-    model = ImageEncoder(tower)
-    images = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 8, 3)), jnp.float32)
-    parameters = random_vision_parameters(tower)
-    key = jax.random.key(5)
+    model, key = ImageEncoder(FLEXI), jax.random.key(5)
+    images = jnp.asarray(np.random.default_rng(0).normal(size=(1, 16, 16, 3)), jnp.float32)
 
     @functools.partial(jax.jit, static_argnums=1)
     def embedding(parameters, keep):
@@ -234,7 +230,7 @@ def test_towers_see_only_the_kept_patches(pooling):
 
     gradient = jax.jit(jax.grad(lambda p: embedding(p, 0.5)[0, 0]))(parameters)["params"]["pos_embedding"][0]
     seen = np.flatnonzero(np.abs(gradient).max(axis=-1))
-    expected = np.asarray(drop_patches(tokens(1, 4), 0.5, key)).reshape(-1)
+    expected = np.asarray(drop_patches(tokens(1, 16), 0.5, key)).reshape(-1)
     np.testing.assert_array_equal(seen, np.sort(expected))
 
-    np.testing.assert_allclose(embedding(parameters, 0.9), embedding(parameters, 1.0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(embedding(parameters, 0.99), embedding(parameters, 1.0), rtol=1e-5, atol=1e-6)

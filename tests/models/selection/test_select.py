@@ -18,7 +18,7 @@ from jestlab.models.config import TrainConfig
 from jestlab.models.devices import AXIS
 from jestlab.models.selection import RULES, select
 from jestlab.models.selection import scores as scoring
-from jestlab.models.selection.scores import SigmoidScores, SoftmaxScores, resolve, sigmoid_sums
+from jestlab.models.selection.scores import SigmoidScores, SoftmaxScores, resolve
 from jestlab.models.selection.select import chunk_sizes
 
 KEY = jax.random.key(0)
@@ -77,7 +77,7 @@ def test_scores_are_those_of_algorithm_1(monkeypatch, loss):
     learner, reference = models(320)
     chunks = np.random.default_rng(0).permutation(320)[:64].reshape(4, 16)
     resolved = resolve("learnability", learner, reference)
-    scores = SoftmaxScores(*resolved) if loss == "softmax" else SigmoidScores(*resolved, sigmoid_sums)
+    scores = (SoftmaxScores if loss == "softmax" else SigmoidScores)(*resolved)
 
     @jax.jit
     def after(accumulated, chunk):
