@@ -14,8 +14,6 @@ from PIL import Image
 from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark
 from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.packing import Captioned
-from jestlab.models.data.metadata import load_metadata
-from jestlab.models.data.packing import Captioned
 from jestlab.models.data.shards import ShardIndex
 
 
