@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark, prompts
-from jestlab.models.data.captioned import Captioned
 from jestlab.models.data.metadata import load_metadata
+from jestlab.models.data.packing import Captioned
 from jestlab.models.data.shards import ShardIndex
 
 

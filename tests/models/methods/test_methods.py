@@ -20,20 +20,17 @@ from jestlab.testing.training import check_loss, check_rule
 
 
 @pytest.mark.parametrize(
-    "rule, options",
+    "check, method, options",
     [
-        (highest, {}),
-        (concept_frequency, {}),
-        pytest.param(concept_diversity, {"target": 2}, marks=pytest.mark.full),
+        (check_rule, highest, {}),
+        (check_rule, concept_frequency, {}),
+        pytest.param(check_rule, concept_diversity, {"target": 2}, marks=pytest.mark.full),
+        (check_loss, drrho, {}),
+        (check_loss, distilled, {"loss": "softmax", "weight": 0.5}),
     ],
 )
-def test_rules_satisfy_their_contract(rule, options):
-    check_rule(rule, **options)
-
-
-@pytest.mark.parametrize("loss, options", [(drrho, {}), (distilled, {"loss": "softmax", "weight": 0.5})])
-def test_losses_satisfy_their_contract(loss, options):
-    check_loss(loss, **options)
+def test_methods_satisfy_their_contract(check, method, options):
+    check(method, **options)
 
 
 def f64(x):
