@@ -115,7 +115,7 @@ def test_several_steps_a_call_compute_the_same_as_single_steps(selection):
     cfg = selecting(selection=JOINT | selection, runtime={"diagnostics": {"every_steps": 2}})
     expected = metrics_of(cfg)
     batches = [batch_of(cfg, number) for number in range(3)]
-    stacked = {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
+    stacked: dict[str, Any] = {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
     reference = random_parameters(cfg.model, 9) if cfg.needs_reference else None
     state, metrics = build_step(cfg, TwoTowerModel(cfg.model), steps=3)(start_of(cfg), stacked, reference)
     assert int(state.step) == 3
