@@ -210,9 +210,7 @@ def test_images_that_cannot_be_decoded_are_no_examples_to_compare(tmp_path, toke
 
 def test_too_many_broken_images_end_the_run(tmp_path, tokenizer):
     folder = worn_web(tmp_path / "worn", set(range(0, 90, 9)))
-    message = (
-        r"\d+ of \d+ examples .*\.damaged_share 1\.00%: .*0\.tar, example '00\d\d': not a readable image"
-    )
+    message = r"\.damaged_share 1\.00%: .*0\.tar, example '00\d\d': not a readable image"
     with pytest.raises(ValueError, match=message):
         take(batches(folder, tokenizer, batch_size=30), 6)
     take(batches(folder, tokenizer, batch_size=30, damaged_share=0.12), 20)
@@ -240,10 +238,10 @@ def test_synthetic_captions_are_read_in_place_of_the_text(tmp_path, tokenizer, c
     pq.write_table(pa.table(columns), folder / "0.parquet")
     (found,) = take(batches(folder, tokenizer, recaption="n < 30", batch_size=88), 1)
     assert sorted(found["index"]) == [0, *range(3, 90)]
-    assert "left out because they have no synthetic caption: 2" in caplog.text
+    assert "2 examples have no synthetic caption: left out" in caplog.text
     expected = [captions[i] if i < 30 else f"number {i}" for i in found["index"]]
     assert np.array_equal(found["text"], tokenizer(expected, 12))
-    with pytest.raises(ValueError, match=r"none of the 2 examples .* has a synthetic caption"):
+    with pytest.raises(ValueError, match=r"2 examples have no synthetic caption, and no other"):
         batches(folder, tokenizer, filter="n in (1, 2)", recaption="n < 30")
     (both,) = take(batches(folder, tokenizer, filter="n > 1", recaption="n < 30", batch_size=87), 1)
     assert sorted(both["index"]) == [*range(3, 90)]

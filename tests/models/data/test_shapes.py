@@ -64,7 +64,7 @@ def test_bytes_depend_on_settings_and_seed_only(web, tmp_path):
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "again")], check=True)
     first = make(tmp_path / "first", 20, 15)
-    assert contents(tmp_path / "again") == first and len(first) == 6
+    assert contents(tmp_path / "again") == first and len(first) == 4
     tar = contents(web)["00000.tar"]  # does not depend on later shards
     assert make(tmp_path / "alone")["00000.tar"] == tar
     assert make(tmp_path / "other", seed=6)["00000.tar"] != tar
@@ -72,9 +72,7 @@ def test_bytes_depend_on_settings_and_seed_only(web, tmp_path):
 
 def test_img2dataset_format(web, rows):
     files: dict[str, bytes] = {}
-    for number, count in enumerate((300, 300, 100)):
-        stats = json.loads((web / f"{number:05d}_stats.json").read_text())
-        assert stats["count"] == stats["successes"] == count
+    for number in range(3):
         with tarfile.open(web / f"{number:05d}.tar") as tar:
             files |= {member.name: file.read() for member in tar if (file := tar.extractfile(member))}
     assert [row["key"] for row in rows] == [f"{i // 300:05d}{i % 300:04d}" for i in range(700)]
