@@ -7,7 +7,7 @@ import pytest
 from tests.models.support.virtual_devices import on_devices
 
 from jestlab.models import devices as module
-from jestlab.models.devices import AXIS, Devices, take_rows
+from jestlab.models.devices import Devices, take_rows
 
 
 @pytest.mark.parametrize("largest_bytes", [module.LARGEST_BYTES, 60])
@@ -23,7 +23,7 @@ def test_each_device_gets_its_part_of_the_chosen_rows(monkeypatch, largest_bytes
     chosen = jnp.array([11, 0, 5, 6, 3, 9])
     for devices in (1, 3):
         taken = jax.jit(on_devices, static_argnums=(0, 1))(
-            devices, lambda mine: take_rows(mine, chosen, AXIS), rows
+            devices, lambda mine: take_rows(mine, chosen), rows
         )
         for name, x in rows.items():
             assert taken[name].dtype == x.dtype

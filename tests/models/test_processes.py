@@ -30,7 +30,6 @@ def alone(monkeypatch):
         ({"TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "0", "MEGASCALE_SLICE_ID": "1"}, True, False),
         ({"TPU_WORKER_HOSTNAMES": "a", "TPU_WORKER_ID": "3"}, False, True),
         ({"JESTLAB_PROCESSES": "64", "TPU_WORKER_ID": "3"}, True, False),
-        ({"JESTLAB_PROCESSES": "64", "TPU_WORKER_ID": "0"}, True, True),
         ({"JESTLAB_PROCESSES": "1"}, False, True),
     ],
 )

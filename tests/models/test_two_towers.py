@@ -6,8 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jax.extend.core import ClosedJaxpr, Jaxpr
 from tests.models.support.parameters import random_parameters, random_vision_parameters
 
@@ -166,11 +164,8 @@ def test_every_divisor_is_a_patch_size_and_trains_the_same_parameters(parameters
     model = ImageEncoder(FLEXI)
     images = np.random.default_rng(1).normal(size=(2, 16, 16, 3)).astype(np.float32)
 
-    def loss(parameters):
-        return model.apply(parameters, images, View(patch_size=patch_size))[0].sum()
-
-    gradients = jax.jit(jax.grad(loss))(parameters)
-    assert jax.tree.map(jnp.shape, gradients) == jax.tree.map(jnp.shape, parameters)
+    gradient = jax.grad(lambda p: model.apply(p, images, View(patch_size=patch_size))[0].sum())
+    gradients = jax.jit(gradient)(parameters)
     for name in ("embedding", "pos_embedding"):
         assert all(float(jnp.abs(leaf).max()) > 0 for leaf in jax.tree.leaves(gradients["params"][name]))
 
@@ -198,26 +193,18 @@ def test_positions_are_resized_with_antialias():
 
 
 def tokens(n, length):
-    """Token l of example i holds the number 100 i + l."""
-    return (100 * jnp.arange(n)[:, None] + jnp.arange(length))[..., None]
+    """Token l of example i holds the number 1000 i + l."""
+    return (1000 * jnp.arange(n)[:, None] + jnp.arange(length))[..., None]
 
 
 @pytest.mark.parametrize(
-    ("patches", "keep", "kept"), [(256, 0.25, 64), (9, 0.5, 4), (7, 0.5, 4), (4, 0.01, 1)]
+    ("patches", "keep", "count"), [(256, 0.25, 64), (9, 0.5, 4), (7, 0.5, 4), (4, 0.01, 1), (9, 1.0, 9)]
 )
-def test_share_is_rounded_and_never_zero(patches, keep, kept):
-    rows = jax.ShapeDtypeStruct((2, patches, 1), jnp.float32)
-    found = jax.eval_shape(lambda x: drop_patches(x, keep, jax.random.key(0)), rows)
-    assert found.shape == (2, kept, 1)
-
-
-@settings(max_examples=10)
-@given(st.sampled_from([1, 9]), st.sampled_from([0.05, 0.5, 1.0]), st.integers(0, 2**31))
-def test_kept_tokens_are_distinct_tokens_of_the_same_example(length, keep, seed):
-    kept = np.asarray(drop_patches(tokens(2, length), keep, jax.random.key(seed)))[..., 0]
-    for example, row in enumerate(kept):
-        assert len(set(row)) == len(row)
-        assert set(row) <= set(range(100 * example, 100 * example + length))
+def test_share_is_rounded_and_kept_tokens_are_distinct_tokens_of_the_same_example(patches, keep, count):
+    kept = np.asarray(drop_patches(tokens(2, patches), keep, jax.random.key(0)))
+    assert kept.shape == (2, count, 1)
+    for example, row in enumerate(kept[..., 0]):
+        assert len({*row}) == count and {*row} <= {*range(1000 * example, 1000 * example + patches)}
 
 
 def test_only_key_and_position_decide():
@@ -228,18 +215,14 @@ def test_only_key_and_position_decide():
     np.testing.assert_array_equal(many[:3], few)
     assert not (many == other).all()
     # All tokens are kept about equally often.
-    kept = np.asarray(drop_patches(tokens(4_000, 8), 0.25, jax.random.key(0)))[..., 0] % 100
+    kept = np.asarray(drop_patches(tokens(4_000, 8), 0.25, jax.random.key(0)))[..., 0] % 1000
     np.testing.assert_allclose(np.bincount(kept.reshape(-1)) / 4_000, 0.25, atol=0.04)
 
 
-@pytest.mark.parametrize("pooling", ["mean", pytest.param("map", marks=pytest.mark.full)])
-def test_towers_see_only_the_kept_patches(pooling):
+def test_towers_see_only_the_kept_patches(parameters):
     """By the gradient of the position embeddings; and all patches in another order are the whole image."""
-    tower = VisionTower(image_size=8, patch_size=4, width=8, depth=1, heads=2, pooling=pooling)
-    model = ImageEncoder(tower)
-    images = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 8, 3)), jnp.float32)
-    parameters = random_vision_parameters(tower)
-    key = jax.random.key(5)
+    model, key = ImageEncoder(FLEXI), jax.random.key(5)
+    images = jnp.asarray(np.random.default_rng(0).normal(size=(1, 16, 16, 3)), jnp.float32)
 
     @functools.partial(jax.jit, static_argnums=1)
     def embedding(parameters, keep):
@@ -247,7 +230,7 @@ def test_towers_see_only_the_kept_patches(pooling):
 
     gradient = jax.jit(jax.grad(lambda p: embedding(p, 0.5)[0, 0]))(parameters)["params"]["pos_embedding"][0]
     seen = np.flatnonzero(np.abs(gradient).max(axis=-1))
-    expected = np.asarray(drop_patches(tokens(1, 4), 0.5, key)).reshape(-1)
+    expected = np.asarray(drop_patches(tokens(1, 16), 0.5, key)).reshape(-1)
     np.testing.assert_array_equal(seen, np.sort(expected))
 
-    np.testing.assert_allclose(embedding(parameters, 0.9), embedding(parameters, 1.0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(embedding(parameters, 0.99), embedding(parameters, 1.0), rtol=1e-5, atol=1e-6)

@@ -38,10 +38,7 @@ class Devices:
 
     @classmethod
     def for_sizes(cls, *sizes: int) -> Devices:
-        """Use all devices, or, in a single process, as many as divide every given size.
-
-        Args:
-            sizes: Numbers of rows to split over the devices.
+        """Use all devices, or, in a single process, as many as divide every given number of rows.
 
         Raises:
             ValueError: The devices of several processes do not divide the sizes.
@@ -75,11 +72,7 @@ class Devices:
         return slice(mine[0] * each, (mine[-1] + 1) * each)
 
     def split(self, batch: Mapping[str, np.ndarray], axis: int = 0) -> dict[str, Any]:
-        """Put this process's rows of a batch on its devices, for a compiled function.
-
-        Args:
-            batch: Arrays with the rows of `rows`.
-            axis: The axis of the rows.
+        """Put this process's rows of a batch, which are on an axis, on its devices, for a compiled function.
 
         Returns:
             Global arrays, split by rows over all devices. On one device, the batch itself: a compiled
@@ -105,7 +98,7 @@ LARGEST_BYTES = 1 << 28
 """Largest number of bytes that `take_rows` exchanges at a time on each device."""
 
 
-def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array, axis: str) -> dict[str, jax.Array]:
+def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array) -> dict[str, jax.Array]:
     """Move chosen rows of split arrays to the devices that train on them.
 
     Every device contributes its own rows and zeros for the others, and the sum is scattered, in small parts:
@@ -117,12 +110,11 @@ def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array, axis: str) -> di
     Args:
         rows: Arrays [B / P, …] of this device.
         chosen: int32 [b], positions in the whole batch, the same on every device; P divides b.
-        axis: Name of the mesh's axis.
 
     Returns:
         Arrays [b / P, …]: device d receives the rows at `chosen[d · b/P : (d + 1) · b/P]`.
     """
-    devices = jax.lax.axis_size(axis)
+    devices = jax.lax.axis_size(AXIS)
     if devices == 1:
         return {name: x[chosen] for name, x in rows.items()}
     each = len(chosen) // devices
@@ -130,10 +122,8 @@ def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array, axis: str) -> di
     data = jnp.concatenate(as_bytes, axis=1)
     parts = parts_of(each, max(1, LARGEST_BYTES // (devices * data.shape[1])))
 
-    def exchange(wanted: jax.Array) -> jax.Array:
-        offered = _own_rows(data, wanted, axis)
-        received: jax.Array = jax.lax.psum_scatter(offered, axis, scatter_dimension=0, tiled=True)
-        return received
+    def exchange(wanted: jax.Array) -> Any:
+        return jax.lax.psum_scatter(_own_rows(data, wanted), AXIS, scatter_dimension=0, tiled=True)
 
     wanted = chosen.reshape(devices, parts, each // parts).swapaxes(0, 1).reshape(parts, -1)
     taken: jax.Array = jax.lax.map(exchange, wanted).reshape(each, -1)
@@ -142,14 +132,14 @@ def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array, axis: str) -> di
     return {name: _from_bytes(part, x) for part, (name, x) in zip(columns, rows.items(), strict=True)}
 
 
-def gather_rows(rows: jax.Array, axis: str) -> jax.Array:
+def gather_rows(rows: jax.Array) -> jax.Array:
     """Return the rows of all devices, int32 [B, …] from int32 [B / P, …], in one message."""
-    positions = jnp.arange(len(rows) * jax.lax.axis_size(axis))
-    gathered: jax.Array = jax.lax.psum(_own_rows(rows, positions, axis), axis)
+    positions = jnp.arange(len(rows) * jax.lax.axis_size(AXIS))
+    gathered: jax.Array = jax.lax.psum(_own_rows(rows, positions), AXIS)
     return gathered
 
 
-def agree(chosen: jax.Array, numbers: jax.Array, axis: str) -> tuple[jax.Array, jax.Array]:
+def agree(chosen: jax.Array, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Agree on the selection among all devices, in one message.
 
     The positions are the first device's, since a row that two devices choose differently would be lost.
@@ -157,13 +147,12 @@ def agree(chosen: jax.Array, numbers: jax.Array, axis: str) -> tuple[jax.Array, 
     Args:
         chosen: int32 [b], positions in the whole batch as this device chose them.
         numbers: uint32 [B / P], the global numbers of this device's examples.
-        axis: Name of the mesh's axis.
 
     Returns:
         Positions int32 [b], and the global numbers of their examples, uint32 [b].
     """
-    first = jnp.where(jax.lax.axis_index(axis) == 0, chosen.astype(jnp.uint32), jnp.uint32(0))
-    positions, examples = jax.lax.psum(jnp.stack([first, _own_rows(numbers, chosen, axis)]), axis)
+    first = jnp.where(jax.lax.axis_index(AXIS) == 0, chosen.astype(jnp.uint32), jnp.uint32(0))
+    positions, examples = jax.lax.psum(jnp.stack([first, _own_rows(numbers, chosen)]), AXIS)
     return positions.astype(jnp.int32), examples
 
 
@@ -172,9 +161,9 @@ def parts_of(rows: int, largest: int) -> int:
     return next(parts for parts in range(1, rows + 1) if rows % parts == 0 and rows // parts <= largest)
 
 
-def _own_rows(rows: jax.Array, positions: jax.Array, axis: str) -> jax.Array:
+def _own_rows(rows: jax.Array, positions: jax.Array) -> jax.Array:
     """Return the rows at positions in the whole batch: this device's own rows, and zeros for the others."""
-    local = positions - jax.lax.axis_index(axis) * len(rows)
+    local = positions - jax.lax.axis_index(AXIS) * len(rows)
     is_here = ((local >= 0) & (local < len(rows))).reshape(-1, *[1] * (rows.ndim - 1))
     return jnp.where(is_here, rows[jnp.clip(local, 0, len(rows) - 1)], jnp.zeros((), rows.dtype))
 

@@ -55,14 +55,8 @@ def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
 def draw(labels: np.ndarray, classes: int, shots: int, seed: int) -> np.ndarray:
     """Draw a few images of each class, or all images of a class with fewer.
 
-    Args:
-        labels: int [n].
-        classes: C.
-        shots: Images per class.
-        seed: Seed of the draw.
-
     Returns:
-        int64 [≤ C · shots], positions in `labels`, class by class.
+        int64 [≤ C · shots], positions in `labels`, int [n], class by class.
     """
     rng = np.random.default_rng(seed)
     by_class = np.argsort(labels, kind="stable")

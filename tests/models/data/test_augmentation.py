@@ -1,13 +1,9 @@
-"""Flips and crops of the images that are trained on."""
-
-from typing import Any
+"""Flips and crops of the images that are trained on; `test_pipeline.py` shows that batches have them."""
 
 import numpy as np
 from PIL import Image
 
 from jestlab.models.data.augmentation import Augmenter
-from jestlab.models.data.pipeline import training_batches
-from jestlab.models.data.tokenizer import ensure_tokenizer
 
 ALL = np.arange(64)
 
@@ -44,15 +40,3 @@ def test_rows_are_changed_independently():
     Augmenter(0.5, 0.7, 64, ALL, seed=2)(9, whole)
     Augmenter(0.5, 0.7, 64, ALL[16:32], seed=2)(9, part)
     assert np.array_equal(whole[16:32], part)
-
-
-def test_a_pipeline_changes_images_and_nothing_else(web):
-    """`test_pipeline.py` shows that changed batches resume."""
-    sizes = {"image_size": 16, "text_length": 8, "batch_size": 32}
-    options: dict[str, Any] = {"filter": None, "seed": 4, **sizes}
-    tokenizer = ensure_tokenizer(web, 256)
-    plain = next(training_batches(web, tokenizer=tokenizer, **options))
-    changed = next(training_batches(web, tokenizer=tokenizer, flip=0.5, crop=0.7, **options))
-    assert np.array_equal(plain["index"], changed["index"])
-    assert np.array_equal(plain["text"], changed["text"])
-    assert not np.array_equal(plain["image"], changed["image"])

@@ -6,8 +6,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import deque
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.waiting import wait_until
@@ -17,7 +18,6 @@ from jestlab.models.data.datasets import digest, ensure_benchmark, ensure_web
 from jestlab.models.data.files import build_once, write_whole
 from jestlab.models.data.shards import ShardIndex
 
-SETTINGS = ShapesWeb(examples=900, shard_size=300)
 MAKE = (
     "import sys; from pathlib import Path; from jestlab.models.config import ShapesWeb;"
     "from jestlab.models.data.datasets import ensure_web;"
@@ -27,10 +27,9 @@ MAKE = (
 )
 
 
-def start(cache, examples=900):
-    return subprocess.Popen(
-        [sys.executable, "-c", MAKE, str(cache), str(examples)], stdout=subprocess.PIPE, text=True
-    )
+def start(cache, examples):
+    command = [sys.executable, "-c", MAKE, str(cache), str(examples)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def listing(folder):
@@ -38,14 +37,14 @@ def listing(folder):
 
 
 def test_processes_at_once_make_it_once_and_agree(tmp_path):
-    running = [start(tmp_path) for _ in range(3)]
+    running = [start(tmp_path, 900) for _ in range(3)]
     printed = {process.communicate(timeout=120)[0] for process in running}
     assert [process.returncode for process in running] == [0] * 3
     assert len(printed) == 1
     (folder,) = tmp_path.iterdir()  # and no temporary folder, no lock
-    assert len(list(folder.glob("*.tar"))) == 3
     before = listing(folder)
-    assert ensure_web(SETTINGS, 4, tmp_path) == folder
+    assert len(before) == 3
+    assert ensure_web(ShapesWeb(examples=900, shard_size=300), 4, tmp_path) == folder
     assert listing(folder) == before
 
 
@@ -65,15 +64,17 @@ def test_a_killed_maker_leaves_nothing_that_looks_whole(tmp_path):
 
 
 def test_a_full_disk_is_named_and_leaves_nothing(tmp_path):
-    def fill():
-        yield b"half"
-        raise OSError(errno.ENOSPC, "No space left on device")
+    full = OSError(errno.ENOSPC, "No space left on device")
 
     def build(folder):
         (folder / "half").touch()
-        deque(fill(), 0)
+        raise full
 
-    for make in (lambda path: build_once(path, build), lambda path: write_whole(path, fill())):
+    def parts():
+        yield b"half"
+        raise full
+
+    for make in (lambda path: build_once(path, build), lambda path: write_whole(path, parts())):
         with pytest.raises(OSError, match=r"No space left on device: '.*/data'$"):
             make(tmp_path / "data")
         assert [path.name for path in tmp_path.iterdir()] == [".data.lock"]
@@ -83,28 +84,31 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path):
 
 def test_the_name_tells_content_apart(tmp_path):
     small = ShapesWeb(examples=20, image_size=8)
-    folders = [
-        ensure_web(small, 0, tmp_path),
-        ensure_web(small, 1, tmp_path),
-        ensure_web(small.model_copy(update={"noise": NoiseRates(blank=0)}), 0, tmp_path),
-        ensure_web(small.model_copy(update={"examples": 21}), 0, tmp_path),
+    changes: list[tuple[dict[str, Any], int]] = [
+        ({}, 0),
+        ({}, 1),
+        ({"noise": NoiseRates(blank=0)}, 0),
+        ({"examples": 21}, 0),
+        ({"seed": 1}, 7),  # the web's own seed wins
     ]
-    assert len(set(folders)) == 4
+    folders = [ensure_web(small.model_copy(update=change), seed, tmp_path) for change, seed in changes]
+    assert len(set(folders)) == 4 and folders[4] == folders[1]
     benchmark = ShapesBenchmark(classification_examples=48, retrieval_examples=8)
-    folders.append(ensure_benchmark(benchmark, tmp_path))
-    assert {path.name for path in folders[-1].iterdir()} == {"shapes_classification", "shapes_retrieval"}
+    folder = ensure_benchmark(benchmark, tmp_path)
+    assert {path.name for path in folder.iterdir()} == {"shapes_classification", "shapes_retrieval"}
     before = listing(tmp_path)
-    assert ensure_benchmark(benchmark, tmp_path) == folders[-1] and listing(tmp_path) == before
-    own_seed = small.model_copy(update={"seed": 1})
-    assert ensure_web(own_seed, 7, tmp_path) == folders[1]  # the web's own seed wins
+    assert ensure_benchmark(benchmark, tmp_path) == folder and listing(tmp_path) == before
 
 
 def test_digest_is_of_content_and_not_of_place(web, own_web):
-    assert len(digest(web)) == 64
     ShardIndex.load(own_web)  # derived files do not count
     for path in own_web.glob("*.tar"):
         os.utime(path, (1, 1))
     assert digest(own_web) == digest(web)
+    for path in own_web.glob("*.tar"):
+        path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"no \.tar"):
+        digest(own_web)
 
 
 @pytest.mark.parametrize("name", ["00001.tar", "00001.parquet"])
@@ -122,17 +126,15 @@ def test_digest_sees_a_change_after_it_was_kept(own_web, name, monkeypatch):
     assert len({before, changed, digest(own_web)}) == 3
 
 
-@pytest.mark.parametrize("kind", ["train", "benchmark"])
-def test_a_folder_of_the_user_is_checked_against_its_recorded_digest(web, benchmark_folder, tmp_path, kind):
-    given, settings, ensure, changed = {
-        "train": (web, ShardFolder, lambda data: ensure_web(data, 0, tmp_path), "00002.tar"),
-        "benchmark": (
-            benchmark_folder,
-            BenchmarkFolder,
-            lambda data: ensure_benchmark(data, tmp_path),
-            "shapes_classification/classnames.txt",
-        ),
-    }[kind]
+@pytest.mark.parametrize(
+    ("settings", "changed"),
+    [(ShardFolder, "00002.tar"), (BenchmarkFolder, "shapes_classification/classnames.txt")],
+)
+def test_a_folder_of_the_user_is_checked(web, benchmark_folder, tmp_path, settings, changed):
+    if settings is ShardFolder:
+        given, ensure = web, partial(ensure_web, seed=0, cache=tmp_path)
+    else:
+        given, ensure = benchmark_folder, partial(ensure_benchmark, cache=tmp_path)
     folder = Path(shutil.copytree(given, tmp_path / "own"))
     recorded = settings(path=str(folder), digest=digest(given))
     assert ensure(recorded) == folder
@@ -142,12 +144,6 @@ def test_a_folder_of_the_user_is_checked_against_its_recorded_digest(web, benchm
     assert ensure(settings(path=str(folder))) == folder
     with pytest.raises(FileNotFoundError, match="no such folder"):
         ensure(settings(path=str(tmp_path / "nowhere")))
-
-
-def test_folders_without_tars_have_no_digest(tmp_path):
-    (tmp_path / "00000.parquet").touch()
-    with pytest.raises(FileNotFoundError, match=r"no \.tar"):
-        digest(tmp_path)
 
 
 def test_files_of_killed_writers_are_deleted(tmp_path):

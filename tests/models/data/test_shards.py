@@ -3,13 +3,13 @@
 import io
 import json
 import os
-import re
 import shutil
 import tarfile
 import tempfile
 import tracemalloc
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from jestlab.models.data.tars import TarWriter
 
 
 def small_folder(folder, count=3, tars=1):
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for number in range(tars):
         with TarWriter(folder / f"{number:05d}.tar") as tar:
             for i in range(count):
@@ -74,12 +74,10 @@ def test_index_is_stored_until_a_tar_changes(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["index.json", "spans.int64", "keys.bytes"])
 def test_damaged_index_is_built_again(tmp_path, name):
-    folder = small_folder(tmp_path / "web")
-    expected = ShardIndex.load(folder).captions(np.arange(3))
-    path = kept_index(folder) / name
+    expected = ShardIndex.load(small_folder(tmp_path)).captions(np.arange(3))
     for spoil in (Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"x")):
-        spoil(path)
-        assert ShardIndex.load(folder).captions(np.arange(3)) == expected
+        spoil(kept_index(tmp_path) / name)
+        assert ShardIndex.load(tmp_path).captions(np.arange(3)) == expected
 
 
 def peak_memory(call):
@@ -98,20 +96,18 @@ def test_building_holds_one_tar_at_a_time(tmp_path):
 
 def test_index_of_a_million_loads_at_once(tmp_path):
     """No file is read and no tar opened: the index stays on disk."""
-    folder = small_folder(tmp_path / "web", count=2)
-    ShardIndex.load(folder)
-    kept, n = kept_index(folder), 1_000_000
+    ShardIndex.load(small_folder(tmp_path))
+    kept, n = kept_index(tmp_path), 1_000_000
     summary = json.loads((kept / "index.json").read_text())
     os.truncate(kept / "spans.int64", n * 48)
     (kept / "index.json").write_text(json.dumps(summary | {"starts": [0, n]}))
-    assert peak_memory(lambda: ShardIndex.load(folder)) < 1_000_000  # of 56 MB
-    assert len(ShardIndex.load(folder)) == n
+    assert peak_memory(lambda: ShardIndex.load(tmp_path)) < 1_000_000  # of 56 MB
+    assert len(ShardIndex.load(tmp_path)) == n
 
 
 def test_nested_and_linked_folders_are_one_dataset_and_each_is_read_once(tmp_path):
     web = tmp_path / "web"
     for folder, count in ((web / "a", 2), (web / ".hidden", 1), (tmp_path / "elsewhere" / "deep", 3)):
-        folder.mkdir(parents=True)
         small_folder(folder, count=count)
     (web / "b").symlink_to(tmp_path / "elsewhere")
     (web / "c").symlink_to(tmp_path / "elsewhere" / "deep")
@@ -144,83 +140,64 @@ def test_folders_that_cannot_be_written_are_read_and_those_that_cannot_be_read_a
             ShardIndex.load(folder)
 
 
-def write_examples(path, *examples):
-    """Examples as {extension: content}, among good ones."""
-    with TarWriter(path) as tar:
-        for i, files in enumerate(({"jpg": b"x", "txt": b"a"}, *examples, {"jpg": b"y", "txt": b"z"})):
-            for extension, content in files.items():
-                tar.add(f"{i}.{extension}", content)
-
-
-@pytest.mark.parametrize(
-    "files, reason",
-    [
-        ({"jpg": b"x"}, "no caption"),
-        ({"txt": b"x"}, "no image"),
-        ({"json": b"{}"}, "no image"),
-        ({"jpg": b"", "txt": b"x"}, "empty image"),
-        ({"jpg": b"x", "txt": b""}, "blank caption"),
-        ({"jpg": b"x", "txt": b" \n\t\xe3\x80\x80"}, "blank caption"),
-        ({"jpg": b"x", "txt": b"\0" * 20}, "blank caption"),  # as of a file that was never written out
-        ({"jpg": b"x", "txt": "\ufeff\u200b\n".encode()}, "blank caption"),
-        ({"jpg": b"x", "txt": b"\xff\xfe"}, "caption not UTF-8"),
-        ({"jpg": b"x", "txt": "café".encode("latin1")}, "caption not UTF-8"),
-        ({"jpg": b"x", "txt": b"x" * (2 << 20)}, "caption too long"),
-    ],
-)
-def test_a_damaged_example_is_left_out_and_counted(tmp_path, files, reason):
-    write_examples(tmp_path / "0.tar", files)
-    source = ShardIndex.load(tmp_path)
-    assert source.captions(np.arange(len(source))) == ["a", "z"]
-    assert source.damaged == {reason: 1}
-    assert source.damaged_places == ["0.tar: example '1'"]
-    assert ShardIndex.load(tmp_path).damaged == {reason: 1}  # as it was kept
-
-
-def index_of(folder, *names, content=b"x"):
-    """Index a tar whose members have these names, among two good examples."""
-    with tarfile.open(folder / "0.tar", "w") as tar:
-        for name in ("good.jpg", "good.txt", *names, "last.jpg", "last.txt"):
+def write_tar(path, *members):
+    """Write names and contents of files, also repeated ones, between two good examples."""
+    members = ("good.jpg", b"x"), ("good.txt", b"a"), *members, ("last.jpg", b"y"), ("last.txt", b"z")
+    with tarfile.open(path, "w") as tar:
+        for name, content in members:
             info = tarfile.TarInfo(name)
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
-    return ShardIndex.load(folder)
 
 
-DOT = "dot in the name (a pair if split at its last dot, not the first as in webdataset: rename it)"
+@pytest.mark.parametrize(
+    ("image", "caption", "reason"),
+    [
+        (b"", b"x", "empty image"),
+        (b"x", b"", "blank caption"),
+        (b"x", b" \n\t\xe3\x80\x80", "blank caption"),
+        (b"x", b"\0" * 20, "blank caption"),  # as of a file that was never written out
+        (b"x", "\ufeff\u200b\n".encode(), "blank caption"),
+        (b"x", "café".encode("latin1"), "caption not UTF-8"),
+        (b"x", b"x" * (2 << 20), "caption too long"),
+    ],
+)
+def test_a_damaged_example_is_left_out_and_counted(tmp_path, image, caption, reason):
+    write_tar(tmp_path / "0.tar", ("bad.jpg", image), ("bad.txt", caption))
+    for _ in ("built", "kept"):
+        source = ShardIndex.load(tmp_path)
+        assert source.captions(np.arange(len(source))) == ["a", "z"]
+        assert source.damaged == {reason: 1}
+        assert source.damaged_places == ["0.tar: example 'bad'"]
 
 
 @pytest.mark.parametrize(
     ("names", "damaged"),
     [
-        (["a.v1.jpg", "a.v1.txt", "a.v2.jpg", "a.v2.txt"], {DOT: 2}),
-        (["x/a.b.c.PNG", "x/a.b.c.txt", "x/a.b.c.json"], {DOT: 1}),
-        (["good.v2.jpg", "good.v2.txt"], {DOT: 1}),
+        (["a.v1.jpg", "a.v1.txt", "a.v2.jpg", "a.v2.txt"], {"dot in the name": 2}),
+        (["x/a.b.c.PNG", "x/a.b.c.txt", "x/a.b.c.json"], {"dot in the name": 1}),
+        (["good.v2.jpg", "good.v2.txt"], {"dot in the name": 1}),
         (["2024.01.05.jpg", "2024.01.06.jpg"], {"no caption": 2}),
+        (["a.txt", "b.json"], {"no image": 2}),
         (["a.v1.jpg", "a.txt"], {"no image": 1, "no caption": 1}),
         (["a.v1.jpg", "a.v1.caption.txt"], {"no caption": 1, "no image": 1}),
         (["a.jpg", "a.jpg.txt"], {"no caption": 1, "no image": 1}),
         (["good.seg.png", "good.2.json", "good.alt.txt"], {}),
         (["good.jpg"], {"repeated name": 1}),
         (["good.jpg", "good.txt", "good.JPG"], {"repeated name": 3}),
-        (["a.v1.jpg", "a.v1.txt", "a.v1.jpg"], {DOT: 1, "repeated name": 1}),
+        (["a.v1.jpg", "a.v1.txt", "a.v1.jpg"], {"dot in the name": 1, "repeated name": 1}),
         (["../x.jpg", "a/../../x.txt", "/etc/x.jpg"], {"path outside the shard": 3}),
         (["good.png", "good.npy", "README", ".good.jpg", "._good.jpg", "jpg", "x/.txt"], {}),
     ],
 )
 def test_names_that_give_no_example_are_counted(tmp_path, names, damaged):
-    index = index_of(tmp_path, *names)
+    write_tar(tmp_path / "0.tar", *((name, b"x") for name in names))
+    index = ShardIndex.load(tmp_path)
     assert index.keys(0) == ["good", "last"]
-    assert index.damaged == damaged
+    assert {reason.partition(" (")[0]: count for reason, count in index.damaged.items()} == damaged
     assert sum(index.members.values()) == len(names) + 4
     assert index.members["of examples"] == 4
     assert damaged or index.members["other file"] == len(names)
-
-
-def test_most_pairs_with_dots_end_a_run(tmp_path):
-    names = [f"a.v{number}.{kind}" for number in range(204) for kind in ("jpg", "txt")]
-    with pytest.raises(ValueError, match=r"99\.03% of its examples are damaged, .* 204 × dot in the name"):
-        index_of(tmp_path, *names).check(0.01)
 
 
 def test_a_shard_that_cannot_be_read_counts_as_many_examples_as_the_others_have(tmp_path, caplog):
@@ -231,9 +208,7 @@ def test_a_shard_that_cannot_be_read_counts_as_many_examples_as_the_others_have(
     (tmp_path / "1.tar").write_bytes(b"<html>404</html>" * 100)
     index = ShardIndex.load(tmp_path)
     assert len(index) == 6 and index.damaged_places[:2] == ["00003.tar.zst", "more/7.tgz"]
-    with pytest.raises(
-        ValueError, match=r"60\.00% .* 2 × shard in .*, 1 × unreadable tar .*first at 00003\.tar"
-    ):
+    with pytest.raises(ValueError, match=r"60\.00% .* 2 × shard in .*, 1 × unreadable tar .*at 00003\.tar"):
         index.check(0.5)
     index.check(0.6)
     assert "2 × shard in another form than .tar" in caplog.text
@@ -241,9 +216,6 @@ def test_a_shard_that_cannot_be_read_counts_as_many_examples_as_the_others_have(
         path.unlink()
     with pytest.raises(FileNotFoundError, match=r"holds no \.tar shards, or only compressed ones"):
         ShardIndex.load(tmp_path)
-
-
-NO_TAR = "shard in another form than .tar (decompress it, join its parts, or complete its download)"
 
 
 @pytest.mark.parametrize(
@@ -256,16 +228,15 @@ NO_TAR = "shard in another form than .tar (decompress it, join its parts, or com
     ],
 )
 def test_files_that_should_be_shards_are_counted_once_unless_their_tar_exists(tmp_path, names, count):
-    write_examples(tmp_path / "0.tar")
+    write_tar(tmp_path / "0.tar")
     for name in names.split():
         (tmp_path / name).write_bytes(b"x")
         index = ShardIndex.load(tmp_path)
-        assert (len(index), index.unread) == (2, count)
-        assert index.damaged == ({NO_TAR: 1} if count else {})
+        assert (len(index), index.unread, [*index.damaged.values()]) == (2, count, [1] * count)
 
 
 def test_a_shard_that_is_there_by_several_links_is_read_once(tmp_path):
-    write_examples(tmp_path / "b.tar")
+    write_tar(tmp_path / "b.tar")
     (tmp_path / "c.tar").symlink_to("b.tar")
     (tmp_path / "a.tar").hardlink_to(tmp_path / "b.tar")
     index = ShardIndex.load(tmp_path)
@@ -277,16 +248,7 @@ def test_a_shard_that_is_there_by_several_links_is_read_once(tmp_path):
     assert ShardIndex.load(tmp_path).tars == ("a.tar", "c.tar")
 
 
-V7 = -1  # the oldest form of headers, which `tarfile` reads but doesn't write
-FORMS = [V7, tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
-KINDS = [
-    tarfile.AREGTYPE,
-    tarfile.CONTTYPE,
-    tarfile.DIRTYPE,
-    tarfile.SYMTYPE,
-    tarfile.LNKTYPE,
-    tarfile.FIFOTYPE,
-]
+KINDS = [tarfile.CONTTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE]
 names = st.builds(
     "{}{}".format,
     st.sampled_from(["", "./", "../", "/", "in/" * 60, "in/" * 60, "\udcff/"]),
@@ -298,7 +260,8 @@ kinds = st.sampled_from([tarfile.REGTYPE] * 12 + KINDS)
 files = st.tuples(extensions, kinds, contents)
 PAIR = [(".jpg", tarfile.REGTYPE, b"x"), (".txt", tarfile.REGTYPE, b"caption")]
 pairs = st.sampled_from([PAIR, [*PAIR, (".json", tarfile.REGTYPE, b"{}")]])
-groups = st.tuples(names, st.sampled_from(FORMS), st.one_of(pairs, st.lists(files, max_size=3)))
+forms = st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+groups = st.tuples(names, forms, st.one_of(pairs, st.lists(files, max_size=3)))
 shard = st.tuples(st.lists(groups, max_size=8), st.floats(0, 2), st.sampled_from([1, 512]))
 
 
@@ -313,15 +276,8 @@ def write_any(path, groups):
             info.type, info.size = kind, len(content) if kind in tarfile.REGULAR_TYPES else 700
             info.linkname = "x" * (150 if form == tarfile.GNU_FORMAT else 1)
             info.mtime = 0.5 if form == tarfile.PAX_FORMAT else 0  # as webdataset writes it
-            try:
-                header = info.tobuf(max(form, tarfile.USTAR_FORMAT), errors="surrogateescape")
-            except ValueError:  # a name too long for this form
-                continue
-            if form == V7:
-                header = header[:257] + bytes(255)
-                header = header[:148] + b"%06o\0 " % (sum(header[:148] + header[156:]) + 256) + header[156:]
-            if form != V7 or len(os.fsencode(info.name)) <= 100:
-                file.write(header + content)
+            with suppress(ValueError):  # a name too long for this form
+                file.write(info.tobuf(form, errors="surrogateescape") + content)
                 found.append((info.name, kind, content, file.tell()))
                 file.write(bytes(-len(content) % 512))
         file.write(bytes(1024))
@@ -357,7 +313,7 @@ def test_every_member_of_any_tar_is_in_an_example_or_counted(shards):
     """Its members are those that were written whole, and its examples are those of webdataset."""
     whole, pairs, cuts = [], [], 0
     with tempfile.TemporaryDirectory() as folder:
-        write_examples(Path(folder) / "x.tar")
+        write_tar(Path(folder) / "x.tar")
         for number, (groups, cut, block) in enumerate(shards):
             found = write_any(path := Path(folder) / f"{number}.tar", groups)
             length = min(round(cut * path.stat().st_size) // block * block, path.stat().st_size)
@@ -366,10 +322,10 @@ def test_every_member_of_any_tar_is_in_an_example_or_counted(shards):
             pairs += pairs_of(kept)
             # Without any of the zeros at the end.
             cuts += length <= (-(-found[-1][-1] // 512) * 512 if found else 0)
-        source = ShardIndex.load(Path(folder))
-        index, numbers = source, np.arange(len(source) - 2)
+        index = ShardIndex.load(Path(folder))
+        numbers = np.arange(len(index) - 2)
         keys = [key for shard in range(len(index.tars)) for key in index.keys(shard)][:-2]
-        found = [*zip(keys, source.images(numbers), source.captions(numbers), strict=True)]
+        found = [*zip(keys, index.images(numbers), index.captions(numbers), strict=True)]
         assert found == [pair for pair, _ in pairs]
     kinds, counted = Counter(kind_of(*member) for member in whole), Counter(index.members)
     used, written = 4 + sum(parts for _, parts in pairs), 4 + kinds.pop("file", 0)
@@ -383,30 +339,19 @@ def test_every_member_of_any_tar_is_in_an_example_or_counted(shards):
 
 def test_faults_of_a_tar_are_counted_with_their_place(tmp_path):
     """A tar cut short within a caption, a damaged header, and a file that isn't a tar."""
-    small_folder(tmp_path, tars=2)
-    members = {}
-    for path in sorted(tmp_path.glob("*.tar")):
-        with tarfile.open(path) as tar:
-            members[path] = tar.getmembers()
-    first, second = members
-    last = members[first][-1]
-    os.truncate(first, last.offset_data + 3)
-    with second.open("r+b") as file:
-        file.seek(members[second][3].offset + 20)
+    small_folder(tmp_path, tars=2)  # each member is a block of header and one of content
+    os.truncate(tmp_path / "00000.tar", 5 * 1024 + 515)
+    with (tmp_path / "00001.tar").open("r+b") as file:
+        file.seek(3 * 1024 + 20)
         file.write(b"\xff" * 60)
     (tmp_path / "00002.tar").write_bytes(b"<html>404</html>" * 100)
     source = ShardIndex.load(tmp_path)
     captions = ["caption 0 0", "caption 0 1", "caption 1 0", "caption 1 2"]
     assert source.captions(np.arange(len(source))) == captions
     assert source.damaged == {"no caption": 2, "unreadable tar header": 2, "shard cut short": 1}
-    assert source.damaged_places[0] == f"00000.tar: byte {last.offset}"
-    with pytest.raises(ValueError, match=r"above runtime\.damaged_share 1\.00%.*00000\.tar: byte \d+"):
+    assert source.damaged_places == ["00000.tar: byte 5120", "00000.tar: example '2'", "00001.tar: byte 3072"]
+    with pytest.raises(ValueError, match=r"cut short \(first at 00000\.tar: byte 5120, .* 3072, …\)"):
         source.check(0.01)
-    assert re.fullmatch(
-        r"2 × no caption, 2 × unreadable tar header, 1 × shard cut short "
-        r"\(first at 00000.tar: byte \d+, 00000.tar: example '2', 00001.tar: byte \d+, …\)",
-        source.left_out(),
-    )
 
 
 @pytest.mark.parametrize(
@@ -417,22 +362,20 @@ def test_faults_of_a_tar_are_counted_with_their_place(tmp_path):
         (198, 2, 0.01, True),
         (197, 3, 0.01, False),
         (50, 1, 0.0, False),
-        (1, 9, 1.0, True),
+        (2, 9, 1.0, True),
         (50, 0, 0.0, True),
     ],
 )
 def test_the_share_that_may_be_damaged(tmp_path, caplog, good, bad, share, passes):
-    write_examples(tmp_path / "0.tar", *[{"jpg": b"x", "txt": b"x"}] * (good - 2), *[{"jpg": b"x"}] * bad)
+    images, captions = ([(f"{i}.{part}", b"x") for i in range(good - 2)] for part in ("jpg", "txt"))
+    write_tar(tmp_path / "0.tar", *images, *captions, *((f"bad{i}.jpg", b"x") for i in range(bad)))
     index = ShardIndex.load(tmp_path)
     if passes:
         index.check(share)
         assert len(caplog.messages) == (bad > 0)
         return
-    with pytest.raises(
-        ValueError, match=r"damaged, above runtime\.damaged_share .*no caption.*0\.tar"
-    ) as error:
+    with pytest.raises(ValueError, match=r"damaged, above runtime\.damaged_share .*no caption.*0\.tar"):
         index.check(share)
-    assert "\n" not in str(error.value)
 
 
 def test_nothing_to_read_is_an_error(tmp_path):

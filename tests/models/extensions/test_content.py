@@ -60,16 +60,12 @@ def test_imported_files_of_the_folder_count(tmp_path):
 
 def test_imported_modules_of_the_package_count(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    package, source = tmp_path / "pack_c", SOURCE.replace("import helper", "from . import helper")
-    write(package, source)
-    (package / "__init__.py").write_text("")
-    first = digest("pack_c.rules:rule")
-    (tmp_path / "neighbor_c.py").write_text("x = 1\n")
-    assert digest("pack_c.rules:rule") == first
-    write(package, source, "def draw(key, gain): return 3\n")
-    second = digest("pack_c.rules:rule")
-    (package / "__init__.py").write_text("x = 1\n")
-    assert len({first, second, digest("pack_c.rules:rule")}) == 3
+    write(tmp_path / "pack_c", SOURCE.replace("import helper", "from . import helper"))
+    found: list[str] = []
+    for name in ("pack_c/__init__", "neighbor_c", "pack_c/helper", "pack_c/__init__"):
+        (tmp_path / f"{name}.py").write_text(f"x = {len(found)}\n")
+        found.append(digest("pack_c.rules:rule"))
+    assert found[0] == found[1] and len({*found}) == 3
 
 
 def test_code_without_a_source_is_refused():
@@ -77,12 +73,9 @@ def test_code_without_a_source_is_refused():
         digest("math:sin")
 
 
-def test_blank_lines_and_hashes_in_strings_count():
+def test_blank_lines_hashes_and_other_ends_of_lines_in_strings_count():
+    """A page break or a line separator in a string doesn't move comments."""
     prompt = 'PROMPT = """a {c}\n\n# of {c}   \n"""\n'
     assert essence(prompt.encode()) == prompt.rstrip("\n")
-
-
-def test_only_line_feeds_end_lines():
-    """A page break or a line separator in a string doesn't move comments."""
     source = "A = 'x\u2028y'\n\f\nB = 1{}\nC = 2\n"
     assert essence(source.format("  # why").encode()) == essence(source.format("").encode())

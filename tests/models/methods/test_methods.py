@@ -20,20 +20,17 @@ from jestlab.testing.training import check_loss, check_rule
 
 
 @pytest.mark.parametrize(
-    "rule, options",
+    "check, method, options",
     [
-        (highest, {}),
-        (concept_frequency, {}),
-        pytest.param(concept_diversity, {"target": 2}, marks=pytest.mark.full),
+        (check_rule, highest, {}),
+        (check_rule, concept_frequency, {}),
+        pytest.param(check_rule, concept_diversity, {"target": 2}, marks=pytest.mark.full),
+        (check_loss, drrho, {}),
+        (check_loss, distilled, {"loss": "softmax", "weight": 0.5}),
     ],
 )
-def test_rules_satisfy_their_contract(rule, options):
-    check_rule(rule, **options)
-
-
-@pytest.mark.parametrize("loss, options", [(drrho, {}), (distilled, {"loss": "softmax", "weight": 0.5})])
-def test_losses_satisfy_their_contract(loss, options):
-    check_loss(loss, **options)
+def test_methods_satisfy_their_contract(check, method, options):
+    check(method, **options)
 
 
 def f64(x):
@@ -112,12 +109,12 @@ def test_drrho_rejects_a_batch_without_negatives(embeddings):
 
 def test_highest_takes_the_examples_of_largest_reducible_loss(embeddings):
     """ℓ(θ) − ℓ(θ_il) of each pair alone by the sigmoid loss, whatever the key."""
+
+    def losses(z):
+        return np.log1p(np.exp(-(float(z.temperature) * np.diag(cosines(z)) + float(z.bias))))
+
     learner, irreducible = embeddings(60, 16), embeddings(60, 8, seed=1, temperature=20.0)
-    losses = [
-        np.log1p(np.exp(-(float(z.temperature) * np.diag(cosines(z)) + float(z.bias))))
-        for z in (learner, irreducible)
-    ]
-    scores = losses[0] - losses[1]
+    scores = losses(learner) - losses(irreducible)
     order = np.argsort(-scores)
     assert scores[order[8]] - scores[order[9]] > 1e-3  # rounding can't decide
     for seed in (0, 1):

@@ -35,9 +35,10 @@ def test_negcliploss_in_one_batch_is_the_equation(temperature):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_negcliploss_averages_over_random_batches():
-    """Batches of two: the expectation is the mean over all partners, which many divisions come near."""
-    images, texts, tau = unit(12), unit(12, seed=1), 0.2
+@pytest.mark.parametrize("n", [12, 9])
+def test_negcliploss_averages_over_random_batches(n):
+    """Batches of two: the mean over all partners, which many divisions come near. A last one is filled up."""
+    images, texts, tau = unit(n), unit(n, seed=1), 0.2
     c = f64(images) @ f64(texts).T
 
     def with_partner(i, j):
@@ -45,17 +46,9 @@ def test_negcliploss_averages_over_random_batches():
         rows = np.log(np.exp(c[i, both] / tau).sum()) + np.log(np.exp(c[both, i] / tau).sum())
         return c[i, i] - tau * 0.5 * rows
 
-    expected = [np.mean([with_partner(i, j) for j in range(12) if j != i]) for i in range(12)]
+    expected = [np.mean([with_partner(i, j) for j in range(n) if j != i]) for i in range(n)]
     found = negative_clip_loss(images, texts, temperature=tau, batch_size=2, repeats=600, seed=0)
     np.testing.assert_allclose(found, expected, atol=0.02)
-
-
-def test_the_last_batch_of_negcliploss_is_filled_up():
-    images, texts = unit(10), unit(10, seed=1)
-    whole = negative_clip_loss(images, texts, temperature=0.5, batch_size=4, repeats=3, seed=0)
-    # In a batch of four the norm is at least τ log 4 below the largest of its cosines, also in the last one.
-    c = f64(images) @ f64(texts).T
-    assert np.all(whole <= np.diag(c) - c.min() - 0.5 * np.log(4) + 1e-6)
 
 
 @pytest.mark.parametrize("count", [3, methods.TARGET_ROWS, methods.TARGET_ROWS + 5])

@@ -5,8 +5,8 @@ continue differently. So each draw is judged given the draws before it: the draw
 highest perturbed scores, up to the rounding of a score in float32.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,68 +20,56 @@ Floats = npt.NDArray[np.float64]
 PRECISION = 2e-6
 """Error of a float32 score, relative to the largest of the losses that it is a difference of."""
 
-
-SIGNS = {
-    "learnability": {"learner": 1.0, "reference": -1.0},
-    "easy_reference": {"reference": -1.0},
-    "hard_learner": {"learner": 1.0},
-}
-"""Criterion → sign of each model's loss."""
+SIGNS = {"learnability": (1, -1), "easy_reference": (0, -1), "hard_learner": (1, 0)}
+"""Criterion → signs of the learner's and the reference's loss."""
 
 
-class Scores(NamedTuple):
-    """Scores of all candidates before a chunk is drawn, float64 [B], and the largest loss in one of them."""
+def conditional_losses(loss: str, z: Embeddings, chunks: Sequence[npt.NDArray[Any]]) -> Iterator[Floats]:
+    """Yield one model's losses of all candidates before each chunk, float64 [B], given the chunks before it.
 
-    values: Floats
-    magnitude: float
+    The losses of examples that are already drawn have no meaning.
+    """
+    image, text, t, b = (np.asarray(x, np.float64) for x in z)
+    s = t * image @ text.T
+    for count in range(len(chunks)):
+        given = np.concatenate([np.zeros(0, int), *chunks[:count]])
+        both = s[:, given], s[given].T
+        if loss == "sigmoid":
+            yield np.logaddexp(0, -s.diagonal() - b) + sum(np.logaddexp(0, x + b).sum(axis=1) for x in both)
+        elif count == 0:
+            yield -s.diagonal()
+        else:
+            sums = [np.logaddexp(np.logaddexp.reduce(x, axis=1), s.diagonal()) for x in both]
+            yield sum(sums) / 2 - s.diagonal()
 
 
 def conditional_scores(
-    learner: Embeddings | None,
-    reference: Embeddings | None,
-    chunks: Iterable[npt.NDArray[np.integer[Any]]],
+    learner: Embeddings,
+    reference: Embeddings,
+    chunks: Sequence[npt.NDArray[Any]],
     *,
     criterion: str = "learnability",
     loss: str = "sigmoid",
-) -> Iterator[Scores]:
-    """Yield the scores of candidates before each chunk, given the chunks before it.
-
-    The scores of examples that are already drawn have no meaning.
+) -> Iterator[tuple[Floats, float]]:
+    """Yield the scores of all candidates before each chunk, float64 [B], and the largest loss in one of them.
 
     Arguments are those of `select`, and the indices of the drawn examples, chunk by chunk.
     """
-    models = {"learner": learner, "reference": reference}
-    signs = list(SIGNS[criterion].values())
-    arrays = [[np.asarray(x, np.float64) for x in models[name] or ()] for name in SIGNS[criterion]]
-    own = [t * (image * text).sum(axis=1) for image, text, t, _ in arrays]
-    if loss == "sigmoid":
-        losses = [np.logaddexp(0, -(s + b)) for s, (*_, b) in zip(own, arrays, strict=True)]
-    else:
-        losses = [-s for s in own]
-        over = [[np.full(len(s), -np.inf)] * 2 for s in own]
-    for chunk in chunks:
-        magnitude = max(float(np.abs(x).max()) for x in losses)
-        yield Scores(sum(sign * x for sign, x in zip(signs, losses, strict=True)), magnitude)
-        for m, (image, text, t, b) in enumerate(arrays):
-            both = [t * image @ text[chunk].T, t * text @ image[chunk].T]
-            if loss == "sigmoid":
-                losses[m] = losses[m] + sum(np.logaddexp(0, s + b).sum(axis=1) for s in both)
-            else:
-                sums = [np.logaddexp.reduce(s, axis=1) for s in both]
-                over[m] = [np.logaddexp(x, more) for x, more in zip(over[m], sums, strict=True)]
-                losses[m] = 0.5 * sum(np.logaddexp(x, own[m]) for x in over[m]) - own[m]
+    scoring = [(sign, z) for sign, z in zip(SIGNS[criterion], (learner, reference), strict=True) if sign]
+    for losses in zip(*(conditional_losses(loss, z, chunks) for _, z in scoring), strict=True):
+        values = sum(sign * x for (sign, _), x in zip(scoring, losses, strict=True))
+        yield values, float(np.abs(losses).max())
 
 
 def assert_drawn(
     key: jax.Array | None,
     indices: npt.ArrayLike,
-    learner: Embeddings | None,
-    reference: Embeddings | None,
+    learner: Embeddings,
+    reference: Embeddings,
     *,
     sizes: Sequence[int],
     gain: float = 100.0,
-    criterion: str = "learnability",
-    loss: str = "sigmoid",
+    **settings: str,
 ) -> bool:
     """Assert that indices are what Algorithm 1 draws with this key, up to rounding.
 
@@ -91,6 +79,7 @@ def assert_drawn(
         key: PRNG key; None: without noise.
         indices: int [b], chunk after chunk, each ascending.
         sizes: Sizes of the chunks.
+        **settings: Criterion and loss.
 
     Returns:
         Whether rounding could not have changed any draw, so that another computation has to agree exactly.
@@ -99,23 +88,21 @@ def assert_drawn(
     assert len(set(drawn.tolist())) == sum(sizes) == len(drawn)
     chunks = np.split(drawn, np.cumsum(sizes)[:-1])
     keys = [None] * len(sizes) if key is None else list(jax.random.split(key, len(sizes)))
-    scores = conditional_scores(learner, reference, chunks, criterion=criterion, loss=loss)
-    is_open, is_decided = None, True
+    scores = conditional_scores(learner, reference, chunks, **settings)
+    is_open, is_decided = np.ones(len(learner.image), bool), True
     for chunk, round_key, (values, magnitude) in zip(chunks, keys, scores, strict=True):
-        is_open = np.ones(len(values), bool) if is_open is None else is_open
         assert (np.diff(chunk) > 0).all()
         perturbed = gain * values
         if round_key is not None:
             perturbed = perturbed + np.asarray(gumbel(round_key, len(values)), np.float64)
         tolerance = 2 * gain * PRECISION * magnitude + 1e-5
-        rest = is_open.copy()
-        rest[chunk] = False
-        if rest.any():
-            margin = perturbed[chunk].min() - perturbed[rest].max()
+        lowest = perturbed[chunk].min()
+        near = np.abs(perturbed[is_open] - lowest) < tolerance
+        is_open[chunk] = False
+        if is_open.any():
+            margin = lowest - perturbed[is_open].max()
             assert margin > -tolerance
             is_decided &= bool(margin > tolerance)
             # Or else this would accept nearly anything.
-            near = np.abs(perturbed[is_open] - perturbed[chunk].min()) < tolerance
             assert near.sum() <= 1 + len(near) // 25
-        is_open[chunk] = False
     return is_decided

@@ -1,54 +1,32 @@
 """The messages between devices of a compiled program, and which of them may be sent at the same time."""
 
-import itertools
 import re
 
-MESSAGES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
+_MESSAGE = re.compile(r"\s(all-reduce|all-gather|reduce-scatter|collective-permute|all-to-all)(-start)?\(")
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) .*\{\s*$")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*)$")
-_OPERATION = re.compile(r"\s([a-z][a-z\-]*)\(")
 
 
 def messages(text: str) -> list[tuple[str, str, bool]]:
     """Return pairs of messages, or of loops with messages, of each computation.
 
     Args:
-        text: HLO after compilation.
+        text: HLO after compilation: operands and called computations come before their users.
 
     Returns:
-        Of each pair its names, and whether one waits for the other.
+        Of each pair its names, and whether the second waits for the first.
     """
-    computations: dict[str, dict[str, tuple[str, list[str]]]] = {}
-    current: dict[str, tuple[str, list[str]]] = {}
+    pairs: list[tuple[str, str, bool]] = []
+    senders: dict[str, list[str]] = {}  # by computation
+    current: list[str] = []
+    waits_for: dict[str, set[str]] = {}  # by instruction of the current computation
     for line in text.splitlines():
         if not line.startswith(" ") and (found := _COMPUTATION.match(line)):
-            current = computations.setdefault(found[1], {})
+            current, waits_for = senders.setdefault(found[1], []), {}
         elif found := _INSTRUCTION.match(line):
-            operation = _OPERATION.search(" " + found[2])
-            current[found[1]] = (operation[1] if operation else "", re.findall(r"%([\w.\-]+)", found[2]))
-
-    def sends(instruction: tuple[str, list[str]]) -> bool:
-        operation, names = instruction
-        return operation.removesuffix("-start") in MESSAGES or any(
-            sends(inner) for name in names for inner in computations.get(name, {}).values()
-        )
-
-    pairs = []
-    for instructions in computations.values():
-        senders = [name for name, instruction in instructions.items() if sends(instruction)]
-        for one, other in itertools.combinations(senders, 2):
-            waits = one in before(other, instructions) or other in before(one, instructions)
-            pairs.append((one, other, waits))
+            name, operands = found[1], re.findall(r"%([\w.\-]+)", found[2])
+            waits_for[name] = set(operands).union(*(waits_for.get(operand, ()) for operand in operands))
+            if _MESSAGE.search(" " + found[2]) or any(senders.get(operand) for operand in operands):
+                pairs += [(earlier, name, earlier in waits_for[name]) for earlier in current]
+                current.append(name)
     return pairs
-
-
-def before(name: str, instructions: dict[str, tuple[str, list[str]]]) -> set[str]:
-    """Return the instructions that an instruction waits for."""
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        for operand in instructions[waiting.pop()][1]:
-            if operand in instructions and operand not in found:
-                found.add(operand)
-                waiting.append(operand)
-    return found

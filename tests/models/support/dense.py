@@ -52,17 +52,11 @@ def jointly_sample_batch(
             conditional = softmax_scores(learner, reference, is_sampled)
         elif running:
             conditional = conditional + matrix[new_inds].sum(axis=0) + matrix[:, new_inds].sum(axis=1)
-        else:
-            conditional = conditional_scores(matrix, is_sampled)
+        else:  # S_ii + Σ_{j ∈ C} (S_ij + S_ji)
+            logits_ij = (matrix * is_sampled[:, None]).sum(axis=0)
+            logits_ji = (matrix * is_sampled[None, :]).sum(axis=1)
+            conditional = jnp.diagonal(matrix) + logits_ij + logits_ji
     return jnp.concatenate(inds).astype(jnp.int32)
-
-
-def conditional_scores(matrix: jax.Array, is_sampled: jax.Array) -> jax.Array:
-    """S_ii + Σ_{j ∈ C} (S_ij + S_ji), float32 [B], from S [B, B] and C as bool [B]."""
-    logits_ij = (matrix * is_sampled[:, None]).sum(axis=0)
-    logits_ji = (matrix * is_sampled[None, :]).sum(axis=1)
-    conditional: jax.Array = jnp.diagonal(matrix) + logits_ij + logits_ji
-    return conditional
 
 
 def softmax_scores(learner: Embeddings, reference: Embeddings, is_sampled: jax.Array) -> jax.Array:

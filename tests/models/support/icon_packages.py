@@ -7,7 +7,7 @@ import json
 import tarfile
 from typing import Any
 
-from jestlab.models.data.icons.packages import IconSet
+from jestlab.models.data.icons.make import IconSet
 
 SHAPES = (
     "<circle cx='8' cy='8' r='{r}' fill='{c}'/>",

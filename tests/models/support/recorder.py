@@ -26,7 +26,7 @@ class Recorder(NullTracker):
         return self.steps[-1][0]
 
     def log(self, step, metrics):
-        self.metrics[step] = dict(metrics)
+        self.metrics.setdefault(step, {}).update(metrics)
         self.unflushed += 1
 
     def evaluation(self, step, examples_seen, flops_total, scores, *, seconds=None):

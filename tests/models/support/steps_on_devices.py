@@ -1,15 +1,13 @@
 """Steps and a whole run on the devices that this process is given; results as JSON.
 
-    python steps_on_devices.py compare OUT              # a step on one device and on all of them
-    python steps_on_devices.py all OUT FOLDER DATA      # steps of all configs, and a run
-    python steps_on_devices.py train OUT FOLDER DATA    # the run alone
-    python steps_on_devices.py stop OUT FOLDER DATA     # the run; the second process stops it after 3 steps
+    python -m tests.models.support.steps_on_devices compare OUT
+    python -m tests.models.support.steps_on_devices {all,train,stop} OUT FOLDER DATA
 
-DATA is what `prepare` made. Results must not depend on the devices: one, eight, or two processes with four
-each.
+* compare: a step on one device and on all of them;
+* all: steps of all configs, and a run on the data that `prepare` made;
+* train: the run alone; stop: its second process stops it after 3 steps.
 """
 
-import copy
 import json
 import signal
 import sys
@@ -27,7 +25,7 @@ from tests.models.support import collectives, own_code
 from tests.models.support.parameters import random_parameters
 from tests.models.support.recorder import Recorder
 
-from jestlab.models.config import TrainConfig, TwoTowers
+from jestlab.models.config import TrainConfig
 from jestlab.models.data.datasets import ensure_benchmark, ensure_web
 from jestlab.models.data.tokenizer import ensure_tokenizer
 from jestlab.models.devices import Devices
@@ -52,7 +50,7 @@ TINY: dict[str, Any] = {
 }
 # With a small gain rounding decides nothing: the noise of two candidates is hardly ever as near as that.
 JOINT = {"rule": "joint", "filtering_ratio": 0.5, "chunks": 3, "gain": 1.0, "reference": "r"}
-CONFIGS: dict[str, Any] = {
+_SECTIONS: dict[str, Any] = {
     "softmax": {
         "loss": "softmax",
         "selection": JOINT,
@@ -77,6 +75,7 @@ CONFIGS: dict[str, Any] = {
     },
     "compared": {"loss": "drrho", "selection": {"reference": "r"}},
 }
+CONFIGS = {name: TrainConfig.model_validate(TINY | sections) for name, sections in _SECTIONS.items()}
 LAYER = {"architecture": f"{own_code.MODULE}:Layer", "options": {"hidden": 24}}
 SMALLEST: dict[str, Any] = TINY | {
     "model": TINY["model"] | {tower: TINY["model"][tower] | LAYER for tower in ("vision", "text")},
@@ -85,14 +84,8 @@ SMALLEST: dict[str, Any] = TINY | {
 }
 """Its towers are the fastest to compile."""
 
-STEPS = 3
 
-
-def config_of(name: str) -> TrainConfig:
-    return TrainConfig.model_validate(copy.deepcopy(TINY) | CONFIGS[name])
-
-
-def batch_of(config: TrainConfig, step: int) -> dict[str, np.ndarray]:
+def batch_of(config: TrainConfig, step: int) -> dict[str, Any]:
     rng = np.random.default_rng(step)
     B, size = config.super_batch_size, config.model.vision.image_size
     batch = {
@@ -115,43 +108,35 @@ def assert_metrics_like(found, expected):
         assert found[metric] == pytest.approx(expected[metric], rel=2e-5, abs=smallest, nan_ok=True), metric
 
 
-def initialized(model: TwoTowers, seed: int = 0) -> Any:
-    """Parameters as a run begins with them; they take seconds to compile, unlike `random_parameters`."""
-    return initialize(model, jax.random.key(seed))
-
-
-def start_of(config: TrainConfig, parameters: Any = random_parameters) -> TrainState:
+def start_of(config: TrainConfig) -> TrainState:
     """The state before the first step."""
-    return initial_state(config, parameters(config.model), jax.random.key(config.seed))
+    return initial_state(config, random_parameters(config.model), jax.random.key(config.seed))
+
+
+def devices_for(config: TrainConfig) -> Devices:
+    return Devices.for_sizes(config.super_batch_size, config.batch_size, config.approximate_size)
 
 
 def messages_of(config: TrainConfig) -> list[tuple[str, str, bool]]:
     """Pairs of messages of a step, and whether one waits for the other."""
-    devices = Devices.for_sizes(config.super_batch_size, config.batch_size, config.approximate_size)
+    devices = devices_for(config)
     state = devices.replicate(start_of(config))
     batch = devices.split({name: x[devices.rows(len(x))] for name, x in batch_of(config, 0).items()})
     step: Any = build_step(config, TwoTowerModel(config.model), devices)
     return collectives.messages(step.lower(state, batch, state.parameters).compile().as_text())
 
 
-def steps(
-    config: TrainConfig,
-    count: int = STEPS,
-    devices: Devices | None = None,
-    parameters: Any = random_parameters,
-):
+def steps(config: TrainConfig, count: int = 3, devices: Devices | None = None):
     """Metrics of some steps, and the parameters after them."""
-    devices = devices or Devices.for_sizes(
-        config.super_batch_size, config.batch_size, config.approximate_size
-    )
+    devices = devices or devices_for(config)
     rows = devices.rows(config.super_batch_size)
-    reference = devices.replicate(parameters(config.model, 9))
+    reference = devices.replicate(random_parameters(config.model, 9)) if config.needs_reference else None
     step = build_step(config, TwoTowerModel(config.model), devices)
-    state = devices.replicate(start_of(config, parameters))
+    state = devices.replicate(start_of(config))
     history = []
     for number in range(count):
         batch = {name: x[rows] for name, x in batch_of(config, number).items()}
-        state, metrics = step(state, devices.split(batch), reference if config.needs_reference else None)
+        state, metrics = step(state, devices.split(batch), reference)
         # Scores are split by rows over the processes.
         gathered = {name: process_allgather(value, tiled=True) for name, value in metrics.items()}
         history.append({name: np.asarray(value).tolist() for name, value in gathered.items()})
@@ -160,50 +145,51 @@ def steps(
 
 
 class StoppedBySignal(Recorder):
-    """SIGTERM asks to stop; the process sends it to itself after a number of steps."""
+    """SIGTERM asks to stop; the process sends it to itself after three steps."""
 
-    def __init__(self, after: int):
+    def __init__(self):
         super().__init__()
-        self.stops, self.questions, self.after = False, 0, after
+        self.stops, self.questions = False, 0
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "stops", True))
 
     def stop_requested(self) -> bool:
-        if self.questions == self.after:  # it is asked once before each step
+        if self.questions == 3:  # it is asked once before each step
             signal.raise_signal(signal.SIGTERM)
         self.questions += 1
         return self.stops
 
 
-RUN: dict[str, Any] = copy.deepcopy(TINY) | {
-    "data": conftest.TINY["data"],
-    "schedule": {"batch_size": 16, "examples_seen": 16 * 12},
-    "evaluation": {"points": 2, "shots": 2, "shot_seeds": 1},
-    "runtime": {"log_every_steps": 1, "checkpoint_every_steps": 4, "diagnostics": {"every_steps": 1}},
-    "selection": JOINT,
-}
+RUN = TrainConfig.model_validate(
+    TINY
+    | {
+        "data": conftest.TINY["data"],
+        "schedule": {"batch_size": 16, "examples_seen": 16 * 12},
+        "evaluation": {"points": 2, "shots": 2, "shot_seeds": 1},
+        "runtime": {"log_every_steps": 1, "checkpoint_every_steps": 4, "diagnostics": {"every_steps": 1}},
+        "selection": JOINT,
+    }
+)
 
 
 def prepare(folder: Path) -> None:
     """Make the data that `trained` reads, and an untrained reference."""
-    config = TrainConfig.model_validate(RUN)
-    web = ensure_web(config.data.train, config.web_seed, folder / "data")
-    ensure_benchmark(config.data.benchmark, folder / "data")
-    save_parameters(folder / "reference/checkpoints", initialize(config.model, jax.random.key(9)))
-    tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
+    web = ensure_web(RUN.data.train, RUN.web_seed, folder / "data")
+    ensure_benchmark(RUN.data.benchmark, folder / "data")
+    save_parameters(folder / "reference/checkpoints", initialize(RUN.model, jax.random.key(9)))
+    tokenizer = ensure_tokenizer(web, RUN.model.text.vocabulary_size)
     (folder / "reference/tokenizer.model").write_bytes(tokenizer.model)
 
 
 def trained(folder: Path, data: Path, *, stops: bool = False) -> dict[str, Any]:
     """Return metrics and scores of a short run with joint selection."""
-    recorder = StoppedBySignal(3) if stops and jax.process_index() == 1 else Recorder()
-    config = TrainConfig.model_validate(RUN)
+    recorder = StoppedBySignal() if stops and jax.process_index() == 1 else Recorder()
     done = train(
-        config,
+        RUN,
         directory=folder / "joint",
         data_cache=data / "data",
         flops_per_example=1.0,
         tracker=recorder,
-        reference=Reference(data / "reference", config.model),
+        reference=Reference(data / "reference", RUN.model),
     )
     return {"done": done, "metrics": recorder.metrics, "scores": recorder.scores}
 
@@ -218,28 +204,23 @@ def keep_what_is_compiled() -> None:
     setattr(compiler, "distributed", SimpleNamespace(global_state=first))  # noqa: B010
 
 
-def compared() -> dict[str, Any]:
-    """Metrics of a step of the smallest config on one device and on all, and messages of the latter."""
-    scores.BLOCK_LOGITS = 100  # several blocks
-    config = TrainConfig.model_validate(SMALLEST)
-    alone = steps(config, 1, Devices(jax.devices()[:1]))[0]
-    return {"alone": alone, "together": steps(config, 1)[0], "messages": messages_of(config)}
-
-
 def main() -> None:
     what, out, *folders = sys.argv[1], *map(Path, sys.argv[2:])
     initialize_processes()
     keep_what_is_compiled()
     results: dict[str, Any] = {}
     if what == "compare":
-        results = compared()
+        scores.BLOCK_LOGITS = 100  # several blocks
+        config = TrainConfig.model_validate(SMALLEST)
+        results["alone"] = steps(config, 1, Devices(jax.devices()[:1]))[0]
+        results |= {"together": steps(config, 1)[0], "messages": messages_of(config)}
     else:
         results["run"] = trained(*folders, stops=what == "stop")
     if what == "all":
         scores.BLOCK_LOGITS = 15  # several blocks, even on eight devices
-        results |= {name: steps(config_of(name), parameters=initialized)[0] for name in CONFIGS}
+        results |= {name: steps(config)[0] for name, config in CONFIGS.items()}
         if jax.local_device_count() == 8:
-            results["messages"] = [pair for name in CONFIGS for pair in messages_of(config_of(name))]
+            results["messages"] = [pair for config in CONFIGS.values() for pair in messages_of(config)]
     if jax.process_index() == 0:
         out.write_text(json.dumps({"devices": jax.device_count(), "results": results}))
 

@@ -1,24 +1,29 @@
 """Diagnosis of selection: its metrics against NumPy in float64, from real data."""
 
+import functools
+import shutil
+from collections import Counter
+
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.models.support.recorder import Recorder
+from tests.models.support.structured import sigmoid_matrix
 
-from jestlab.models.config import DiagnoseConfig
+from jestlab.models.config import DiagnoseConfig, TrainConfig
 from jestlab.models.data.images import decode
 from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.pipeline import examples_at
 from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.training.checkpoints import load_parameters
-from jestlab.models.training.diagnose import diagnose
+from jestlab.models.training.diagnose import composition_of, diagnose
 from jestlab.models.training.reference import Reference
 from jestlab.models.two_towers import TwoTowerModel
 from jestlab.models.two_towers import embed as embed_pairs
 
 B, b, CHUNK = 64, 16, 4
+ORDER = 2**32
 SMALL = {
     "learner": "learner",
     "reference": "reference",
@@ -74,35 +79,25 @@ def measured(run):
     return tracker
 
 
-def test_a_super_batch_larger_than_what_a_filter_leaves_is_refused(run, tiny):
-    with pytest.raises(ValueError, match=f"a batch of {B} examples is larger than the training set"):
-        run(data=tiny["data"] | {"filter": "noise == 'vague'"})
+@pytest.fixture(scope="module")
+def noise(web):
+    """The kind of noise in each example of two super-batches; no seed of training has their order."""
+    return np.array(load_metadata(web, ["noise"])["noise"])[examples_at(np.arange(2 * B), 512, ORDER)]
 
 
 @pytest.fixture(scope="module")
-def candidates(web):
-    """The super-batch: no seed of training has this order of examples."""
-    return examples_at(np.arange(B), 512, 2**32)
-
-
-@pytest.fixture(scope="module")
-def scores(web, runs, candidates):
+def scores(web, runs):
     """S in float64 by NumPy, from the images and captions on disk."""
-    source = ShardIndex.load(web)
+    source, candidates = ShardIndex.load(web), examples_at(np.arange(B), 512, ORDER)
     images = np.stack([decode(file, 16) for file in source.images(candidates)])
-    matrix = np.zeros((B, B))
-    for sign, name in ((1, "learner"), (-1, "reference")):
-        towers, folder = runs[name]
+
+    def embedded(towers, folder):
         tokenizer = Tokenizer((folder / "tokenizer.model").read_bytes())
         tokens = tokenizer(source.captions(candidates), towers.text.length)
-        model = TwoTowerModel(towers)
-        z = jax.jit(lambda *inputs, model=model: embed_pairs(model, *inputs))(
-            load_parameters(folder / "checkpoints", towers), jnp.asarray(images), jnp.asarray(tokens)
-        )
-        image, text, t, bias = (np.asarray(part, np.float64) for part in z)
-        logits = t * image @ text.T + bias
-        matrix += sign * np.logaddexp(0, np.where(np.eye(B, dtype=bool), -logits, logits))
-    return matrix
+        parameters = load_parameters(folder / "checkpoints", towers)
+        return jax.jit(functools.partial(embed_pairs, TwoTowerModel(towers)))(parameters, images, tokens)
+
+    return sigmoid_matrix(*(embedded(*runs[name]) for name in ("learner", "reference")))
 
 
 def mean_score(scores, chosen):
@@ -156,29 +151,32 @@ def test_steps_are_draws(measured):
     assert gibbs[20 * b] > values("learnability/joint")[4] > value(measured, "learnability/uniform")
 
 
-def test_shares_are_of_what_was_selected(measured, web, candidates, scores):
-    noise = np.array(load_metadata(web, ["noise"])["noise"])[candidates]
+def test_shares_are_of_what_was_selected(measured, noise, scores):
     shares = {name: share for name, share in measured.metrics[0].items() if name.startswith("selected/")}
-    for kind in set(noise):
-        assert shares[f"selected/candidates/noise/{kind}"] == pytest.approx(np.mean(noise == kind))
-        for rule, chunk in (("independent", b), ("joint", CHUNK), ("greedy", 1)):
-            of_batch = noise[drawn(scores, chunk)]
-            assert shares[f"selected/{rule}/noise/{kind}"] == pytest.approx(np.mean(of_batch == kind))
+    chosen = {rule: drawn(scores, n) for rule, n in (("independent", b), ("joint", CHUNK), ("greedy", 1))}
+    chosen["candidates"] = range(B)
+    kinds = sorted(set(noise[:B]))
     for rule in ("candidates", "uniform", "independent", "joint", "greedy", "gibbs"):
-        of_rule = [shares.pop(f"selected/{rule}/noise/{kind}") for kind in sorted(set(noise))]
+        of_rule = [shares.pop(f"selected/{rule}/noise/{kind}") for kind in kinds]
         assert sum(of_rule) == pytest.approx(1)
+        if rule in chosen:
+            assert of_rule == pytest.approx([np.mean(noise[chosen[rule]] == kind) for kind in kinds])
     assert not shares  # a column that does not exist is left out
 
 
-def test_metrics_are_means_over_super_batches(run, measured, web):
+def test_metrics_are_means_over_super_batches(run, measured, noise):
     """The first super-batch is the same, whatever follows."""
     _, two = run(draws=2)
     assert two.values("learnability_matrix") == measured.values("learnability_matrix")
     one, mean = (value(tracker, "learnability/greedy") for tracker in (measured, two))
     assert mean != pytest.approx(one, abs=1e-3)
-    noise = np.array(load_metadata(web, ["noise"])["noise"])[examples_at(np.arange(2 * B), 512, 2**32)]
     for kind in set(noise):
         assert value(two, f"selected/candidates/noise/{kind}") == pytest.approx(np.mean(noise == kind))
+
+
+def test_a_super_batch_larger_than_what_a_filter_leaves_is_refused(run, tiny):
+    with pytest.raises(ValueError, match=f"a batch of {B} examples is larger than the training set"):
+        run(data=tiny["data"] | {"filter": "noise == 'vague'"})
 
 
 def test_a_run_that_is_stopped_between_super_batches_logs_nothing(run):
@@ -196,3 +194,28 @@ def test_the_learner_alone_by_softmax(run, runs):
     names = {name for metrics in tracker.metrics.values() for name in metrics}
     assert not [name for name in names if name.startswith(("learnability_matrix", "learnability/filtering"))]
     assert value(tracker, "learnability/uniform") < value(tracker, "learnability/greedy")
+
+
+def composition(folder, columns, selected, candidates):
+    selection, runtime = {"rule": "joint", "reference": "r"}, {"diagnostics": {"columns": columns}}
+    config = TrainConfig.model_validate({"selection": selection, "runtime": runtime})
+    return composition_of(ShardIndex.load(folder), config, 1, selected.astype(np.uint32), candidates)
+
+
+def test_the_composition_of_a_training_step_is_that_of_the_metadata(web):
+    selected, candidates = np.arange(3, 35), np.arange(100, 200)
+    expected: dict[str, float] = {}
+    for column, values in load_metadata(web, ["noise", "label"]).items():
+        for group, examples in (("joint", selected), ("candidates", candidates[:32])):
+            counts = Counter(np.array(values)[examples].tolist())
+            expected |= {f"selected/{group}/{column}/{value}": n / 32 for value, n in counts.items()}
+    found = composition(web, ["noise", "label"], selected, candidates)
+    assert {name: share for name, share in found.items() if share} == expected
+
+
+def test_unreadable_metadata_leave_the_composition_out_with_a_warning(web, tmp_path, caplog):
+    copy = shutil.copytree(web, tmp_path / "web")
+    for table in copy.glob("*.parquet"):
+        table.write_bytes(b"")
+    assert composition(copy, ["noise"], np.arange(8), np.arange(8)) == {}
+    assert "kinds of the selected examples unknown" in caplog.text

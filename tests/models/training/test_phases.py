@@ -15,8 +15,7 @@ from jestlab.models.training.phases import PHASES, PhaseClock, ResumePoint, Spen
 class Time:
     """A clock that the test moves."""
 
-    def __init__(self) -> None:
-        self.now = 100.0
+    now = 100.0
 
     def perf_counter(self) -> float:
         return self.now
@@ -48,9 +47,8 @@ def test_each_moment_is_in_one_phase(moment):
     clock.wind_down()
     moment.now += 0.25
     spent = clock.spent()
-    assert seconds(spent) == {
-        "startup": 3, "training": 15, "evaluation": 4, "checkpoint": 0.5, "winddown": 0.25,
-    }  # fmt: skip
+    expected = {"startup": 3, "training": 15, "evaluation": 4, "checkpoint": 0.5, "winddown": 0.25}
+    assert seconds(spent) == expected
     assert (spent.resumed_step, spent.reached_step, spent.whole_seconds) == (40, 45, 22.75)
 
 
@@ -63,26 +61,20 @@ def test_a_checkpoint_holds_the_time_until_it_was_begun(moment):
         moment.now += 1
     moment.now += 10
     with clock.phase("checkpoint", 10):
-        clock.saved(5)
+        pass
     moment.now += 10
-    found = clock.spent()
-    assert (found.saved_step, found.saved_seconds) == (5, 10)
-    clock.saved(10)
-    found = clock.spent()
-    assert (found.saved_step, found.saved_seconds) == (10, 20)
-    clock.saved()  # without a step: of the last report
-    assert clock.spent().saved_seconds == 30
+    for saved, expected in (([5], (5, 10)), ([10], (10, 20)), ([], (10, 30))):  # no step: the last report's
+        clock.saved(*saved)
+        found = clock.spent()
+        assert (found.saved_step, found.saved_seconds) == expected
 
 
 def test_compiling_within_compiling_counts_once(moment):
     clock = PhaseClock()
     clock.reports(0)
-    moment.now += 10
-    clock.compiled(1.0)  # from 9 to 10
-    moment.now += 2
-    clock.compiled(3.0)  # from 9 to 12: traced another function in the middle
-    moment.now += 4
-    clock.compiled(1.5)
+    for passed, compiled in ((10, 1.0), (2, 3.0), (4, 1.5)):  # from 9 to 10; from 9 to 12; from 14.5 to 16
+        moment.now += passed
+        clock.compiled(compiled)
     with ThreadPoolExecutor() as pool:
         pool.submit(clock.compiled, 5.0)  # other threads compile while training continues
     assert seconds(clock.spent()) == {"training": 16 - 4.5, "compilation": 4.5}
@@ -110,46 +102,32 @@ def test_only_time_that_has_passed_is_moved_to_another_phase(moment):
     assert seconds(clock.spent()) == {"compilation": 3, "evaluation": 3}
 
 
-acts = st.tuples(
-    st.sampled_from(
-        ["startup", "compilation", "evaluation", "checkpoint", "reports", "compiled", "saved", "end"]
-    ),
-    st.floats(0, 100),
-)
+ACTS = ["startup", "compilation", "evaluation", "checkpoint", "reports", "compiled", "saved", "wind_down"]
 
 
-@given(st.lists(acts, max_size=20))
-def test_phases_add_up_to_the_time_that_passed(made_up):
+@given(st.lists(st.tuples(st.sampled_from(ACTS), st.floats(0, 100)), max_size=20))
+def test_phases_add_up_to_the_time_that_passed(acts):
     moment = Time()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(phases, "time", moment)
         clock = PhaseClock(already=1.0)
-        for step, (act, amount) in enumerate(made_up):
+        for step, (act, amount) in enumerate(acts):
             moment.now += amount / 3
-            if act == "reports":
-                clock.reports(step)
-            elif act == "compiled":
-                clock.compiled(amount)
-            elif act == "saved":
-                clock.saved()
-            elif act == "end":
-                clock.wind_down()
-            else:
+            if act in PHASES:
                 with clock.phase(act, step):
                     moment.now += amount
+            else:
+                getattr(clock, act)(*{"reports": [step], "compiled": [amount]}.get(act, []))
         spent = clock.spent()
     assert min(seconds(spent).values(), default=0.0) >= 0
     assert spent.whole_seconds == pytest.approx(1.0 + moment.now - 100.0)
-    if any(act == "end" for act, _ in made_up):
-        assert spent.winddown_seconds is not None
+    assert (spent.winddown_seconds is not None) == any(act == "wind_down" for act, _ in acts)
 
 
 def test_compilation_by_jax_is_counted():
     clock = PhaseClock()
     count_compilation(clock)
-
-    function = jax.jit(lambda x: x * 3)
-    compiled = []
+    function, compiled = jax.jit(lambda x: x * 3), []
     for _ in range(3):
         compiled.append(clock.spent().compilation_seconds)
         function(np.ones(5)).block_until_ready()
@@ -170,8 +148,7 @@ def test_compilation_by_jax_is_counted():
 def test_the_first_report_states_the_resumed_step_unless_the_folder_was_empty(reports, resumed, if_empty):
     point, empty, first = ResumePoint(), ResumePoint(is_empty=True), ResumePoint(is_first=True)
     for what, step in reports:
-        point.reports(step, is_value=what == "log")
-        empty.reports(step, is_value=what == "log")
-        first.reports(step, is_value=what == "log")
+        for each in (point, empty, first):
+            each.reports(step, is_value=what == "log")
     empty.completes()
     assert (point.step, empty.step, first.step) == (resumed, if_empty, 0)

@@ -41,8 +41,6 @@ BLOCK, ENCODER = "txt/Encoder_0/encoderblock_1", "img/Transformer/encoder_norm"
         ({"img/\ncls": zeros(2)}, r"'img/\\ncls', of 8 characters, is not plausible"),
         ({"x" * 60_000: zeros(2)}, "of 60,000 characters, is not plausible"),
         ({"t": np.ones(1)}, "t is float64: only float32, float16 and bfloat16 are read"),
-        ({"t": np.ones(1, np.int32)}, "t is int32: only"),
-        ({"t": np.array(["one"])}, "t is <U3: only"),
         ({"t": np.array([np.nan], np.float32)}, "not finite: t$"),
     ],
 )
@@ -64,7 +62,6 @@ def test_many_names_are_counted(npz, tensors, towers):
     [
         ({"vision_model.cls": zeros(3), "logit_bias": None}, "missing: logit_bias; unexpected: vision_mo"),
         ({"logit_bias": np.ones(1)}, "logit_bias is F64: only"),
-        ({"logit_bias": np.ones(1, np.int64)}, "logit_bias is I64: only"),
         ({"\n": zeros(3)}, "is not plausible"),
     ],
 )
@@ -139,7 +136,6 @@ def index(**weight_map):
         (INDEX, "[]", "must be a mapping"),
         (INDEX, '{"weight_map": 3}', "must list the file of each tensor"),
         (INDEX, index(x="../x.safetensors"), "in the same folder"),
-        (INDEX, index(x=["y"]), "no such file"),
         (INDEX, index(x="x" * 5_000), "of 5,000 characters, is not plausible"),
         (INDEX, index(x="model.safetensors", y="twin.safetensors"), "twin.*: .* is in another file too"),
     ],
@@ -154,13 +150,11 @@ def test_json(huggingface, name, content, message):
     ("place", "value", "message"),
     [
         (("model_type",), "clip", r"model_type 'clip' is not supported"),
-        (("vision_config", "hidden_act"), "gelu", r"vision_config.hidden_act is 'gelu', supported is only"),
-        (("text_config", "layer_norm_eps"), 1e-5, r"text_config.layer_norm_eps is 1e-05"),
+        (("text_config", "hidden_act"), "gelu", r"text_config.hidden_act is 'gelu', supported is only"),
         (("vision_config", "vision_use_head"), False, r"vision_config.vision_use_head is False"),
         (("vision_config", "hidden_size"), 0, r"vision_config.hidden_size is 0, expected a positive integer"),
         (("vision_config", "patch_size"), "8", r"vision_config.patch_size is '8', expected a positive"),
         (("vision_config", "image_size"), 32, r"position_embedding.weight \(4, 24\), should be \(16, 24\)"),
-        (("vision_config", "num_hidden_layers"), 1, r"unexpected: vision_model.encoder.layers.1"),
         (("text_config", "num_hidden_layers"), 10**9, r"does not describe two towers: text.depth"),
         (("text_config", "num_attention_heads"), 5, r"heads 5 does not divide width 16"),
         (("text_config", "projection_size"), 12, r"embedding_dim 12 must equal vision.width 24"),

@@ -13,7 +13,6 @@ from PIL import Image
 from tests.models.support.icon_packages import icon_set, of_names
 
 from jestlab.models.data.tars import TarWriter
-from jestlab.platform.cli import data
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def web(shapes, tmp_path):
 
 def test_make_writes_shards_and_refuses_an_existing_folder(web, call):
     before = {path.name: path.read_bytes() for path in web.glob("0*")}
-    assert before.keys() == {"00000.tar", "00000.parquet", "00000_stats.json"}
+    assert before.keys() == {"00000.tar", "00000.parquet"}
     assert "web already exists: name a new folder" in call("make", "shapes", "web", code=1)
     assert {path.name: path.read_bytes() for path in web.glob("0*")} == before
 
@@ -120,12 +119,12 @@ def test_icons_are_fetched_once_and_shown(call, monkeypatch):
             (folder / one.file_name).write_bytes(contents[one.name][1])
             progress(done, len(sets))
 
-    monkeypatch.setattr(data, "icon_sets", lambda: sets)
-    monkeypatch.setattr(data, "download", download)
+    monkeypatch.setattr("jestlab.models.data.icons.make.icon_sets", lambda: sets)
+    monkeypatch.setattr("jestlab.models.data.icons.make.download", download)
     fetched = call("fetch", "icons")
     assert fetched.startswith("icons: 4 folders of data, ")
     assert "80 examples in 1 tar shard" in fetched and "benchmark of 2 datasets" in fetched
-    monkeypatch.delattr(data, "download")
+    monkeypatch.delattr("jestlab.models.data.icons.make.download")
     parts = {
         Path(part["folder"]).name: part for part in json.loads(call("fetch", "icons", "--json"))["parts"]
     }

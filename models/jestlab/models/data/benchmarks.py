@@ -76,9 +76,7 @@ class Benchmark:
 def load_benchmark(folder: Path, image_size: int) -> Benchmark:
     """Load every dataset of a folder: labels and captions are read, images are only located.
 
-    Args:
-        folder: See `datasets_in`.
-        image_size: Side to which images are resized, in pixels.
+    Images are resized to squares with sides of `image_size` pixels.
 
     Raises:
         FileNotFoundError: The folder has no dataset, or a dataset lacks a file.
@@ -135,12 +133,7 @@ def datasets_in(folder: Path) -> list[tuple[Path, str, bool]]:
 
 
 def classification(folder: Path, image_size: int) -> ClassificationSet:
-    """Load a classification dataset.
-
-    Args:
-        folder: Folder with `classnames.txt`, `zeroshot_classification_templates.txt`, `test/`, and optionally
-            `train/`.
-        image_size: Side to which images are resized, in pixels.
+    """Load a classification dataset; `train/` is optional; see `load_benchmark`.
 
     Raises:
         FileNotFoundError: One of the files is missing.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,7 @@ from jestlab.models.data.metadata import (
     read_table,
     without_metadata,
 )
-from jestlab.models.data.shards import ShardIndex
+from jestlab.models.data.shards import Ints, ShardIndex
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +35,6 @@ _MOST_COUNTED = 2_000_000  # examples: filtering more than these takes too long 
 _NUMBER = "\0number"  # column for the examples' global numbers, a name that metadata cannot have
 _LOG = logging.getLogger(__name__)
 
-Ints = npt.NDArray[np.int64]
 Columns = Mapping[str, npt.NDArray[Any]]
 """Columns in addition to the metadata, such as scores: [n] by global example number; NaN if missing."""
 
@@ -54,9 +52,8 @@ def choose(
     """Choose the examples that a run reads, and their synthetic captions.
 
     Args:
-        filter: See `select`.
+        filter: See `select`, as `columns`.
         recaption: See `recaptions`; None: no example is re-captioned.
-        columns: See `select`.
         repeat: See `repeated`; None: every example is read once.
         damaged_share: See `ShardIndex.check`, which is called first; None: it is not called.
 
@@ -75,15 +72,11 @@ def choose(
     if captions is not None and len(missing := captions.missing()):
         everything = np.arange(len(index)) if chosen is None else chosen
         chosen = np.setdiff1d(everything, missing, assume_unique=True)
+        without = f"{index.folder}: {len(everything) - len(chosen)} examples have no synthetic caption"
         if not len(chosen):
-            raise ValueError(
-                f"recaption {recaption!r}: none of the {len(everything)} examples of {index.folder} "
-                "that need one has a synthetic caption"
-            )
-        if lacking := len(everything) - len(chosen):
-            _LOG.warning(
-                "%s: examples left out because they have no synthetic caption: %d", index.folder, lacking
-            )
+            raise ValueError(f"recaption {recaption!r}: {without}, and no other example is chosen")
+        if len(chosen) < len(everything):
+            _LOG.warning("%s: left out", without)
     return chosen if repeat is None else repeated(index, chosen, repeat, columns), captions
 
 
@@ -250,9 +243,7 @@ def recaptions(folder: Path, expression: str) -> Recaptions:
 def concepts(folder: Path, columns: Sequence[str]) -> npt.NDArray[np.int32]:
     """Load the concepts of a folder's examples. They are read once, tar by tar, and stored next to the index.
 
-    Args:
-        folder: Folder of shards.
-        columns: Columns of metadata. A value, or each value of a list, is a concept of its column.
+    A value of one of the columns, or each value of a list in it, is a concept of this column.
 
     Returns:
         int32 [n, K], memory-mapped: the numbers of each example's concepts, ascending, then −1. Concepts are
@@ -284,9 +275,9 @@ def concepts(folder: Path, columns: Sequence[str]) -> npt.NDArray[np.int32]:
         (partial / "numbers").write_bytes(numbers.tobytes())
 
     def load(derived: Path) -> npt.NDArray[np.int32]:
-        return map_array(derived / "numbers", np.int32).reshape(len(index), -1)
+        return map_array(derived / "numbers", np.int32, (len(index), -1))
 
-    return _derived(index, "concepts", json.dumps(columns), build, load)
+    return _derived(index, "concepts", columns, build, load)
 
 
 def _concepts_of(cell: Any, column: str, tar: Path) -> set[str]:
@@ -302,13 +293,14 @@ def _concepts_of(cell: Any, column: str, tar: Path) -> set[str]:
 
 
 def _derived(
-    index: ShardIndex, kind: str, key: str, build: Callable[[Path], None], load: Callable[[Path], Derived]
+    index: ShardIndex, kind: str, key: object, build: Callable[[Path], None], load: Callable[[Path], Derived]
 ) -> Derived:
     """Load data derived from metadata; build them unless shards, metadata, and key are the same as before."""
-    state = hashlib.sha256(f"{key}\n{index.signature}\n".encode())
-    for path, stat in shard_files(index.folder, (".parquet",)):
-        state.update(f"{path.as_posix()} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-    return open_derived(index.folder, f"{kind}-{state.hexdigest()[:16]}", build, load)
+    tables = [
+        (str(path), stat.st_size, stat.st_mtime_ns) for path, stat in shard_files(index.folder, (".parquet",))
+    ]
+    state = hashlib.sha256(repr((key, index.signature, tables)).encode()).hexdigest()[:16]
+    return open_derived(index.folder, f"{kind}-{state}", build, load)
 
 
 def shares_by_value(

@@ -139,15 +139,14 @@ def digest(folder: Path) -> str:
         stored = json.loads(stored_at.read_text())
     except (FileNotFoundError, ValueError):
         stored = {}
-    files: dict[str, dict[str, Any]] = {}
+    files: dict[str, list[Any]] = {}
     for path, stat in found:
-        name, about = path.as_posix(), {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-        known = stored.get(name, {})
-        is_known = known == about | {"sha256": known.get("sha256")}
-        files[name] = known if is_known else about | {"sha256": file_sha256(folder / path)}
+        name, about = path.as_posix(), [stat.st_size, stat.st_mtime_ns]
+        *known, sha256 = stored.get(name, [None])
+        files[name] = [*about, sha256 if known == about else file_sha256(folder / path)]
     if files != stored:
         write_whole(stored_at, json.dumps(files, indent=1).encode())
-    return _combined({name: file["sha256"] for name, file in files.items()})
+    return _combined({name: file[-1] for name, file in files.items()})
 
 
 def path_digest(path: Path) -> str:

@@ -97,11 +97,9 @@ class EmbeddingCache:
         self._images, self._texts, self._status = *files[:2], np.asarray(files[2].array)
 
     def check(self, data: Data, folder: Path, columns: Columns | None = None) -> None:
-        """Check that every example of a run's data has an embedding.
+        """Check that every example of a run's data, in a folder of shards, has an embedding.
 
         Args:
-            data: The run's data.
-            folder: Folder of their shards.
             columns: See `curation.select`.
 
         Raises:

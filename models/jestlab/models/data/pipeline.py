@@ -18,14 +18,13 @@ import numpy.typing as npt
 from jestlab.models.data.augmentation import Augmenter
 from jestlab.models.data.curation import Columns, Recaptions, choose
 from jestlab.models.data.images import Pixels, ensure_decoded, read_images
-from jestlab.models.data.shards import ShardIndex
+from jestlab.models.data.shards import Ints, ShardIndex
 from jestlab.models.data.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import grain
 
 Batch = dict[str, npt.NDArray[Any]]
-Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 Lookup = Callable[[Ints], npt.NDArray[Any]]
@@ -90,12 +89,7 @@ def training_batches(
 
     Args:
         folder: A folder of shards.
-        filter: See `curation.select`.
-        recaption: See `curation.recaptions`: examples that satisfy this condition are read with their
-            synthetic caption, and left out if they have none.
-        repeat: See `curation.repeated`: column with the number of times that an example is read per epoch.
-        columns: Columns that `filter` and `repeat` can read in addition to the metadata.
-        tokenizer: For the captions.
+        filter: See `curation.choose`, as `recaption`, `repeat`, and `columns`.
         image_size: Side in pixels.
         text_length: L, tokens.
         batch_size: B, of the batch that all processes load together.

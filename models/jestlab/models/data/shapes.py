@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from PIL import Image
 
 from jestlab.models.config import NoiseRates, ShapesBenchmark, ShapesWeb
 from jestlab.models.config.data import SYNTHETIC_CAPTION
-from jestlab.models.data.packing import write_classification, write_retrieval
-from jestlab.models.data.tars import TarWriter
+from jestlab.models.data.packing import write_classification, write_retrieval, write_tar
 from jestlab.models.data.world import (
     ATTRIBUTES,
     CLASSES,
@@ -88,7 +86,7 @@ _VAGUE = (
 )
 
 
-def draw_kinds(rates: NoiseRates, count: int, rng: np.random.Generator) -> Ints:
+def _draw_kinds(rates: NoiseRates, count: int, rng: np.random.Generator) -> Ints:
     """Draw the kind of noise of each of n pairs, int64[n], numbers into `NOISE_KINDS`."""
     shares = np.array([getattr(rates, kind) for kind in NOISE_KINDS[1:]])
     edges = np.cumsum([max(0.0, 1.0 - shares.sum()), *shares])
@@ -104,14 +102,14 @@ def other_scenes(scenes: Ints, rng: np.random.Generator) -> Ints:
     return label * SCENES_PER_CLASS + others % SCENES_PER_CLASS
 
 
-def alt_texts(count: int, rng: np.random.Generator) -> list[str]:
+def _alt_texts(count: int, rng: np.random.Generator) -> list[str]:
     """Write n captions as a content management system would."""
     kinds = rng.integers(0, len(_ALT_TEXTS), count)
     numbers = rng.integers(0, (9999, 20, 900, 600), (count, 4))
     return [_ALT_TEXTS[kind].format(*row) for kind, row in zip(kinds, numbers.tolist(), strict=True)]
 
 
-def vague_texts(count: int, rng: np.random.Generator) -> list[str]:
+def _vague_texts(count: int, rng: np.random.Generator) -> list[str]:
     """Write n captions that fit any image."""
     return [_VAGUE[i] for i in rng.integers(0, len(_VAGUE), count)]
 
@@ -122,7 +120,7 @@ def measure(kinds: Ints, agreement: Floats, rng: np.random.Generator) -> dict[st
     Args:
         kinds: int64[n], into `NOISE_KINDS`.
         agreement: float64[n], share of a mismatched caption's attributes that are true of the image.
-        rng: The generator of the measurements' errors.
+        rng: Draws the measurements' errors.
 
     Returns:
         `similarity` (as CLIP's cosine, about 0.1 to 0.4), `aesthetic` (as LAION's predictor, about 2 to 7.5),
@@ -150,36 +148,24 @@ def make_web(
 
     Args:
         folder: Destination of the shards: `00000.tar` with `.jpg`, `.txt`, and `.json` members,
-            `00000.parquet` with the metadata, `00000_stats.json`. Created if missing.
+            `00000.parquet` with the metadata. Created if missing.
         settings: Settings of the web, except their `seed`.
         progress: Called with the number of examples just made.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    rng = generator(seed, 0)
-    templates = draw_scenes(rng, settings.duplicate_templates)
-    poses = draw_jitter(rng, settings.duplicate_templates)
     for shard, start in enumerate(range(0, settings.examples, settings.shard_size)):
-        rng, captioner = (generator(seed, stream, shard) for stream in (1, 2))
         count = min(settings.shard_size, settings.examples - start)
-        _write_shard(
-            folder / f"{shard:05d}",
-            settings,
-            *_draw_pairs(count, settings, templates, poses, rng, captioner),
-        )
+        _write_shard(folder / f"{shard:05d}", settings, *_draw_pairs(settings, seed, shard, count))
         progress(count)
 
 
-def _draw_pairs(
-    count: int,
-    settings: ShapesWeb,
-    templates: Ints,
-    poses: Floats,
-    rng: np.random.Generator,
-    captioner: np.random.Generator,
-) -> tuple[Pixels, dict[str, Any]]:
-    """Draw the images, captions, and metadata columns of n pairs."""
+def _draw_pairs(settings: ShapesWeb, seed: int, shard: int, count: int) -> tuple[Pixels, dict[str, Any]]:
+    """Draw the images, captions, and metadata columns of a shard's pairs."""
+    of_web, rng, captioner = generator(seed, 0), generator(seed, 1, shard), generator(seed, 2, shard)
+    templates = draw_scenes(of_web, settings.duplicate_templates)
+    poses = draw_jitter(of_web, settings.duplicate_templates)
     size = settings.image_size
-    kinds = draw_kinds(settings.noise, count, rng)
+    kinds = _draw_kinds(settings.noise, count, rng)
     is_kind = {kind: kinds == number for number, kind in enumerate(NOISE_KINDS)}
     counts = {kind: int(where.sum()) for kind, where in is_kind.items()}
 
@@ -193,12 +179,12 @@ def _draw_pairs(
 
     described = np.where(is_kind["mismatched"], other_scenes(scenes, rng), scenes)
     captions = np.array(describe(described, rng), object)
-    captions[is_kind["alt_text"]] = alt_texts(counts["alt_text"], rng)
-    captions[is_kind["vague"]] = vague_texts(counts["vague"], rng)
+    captions[is_kind["alt_text"]] = _alt_texts(counts["alt_text"], rng)
+    captions[is_kind["vague"]] = _vague_texts(counts["vague"], rng)
     # A captioning model would mention every attribute, and write something vague about other images.
     synthetic = np.array(describe(scenes, captioner, complete=True), object)
     without_scene = is_kind["noise_image"] | is_kind["blank"]
-    synthetic[without_scene] = vague_texts(int(without_scene.sum()), captioner)
+    synthetic[without_scene] = _vague_texts(int(without_scene.sum()), captioner)
 
     shown, written = attributes(scenes), attributes(described)
     agreement: Floats = np.mean([shown[name] == written[name] for name in ATTRIBUTES], axis=0)
@@ -216,7 +202,7 @@ def _draw_pairs(
 
 
 def _write_shard(path: Path, settings: ShapesWeb, images: Pixels, columns: dict[str, Any]) -> None:
-    """Write a tar, its parquet, and its statistics; `path` has no suffix."""
+    """Write a tar and its parquet; `path` has no suffix."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -234,18 +220,10 @@ def _write_shard(path: Path, settings: ShapesWeb, images: Pixels, columns: dict[
         "sha256": [hashlib.sha256(jpeg).hexdigest() for jpeg in jpegs],
         **columns,
     }
-    with TarWriter(path.with_suffix(".tar")) as tar:
-        for jpeg, *row in zip(jpegs, *table.values(), strict=True):
-            metadata = dict(zip(table, row, strict=True))
-            tar.add(f"{metadata['key']}.jpg", jpeg)
-            tar.add(f"{metadata['key']}.json", json.dumps(metadata).encode())
-            tar.add(f"{metadata['key']}.txt", metadata["caption"].encode())
+    rows = (dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
+    write_tar(path.with_suffix(".tar"), (("jpg", jpeg) for jpeg in jpegs), rows)
     table["error_message"] = pa.nulls(count, pa.string())
     pq.write_table(pa.table(table), path.with_suffix(".parquet"))
-    # img2dataset's statistics without its clock times, so that the same settings give the same bytes.
-    stats = {"count": count, "successes": count, "failed_to_download": 0, "failed_to_resize": 0}
-    stats_path = path.with_name(f"{path.name}_stats.json")
-    stats_path.write_text(json.dumps(stats | {"status_dict": {"success": count}}, indent=4))
 
 
 def encode_jpeg(pixels: Pixels) -> bytes:

@@ -55,13 +55,15 @@ def load(directory: Path) -> tuple[dict[str, Column], str]:
     return columns, about["digest"]
 
 
-def columns_of(directory: Path, data: Data, folder: Path) -> dict[str, Column]:
-    """Return the columns of a finished run for another run's data in a folder of shards.
+def columns_of(directory: Path | None, data: Data, folder: Path) -> dict[str, Column] | None:
+    """Return the columns of a finished run, if any, for another run's data in a folder of shards.
 
     Raises:
         FileNotFoundError: The run's folder has no columns.
         ValueError: The columns belong to other data, or as `load`.
     """
+    if directory is None:
+        return None
     columns, scored = load(directory)
     if scored != (digest := content_digest(data, folder)):
         raise ValueError(

@@ -31,7 +31,6 @@ def score(
     """Compute all columns.
 
     Args:
-        config: The run.
         embeddings: Folder of the completed run that embedded the data.
         target: Folder of the completed run that embedded the target set, if there is one.
         progress: Called with the number of completed parts and the number of all parts.
@@ -44,30 +43,30 @@ def score(
         FileNotFoundError: A folder holds no embeddings.
         ValueError: Embeddings are incomplete, or of different widths.
     """
-    cache = EmbeddingCache(embeddings)
+    cache, negcliploss, semdedup = EmbeddingCache(embeddings), config.negcliploss, config.semdedup
     known = cache.embedded()
     images, texts = cache.images(known), cache.texts(known)
-    parts, completed = config.negcliploss.repeats + config.semdedup.iterations, itertools.count(1)
-    progress(0, parts)
+    parts, completed = negcliploss.repeats + semdedup.iterations, itertools.count()
 
     def advance() -> None:
         progress(next(completed), parts)
 
+    advance()
     found = {
         "clip_score": clip_scores(images, texts),
         "negcliploss": negative_clip_loss(
             images,
             texts,
-            temperature=config.negcliploss.temperature or 1.0 / cache.about.temperature,
-            batch_size=config.negcliploss.batch_size,
-            repeats=config.negcliploss.repeats,
+            temperature=negcliploss.temperature or 1.0 / cache.about.temperature,
+            batch_size=negcliploss.batch_size,
+            repeats=negcliploss.repeats,
             seed=config.seed,
             advance=advance,
         ),
         "semdedup": duplicate_similarity(
             images,
-            clusters=config.semdedup.clusters_of(len(known)),
-            iterations=config.semdedup.iterations,
+            clusters=semdedup.clusters_of(len(known)),
+            iterations=semdedup.iterations,
             seed=config.seed,
             advance=advance,
         ),
@@ -132,7 +131,6 @@ def negative_clip_loss(
         temperature: τ.
         batch_size: b; a smaller data set is one batch.
         repeats: K.
-        seed: Seed of the divisions.
         advance: Called after each division.
 
     Returns:
@@ -199,9 +197,8 @@ def duplicate_similarity(
     Args:
         images: float32 [n, E], unit embeddings.
         clusters: Number of clusters, at most n.
-        iterations: Iterations of k-means.
+        iterations: Iterations of k-means; `advance` is called after each.
         seed: Seed of the first centroids.
-        advance: Called after each iteration.
 
     Returns:
         float32 [n], from 0 to 1; 0 for the first image of a cluster.
@@ -264,7 +261,6 @@ def soft_cap_counts(
         penalty: α.
         batch_size: Draws between penalties, at most the number of examples that can be drawn.
         gain: Factor on the scores.
-        seed: Seed of the draws.
 
     Returns:
         float32 [n], whole numbers whose sum is `size`.
@@ -277,13 +273,10 @@ def soft_cap_counts(
     if not able:
         raise ValueError("soft-capped sampling of no example: all scores are −inf")
     counts, rng = np.zeros(len(scores), np.int64), np.random.default_rng(seed)
-    left = size
-    while left:
-        k = min(batch_size, able, left)
+    while left := size - int(counts.sum()):
         # Gumbel top-k: k successive draws without replacement in proportion to exp(logits).
-        perturbed = logits + rng.gumbel(size=len(logits))
+        k, perturbed = min(batch_size, able, left), logits + rng.gumbel(size=len(logits))
         batch = np.argpartition(-perturbed, k - 1)[:k]
         counts[batch] += 1
         logits[batch] -= penalty
-        left -= k
     return counts.astype(np.float32)

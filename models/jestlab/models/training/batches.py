@@ -23,17 +23,11 @@ FOLDER = "batches"
 
 
 class RecordedBatch(NamedTuple):
-    """The super-batch of one step, or the rows of it that one process loaded.
+    """The super-batch of one step, or the rows of it that one process loaded."""
 
-    Attributes:
-        examples: int64 [k], global numbers of the candidates.
-        scores: float32 [k], each pair's own score by the criterion; NaN without a criterion.
-        selected: int32 [m], positions of the selected candidates, in the order of their selection.
-    """
-
-    examples: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float32]
-    selected: npt.NDArray[np.int32]
+    examples: npt.NDArray[np.int64]  # [k], global numbers of the candidates
+    scores: npt.NDArray[np.float32]  # [k], each pair's own score by the criterion; NaN without a criterion
+    selected: npt.NDArray[np.int32]  # [m], positions of the selected candidates, in order of selection
 
     @property
     def rejected(self) -> npt.NDArray[np.int64]:

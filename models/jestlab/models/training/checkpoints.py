@@ -66,7 +66,6 @@ class Checkpoints:
         Waits for the previous save. Does nothing if this step is already saved.
 
         Args:
-            state: The training state.
             seconds: Seconds of training so far.
             distinct: Counter of the examples trained on so far.
             score: Score of the parameters, for keeping the best; None if they weren't evaluated.
@@ -81,14 +80,11 @@ class Checkpoints:
         """Write a checkpoint while training continues, and delete old ones."""
         _write(self._directory, step, parts, score)
         steps = _steps(self._directory)
-        scores = {at: _about(self._directory, at).get("score") for at in steps}
-        best = max(
-            (at for at in steps if scores[at] is not None), key=lambda at: (scores[at], at), default=None
-        )
-        for old in steps[: -self._keep]:
-            if old != best:
-                (self._directory / f"{old}.json").unlink()
-                shutil.rmtree(self._directory / str(old))
+        scores = [(_about(self._directory, at).get("score"), at) for at in steps]
+        _, best = max((each for each in scores if each[0] is not None), default=(None, None))
+        for old in {*steps[: -self._keep]} - {best}:
+            (self._directory / f"{old}.json").unlink()
+            shutil.rmtree(self._directory / str(old))
         self._saved(step)
 
     def wait(self) -> None:
@@ -138,9 +134,7 @@ class Checkpoints:
                     f"checkpoint {self._directory / str(step)} doesn't have this run's structure "
                     f"({type(error).__name__}): remove {self._directory} to train from the beginning"
                 ) from error
-        if jax.process_count() > 1:
-            loaded = first_gives(loaded)
-        return dict(jax.tree.map(_placed_as, loaded, like))
+        return dict(jax.tree.map(_placed_as, first_gives(loaded), like))
 
     def close(self) -> None:
         """Wait for the last save and end the thread."""

@@ -47,7 +47,7 @@ from jestlab.models.scoring.columns import columns_of
 from jestlab.models.selection import CRITERIA, Embeddings, Selected, select
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
-from jestlab.models.training.state import NO_EXAMPLE, RECENT_STEPS
+from jestlab.models.training.step import code_of
 from jestlab.models.training.tracker import Tracker
 from jestlab.models.two_towers import TwoTowerModel, embed, temperature_and_bias
 
@@ -68,35 +68,28 @@ def _shares(source: ShardIndex, columns: Sequence[str], groups: Mapping[str, Int
 
 
 def composition_of(
-    source: ShardIndex, config: TrainConfig, step: int, recent: np.ndarray, candidates: Ints
+    source: ShardIndex, config: TrainConfig, step: int, selected: np.ndarray, candidates: Ints
 ) -> dict[str, float]:
     """Compute which kinds of examples a training step selected.
-
-    The numbers of the examples are in the training state, so that a resumed run records the same values as an
-    uninterrupted one.
 
     Args:
         source: The run's shards.
         config: The run's config.
         step: Number of the step, from 1.
-        recent: uint32 [RECENT_STEPS, b], `TrainState.recent`.
+        selected: uint32 [b], the examples of the sub-batch.
         candidates: int64 [k], the examples of the super-batch that this process loaded: a uniform sample.
 
     Returns:
-        `selected_again`, the share of the sub-batch that was in one of the earlier sub-batches of `recent` (0
-        within an epoch); and `selected/<rule>/<column>/<value>`, the share of the sub-batch with a value of a
-        metadata column, and the same for `candidates`, unless metadata cannot be read.
+        `selected/<rule>/<column>/<value>`, the share of the sub-batch with a value of a metadata column, and
+        the same for `candidates`; empty if metadata cannot be read.
     """
-    row = (step - 1) % RECENT_STEPS
-    selected, earlier = recent[row].astype(np.int64), np.delete(recent, row, axis=0)
-    metrics = {"selected_again": float(np.isin(selected, earlier[earlier != NO_EXAMPLE]).mean())}
-    sample = selected[np.linspace(0, len(selected) - 1, min(len(selected), _MOST_EXAMPLES)).astype(int)]
-    groups = {config.selection.rule: sample, "candidates": candidates[: len(sample)]}
+    rows = np.linspace(0, len(selected) - 1, min(len(selected), _MOST_EXAMPLES)).astype(int)
+    groups = {config.selection.rule: selected[rows].astype(np.int64), "candidates": candidates[: len(rows)]}
     try:
-        metrics |= _shares(source, config.runtime.diagnostics.columns, groups)
+        return _shares(source, config.runtime.diagnostics.columns, groups)
     except (OSError, ValueError) as error:
         _LOG.warning("step %d: kinds of the selected examples unknown: %s", step, error)
-    return metrics
+        return {}
 
 
 _ROWS = 256  # examples per forward pass
@@ -122,7 +115,6 @@ def diagnose(
     Nothing is saved before the end: an interrupted diagnosis starts over and computes the same numbers.
 
     Args:
-        config: The run.
         data_cache: Folder of generated data, shared by all runs.
         tracker: Receives the progress in super-batches, and the metrics named above.
         learner: Architecture and folder of a completed run: `checkpoints/`, `tokenizer.model`.
@@ -137,7 +129,8 @@ def diagnose(
         ValueError: The reference does not fit the learner or the data, or embeddings are not finite.
     """
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
-    columns = columns_of(scores, config.data, web) if scores is not None else None
+    columns = columns_of(scores, config.data, web)
+    criterion = code_of("criterion", config.criterion, config.criterion_options, CRITERIA)
     measured: dict[tuple[int, str], list[float]] = defaultdict(list)
     chosen: dict[str, list[Ints]] = defaultdict(list)
     batches = _super_batches(config, web, learner, reference if config.needs_reference else None, columns)
@@ -146,9 +139,12 @@ def diagnose(
         if tracker.stop_requested():
             return False
         key = jax.random.fold_in(jax.random.key(config.seed), draw)
-        metrics, selected = _measure(config, key, pairs)
-        if draw == 0:
-            metrics |= _matrix(config, pairs)
+        metrics, selected = _measure(config, criterion, key, pairs)
+        if draw == 0 and config.scoring_loss == "sigmoid":  # the loss is a sum over pairs
+            first = _first(pairs, config.matrix_size)
+            matrix = score_matrix(criterion, first.get("learner"), first.get("reference"))
+            metrics |= {(i, "learnability_matrix"): x for i, x in enumerate(matrix.ravel().tolist())}
+            metrics[0, "learnability_matrix/size"] = config.matrix_size
         for step_and_name, value in metrics.items():
             measured[step_and_name].append(value)
         for rule, indices in selected.items():
@@ -227,7 +223,9 @@ def _first(pairs: Pairs, count: int) -> Pairs:
     return {name: z._replace(image=z.image[:count], text=z.text[:count]) for name, z in pairs.items()}
 
 
-def _measure(config: DiagnoseConfig, key: jax.Array, pairs: Pairs) -> tuple[Metrics, dict[str, Ints]]:
+def _measure(
+    config: DiagnoseConfig, criterion: str | Own, key: jax.Array, pairs: Pairs
+) -> tuple[Metrics, dict[str, Ints]]:
     """Select by every rule; return the metrics, and by rule the positions selected at `filtering_ratio`."""
 
     def by(rule: str, filtering_ratio: float, chunks: int = config.joint_chunks) -> Selected:
@@ -238,7 +236,7 @@ def _measure(config: DiagnoseConfig, key: jax.Array, pairs: Pairs) -> tuple[Metr
             candidates.get("reference"),
             batch_size=config.batch_size,
             rule=rule,
-            criterion=_criterion(config),
+            criterion=criterion,
             loss=config.scoring_loss,
             gain=config.gain,
             chunks=chunks,
@@ -264,25 +262,7 @@ def _measure(config: DiagnoseConfig, key: jax.Array, pairs: Pairs) -> tuple[Metr
     return metrics, chosen
 
 
-def _criterion(config: DiagnoseConfig) -> str | Own:
-    """Return the name of a built-in criterion, or a custom criterion with its options."""
-    if config.criterion in CRITERIA:
-        return config.criterion
-    return Own.load("criterion", config.criterion, config.criterion_options)
-
-
 def _spread(draws: int) -> list[int]:
     """Return 1 … draws, thinned evenly on a logarithmic axis if there are many."""
     steps = np.arange(1, draws + 1) if draws <= _POINTS else np.geomspace(1, draws, _POINTS).round()
     return [int(step) for step in np.unique(steps)]
-
-
-def _matrix(config: DiagnoseConfig, pairs: Pairs) -> Metrics:
-    """Score the first images with the first texts; empty if the loss is not a sum over pairs."""
-    if config.scoring_loss != "sigmoid":
-        return {}
-    n = config.matrix_size
-    first = _first(pairs, n)
-    scores = score_matrix(_criterion(config), first.get("learner"), first.get("reference"))
-    metrics: Metrics = {(i, "learnability_matrix"): x for i, x in enumerate(scores.ravel().tolist())}
-    return metrics | {(0, "learnability_matrix/size"): n}

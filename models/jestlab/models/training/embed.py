@@ -7,7 +7,6 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from jestlab.models.config import EmbedConfig, TwoTowers
 from jestlab.models.data import datasets
-from jestlab.models.data.curation import Recaptions, choose
+from jestlab.models.data.curation import choose
 from jestlab.models.data.embeddings import About, EmbeddingWriter, content_digest
 from jestlab.models.data.files import compute_ahead
 from jestlab.models.data.images import ensure_decoded, read_images
@@ -71,9 +70,10 @@ def embed(
     if not is_first():
         tracker = NullTracker(tracker.stop_requested)
     (towers, folder), devices = reference, Devices(jax.devices())
-    parameters, tokenizer = load_parameters(folder / "checkpoints", towers), (folder / TOKENIZER).read_bytes()
+    parameters = load_parameters(folder / "checkpoints", towers)
+    tokenizer = Tokenizer((folder / TOKENIZER).read_bytes())
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
-    columns = columns_of(scores, config.data, web) if scores is not None else None
+    columns = columns_of(scores, config.data, web)
     source, data, share = ShardIndex.load(web), config.data, config.runtime.damaged_share
     chosen, recaptions = choose(source, data.filter, data.recaption, columns, damaged_share=share)
     examples = np.arange(len(source)) if chosen is None else chosen
@@ -90,8 +90,22 @@ def embed(
         bias=float(parameters["b"][0]),
     )
     size = math.ceil(config.runtime.batch_size / devices.count) * devices.count
-    load = _loader(config, source, recaptions, towers, Tokenizer(tokenizer), devices.rows(size))
     on_devices, model = devices.replicate(parameters), TwoTowerModel(towers)
+    rows, side = devices.rows(size), towers.vision.image_size
+    decoded = ensure_decoded(source, side, config.runtime.decoded_megabytes * 10**6)
+
+    def load(examples: npt.NDArray[np.int64]) -> dict[str, np.ndarray]:
+        """Load this process's r rows of a batch, padded: images are zeros where damaged."""
+        mine, r = examples[rows], rows.stop - rows.start
+        images, damaged = np.zeros((r, side, side, 3), np.uint8), np.zeros(r, bool)
+        for row, error in read_images(source, decoded, mine, images, np.arange(len(mine))).items():
+            _LOG.warning("%s: %s", source.describe(mine[row]), error)
+            damaged[row] = True
+        captions = source.captions(mine)
+        if recaptions is not None:
+            recaptions.replace(mine, captions)
+        captions += [""] * (r - len(mine))
+        return {"image": images, "text": tokenizer(captions, towers.text.length), "damaged": damaged}
 
     @functools.partial(jax.jit, out_shardings=devices.replicated)
     def embedded(parameters: Parameters, batch: dict[str, jax.Array]) -> jax.Array:
@@ -109,11 +123,11 @@ def embed(
         batches = compute_ahead(load, parts, config.runtime.loader_threads, _BATCHES_AHEAD)
         stack.enter_context(contextlib.closing(batches))
         for count, (part, batch) in enumerate(zip(parts, batches, strict=True), start=1):
-            rows = np.asarray(embedded(on_devices, devices.split(batch)), np.float32)[: len(part)]
+            z = np.asarray(embedded(on_devices, devices.split(batch)), np.float32)[: len(part)]
             done += len(part)
             if writer:
-                images, texts = np.split(rows[:, :-1], 2, axis=1)
-                writer.write(part, images, texts, rows[:, -1] > 0)
+                images, texts = np.split(z[:, :-1], 2, axis=1)
+                writer.write(part, images, texts, z[:, -1] > 0)
                 if writer.about.damaged > math.ceil(share * total):
                     raise ValueError(
                         f"{writer.about.damaged:,} of {total:,} examples have a damaged image, above "
@@ -134,35 +148,3 @@ def embed(
             if stopping:
                 return False
     return True
-
-
-def _loader(
-    config: EmbedConfig,
-    source: ShardIndex,
-    recaptions: Recaptions | None,
-    towers: TwoTowers,
-    tokenizer: Tokenizer,
-    rows: slice,
-) -> Callable[[npt.NDArray[np.int64]], dict[str, np.ndarray]]:
-    """Return a function that loads this process's rows of a batch, given the batch's examples, int64 [k].
-
-    The rows are padded to the r rows of this process: "image" uint8 [r, h, h, 3], zeros where damaged, "text"
-    int32 [r, L], and "damaged" bool [r].
-    """
-    side, size = towers.vision.image_size, rows.stop - rows.start
-    decoded = ensure_decoded(source, side, config.runtime.decoded_megabytes * 10**6)
-
-    def load(examples: npt.NDArray[np.int64]) -> dict[str, np.ndarray]:
-        mine = examples[rows]
-        images, damaged = np.zeros((size, side, side, 3), np.uint8), np.zeros(size, bool)
-        failed = read_images(source, decoded, mine, images, np.arange(len(mine)))
-        for row, error in failed.items():
-            _LOG.warning("%s: %s", source.describe(mine[row]), error)
-            damaged[row] = True
-        captions = source.captions(mine)
-        if recaptions is not None:
-            recaptions.replace(mine, captions)
-        captions += [""] * (size - len(mine))
-        return {"image": images, "text": tokenizer(captions, towers.text.length), "damaged": damaged}
-
-    return load

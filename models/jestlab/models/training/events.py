@@ -28,7 +28,6 @@ class EventWriter(SummaryWriter):  # type: ignore[misc]  # it has no types
         """Open a new event file.
 
         Args:
-            directory: The run's event folder.
             hyperparameters: The run's config, nested; shown flat in the HParams tab.
             first_step: Completed steps when this attempt starts. TensorBoard hides later events of
                 interrupted attempts.

@@ -108,13 +108,7 @@ def in_microbatches(forward: Forward, parameters: Parameters, rows: Any, count: 
     """Compute a forward pass in parts whose activations are not kept (GradCache, Gao et al., 2021).
 
     The backward pass computes the activations of each part again. The loss is that of all outputs, so
-    negatives come from all parts.
-
-    Args:
-        forward: The function to differentiate.
-        parameters: Its first argument.
-        rows: Arrays [b, …].
-        count: Number of parts; it divides b.
+    negatives come from all parts. `rows` are arrays [b, …], and the number of parts divides b.
     """
     parts = _split(rows, count)
     outputs = jax.lax.map(lambda part: forward(parameters, part), parts)

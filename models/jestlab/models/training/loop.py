@@ -37,7 +37,6 @@ from jestlab.models.two_towers import initialize
 
 _LOG = logging.getLogger(__name__)
 
-_OF_THE_HOST = ("index", "damaged")  # arrays of a batch that stay on the host
 _MUST_BE_FINITE = {
     # First, because examples that were selected by NaN scores can have a finite loss.
     "score_super_batch": "embeddings of the learner or the reference are not finite",
@@ -90,15 +89,15 @@ def train(
     tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
     if is_first():
         write_whole(directory / TOKENIZER, tokenizer.model)  # for runs that score with this one
-    columns = columns_of(scores, config.data, web) if scores is not None else None
+    columns = columns_of(scores, config.data, web)
     scorer = Scorer()
     if config.needs_reference and reference is not None:
         scorer = load(reference, config.data, web, config.model, tokenizer, columns)
     lookups = dict(scorer.lookups)
     if config.uses_concepts:
         lookups["concepts"] = concepts(web, config.selection.concepts).__getitem__
-    ends_early = 0 < config.selecting_steps < total
-    later = Later(config.selecting_steps, b, devices.rows(b)) if ends_early else None
+    selecting = config.selecting_steps
+    later = Later(selecting, b, devices.rows(b)) if 0 < selecting < total else None
     batches = training_batches(
         web,
         filter=config.data.filter,
@@ -153,7 +152,7 @@ def train(
                     checkpoints.wait()
                 return False
 
-            size, selects = _steps_in_call(config, step), step < config.selecting_steps
+            size, selects = _steps_in_call(config, step), step < selecting
             began = time.perf_counter()
             loaded = [next(batches) for _ in range(size)]
             waited += time.perf_counter() - began
@@ -162,7 +161,7 @@ def train(
                 phase = config if selects else config.model_copy(update={"selection": uniform})
                 functions[size, selects] = build_step(phase, scorer.model, devices, size)
             with watch.paused() if compiles else contextlib.nullcontext():
-                arrays = _to_devices(loaded, devices, with_index=config.selects)
+                arrays = _to_devices(loaded, devices)
                 state, metrics = functions[size, selects](state, arrays, scorer_parameters)
             examples = [batch["index"] for batch in loaded]
             noted = {name: metrics[name] for name in (*_MUST_BE_FINITE, "selected") if name in metrics}
@@ -175,25 +174,21 @@ def train(
                 metrics = {name: value[-1] for name, value in metrics.items()}
             _settle(calls, step, rows, distinct)
             trained, seen = watch.seconds, step * b
-            selecting = min(seen, later.first * b) if later else seen
-            flops = selecting * flops_per_example
-            flops += (seen - selecting) * (later_flops_per_example or flops_per_example)
+            first = min(step, selecting) * b if later else seen  # examples seen before the cost changes
+            flops = first * flops_per_example
+            flops += (seen - first) * (later_flops_per_example or flops_per_example)
             if is_first() and "record" in due:
                 with watch.paused():
                     record(directory, step, super_batch(metrics, examples[-1], rows.start or 0))
             values = {name: float(value) for name, value in metrics.items() if not value.ndim}
             diagnosed = {name: values.pop(name) for name in ("score_sub_batch",) if name in values}
-            logged: dict[str, float] = {}
-            if composition and state.recent is not None and "diagnose" in due:
+            if composition and "diagnose" in due:
                 with watch.paused():
-                    recent = np.asarray(state.recent.addressable_data(0))
-                    logged = diagnosed | composition(step, recent, examples[-1])
+                    selected = np.asarray(metrics["examples"].addressable_data(0))
+                    tracker.log(step, diagnosed | composition(step, selected, examples[-1]))
             if "log" in due:
                 values |= {"examples_seen": seen, "flops_total": flops, "distinct_examples": distinct.count}
-                logged |= values
-            if logged:
-                tracker.log(step, logged)
-            if "log" in due:
+                tracker.log(step, values)
                 elapsed = watch.seconds - logged_at[1]
                 rate = (step - logged_at[0]) * b / elapsed
                 events.scalars(step, values | {"examples_per_second": rate, "data_wait": waited / elapsed})
@@ -266,16 +261,14 @@ def _steps_in_call(config: TrainConfig, step: int) -> int:
     return size if is_whole and not any(_due(config, s) for s in inner) else 1
 
 
-def _to_devices(batches: list[dict[str, np.ndarray]], devices: Devices, with_index: bool) -> dict[str, Any]:
+def _to_devices(batches: list[dict[str, np.ndarray]], devices: Devices) -> dict[str, Any]:
     """Put the batches of one call on the devices, with a leading axis if there are several."""
-    names = [name for name in batches[0] if name not in _OF_THE_HOST]
-    if with_index:
-        names.append("index")
-        # JAX has 32 bits. Larger numbers would only be confused in the records of diagnostics.
-        batches = [batch | {"index": batch["index"].astype(np.uint32)} for batch in batches]
+    arrays = {name: [batch[name] for batch in batches] for name in batches[0] if name != "damaged"}
+    # JAX has 32 bits. Larger numbers would only be confused in the records of diagnostics.
+    arrays["index"] = [index.astype(np.uint32) for index in arrays["index"]]
     if len(batches) == 1:
-        return devices.split({name: batches[0][name] for name in names})
-    return devices.split({name: np.stack([batch[name] for batch in batches]) for name in names}, axis=1)
+        return devices.split({name: each[0] for name, each in arrays.items()})
+    return devices.split({name: np.stack(each) for name, each in arrays.items()}, axis=1)
 
 
 def _settle(calls: list[_Call], step: int, rows: slice, distinct: Distinct) -> None:

@@ -22,32 +22,21 @@ TOKENIZER = "tokenizer.model"
 
 @dataclass(frozen=True)
 class Reference:
-    """A finished run that selection scores with.
-
-    Attributes:
-        directory: Folder of the run.
-        model: Architecture; None if the folder has a reference's embeddings instead of a model.
-    """
+    """A finished run that selection scores with."""
 
     directory: Path
-    model: TwoTowers | None
+    model: TwoTowers | None  # architecture; None if the folder has a reference's embeddings instead
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """A reference that is loaded for a run.
+    """A reference that is loaded for a run; empty if a run has no reference."""
 
-    Attributes:
-        model: The model that scores online; None if embeddings are cached, or without a reference.
-        parameters: The model's parameters; for cached embeddings only `{t, b}`.
-        tokenizer: Tokenizer and length in tokens, if they differ from the learner's.
-        lookups: Functions for more arrays of a batch, from the global numbers of its examples.
-    """
-
-    model: TwoTowerModel | None = None
-    parameters: Parameters | None = None
-    tokenizer: tuple[Tokenizer, int] | None = None
+    model: TwoTowerModel | None = None  # scores online; None if embeddings are cached
+    parameters: Parameters | None = None  # for cached embeddings only `{t, b}`
+    tokenizer: tuple[Tokenizer, int] | None = None  # with its length in tokens; None for the learner's
     lookups: Mapping[str, Lookup] = field(default_factory=dict)
+    """Functions for more arrays of a batch, from the global numbers of its examples."""
 
 
 def load(
@@ -75,10 +64,10 @@ def load(
         }
         lookups = {"reference_image_embedding": cache.images, "reference_text_embedding": cache.texts}
         return Scorer(parameters=parameters, lookups=lookups)
-    sizes = reference.model.vision.image_size, learner.vision.image_size
-    if sizes[0] != sizes[1]:
+    theirs, ours = reference.model.vision.image_size, learner.vision.image_size
+    if theirs != ours:
         raise ValueError(
-            f"the reference reads images of {sizes[0]} px, the learner of {sizes[1]} px: set "
+            f"the reference reads images of {theirs} px, the learner of {ours} px: set "
             "model.vision.image_size to the same value, or cache the reference's embeddings in an `embed` run"
         )
     own = Tokenizer((reference.directory / TOKENIZER).read_bytes())

@@ -36,17 +36,16 @@ from jestlab.models.devices import AXIS, Devices, agree, gather_rows, take_rows
 from jestlab.models.extensions import Kind, Own
 from jestlab.models.losses import loss_function, takes_reference
 from jestlab.models.selection import CRITERIA, RULES, Candidates, Embeddings, Selected, select
-from jestlab.models.selection.fused import best_sums
 from jestlab.models.training.gradients import Learner, Pass, embed_in_parts, loss_and_gradients, reusable_pass
 from jestlab.models.training.optimizer import build_optimizer
-from jestlab.models.training.state import RECENT_STEPS, TrainState
+from jestlab.models.training.state import TrainState
 from jestlab.models.two_towers import FULL, Parameters, TwoTowerModel, temperature_and_bias
 
 Batch = dict[str, jax.Array]
 """The keys of a batch:
 
 * `image` uint8 [B, h, w, 3] and `text` int32 [B, L].
-* With selection, `index` uint32 [B]: the global numbers of the examples.
+* `index` uint32 [B]: the global numbers of the examples; not needed without selection.
 * For a rule that uses concepts, `concepts` int32 [B, K], padded with −1.
 * For a reference with a different tokenizer, `reference_text` int32 [B, L'].
 * For a reference with cached embeddings, `reference_image_embedding` and `reference_text_embedding`,
@@ -82,11 +81,12 @@ def build_step(
           `effective_sample_size`, the effective number of candidates at the first draw of a chunk, averaged
           over chunks (a custom rule may not report it); with diagnostics `score_sub_batch`, the score of the
           whole sub-batch, valid only at steps with diagnostics. `scores` float32 [B], the score of each pair.
-        * With selection, `selected` int32 [b]: positions in the super-batch, in the order of the draws.
+        * With selection, `selected` int32 [b]: positions in the super-batch, in the order of the draws; and
+          `examples` uint32 [b], the global numbers of these examples.
 
     Raises:
-        ValueError: `runtime.microbatches` does not divide the rows of a device, `runtime.reuse_scoring` is
-            set for several devices, or `runtime.selection_kernel` does not support this backend.
+        ValueError: `runtime.microbatches` does not divide the rows of a device, or `runtime.reuse_scoring` is
+            set for several devices.
     """
     devices = devices or Devices(jax.devices()[:1])
     step = _Step(config, reference, devices.count)
@@ -111,7 +111,7 @@ def build_step(
     return jax.jit(joined, donate_argnums=0)
 
 
-def _code(kind: Kind, name: str, options: Mapping[str, Any], builtin: Collection[str]) -> str | Own:
+def code_of(kind: Kind, name: str, options: Mapping[str, Any], builtin: Collection[str]) -> str | Own:
     """Return the name of built-in code, or load custom code."""
     return name if name in builtin else Own.load(kind, name, options)
 
@@ -128,12 +128,11 @@ class _Step:
         self.config, self.reference, self.devices = config, reference, devices
         self.learner = Learner(config, devices)
         names = config.selection
-        loss = _code("loss", config.loss, config.loss_options, LOSSES)
-        self.rule = _code("rule", names.rule, names.rule_options, RULES)
-        self.criterion = _code("criterion", names.criterion, names.criterion_options, CRITERIA)
+        loss = code_of("loss", config.loss, config.loss_options, LOSSES)
+        self.rule = code_of("rule", names.rule, names.rule_options, RULES)
+        self.criterion = code_of("criterion", names.criterion, names.criterion_options, CRITERIA)
         self.compares = isinstance(loss, Own) and takes_reference(loss)
         self.loss = loss_function(loss, devices, AXIS)
-        self.sums = best_sums(config.runtime.selection_kernel)
 
     def __call__(
         self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
@@ -147,11 +146,9 @@ class _Step:
         if self.config.selects:
             learner_z, reference_z, reuse = self.score(parameters, batch, reference_parameters, scoring_key)
             selected = self.select(state, learner_z, reference_z, batch, selection_key)
-            chosen, examples = agree(selected.indices, batch["index"], AXIS)
-            assert state.recent is not None
-            state = state._replace(recent=state.recent.at[state.step % RECENT_STEPS].set(examples))
+            chosen, examples = agree(selected.indices, batch["index"])
             batch = self.gather(batch, reference_z, chosen)
-            selection = {"selected": chosen}
+            selection = {"selected": chosen, "examples": examples}
             if len(selected.own):
                 shares, scores = self.shares_of_scores(selected, chosen), {"scores": selected.own}
             if reuse is not None:
@@ -202,7 +199,7 @@ class _Step:
         """Select the sub-batch together with the other devices."""
         concepts = None
         if "concepts" in batch:
-            concepts = gather_rows(batch["concepts"], AXIS)
+            concepts = gather_rows(batch["concepts"])
             # The next message waits for this one.
             learner_z, reference_z, concepts = jax.lax.optimization_barrier(
                 (learner_z, reference_z, concepts)
@@ -222,7 +219,6 @@ class _Step:
                 sweeps=settings.sweeps,
                 axis=AXIS,
                 trace=self.config.diagnoses(state.step + 1),
-                sums=self.sums,
                 concepts=concepts,
             )
         )
@@ -235,7 +231,7 @@ class _Step:
             names += ["reference_text", *_CACHED]
             if reference_z is not None:
                 batch = batch | dict(zip(_CACHED, (reference_z.image, reference_z.text), strict=True))
-        return take_rows({name: batch[name] for name in names if name in batch}, chosen, AXIS)
+        return take_rows({name: batch[name] for name in names if name in batch}, chosen)
 
     def shares_of_scores(self, selected: Selected, chosen: jax.Array) -> Metrics:
         """Return this device's shares of the metrics of scores."""
@@ -289,4 +285,4 @@ class _Step:
             "bias": state.parameters["b"][0],
         }
         parameters = optax.apply_updates(state.parameters, updates)
-        return TrainState(state.step + 1, parameters, optimizer_state, state.key, state.recent), metrics
+        return TrainState(state.step + 1, parameters, optimizer_state, state.key), metrics

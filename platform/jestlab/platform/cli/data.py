@@ -17,13 +17,12 @@ from jestlab.models.config import ELSEWHERE, EmbedConfig, ShapesBenchmark, Shape
 from jestlab.models.data import datasets as training_data
 from jestlab.models.data import shapes
 from jestlab.models.data.benchmarks import classification, datasets_in, retrieval
-from jestlab.models.data.captioned import Captioned
 from jestlab.models.data.curation import select
 from jestlab.models.data.files import build_once, shard_files
 from jestlab.models.data.icons import make as icons
-from jestlab.models.data.icons.packages import download, icon_sets
 from jestlab.models.data.images import ensure_decoded
 from jestlab.models.data.metadata import load_metadata, metadata_columns, without_metadata
+from jestlab.models.data.packing import Captioned
 from jestlab.models.data.shards import ShardIndex
 from jestlab.models.scoring.columns import Column, load
 from jestlab.platform.cli import SubcommandGroup, naming
@@ -118,12 +117,12 @@ def fetch_icons(folder: Path, as_json: bool) -> None:
 
     If interrupted, run the command again to resume.
     """
-    sets = icon_sets()
+    sets = icons.icon_sets()
     if icons.is_made(folder, sets):
         say(f"{folder}: the icons already exist", err=True)
     else:
         with reporting("Downloading") as report:
-            download(sets, folder / icons.PACKAGES, report)
+            icons.download(sets, folder / icons.PACKAGES, report)
         with reporting("Drawing icons") as report:
             icons.make(folder, sets, report)
     _print_description(folder, as_json)

