@@ -105,8 +105,7 @@ def assert_same_embeddings(ours, theirs):
 
 
 def test_a_model_of_any_image_size_embeds_squares_the_same(transformers, gemma, tmp_path):
-    vision = {**VISION, "num_patches": 16}
-    config = transformers.Siglip2Config(text_config=TEXT, vision_config=vision)
+    config = transformers.Siglip2Config(text_config=TEXT, vision_config={**VISION, "num_patches": 16})
     model = randomized(transformers.Siglip2Model(config))
     model.save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes(gemma)

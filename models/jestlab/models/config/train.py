@@ -153,7 +153,6 @@ class Runtime(LoaderRuntime):
             F(2 + B/b) instead of F(3 + B/b), but takes more memory. No effect if the approximation is used.
         remat: Activations that the backward pass recomputes to save memory. "dots": all but matrix products.
         scan_layers: Whether all layers share one compiled block, which compiles faster.
-        selection_kernel: Implementation of sums over pairs of examples. "fused" requires a TPU.
         decoded_megabytes: Largest size, in megabytes, of decoded images that are stored for all runs. Larger
             sets are decoded in each run. The limit applies to training data and benchmark separately.
     """
@@ -166,7 +165,6 @@ class Runtime(LoaderRuntime):
     reuse_scoring: bool = False
     remat: Literal["none", "dots", "all"] = "none"
     scan_layers: bool = False
-    selection_kernel: Literal["auto", "blocks", "fused"] = "auto"
     decoded_megabytes: NonNegativeInt = 256
     diagnostics: Diagnostics = Diagnostics()
 

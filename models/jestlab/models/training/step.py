@@ -36,7 +36,6 @@ from jestlab.models.devices import AXIS, Devices, agree, gather_rows, take_rows
 from jestlab.models.extensions import Kind, Own
 from jestlab.models.losses import loss_function, takes_reference
 from jestlab.models.selection import CRITERIA, RULES, Candidates, Embeddings, Selected, select
-from jestlab.models.selection.fused import best_sums
 from jestlab.models.training.gradients import Learner, Pass, embed_in_parts, loss_and_gradients, reusable_pass
 from jestlab.models.training.optimizer import build_optimizer
 from jestlab.models.training.state import TrainState
@@ -84,8 +83,8 @@ def build_step(
           `examples` uint32 [b], the global numbers of these examples.
 
     Raises:
-        ValueError: `runtime.microbatches` does not divide the rows of a device, `runtime.reuse_scoring` is
-            set for several devices, or `runtime.selection_kernel` does not support this backend.
+        ValueError: `runtime.microbatches` does not divide the rows of a device, or `runtime.reuse_scoring` is
+            set for several devices.
     """
     devices = devices or Devices(jax.devices()[:1])
     everywhere, by_rows = PartitionSpec(), PartitionSpec(AXIS)
@@ -127,7 +126,6 @@ class _Step:
         self.criterion = code_of("criterion", names.criterion, names.criterion_options, CRITERIA)
         self.compares = isinstance(loss, Own) and takes_reference(loss)
         self.loss = loss_function(loss, devices, AXIS)
-        self.sums = best_sums(config.runtime.selection_kernel)
 
     def __call__(
         self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
@@ -214,7 +212,6 @@ class _Step:
                 sweeps=settings.sweeps,
                 axis=AXIS,
                 trace=self.config.diagnoses(state.step + 1),
-                sums=self.sums,
                 concepts=concepts,
             )
         )
