@@ -87,7 +87,6 @@ def select(folder: Path, expression: str | None, columns: Columns | None = None)
     As in SQL, a missing value does not satisfy a comparison: `punsafe < 0.5` drops unrated examples, too.
 
     Args:
-        folder: Folder of shards.
         expression: In the language of `filters`: "aesthetic > 5 and noise not in ('blank', 'vague')". None:
             every example.
         columns: Columns that the filter can read in addition to the metadata; they hide metadata columns.
@@ -309,7 +308,6 @@ def shares_by_value(
     """Count examples by the values of metadata columns, as shares.
 
     Args:
-        columns: Names of the columns.
         examples: Names of groups of examples → their global numbers, int64[k].
 
     Returns:

@@ -53,7 +53,6 @@ class ShardIndex:
     their order are known before training. Images that cannot be decoded are detected at decoding.
 
     Attributes:
-        folder: The folder of tars.
         tars: Paths of the s tars within the folder and its subfolders, sorted.
         signature: Changes whenever a tar's size or time does; `datasets.digest` identifies the content.
         starts: int64[s + 1], number of each tar's first example; n at the end.
@@ -269,7 +268,6 @@ def find_examples(
     `a.b.jpg`, is split at its last dot. It is damaged if `a.b` is a pair, or `a` isn't a pair.
 
     Args:
-        path: The tar.
         images: Extensions of images; of an example with several, the first one is read.
         text: Extension of the captions ("txt") or labels ("cls").
         metadata: Extension of the metadata; "" reads none.
