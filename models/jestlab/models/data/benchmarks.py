@@ -82,21 +82,11 @@ def load_benchmark(folder: Path, image_size: int) -> Benchmark:
         FileNotFoundError: The folder has no dataset, or a dataset lacks a file.
         ValueError: A damaged tar, an invalid label or template, or as in `datasets_in`.
     """
-    datasets = required_datasets(folder)
+    datasets = datasets_in(folder)
     return Benchmark(
         {name: classification(path, image_size) for path, name, retrieves in datasets if not retrieves},
         {name: retrieval(path, image_size) for path, name, retrieves in datasets if retrieves},
     )
-
-
-def required_datasets(folder: Path) -> list[tuple[Path, str, bool]]:
-    """Return `datasets_in` a folder; raise FileNotFoundError if it has none."""
-    if not (datasets := datasets_in(folder)):
-        hint = f": give its parent, {folder.parent}" if (folder / "test").is_dir() else ""
-        raise FileNotFoundError(
-            f"{folder}: holds no dataset, which is a folder with test/0.tar (CLIP_benchmark's form){hint}"
-        )
-    return datasets
 
 
 def datasets_in(folder: Path) -> list[tuple[Path, str, bool]]:
@@ -110,6 +100,7 @@ def datasets_in(folder: Path) -> list[tuple[Path, str, bool]]:
         For each dataset: path, name, and whether it is for retrieval.
 
     Raises:
+        FileNotFoundError: The folder has no dataset.
         ValueError: Two datasets have the same name, or one is for another task, such as "multilabel".
     """
     datasets: dict[tuple[str, bool], Path] = {}
@@ -127,6 +118,11 @@ def datasets_in(folder: Path) -> list[tuple[Path, str, bool]]:
         key = (name, True) if kind == "retrieval" else (name.removesuffix("_classification"), False)
         if datasets.setdefault(key, path) != path:
             raise ValueError(f"{path}: a second dataset named {key[0]!r}: rename one of the folders")
+    if not datasets:
+        hint = f": give its parent, {folder.parent}" if (folder / "test").is_dir() else ""
+        raise FileNotFoundError(
+            f"{folder}: holds no dataset, which is a folder with test/0.tar (CLIP_benchmark's form){hint}"
+        )
     return [(path, *key) for key, path in datasets.items()]
 
 

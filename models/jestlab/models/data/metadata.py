@@ -71,7 +71,7 @@ def without_metadata(index: ShardIndex) -> int:
 
     def missing(shard: int) -> int:
         if not parquet_of(index, shard).exists():
-            return int((index.meta[index.examples(shard), 1] == 0).sum())
+            return int((index.spans[index.examples(shard), 2, 1] == 0).sum())
         return int(read_table(index, shard, [])["key"].null_count)
 
     return sum(by_shard(missing, index, "looked for metadata in"))

@@ -228,11 +228,11 @@ def _describe(folder: Path, expression: str | None = None) -> dict[str, Any]:
     if not folder.is_dir() or any(folder.glob("*.tar")):
         return _describe_shards(folder, expression)
     is_dataset = (folder / "test" / "nshards.txt").exists()
-    datasets = datasets_in(folder.parent if is_dataset else folder)
-    if is_dataset:
-        datasets = [found for found in datasets if found[0].name == folder.name]
     about: dict[str, Any] = {"folder": str(folder), "bytes": _bytes(folder)}
-    if datasets:
+    if is_dataset or any(path.is_dir() for path in folder.glob("*/test")):
+        datasets = datasets_in(folder.parent if is_dataset else folder)
+        if is_dataset:
+            datasets = [found for found in datasets if found[0].name == folder.name]
         return about | {"datasets": [_describe_dataset(*each) for each in datasets]}
     parts = [path for path in sorted(folder.iterdir()) if path.is_dir() and shard_files(path, _DATA_SUFFIXES)]
     if not parts:
