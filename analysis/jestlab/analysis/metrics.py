@@ -116,7 +116,7 @@ _ACCURACY = Metric("max", PERCENT)
 
 _OF_TRAINING = (
     "examples_seen", "distinct_examples", "flops_total", "grad_norm", "temperature", "bias", "score_selected",
-    "score_super_batch", "score_sub_batch", "selected_again",
+    "score_super_batch", "score_sub_batch",
 )  # fmt: skip
 
 _SELECTED = {"selected/*": Metric(), "effective_sample_size*": Metric()}

@@ -19,7 +19,6 @@ from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.diagnose import composition_of, diagnose
 from jestlab.models.training.reference import Reference
-from jestlab.models.training.state import NO_EXAMPLE, RECENT_STEPS
 from jestlab.models.two_towers import TwoTowerModel
 from jestlab.models.two_towers import embed as embed_pairs
 
@@ -197,37 +196,26 @@ def test_the_learner_alone_by_softmax(run, runs):
     assert value(tracker, "learnability/uniform") < value(tracker, "learnability/greedy")
 
 
-def composition(folder, columns, batches, candidates):
-    """Of the last of some training steps; the rows that no step has filled hold no example."""
+def composition(folder, columns, selected, candidates):
     selection, runtime = {"rule": "joint", "reference": "r"}, {"diagnostics": {"columns": columns}}
-    recent = np.full((RECENT_STEPS, len(batches[0])), NO_EXAMPLE, np.uint32)
-    for step, batch in enumerate(batches):
-        recent[step % RECENT_STEPS] = batch
     config = TrainConfig.model_validate({"selection": selection, "runtime": runtime})
-    return composition_of(ShardIndex.load(folder), config, len(batches), recent, candidates)
+    return composition_of(ShardIndex.load(folder), config, 1, selected.astype(np.uint32), candidates)
 
 
 def test_the_composition_of_a_training_step_is_that_of_the_metadata(web):
     selected, candidates = np.arange(3, 35), np.arange(100, 200)
-    expected = {"selected_again": 0.0}
+    expected: dict[str, float] = {}
     for column, values in load_metadata(web, ["noise", "label"]).items():
         for group, examples in (("joint", selected), ("candidates", candidates[:32])):
             counts = Counter(np.array(values)[examples].tolist())
             expected |= {f"selected/{group}/{column}/{value}": n / 32 for value, n in counts.items()}
-    found = composition(web, ["noise", "label"], [selected], candidates)
-    assert {name: share for name, share in found.items() if share or name == "selected_again"} == expected
+    found = composition(web, ["noise", "label"], selected, candidates)
+    assert {name: share for name, share in found.items() if share} == expected
 
 
 def test_unreadable_metadata_leave_the_composition_out_with_a_warning(web, tmp_path, caplog):
     copy = shutil.copytree(web, tmp_path / "web")
     for table in copy.glob("*.parquet"):
         table.write_bytes(b"")
-    assert composition(copy, ["noise"], [np.arange(8)], np.arange(8)) == {"selected_again": 0.0}
+    assert composition(copy, ["noise"], np.arange(8), np.arange(8)) == {}
     assert "kinds of the selected examples unknown" in caplog.text
-
-
-def test_recently_selected_examples_are_counted(web):
-    steps = [np.arange(8), np.arange(8, 16), np.array([0, 8, 15, 100, 101, 102, 103, 104])]
-    forgotten = [*steps[:1], *[np.arange(200, 208)] * RECENT_STEPS, np.arange(8)]
-    for batches, share in ((steps, 3 / 8), (forgotten, 0.0)):
-        assert composition(web, [], batches, np.arange(8)) == {"selected_again": share}

@@ -148,13 +148,11 @@ class Runtime(LoaderRuntime):
         checkpoint_every_steps: Number of steps between checkpoints, from which interrupted runs resume.
         keep_checkpoints: Number of most recent checkpoints to keep.
         keep_best: Whether to save a checkpoint at every evaluation and keep the best one.
-        steps_per_dispatch: Number of steps per call from the host; a divisor of `log_every_steps`.
         microbatches: Number of parts of the sub-batch that are trained one after another, to save memory.
         reuse_scoring: Whether the gradient reuses the learner's forward pass from scoring: an example costs
             F(2 + B/b) instead of F(3 + B/b), but takes more memory. No effect if the approximation is used.
         remat: Activations that the backward pass recomputes to save memory. "dots": all but matrix products.
         scan_layers: Whether all layers share one compiled block, which compiles faster.
-        selection_kernel: Implementation of sums over pairs of examples. "fused" requires a TPU.
         decoded_megabytes: Largest size, in megabytes, of decoded images that are stored for all runs. Larger
             sets are decoded in each run. The limit applies to training data and benchmark separately.
     """
@@ -163,12 +161,10 @@ class Runtime(LoaderRuntime):
     checkpoint_every_steps: PositiveInt = 50
     keep_checkpoints: PositiveInt = 2
     keep_best: bool = True
-    steps_per_dispatch: PositiveInt = 1
     microbatches: PositiveInt = 1
     reuse_scoring: bool = False
     remat: Literal["none", "dots", "all"] = "none"
     scan_layers: bool = False
-    selection_kernel: Literal["auto", "blocks", "fused"] = "auto"
     decoded_megabytes: NonNegativeInt = 256
     diagnostics: Diagnostics = Diagnostics()
 

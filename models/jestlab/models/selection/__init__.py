@@ -2,7 +2,6 @@
 
 select.py    from embeddings to indices: score → draw a chunk → condition the scores on it → next chunk
 scores.py    the three criteria by either loss, and their sums over pairs without a matrix of all pairs
-fused.py     the same sums by a Pallas kernel, for TPUs
 sampling.py  draws without replacement from candidates that are split over devices
 """
 

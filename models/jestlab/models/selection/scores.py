@@ -11,7 +11,7 @@ A custom criterion may be any other elementwise function of the two losses.
 No matrix of all pairs is stored. Each chunk adds its contribution to the candidates' scores: one number per
 candidate (sigmoid), or two per candidate and model (softmax). Each contribution is a sum over the pairs of
 candidate i with the examples j of the chunk, in both directions: image i with text j, and text i with image
-j. Here the sums are computed in blocks on any backend; `fused` computes them by a kernel on TPU.
+j.
 
 Letters: R rows (candidates on this device), c chunk, C the chosen examples, E embedding width,
 s_ij = t z^im_i · z^txt_j, b bias, g criterion.
@@ -112,10 +112,6 @@ def resolve(
     if len(counts) > 1 or any(image != text for image, text in shapes.values()):
         raise ValueError(f"expected image and text embeddings [n, E], n equal in both models, not {shapes}")
     return g, models
-
-
-Sums = Callable[[Criterion, Models, Models], jax.Array]
-"""A way to sum over the pairs of all candidates with a chunk: `sigmoid_sums` here or in `fused`."""
 
 
 def sigmoid_sums(criterion: Criterion, models: Models, chunk: Models) -> jax.Array:
@@ -241,7 +237,6 @@ class SigmoidScores:
 
     criterion: Criterion
     models: Models
-    sums: Sums
 
     def own(self) -> jax.Array:
         """Return S_ii, float32 [R]: the scores before anything is chosen."""
@@ -254,7 +249,7 @@ class SigmoidScores:
 
     def add(self, accumulated: Accumulated, chunk: Models) -> Accumulated:
         """Add the contribution of newly chosen examples: Σ_{j ∈ chunk} (S_ij + S_ji)."""
-        return accumulated + self.sums(self.criterion, self.models, chunk)
+        return accumulated + sigmoid_sums(self.criterion, self.models, chunk)
 
     def given(self, accumulated: Accumulated) -> jax.Array:
         """Return the scores of candidates given at least one chosen example, float32 [R]."""

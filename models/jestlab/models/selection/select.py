@@ -45,9 +45,7 @@ from jestlab.models.selection.scores import (
     Models,
     SigmoidScores,
     SoftmaxScores,
-    Sums,
     resolve,
-    sigmoid_sums,
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -85,7 +83,7 @@ class Selected(NamedTuple):
 
 
 _LARGEST_GAIN = float(np.finfo(np.float32).max)
-_STATIC = ("batch_size", "rule", "criterion", "loss", "chunks", "gain", "sweeps", "axis", "sums")
+_STATIC = ("batch_size", "rule", "criterion", "loss", "chunks", "gain", "sweeps", "axis")
 
 
 def _compiled(function: Function) -> Function:
@@ -107,7 +105,6 @@ def select(
     sweeps: int = 4,
     axis: str | None = None,
     trace: Trace = None,
-    sums: Sums = sigmoid_sums,
     concepts: jax.Array | None = None,
 ) -> Selected:
     """Select the sub-batch to train on.
@@ -134,7 +131,6 @@ def select(
         axis: Name of the mesh axis that the rows are split over; None if all rows are on this device.
         trace: Whether to compute the sub-batch's score after each draw. This costs as much as one more chunk
             (with one chunk, as much as joint selection).
-        sums: How to sum over pairs by the sigmoid loss: see `fused.best_sums`.
         concepts: For custom rules that take them: see `Rule`. Without embeddings, the rule gets nothing else.
 
     Returns:
@@ -152,7 +148,7 @@ def select(
     g, models = resolve(criterion, learner, reference)
     if loss not in ("sigmoid", "softmax"):
         raise ValueError(f"unknown loss {loss!r}: expected sigmoid or softmax")
-    scores = SigmoidScores(g, models, sums) if loss == "sigmoid" else SoftmaxScores(g, models)
+    scores = (SigmoidScores if loss == "sigmoid" else SoftmaxScores)(g, models)
     batch = SuperBatch(Candidates(next(iter(models.values())).image.shape[0], axis), scores)
     _check_size(batch_size, batch.candidates.count)
     if not 0 < gain <= _LARGEST_GAIN or sweeps < 1:

@@ -47,7 +47,6 @@ from jestlab.models.scoring.columns import columns_of
 from jestlab.models.selection import CRITERIA, Embeddings, Selected, select
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
-from jestlab.models.training.state import NO_EXAMPLE, RECENT_STEPS
 from jestlab.models.training.step import code_of
 from jestlab.models.training.tracker import Tracker
 from jestlab.models.two_towers import TwoTowerModel, embed, temperature_and_bias
@@ -69,35 +68,28 @@ def _shares(source: ShardIndex, columns: Sequence[str], groups: Mapping[str, Int
 
 
 def composition_of(
-    source: ShardIndex, config: TrainConfig, step: int, recent: np.ndarray, candidates: Ints
+    source: ShardIndex, config: TrainConfig, step: int, selected: np.ndarray, candidates: Ints
 ) -> dict[str, float]:
     """Compute which kinds of examples a training step selected.
-
-    The numbers of the examples are in the training state, so that a resumed run records the same values as an
-    uninterrupted one.
 
     Args:
         source: The run's shards.
         config: The run's config.
         step: Number of the step, from 1.
-        recent: uint32 [RECENT_STEPS, b], `TrainState.recent`.
+        selected: uint32 [b], the examples of the sub-batch.
         candidates: int64 [k], the examples of the super-batch that this process loaded: a uniform sample.
 
     Returns:
-        `selected_again`, the share of the sub-batch that was in one of the earlier sub-batches of `recent` (0
-        within an epoch); and `selected/<rule>/<column>/<value>`, the share of the sub-batch with a value of a
-        metadata column, and the same for `candidates`, unless metadata cannot be read.
+        `selected/<rule>/<column>/<value>`, the share of the sub-batch with a value of a metadata column, and
+        the same for `candidates`; empty if metadata cannot be read.
     """
-    row = (step - 1) % RECENT_STEPS
-    selected, earlier = recent[row].astype(np.int64), np.delete(recent, row, axis=0)
-    metrics = {"selected_again": float(np.isin(selected, earlier[earlier != NO_EXAMPLE]).mean())}
-    sample = selected[np.linspace(0, len(selected) - 1, min(len(selected), _MOST_EXAMPLES)).astype(int)]
-    groups = {config.selection.rule: sample, "candidates": candidates[: len(sample)]}
+    rows = np.linspace(0, len(selected) - 1, min(len(selected), _MOST_EXAMPLES)).astype(int)
+    groups = {config.selection.rule: selected[rows].astype(np.int64), "candidates": candidates[: len(rows)]}
     try:
-        metrics |= _shares(source, config.runtime.diagnostics.columns, groups)
+        return _shares(source, config.runtime.diagnostics.columns, groups)
     except (OSError, ValueError) as error:
         _LOG.warning("step %d: kinds of the selected examples unknown: %s", step, error)
-    return metrics
+        return {}
 
 
 _ROWS = 256  # examples per forward pass

@@ -36,17 +36,16 @@ from jestlab.models.devices import AXIS, Devices, agree, gather_rows, take_rows
 from jestlab.models.extensions import Kind, Own
 from jestlab.models.losses import loss_function, takes_reference
 from jestlab.models.selection import CRITERIA, RULES, Candidates, Embeddings, Selected, select
-from jestlab.models.selection.fused import best_sums
 from jestlab.models.training.gradients import Learner, Pass, embed_in_parts, loss_and_gradients, reusable_pass
 from jestlab.models.training.optimizer import build_optimizer
-from jestlab.models.training.state import RECENT_STEPS, TrainState
+from jestlab.models.training.state import TrainState
 from jestlab.models.two_towers import FULL, Parameters, TwoTowerModel, temperature_and_bias
 
 Batch = dict[str, jax.Array]
 """The keys of a batch:
 
 * `image` uint8 [B, h, w, 3] and `text` int32 [B, L].
-* With selection, `index` uint32 [B]: the global numbers of the examples.
+* `index` uint32 [B]: the global numbers of the examples; not needed without selection.
 * For a rule that uses concepts, `concepts` int32 [B, K], padded with −1.
 * For a reference with a different tokenizer, `reference_text` int32 [B, L'].
 * For a reference with cached embeddings, `reference_image_embedding` and `reference_text_embedding`,
@@ -61,7 +60,7 @@ StepFunction = Callable[[TrainState, Batch, Parameters | None], tuple[TrainState
 
 
 def build_step(
-    config: TrainConfig, reference: TwoTowerModel | None, devices: Devices | None = None, steps: int = 1
+    config: TrainConfig, reference: TwoTowerModel | None, devices: Devices | None = None
 ) -> StepFunction:
     """Build the compiled training step of a config.
 
@@ -69,34 +68,28 @@ def build_step(
         config: The run.
         reference: The reference's towers, if they embed the super-batch.
         devices: The devices to compute on; None: one device. P divides B, b and λb.
-        steps: Number of steps per call.
 
     Returns:
         `step(state, batch, reference_parameters) → (state, metrics)`, jitted; the old state is donated. The
-        batch holds B pairs, split by rows over the devices; with several steps its arrays and the metrics
-        have a leading axis of that length. `reference_parameters` are those of the reference; with cached
-        embeddings `{t, b}`. The metrics:
+        batch holds B pairs, split by rows over the devices. `reference_parameters` are those of the
+        reference; with cached embeddings `{t, b}`. The metrics:
 
         * float32 []: `loss`, `grad_norm`, `temperature`, `bias`.
         * With scores, float32 []: `score_selected` and `score_super_batch`, the mean scores of single pairs;
           `effective_sample_size`, the effective number of candidates at the first draw of a chunk, averaged
           over chunks (a custom rule may not report it); with diagnostics `score_sub_batch`, the score of the
           whole sub-batch, valid only at steps with diagnostics. `scores` float32 [B], the score of each pair.
-        * With selection, `selected` int32 [b]: positions in the super-batch, in the order of the draws.
+        * With selection, `selected` int32 [b]: positions in the super-batch, in the order of the draws; and
+          `examples` uint32 [b], the global numbers of these examples.
 
     Raises:
-        ValueError: `runtime.microbatches` does not divide the rows of a device, `runtime.reuse_scoring` is
-            set for several devices, or `runtime.selection_kernel` does not support this backend.
+        ValueError: `runtime.microbatches` does not divide the rows of a device, or `runtime.reuse_scoring` is
+            set for several devices.
     """
     devices = devices or Devices(jax.devices()[:1])
-    step = _Step(config, reference, devices.count)
-
-    def several(state: TrainState, batches: Batch, reference_parameters: Parameters | None) -> Any:
-        return jax.lax.scan(lambda state, batch: step(state, batch, reference_parameters), state, batches)
-
-    everywhere, by_rows = PartitionSpec(), PartitionSpec(*[None] * (steps > 1), AXIS)
+    everywhere, by_rows = PartitionSpec(), PartitionSpec(AXIS)
     on_devices = jax.shard_map(
-        step if steps == 1 else several,
+        _Step(config, reference, devices.count),
         mesh=devices.mesh,
         in_specs=(everywhere, by_rows, everywhere),
         out_specs=(everywhere, (everywhere, by_rows)),
@@ -133,7 +126,6 @@ class _Step:
         self.criterion = code_of("criterion", names.criterion, names.criterion_options, CRITERIA)
         self.compares = isinstance(loss, Own) and takes_reference(loss)
         self.loss = loss_function(loss, devices, AXIS)
-        self.sums = best_sums(config.runtime.selection_kernel)
 
     def __call__(
         self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
@@ -148,10 +140,8 @@ class _Step:
             learner_z, reference_z, reuse = self.score(parameters, batch, reference_parameters, scoring_key)
             selected = self.select(state, learner_z, reference_z, batch, selection_key)
             chosen, examples = agree(selected.indices, batch["index"])
-            assert state.recent is not None
-            state = state._replace(recent=state.recent.at[state.step % RECENT_STEPS].set(examples))
             batch = self.gather(batch, reference_z, chosen)
-            selection = {"selected": chosen}
+            selection = {"selected": chosen, "examples": examples}
             if len(selected.own):
                 shares, scores = self.shares_of_scores(selected, chosen), {"scores": selected.own}
             if reuse is not None:
@@ -222,7 +212,6 @@ class _Step:
                 sweeps=settings.sweeps,
                 axis=AXIS,
                 trace=self.config.diagnoses(state.step + 1),
-                sums=self.sums,
                 concepts=concepts,
             )
         )
@@ -289,4 +278,4 @@ class _Step:
             "bias": state.parameters["b"][0],
         }
         parameters = optax.apply_updates(state.parameters, updates)
-        return TrainState(state.step + 1, parameters, optimizer_state, state.key, state.recent), metrics
+        return TrainState(state.step + 1, parameters, optimizer_state, state.key), metrics
