@@ -40,11 +40,10 @@ def pair(key, label, extension="png"):
 
 def targets(folder, contents, target, extension="png"):
     """Write a split with one shard for each image."""
-    shards = (
-        [(f"s{i:07d}.{target}", content), (f"s{i:07d}.{extension}", image(i, extension))]
-        for i, content in enumerate(contents)
-    )
-    write_split(folder, *shards)
+    keys = [f"s{i:07d}" for i in range(len(contents))]
+    images = [(f"{key}.{extension}", image(i, extension)) for i, key in enumerate(keys)]
+    files = [(f"{key}.{target}", content) for key, content in zip(keys, contents, strict=True)]
+    write_split(folder, *zip(files, images, strict=True))
 
 
 def classes(folder, labels=(b"0",), extension="png", names="dog\ncat\n"):
@@ -90,16 +89,8 @@ def test_same_examples_as_webdataset(foreign):
     import webdataset  # imports PyTorch where it is installed
 
     split, tars = read_split(foreign, "cls", 8), [str(foreign / f"{i}.tar") for i in (0, 1)]
-    dataset = webdataset.WebDataset(tars, shardshuffle=False)
-    theirs = list(dataset.to_tuple("__key__", "webp;png;jpg;jpeg", "cls"))
-    assert split.targets == [target for _, _, target in theirs]
-    expected = [int(np.asarray(Image.open(io.BytesIO(content)))[0, 0, 0]) for _, content, _ in theirs]
-    assert values(split.images) == expected
-    assert described(split) == [key for key, _, _ in theirs]
-
-
-def test_names_that_are_not_utf8_are_read(tmp_path):
-    assert described(read_split(write_split(tmp_path, pair("caf\udce9", 1)), "cls", 8)) == ["caf\ufffd"]
+    theirs = webdataset.WebDataset(tars, shardshuffle=False).to_tuple("__key__", "cls")
+    assert [*zip(described(split), split.targets, strict=True)] == [*theirs]
 
 
 def test_prefers_image_formats_in_webdatasets_order(tmp_path):
@@ -113,14 +104,11 @@ def test_scanned_once_and_again_when_a_shard_changes(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(benchmarks, "find_examples", None)
         again = read_split(folder, "cls", 8)
-    assert again.targets == first.targets == [b"1", b"2"]
-    assert values(again.images) == values(first.images) == [10, 20]
-    assert again.images.describe(1) == first.images.describe(1) == f"{folder / '1.tar'}, example 'b'"
+    for split in (first, again):
+        assert (split.targets, values(split.images)) == ([b"1", b"2"], [10, 20])
+        assert split.images.describe(1) == f"{folder / '1.tar'}, example 'b'"
     write_split(folder, pair("a", 1), [*pair("b", 2), *pair("c", 3)])
     os.utime(folder / "1.tar", (1, 1))  # tars have few sizes, and clocks are coarse
-    assert read_split(folder, "cls", 8).targets == [b"1", b"2", b"3"]
-    for index in (folder / ".jestlab").glob("*/*"):
-        index.write_bytes(index.read_bytes()[:100])  # a damaged index is made again
     assert read_split(folder, "cls", 8).targets == [b"1", b"2", b"3"]
     (folder / "nshards.txt").write_text("1")
     assert read_split(folder, "cls", 8).targets == [b"1"]
@@ -130,20 +118,15 @@ def test_scanned_once_and_again_when_a_shard_changes(tmp_path, monkeypatch):
     ("count", "error", "message"),
     [
         (b"3", FileNotFoundError, r"1\.tar: missing, and nshards\.txt counts 3 shards: fetch"),
-        (b"99999999", FileNotFoundError, r"1\.tar: missing"),
         (b"many", ValueError, r"nshards\.txt: not a number of shards"),
         (b"\xe9", ValueError, r"nshards\.txt: not a number"),
         (b"9" * 5000, ValueError, r"nshards\.txt: not a number"),
-        (None, FileNotFoundError, r"nshards\.txt"),
     ],
 )
 def test_missing_shards_and_invalid_counts(tmp_path, count, error, message):
-    folder = write_split(tmp_path, pair("a", 1))
-    (folder / "nshards.txt").unlink()
-    if count is not None:
-        (folder / "nshards.txt").write_bytes(count)
+    (write_split(tmp_path, pair("a", 1)) / "nshards.txt").write_bytes(count)
     with pytest.raises(error, match=message):
-        read_split(folder, "cls", 8)
+        read_split(tmp_path, "cls", 8)
 
 
 @pytest.mark.parametrize(
@@ -212,11 +195,9 @@ def test_captions_by_line(tmp_path):
     assert data.image_of_caption.tolist() == [0, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"), [(b"\n", "blank caption"), (b"\xff\xfe", "caption not UTF-8")]
-)
-def test_bad_captions_are_named(tmp_path, content, message):
-    with pytest.raises(ValueError, match=rf"1\.tar, example 's0000001': {message}"):
+@pytest.mark.parametrize("content", [b"\n", b"\xff\xfe"])
+def test_bad_captions_are_named(tmp_path, content):
+    with pytest.raises(ValueError, match=r"1\.tar, example 's0000001': .*caption"):
         retrieval(captions(tmp_path, [b"one", content]), 8)
 
 
@@ -237,7 +218,6 @@ def test_class_names_by_line(tmp_path, names, expected):
     ("names", "message"),
     [
         ("dog\n\ncat\n", "class 2, '', is empty in prompts"),
-        ("\ndog\ncat\n", "class 1, '', is empty"),
         ("dog\n?!\ncat", "class 2, '.!', is empty"),
         ("C#\nC++\n", r"classes 'C#' and 'C\+\+' are both 'c' in prompts"),
         (b"caf\xe9\ncat\n", "not UTF-8: save it"),

@@ -1,14 +1,10 @@
 """Examples chosen by metadata: the right ones, for metadata of any format and order."""
 
-import io
 import json
-import shutil
-import tarfile
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -28,26 +24,16 @@ def shards(folder, *tables):
     for number, table in enumerate(tables):
         keys = [f"{key + i:04d}" for i in range(len(table))]
         key += len(table)
+        is_table = isinstance(table, pa.Table)
         with TarWriter(folder / f"{number:05d}.tar") as tar:
-            for i, name in enumerate(keys):
+            for name, row in zip(keys, [None] * len(table) if is_table else table, strict=True):
                 tar.add(f"{name}.jpg", b"x")
                 tar.add(f"{name}.txt", b"x")
-                if isinstance(table, list) and table[i] is not None:
-                    content = table[i] if isinstance(table[i], bytes) else json.dumps(table[i]).encode()
-                    tar.add(f"{name}.json", content)
-        if isinstance(table, pa.Table):
+                if row is not None:
+                    tar.add(f"{name}.json", row if isinstance(row, bytes) else json.dumps(row).encode())
+        if is_table:
             pq.write_table(table.append_column("key", pa.array(keys)), folder / f"{number:05d}.parquet")
     return folder
-
-
-def without_json(path, only=""):
-    """Rewrite a tar without its JSON members, or without those with a prefix."""
-    with tarfile.open(path) as tar:
-        members = [(member, file.read()) for member in tar if (file := tar.extractfile(member))]
-    with tarfile.open(path, "w") as tar:
-        for member, content in members:
-            if not (member.name.endswith(".json") and member.name.startswith(only)):
-                tar.addfile(member, io.BytesIO(content))
 
 
 def test_selects_by_global_number(web):
@@ -62,38 +48,25 @@ def test_selects_by_global_number(web):
     assert select(web, None).tolist() == list(range(700))
 
 
-@pytest.mark.parametrize("kept", ["both", "json", "parquet"])
-def test_metadata_come_from_json_or_parquet(web, own_web, kept):
-    columns = ["noise", "similarity"]
-    whole, selected = load_metadata(web, columns), select(web, FILTER)
-    for path in own_web.glob("*.parquet"):
-        if kept == "json":
-            path.unlink()
-    for path in own_web.glob("*.tar"):
-        if kept == "parquet":
-            without_json(path)
-    assert np.array_equal(select(own_web, FILTER), selected)
-    assert {*metadata_columns(own_web)} == {*metadata_columns(web)}
-    some = np.array([650, 3, 4, 3])  # of two of the three shards, in any order
-    found = metadata_of(ShardIndex.load(own_web), some, [*columns, "license"])
-    assert found == {"license": [None] * 4} | {name: [whole[name][i] for i in some] for name in columns}
+@pytest.mark.parametrize("form", [list, pa.Table.from_pylist])
+def test_metadata_come_from_json_or_parquet(tmp_path, form):
+    rows = [{"n": i, "noise": ("clean", "blank")[i % 2]} for i in range(9)]
+    shards(tmp_path, *(form(rows[start : start + 3]) for start in (0, 3, 6)))
+    assert select(tmp_path, "n > 2 and noise = 'clean'").tolist() == [4, 6, 8]
+    assert {*metadata_columns(tmp_path)} == {"key", "n", "noise"}
+    some = np.array([7, 3, 4, 3])  # of two of the three shards, in any order
+    found = metadata_of(ShardIndex.load(tmp_path), some, ["n", "noise", "license"])
+    noise = ["blank", "blank", "clean", "blank"]
+    assert found == {"n": [7, 3, 4, 3], "noise": noise, "license": [None] * 4}
 
 
-def test_rows_are_matched_by_key_and_not_by_position(web, own_web):
+def test_rows_are_matched_by_key_and_not_by_position(tmp_path):
     """img2dataset's parquet also lists failed downloads, and in any order."""
-    path = own_web / "00001.parquet"
-    table = pq.read_table(path)
-    order = np.random.default_rng(0).permutation(len(table))
-    failed = pa.Table.from_pylist(
-        [{"key": "000010999", "status": "failed_to_download", "similarity": None}], table.schema
-    )
-    pq.write_table(pa.concat_tables([failed, table.take(pa.array(order))]), path)
-    assert np.array_equal(select(own_web, FILTER), select(web, FILTER))
-    assert load_metadata(own_web, ["caption"]) == load_metadata(web, ["caption"])
-    first = own_web / "00000.parquet"  # where one example has no row
-    pq.write_table(pq.read_table(first).filter(pc.field("key") != "000000002"), first)
-    assert load_metadata(own_web, ["noise"])["noise"][2] is None
-    assert select(own_web, "similarity > -1").tolist() == [0, 1, *range(3, 700)]
+    shards(tmp_path, [None] * 4, [{"n": 4}])
+    table = pa.table({"key": ["0002", "0009", "0000", "0003"], "n": [2, 9, 0, 3]})
+    pq.write_table(table, tmp_path / "00000.parquet")
+    assert load_metadata(tmp_path, ["n"])["n"] == [0, None, 2, 3, 4]
+    assert select(tmp_path, "n > -1").tolist() == [0, 2, 3, 4]
 
 
 def test_examples_of_one_name_in_two_folders_of_a_tar_are_an_error(tmp_path):
@@ -107,28 +80,21 @@ def test_examples_of_one_name_in_two_folders_of_a_tar_are_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("metadata", ["parquet", "json"])
-def test_examples_without_metadata_are_counted_where_a_run_reads_metadata(own_web, caplog, metadata):
-    """A key without a row: as if its shard's table were that of another shard."""
+def test_examples_without_metadata_are_counted_where_a_run_reads_metadata(tmp_path, caplog, metadata):
+    shards(tmp_path, [{"n": 1}] * 4 + [None, None])
     if metadata == "parquet":
-        shutil.copy(own_web / "00000.parquet", own_web / "00002.parquet")
-    else:
-        for path in own_web.glob("*.parquet"):
-            path.unlink()
-        without_json(own_web / "00002.tar", only="00002000")
-    missing = {"parquet": 100, "json": 10}[metadata]
-    index = ShardIndex.load(own_web)
-    assert without_metadata(index) == missing
+        table = pa.table({"key": ["0000", "0001", "0002", "0005"], "n": [1, 1, 1, 1]})
+        pq.write_table(table, tmp_path / "00000.parquet")
+    index = ShardIndex.load(tmp_path)
+    assert without_metadata(index) == 2
     choose(index, None, None, damaged_share=0.0)
-    choose(index, "n > 0", None, {"n": np.ones(700)}, "n", damaged_share=0.0)
+    choose(index, "m > 0", None, {"m": np.ones(6)}, "m", damaged_share=0.0)
     assert not caplog.messages
-    share = missing / 700
-    for filter, repeat in (("similarity > 0", None), (None, "width")):
-        with pytest.raises(
-            ValueError, match=rf"{share:.2%} of its examples are damaged.*: {missing} × no metad"
-        ):
-            choose(index, filter, None, None, repeat, share - 0.01)
-        choose(index, filter, None, None, repeat, share)
-    assert f"left out: {missing} × no metadata" in caplog.text
+    for filter, repeat in (("n > 0", None), (None, "n")):
+        with pytest.raises(ValueError, match=r"33\.33% of its examples are damaged.*: 2 × no metadata"):
+            choose(index, filter, None, None, repeat, 0.1)
+        choose(index, filter, None, None, repeat, 0.2)
+    assert "left out: 2 × no metadata" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -180,7 +146,7 @@ def test_a_parquet_replaces_damaged_json(tmp_path):
     shards(tmp_path, [b"[" * 200_000])
     pq.write_table(pa.table({"key": ["0000"], "similarity": [1.0]}), tmp_path / "00000.parquet")
     assert select(tmp_path, "similarity > 0").tolist() == [0]
-    assert metadata_of(ShardIndex.load(tmp_path), np.array([0]), ["similarity"]) == {"similarity": [1.0]}
+    assert load_metadata(tmp_path, ["similarity"]) == {"similarity": [1.0]}
 
 
 def test_no_metadata_at_all(tmp_path):
@@ -211,20 +177,16 @@ def test_many_shards_in_nested_folders_keep_their_order(tmp_path):
     assert load_metadata(tmp_path, ["similarity"])["similarity"] == values.ravel().tolist()
 
 
-def test_additional_columns_are_read_like_metadata(web):
-    cells = load_metadata(web, ["similarity"])["similarity"]
-    n = len(cells)
-    marks = np.arange(n, dtype=np.float32)
-    marks[::7] = np.nan  # of examples without a score
-    own = select(web, "mark >= 10", {"mark": marks})
-    assert own.tolist() == [i for i in range(10, n) if i % 7]
-    both = select(web, "mark < 300 and similarity > 0.3", {"mark": marks, "unused": marks})
-    expected = [i for i in range(300) if i % 7 and cells[i] is not None and cells[i] > 0.3]
-    assert both.tolist() == expected
-    hidden = select(web, "similarity = 1", {"similarity": np.ones(n, np.float32)})
-    assert len(hidden) == n  # an additional column hides the one of the metadata
+def test_additional_columns_are_read_like_metadata(tmp_path):
+    shards(tmp_path, pa.table({"similarity": [0.1, 0.5, None]}), pa.table({"similarity": [0.5, 0.5]}))
+    marks = np.array([1, 2, 3, np.nan, 5], np.float32)  # of examples without a score: NaN
+    assert select(tmp_path, "mark >= 2", {"mark": marks}).tolist() == [1, 2, 4]
+    both = select(tmp_path, "mark < 5 and similarity > 0.3", {"mark": marks, "unused": marks})
+    assert both.tolist() == [1]
+    hidden = select(tmp_path, "similarity = 1", {"similarity": np.ones(5, np.float32)})
+    assert hidden.tolist() == [0, 1, 2, 3, 4]  # an additional column hides the one of the metadata
     with pytest.raises(ValueError, match="no metadata column 'mrak'"):
-        select(web, "mrak > 1 and mark > 1", {"mark": marks})
+        select(tmp_path, "mrak > 1 and mark > 1", {"mark": marks})
 
 
 def test_examples_are_repeated_as_often_as_a_column_says(web):

@@ -210,9 +210,7 @@ def test_images_that_cannot_be_decoded_are_no_examples_to_compare(tmp_path, toke
 
 def test_too_many_broken_images_end_the_run(tmp_path, tokenizer):
     folder = worn_web(tmp_path / "worn", set(range(0, 90, 9)))
-    message = (
-        r"\d+ of \d+ examples .*\.damaged_share 1\.00%: .*0\.tar, example '00\d\d': not a readable image"
-    )
+    message = r"\.damaged_share 1\.00%: .*0\.tar, example '00\d\d': not a readable image"
     with pytest.raises(ValueError, match=message):
         take(batches(folder, tokenizer, batch_size=30), 6)
     take(batches(folder, tokenizer, batch_size=30, damaged_share=0.12), 20)

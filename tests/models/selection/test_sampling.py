@@ -51,11 +51,6 @@ def test_without_noise_the_highest_are_drawn():
     assert float(found.effective) == 1.0
 
 
-def test_excluded_candidates_are_never_drawn():
-    excluded = {B - 1, B - 2, 3}
-    assert not excluded & set(drawn(np.linspace(0, 50, B), gain=100.0, excluded=excluded).indices.tolist())
-
-
 def test_a_common_offset_changes_no_draw():
     scores = np.random.default_rng(0).integers(-200, 200, B) / 64  # exact, also with the offset
     one, other = (drawn(scores + offset).indices for offset in (0.0, 1024.0))

@@ -1,5 +1,7 @@
 """`select` against Algorithm 1 in float64: its draws and scores; and properties of all rules."""
 
+import functools
+import inspect
 import itertools
 
 import jax
@@ -9,16 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.models.support import own_code
-from tests.models.support.algorithm1 import assert_drawn
-from tests.models.support.algorithm1 import conditional_scores as exact_scores
+from tests.models.support.algorithm1 import assert_drawn, conditional_scores
 from tests.models.support.structured import pairs, sigmoid_matrix
 from tests.models.support.virtual_devices import on_devices
 
-from jestlab.models.config import TrainConfig
 from jestlab.models.devices import AXIS
+from jestlab.models.losses import sigmoid_loss, softmax_loss
 from jestlab.models.selection import RULES, select
 from jestlab.models.selection import scores as scoring
-from jestlab.models.selection.scores import SigmoidScores, SoftmaxScores, resolve
 from jestlab.models.selection.select import chunk_sizes
 
 KEY = jax.random.key(0)
@@ -76,23 +76,20 @@ def test_scores_are_those_of_algorithm_1(monkeypatch, loss):
     monkeypatch.setattr(scoring, "BLOCK_LOGITS", 16 * 100)
     learner, reference = models(320)
     chunks = np.random.default_rng(0).permutation(320)[:64].reshape(4, 16)
-    resolved = resolve("learnability", learner, reference)
-    scores = (SoftmaxScores if loss == "softmax" else SigmoidScores)(*resolved)
+    scores = []
 
-    @jax.jit
-    def after(accumulated, chunk):
-        rows = {k: z._replace(image=z.image[chunk], text=z.text[chunk]) for k, z in scores.models.items()}
-        accumulated = scores.add(accumulated, rows)
-        return accumulated, scores.given(accumulated)
+    def fixed(key, batch, **_):
+        state = batch.unconditioned()
+        for chunk in chunks:
+            scores.append(np.asarray(state.scores))
+            state = batch.condition(state, jnp.asarray(chunk))
+        return chunks.ravel()
 
-    conditional, accumulated = scores.own(), scores.nothing()
-    is_open = np.ones(320, bool)
-    expected = exact_scores(learner, reference, chunks, loss=loss)
-    for chunk, (values, magnitude) in zip(chunks, expected, strict=True):
-        error = np.abs(np.asarray(conditional) - values)[is_open]
+    inspect.unwrap(select)(KEY, learner, reference, batch_size=64, rule=fixed, loss=loss)
+    expected = conditional_scores(learner, reference, list(chunks), loss=loss)
+    for number, (found, (values, magnitude)) in enumerate(zip(scores, expected, strict=True)):
+        error = np.delete(np.abs(found - values), chunks[:number])
         assert error.max() <= 2e-6 * magnitude
-        is_open[chunk] = False
-        accumulated, conditional = after(accumulated, chunk)
 
 
 @pytest.mark.parametrize(
@@ -125,17 +122,6 @@ def test_selects_the_same_on_several_devices(monkeypatch, rule, loss, criterion)
     np.testing.assert_allclose(found.score.sum(axis=0), alone.score, rtol=1e-4, atol=1e-4)
 
 
-def loss_of(loss, z, chosen):
-    """The loss of a sub-batch in float64."""
-    image, text, t, b = (np.asarray(x, np.float64) for x in z)
-    s = t * image[chosen] @ text[chosen].T
-    if loss == "sigmoid":
-        signs = 2 * np.eye(len(chosen)) - 1
-        return float(np.logaddexp(0, -signs * (s + b)).sum() / len(chosen))
-    denominators = 0.5 * (np.log(np.exp(s).sum(axis=0)) + np.log(np.exp(s).sum(axis=1)))
-    return float((denominators - np.diag(s)).mean())
-
-
 @pytest.mark.parametrize(
     "rule, loss",
     [
@@ -152,8 +138,10 @@ def test_a_trace_ends_in_the_score_of_the_sub_batch(rule, loss):
     chosen = np.asarray(found.indices)
     assert_distinct(chosen, 19)
     assert chosen.min() >= 0 and chosen.max() < 96
-    expected = loss_of(loss, learner, chosen) - loss_of(loss, reference, chosen)
-    assert float(found.score[-1]) == pytest.approx(expected, rel=1e-4, abs=1e-4)
+    loss_of = {"sigmoid": sigmoid_loss, "softmax": softmax_loss}[loss]
+    chosen_of = (z._replace(image=z.image[chosen], text=z.text[chosen]) for z in (learner, reference))
+    ours, theirs = map(loss_of, chosen_of)
+    assert float(found.score[-1]) == pytest.approx(float(ours - theirs), rel=1e-4, abs=1e-4)
     assert len(found.score) == len(found.effective) == {"joint": 5, "greedy": 19, "gibbs": 38}.get(rule, 1)
 
 
@@ -171,28 +159,22 @@ def test_a_trace_that_is_decided_step_by_step_does_not_change_the_choice():
     np.testing.assert_allclose(traced.score, always.score, rtol=1e-4, atol=1e-5)
 
 
-def test_joint_is_independent_with_one_chunk_and_greedy_with_many_and_no_noise():
-    joint, independent, many, greedy = (
-        indices_of(*models(64), batch_size=16, **rule)
-        for rule in (
+def test_special_cases_of_joint_selection_and_of_uniform():
+    one_chunk, independent, without_noise, greedy, uniform, others = (
+        indices_of(*models(64, seed=settings.pop("seed", 0)), batch_size=16, **settings)
+        for settings in (
             {"chunks": 1},
             {"rule": "independent"},
             {"chunks": 16, "gain": 1e7},
             {"rule": "greedy", "key": jax.random.key(4)},
+            {"rule": "uniform"},
+            {"rule": "uniform", "seed": 1},
         )
     )
-    np.testing.assert_array_equal(joint, independent)
+    np.testing.assert_array_equal(one_chunk, independent)
     assert assert_drawn(None, greedy, *models(64), sizes=[1] * 16)  # no two scores are nearly equal
-    np.testing.assert_array_equal(many, greedy)
-
-
-def test_the_papers_sub_batch_is_exact():
-    """The print's int(B (1 − f) / N) makes chunks of 2,047."""
-    selection = {"rule": "joint", "filtering_ratio": 0.8, "reference": "r"}
-    tree = {"schedule": {"super_batch_size": 163_840}, "selection": selection}
-    config = TrainConfig.model_validate(tree)
-    assert config.batch_size == 32_768
-    assert chunk_sizes(config.batch_size, config.selection.chunks) == [2_048] * 16
+    np.testing.assert_array_equal(without_noise, greedy)
+    np.testing.assert_array_equal(uniform, others)
 
 
 @given(b=st.integers(1, 40_000), chunks=st.integers(1, 64))
@@ -203,23 +185,15 @@ def test_chunk_sizes_sum_to_the_sub_batch_and_differ_by_one_at_most(b, chunks):
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_uniform_selection_ignores_scores():
-    one, other = (indices_of(*models(64, seed=seed), batch_size=16, rule="uniform") for seed in (0, 1))
-    np.testing.assert_array_equal(one, other)
-
-
 def test_scores_are_float32_for_embeddings_in_bfloat16():
-    def cast(both, dtype):
-        return [z._replace(image=z.image.astype(dtype), text=z.text.astype(dtype)) for z in both]
-
-    half = cast(models(64), jnp.bfloat16)
+    half = [jax.tree.map(lambda x: x.astype(jnp.bfloat16), z) for z in models(64)]
     found = select(KEY, *half, batch_size=16, chunks=4)
     assert found.own.dtype == jnp.float32
-    assert_drawn(KEY, found.indices, *cast(half, jnp.float32), sizes=[4] * 4)
+    assert_drawn(KEY, found.indices, *half, sizes=[4] * 4)
 
 
 @pytest.mark.parametrize("rule, loss", [("joint", "sigmoid"), ("gibbs", "softmax"), ("greedy", "sigmoid")])
-def test_scores_that_are_huge_or_not_finite_draw_no_example_twice(rule, loss):
+def test_extreme_numbers_draw_no_example_twice(rule, loss):
     """A compiled step cannot raise; the loop stops at the recorded score."""
     learner, reference = models(24)
     settings = {"batch_size": 20, "rule": rule, "loss": loss, "chunks": 3, "sweeps": 1, "trace": True}
@@ -230,11 +204,8 @@ def test_scores_that_are_huge_or_not_finite_draw_no_example_twice(rule, loss):
             assert all(np.isfinite(x).all() for x in (found.own, found.score, found.effective))
     broken = learner._replace(image=learner.image.at[3].set(jnp.nan))
     assert_distinct(indices_of(broken, reference, **settings), 20)
-
-
-def test_no_gain_draws_an_example_twice():
     for gain in (1e-30, 1e38):
-        assert_distinct(indices_of(*models(64), batch_size=60, chunks=7, gain=gain), 60)
+        assert_distinct(indices_of(learner, reference, gain=gain, **settings), 20)
 
 
 def test_gibbs_sampling_draws_batches_in_proportion_to_their_summed_scores():
@@ -242,10 +213,9 @@ def test_gibbs_sampling_draws_batches_in_proportion_to_their_summed_scores():
     matrix = sigmoid_matrix(*models(5))
     batches = list(itertools.combinations(range(5), 3))
     p = np.exp([0.2 * matrix[np.ix_(batch, batch)].sum() for batch in batches])
-    draws = jax.vmap(
-        lambda key: select(key, *models(5), batch_size=3, rule="gibbs", sweeps=10, gain=0.2).indices
-    )(jax.random.split(KEY, 10_000))
-    found = np.sort(np.asarray(draws), axis=1)
+    draw = functools.partial(select, batch_size=3, rule="gibbs", sweeps=10, gain=0.2)
+    draws = jax.vmap(lambda key: draw(key, *models(5)).indices)(jax.random.split(KEY, 10_000))
+    found = np.sort(draws, axis=1)
     observed = np.array([(found == batch).all(axis=1).sum() for batch in batches])
     assert observed.sum() == 10_000
     expected = observed.sum() * p / p.sum()

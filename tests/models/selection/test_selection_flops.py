@@ -55,18 +55,13 @@ def test_choosing_costs_what_xla_counts(monkeypatch, rule, b, settings):
         lambda width: embeddings(B, width),
         lambda width: None if alone else embeddings(B, REFERENCE + width),
     )
-
-    def priced(width):
-        return selection_flops(
-            rule,
-            batch_size=b,
-            super_batch_size=B,
-            embedding_dims=(width,) if alone else (width, REFERENCE + width),
-            traced="trace" in settings,
-            **{name: settings[name] for name in ("chunks", "sweeps") if name in settings},
-        )
-
-    assert counted == priced(WIDE) - priced(NARROW)
+    options = {name: settings[name] for name in ("chunks", "sweeps") if name in settings}
+    options |= {"batch_size": b, "super_batch_size": B, "traced": "trace" in settings}
+    wide, narrow = (
+        selection_flops(rule, embedding_dims=(width,) if alone else (width, REFERENCE + width), **options)
+        for width in (WIDE, NARROW)
+    )
+    assert counted == wide - narrow
 
 
 @pytest.mark.parametrize("loss", [sigmoid_loss, softmax_loss])

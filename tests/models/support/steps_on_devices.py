@@ -85,7 +85,7 @@ SMALLEST: dict[str, Any] = TINY | {
 """Its towers are the fastest to compile."""
 
 
-def batch_of(config: TrainConfig, step: int) -> dict[str, np.ndarray]:
+def batch_of(config: TrainConfig, step: int) -> dict[str, Any]:
     rng = np.random.default_rng(step)
     B, size = config.super_batch_size, config.model.vision.image_size
     batch = {

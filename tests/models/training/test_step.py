@@ -1,6 +1,6 @@
 """The step: what reduces to plain training, what changes only how it is computed, what is rejected."""
 
-import copy
+import functools
 from typing import Any
 
 import jax
@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.models.conftest import TINY
 from tests.models.support import own_code
-from tests.models.support.parameters import random_parameters
 from tests.models.support.steps_on_devices import (
     JOINT,
     SMALLEST,
@@ -21,10 +20,8 @@ from tests.models.support.steps_on_devices import (
 )
 
 from jestlab.models.config import TrainConfig
-from jestlab.models.devices import Devices
 from jestlab.models.training.gradients import spread
 from jestlab.models.training.step import build_step
-from jestlab.models.two_towers import TwoTowerModel
 
 # Only the built-in image tower approximates; the other is the fastest to compile.
 TOWERS = {
@@ -32,23 +29,6 @@ TOWERS = {
     "vision": TINY["model"]["vision"] | {"image_size": 16},
     "text": SMALLEST["model"]["text"],
 }
-HERE = __name__
-
-
-def learnability(learner, reference):
-    return learner - reference
-
-
-def sigmoid(z):
-    from jestlab.models.losses import sigmoid_loss
-
-    return sigmoid_loss(z)
-
-
-def by_chunks(key, batch, *, batch_size, gain, chunks):
-    from jestlab.models.selection.select import in_chunks
-
-    return in_chunks(key, batch, batch_size=batch_size, chunks=chunks, gain=gain)
 
 
 def narrow(config):
@@ -56,7 +36,7 @@ def narrow(config):
 
 
 def config(model=TOWERS, **sections):
-    return TrainConfig.model_validate(copy.deepcopy(SMALLEST) | {"model": model, "selection": {}} | sections)
+    return TrainConfig.model_validate(SMALLEST | {"model": model, "selection": {}} | sections)
 
 
 def selecting(**sections):
@@ -74,45 +54,22 @@ def assert_like(found, expected):
         assert_metrics_like(ours, theirs)
 
 
-@pytest.fixture(scope="module")
-def one():
-    return Devices(jax.devices()[:1])
+@functools.cache
+def _steps(config):
+    return steps(TrainConfig.model_validate_json(config))
 
 
-@pytest.fixture(scope="module")
-def steps_of(one):
-    """A function from a config to the metrics of its steps and the parameters after them.
-
-    It computes each config once.
-    """
-    known = {}
-
-    def computed(config):
-        key = config.model_dump_json()
-        if key not in known:
-            known[key] = steps(config, devices=one)
-        return known[key]
-
-    return computed
+def metrics_of(cfg):
+    """The metrics of each of three steps; computed once."""
+    return _steps(cfg.model_dump_json())[0]
 
 
-@pytest.fixture(scope="module")
-def metrics_of(steps_of):
-    return lambda config: steps_of(config)[0]
-
-
-@pytest.fixture(scope="module")
-def joint(metrics_of):
-    """The metrics of each step with joint selection."""
-    return metrics_of(selecting())
-
-
-def test_without_filtering_or_approximation_the_step_is_plain_training(one):
+def test_without_filtering_or_approximation_the_step_is_plain_training():
     """f = 0: the sub-batch is the super-batch; λ = 0, by either method."""
 
     def program(**sections):
         cfg = config(**sections)
-        step: Any = build_step(cfg, None, one)
+        step: Any = build_step(cfg, None)
         return step.lower(start_of(cfg), batch_of(cfg, 0), None).as_text()
 
     plain = program()
@@ -122,7 +79,7 @@ def test_without_filtering_or_approximation_the_step_is_plain_training(one):
 
 
 @pytest.mark.parametrize("loss", ["sigmoid", pytest.param("softmax", marks=pytest.mark.full)])
-def test_neither_an_approximation_of_the_same_patches_nor_its_execution_changes_the_step(metrics_of, loss):
+def test_neither_an_approximation_of_the_same_patches_nor_its_execution_changes_the_step(loss):
     """Only the order of sums differs. Microbatches, too, meet the negatives of the whole batch."""
     same = {"patch_size": TOWERS["vision"]["patch_size"], "share": 0.25}
     runtime = {"microbatches": 4, "remat": "all", "scan_layers": True}
@@ -133,75 +90,54 @@ def test_neither_an_approximation_of_the_same_patches_nor_its_execution_changes_
 @pytest.mark.parametrize(
     ("method", "share"), [("patch_drop", 1.0), pytest.param("flexi", 0.5, marks=pytest.mark.full)]
 )
-def test_an_approximation_changes_the_step(one, metrics_of, method, share):
-    history, _ = steps(config(approximation={"method": method, "share": share}), 1, devices=one)
-    assert history[0]["loss"] != pytest.approx(metrics_of(config())[0]["loss"], rel=1e-4)
+def test_an_approximation_changes_the_step(method, share):
+    loss = metrics_of(config(approximation={"method": method, "share": share}))[0]["loss"]
+    assert loss != pytest.approx(metrics_of(config())[0]["loss"], rel=1e-4)
 
 
-def test_microbatches_select_what_the_whole_batch_selects(one, joint):
-    parts, _ = steps(selecting(runtime=SMALLEST["runtime"] | {"microbatches": 2}), devices=one)
-    assert_like(parts, joint)
+def test_microbatches_select_what_the_whole_batch_selects():
+    runtime = SMALLEST["runtime"] | {"microbatches": 2}
+    assert_like(metrics_of(selecting(runtime=runtime)), metrics_of(selecting()))
 
 
-@pytest.mark.parametrize(
-    "selection",
-    [
-        {},
-        pytest.param({"rule": "greedy", "criterion": "hard_learner"}, marks=pytest.mark.full),
-        pytest.param({"rule": "gibbs", "sweeps": 1}, marks=pytest.mark.full),
-    ],
-)
-def test_several_steps_a_call_compute_the_same_as_single_steps(one, metrics_of, selection):
-    """Also the numbers of the examples, and the score of the sub-batch at the steps where it is due."""
-    cfg = selecting(selection=JOINT | selection, runtime={"diagnostics": {"every_steps": 2}})
-    expected = metrics_of(cfg)
-    batches = [batch_of(cfg, number) for number in range(3)]
-    stacked = {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
-    reference = one.replicate(random_parameters(cfg.model, 9)) if cfg.needs_reference else None
-    step = build_step(cfg, TwoTowerModel(cfg.model), one, steps=3)
-    state, metrics = step(one.replicate(start_of(cfg)), one.split(stacked, axis=1), reference)
-    assert int(state.step) == 3
-    found = [{name: np.asarray(value[i]).tolist() for name, value in metrics.items()} for i in range(3)]
-    assert_like(found, expected)
-    for number, batch in enumerate(batches):
-        chosen = batch["index"][np.array(expected[number]["selected"])]
-        assert found[number]["examples"] == chosen.tolist()
-
-
-def test_selected_positions_are_what_is_trained_on(one, joint):
+def test_selected_positions_are_what_is_trained_on():
     """The loss is that of the selected pairs, taken out by hand."""
-    cfg = selecting()
-    chosen = np.array(joint[0]["selected"])
+    cfg, first = selecting(), metrics_of(selecting())[0]
+    chosen = np.array(first["selected"])
     assert len(set(chosen.tolist())) == len(chosen) == cfg.batch_size
     taken = {name: x[chosen] for name, x in batch_of(cfg, 0).items()}
-    uniform = selecting(selection={})
-    _, metrics = build_step(uniform, None, one)(one.replicate(start_of(cfg)), one.split(taken), None)
-    assert float(metrics["loss"]) == pytest.approx(joint[0]["loss"], rel=1e-6)
+    assert first["examples"] == taken["index"].tolist()
+    _, metrics = build_step(selecting(selection={}), None)(start_of(cfg), taken, None)
+    assert float(metrics["loss"]) == pytest.approx(first["loss"], rel=1e-6)
 
 
-def test_rejects_configs_that_no_step_can_follow(one):
+def test_rejects_configs_that_no_step_can_follow():
     cfg = selecting()
     with pytest.raises(ValueError, match="a reference is needed, but none was given"):
-        build_step(cfg, None, one)(one.replicate(start_of(cfg)), one.split(batch_of(cfg, 0)), None)
+        build_step(cfg, None)(start_of(cfg), batch_of(cfg, 0), None)
     with pytest.raises(ValueError, match=r"runtime.microbatches 3 does not divide the 32 examples"):
-        build_step(config(runtime={"microbatches": 3}), None, one)
+        build_step(config(runtime={"microbatches": 3}), None)
     with pytest.raises(ValueError, match="approximation requires the built-in image tower"):
         selecting(approximation={"share": 0.5})
-    vision = TOWERS["vision"] | {"architecture": f"{HERE}:narrow"}
+    vision = TOWERS["vision"] | {"architecture": f"{__name__}:narrow"}
     with pytest.raises(ValueError, match=r"must return features \[n, 16\] .* not \[1, 3\]"):
         start_of(config({**TOWERS, "vision": vision}))
 
 
-def test_custom_code_that_does_the_same_as_the_built_in_code_computes_the_same(steps_of):
-    rule = {"rule": f"{HERE}:by_chunks", "rule_options": {"chunks": JOINT["chunks"]}}
-    own = selecting(loss=f"{HERE}:sigmoid", selection=JOINT | rule | {"criterion": f"{HERE}:learnability"})
-    (found, parameters), (expected, others) = steps_of(own), steps_of(selecting())
+def test_custom_code_that_does_the_same_as_the_built_in_code_computes_the_same():
+    own = {
+        "rule": "jestlab.models.selection.select:in_chunks",
+        "rule_options": {"chunks": JOINT["chunks"]},
+        "criterion": "jestlab.models.selection.scores:learnability",
+    }
+    cfg = selecting(loss="jestlab.models.losses:sigmoid_loss", selection=JOINT | own)
+    (found, parameters), (expected, others) = (_steps(c.model_dump_json()) for c in (cfg, selecting()))
     assert_like(found, expected)
     for ours, theirs in zip(*map(jax.tree.leaves, (parameters, others)), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
 
 
-def test_options_reach_custom_code(metrics_of, joint):
+def test_options_reach_custom_code():
     """And a rule that doesn't report an effective sample size has none recorded."""
     selection = {
         "rule": f"{own_code.MODULE}:halves",
@@ -210,20 +146,18 @@ def test_options_reach_custom_code(metrics_of, joint):
     }
     history = metrics_of(selecting(selection=JOINT | selection))
     assert [metrics["score_selected"] for metrics in history] == [50.0] * len(history)
-    assert {*joint[0]} - {*history[0]} == {"effective_sample_size"}
+    assert {*metrics_of(selecting())[0]} - {*history[0]} == {"effective_sample_size"}
 
 
-@given(st.integers(1, 200), st.floats(0, 1))
+@given(st.integers(1, 200), st.floats(0, 1) | st.just(0.5))
 def test_an_approximate_share_is_spread_evenly(size, share):
     marked = round(share * size)
     order = spread(size, marked)
+    if 2 * marked == size:  # the paper's halves
+        assert order.tolist() == [*range(0, size, 2), *range(1, size, 2)]
     assert sorted(order) == list(range(size))
     approximate = set(order[size - marked :].tolist())
     for start in range(size):
         for length in (2, 5, 11):
             window = range(start, min(start + length, size))
             assert abs(len(approximate.intersection(window)) - marked / size * len(window)) < 1 + 1e-9
-
-
-def test_half_of_the_batch_is_every_other_example():
-    assert spread(8, 4).tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
