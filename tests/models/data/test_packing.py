@@ -193,7 +193,8 @@ def test_damaged_images_are_left_out_if_asked(photos, tmp_path):
     (photos / "bad.jpg").write_bytes(b"no image")
     pairs = Captioned(photos, csv(photos, "file,caption\na.jpg,x\nbad.jpg,y\n"), skip_damaged=True)
     seen: list[int] = []
-    pairs.write_shards(tmp_path / "web", seen.append)
+    pairs.progress = seen.append
+    pairs.write_shards(tmp_path / "web")
     assert ShardIndex.load(tmp_path / "web").captions(np.arange(1)) == ["x"]
     assert len(pairs.damaged) == 1 and "line 3" in pairs.damaged[0]
     assert sum(seen) == 2

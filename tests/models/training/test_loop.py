@@ -283,18 +283,6 @@ def by_concepts(tree, **overrides):
     return config(tree, selection=selection, **overrides)
 
 
-def test_several_steps_in_one_call_stop_where_selection_does(lab, small):
-    runs = []
-    for size in (1, 2):
-        cfg = by_concepts(small, runtime={"steps_per_dispatch": size, "log_every_steps": 4})
-        assert cfg.selecting_steps == 7
-        runs.append(lab(f"early-by-{size}", cfg)[1].metrics)
-    assert runs[0].keys() == runs[1].keys()
-    for step, metrics in runs[0].items():
-        assert runs[1][step].keys() == metrics.keys()
-        assert runs[1][step]["loss"] == pytest.approx(metrics["loss"], rel=1e-3)
-
-
 def test_distinct_examples_are_counted_through_a_stop(lab, small):
     """By super-batches that are recorded at every step: every example that was trained on is known."""
     cfg = by_concepts(small, evaluation={"points": 12}, runtime={"log_every_steps": 1})
