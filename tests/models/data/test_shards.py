@@ -145,7 +145,8 @@ def write_tar(path, *members):
     with tarfile.open(path, "w") as tar:
         for name, content, *kind in members:
             info = tarfile.TarInfo(name)
-            info.size, info.type, info.linkname = len(content), *(kind or [tarfile.REGTYPE]), "x"
+            info.size, info.linkname = len(content), "x"
+            info.type = kind[0] if kind else tarfile.REGTYPE
             tar.addfile(info, io.BytesIO(content))
 
 
