@@ -239,7 +239,6 @@ LEARNER, REFERENCE = models(64)
         ({"gain": 1e300}, r"gain 1e\+300"),
         ({"rule": "gibbs", "sweeps": 0}, "sweeps 0 must be positive"),
         ({"rule": lambda key, batch, **_: jnp.zeros(16)}, r"must return 16 integers.*float32 \[16\]"),
-        ({"reference": None}, "reference's embeddings are missing"),
         ({"reference": None, "criterion": "easy_reference"}, "reference's embeddings are missing"),
         ({"learner": None, "criterion": "hard_learner"}, "learner's embeddings are missing"),
         ({"reference": models(32)[1]}, r"n equal in both models, not .*\(32, 16\)"),
