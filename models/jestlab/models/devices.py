@@ -71,8 +71,8 @@ class Devices:
         each = batch_size // self.count
         return slice(mine[0] * each, (mine[-1] + 1) * each)
 
-    def split(self, batch: Mapping[str, np.ndarray], axis: int = 0) -> dict[str, Any]:
-        """Put this process's rows of a batch, which are on an axis, on its devices, for a compiled function.
+    def split(self, batch: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Put this process's rows of a batch on its devices, for a compiled function.
 
         Returns:
             Global arrays, split by rows over all devices. On one device, the batch itself: a compiled
@@ -80,7 +80,7 @@ class Devices:
         """
         if self.count == 1:
             return dict(batch)
-        sharding = NamedSharding(self.mesh, PartitionSpec(*[None] * axis, AXIS))
+        sharding = NamedSharding(self.mesh, PartitionSpec(AXIS))
         return {
             name: jax.make_array_from_process_local_data(sharding, np.asarray(value))
             for name, value in batch.items()

@@ -260,8 +260,7 @@ def _attempt(
         # Created now, since the files of earlier attempts may have come from a bucket.
         artifact = functools.partial(attempt.artifact, root=lab.root)
         context = _context(lab, run, attempt, artifact, stop, **options)
-        if attempt.number == 1 or context.resume is None:
-            clock.resumed.starts_over = True
+        clock.resumed.is_first, clock.resumed.is_empty = attempt.number == 1, context.resume is None
         try:
             _execute(lab, run, context)
         except AttemptLost:

@@ -11,10 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.models.support import own_code
 from tests.waiting import wait_until
 
-from jestlab.models.config import BenchmarkFolder, NoiseRates, ShapesBenchmark, ShapesWeb, ShardFolder
-from jestlab.models.data.datasets import digest, ensure_benchmark, ensure_web
+from jestlab.models.config import (
+    BenchmarkFolder,
+    Code,
+    Data,
+    EmbedConfig,
+    NoiseRates,
+    ShapesBenchmark,
+    ShapesWeb,
+    ShardFolder,
+)
+from jestlab.models.data.datasets import MADE, digest, ensure_benchmark, ensure_web, path_digest
 from jestlab.models.data.files import build_once, write_whole
 from jestlab.models.data.shards import ShardIndex
 
@@ -98,6 +108,45 @@ def test_the_name_tells_content_apart(tmp_path):
     assert {path.name for path in folder.iterdir()} == {"shapes_classification", "shapes_retrieval"}
     before = listing(tmp_path)
     assert ensure_benchmark(benchmark, tmp_path) == folder and listing(tmp_path) == before
+
+
+READER = f"{own_code.MODULE}:squares"
+
+
+def reader(**train):
+    return Data.model_validate({"train": {"kind": "reader", "function": READER, **train}})
+
+
+def test_a_web_of_a_reader_is_made_once_and_named_by_what_makes_it(tmp_path):
+    def ensure(count, code="d", seed=0, **train):
+        settings = reader(options={"count": count}, **train).train
+        return ensure_web(settings, seed, tmp_path, {READER: Code(digest=code)})
+
+    web = ensure(40)
+    assert len(ShardIndex.load(web)) == 40 and MADE.fullmatch(web.name)
+    before = web.stat().st_mtime_ns
+    assert ensure(40, seed=3, examples=7) == web
+    assert web.stat().st_mtime_ns == before
+    assert len({web, ensure(41), ensure(40, code="e")}) == 3
+
+
+def test_what_a_reader_reads_counts_by_its_content(tmp_path):
+    files = first, second = tmp_path / "a.txt", tmp_path / "folder" / "b.txt"
+    second.parent.mkdir()
+    for file in files:
+        file.write_text("red blue")
+    one, other = (reader(path=str(f), path_digest=path_digest(f), options={"count": 8}) for f in files)
+    identities = [EmbedConfig(reference="r", data=data).identity() for data in (one, other)]
+    assert identities[0] == identities[1]
+    assert ensure_web(one.train, 0, tmp_path) == ensure_web(other.train, 0, tmp_path)
+    first.write_text("red")
+    with pytest.raises(ValueError, match=r"a.txt: changed since the run was planned: launch again"):
+        ensure_web(one.train, 0, tmp_path / "elsewhere")
+    digests = [path_digest(second.parent)]
+    second.write_text("red")
+    digests.append(path_digest(second.parent))
+    second.rename(second.with_name("c.txt"))
+    assert len({*digests, path_digest(second.parent)}) == 3
 
 
 def test_digest_is_of_content_and_not_of_place(web, own_web):

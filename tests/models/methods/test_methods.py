@@ -109,12 +109,12 @@ def test_drrho_rejects_a_batch_without_negatives(embeddings):
 
 def test_highest_takes_the_examples_of_largest_reducible_loss(embeddings):
     """ℓ(θ) − ℓ(θ_il) of each pair alone by the sigmoid loss, whatever the key."""
+
+    def losses(z):
+        return np.log1p(np.exp(-(float(z.temperature) * np.diag(cosines(z)) + float(z.bias))))
+
     learner, irreducible = embeddings(60, 16), embeddings(60, 8, seed=1, temperature=20.0)
-    losses = [
-        np.log1p(np.exp(-(float(z.temperature) * np.diag(cosines(z)) + float(z.bias))))
-        for z in (learner, irreducible)
-    ]
-    scores = losses[0] - losses[1]
+    scores = losses(learner) - losses(irreducible)
     order = np.argsort(-scores)
     assert scores[order[8]] - scores[order[9]] > 1e-3  # rounding can't decide
     for seed in (0, 1):

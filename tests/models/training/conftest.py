@@ -32,10 +32,10 @@ def shared_steps():
     """Trace a training step once for all runs that only differ in settings that it doesn't depend on."""
     steps: dict[Any, Any] = {}
 
-    def shared(config, reference, devices, steps_per_call=1):
-        key = (config.model_dump_json(exclude=UNUSED), repr(reference), devices.count, steps_per_call)
+    def shared(config, reference, devices):
+        key = (config.model_dump_json(exclude=UNUSED), repr(reference), devices.count)
         if key not in steps:
-            steps[key] = build_step(config, reference, devices, steps_per_call)
+            steps[key] = build_step(config, reference, devices)
         return steps[key]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -128,7 +128,7 @@ def test_rejects_no_embeddings_and_those_of_other_data(tiny, web, whole, data_ca
 def test_a_damaged_example_is_marked_and_counted(tiny, run, whole, web, tmp_path):
     folder = shutil.copytree(web, tmp_path / "web", ignore=shutil.ignore_patterns(".jestlab"))
     index = ShardIndex.load(folder)
-    offset, size = index.image[5]
+    offset, size = index.spans[5, 0]
     with (folder / index.tars[0]).open("r+b") as tar:
         tar.seek(offset)
         tar.write(bytes(size))

@@ -247,17 +247,6 @@ def by_concepts(tree, **overrides):
     return config(tree, selection=concepts | {"filtering_ratio": 0.5, "until": 0.6}, **overrides)
 
 
-def test_several_steps_in_one_call_stop_where_selection_does(lab, small):
-    one, two = (
-        lab(f"by-{size}", by_concepts(small, runtime={"steps_per_dispatch": size, "log_every_steps": 4}))[1]
-        for size in (1, 2)
-    )
-    assert one.metrics.keys() == two.metrics.keys()
-    for step, metrics in one.metrics.items():
-        assert two.metrics[step].keys() == metrics.keys()
-        assert two.metrics[step]["loss"] == pytest.approx(metrics["loss"], rel=1e-3)
-
-
 def test_a_run_by_concepts_counts_distinct_examples_through_a_stop(lab, small):
     """Super-batches are recorded at every step, so every example that was trained on is known."""
     cfg = by_concepts(small, evaluation={"points": 12}, runtime={"log_every_steps": 1})

@@ -135,18 +135,20 @@ def test_compilation_by_jax_is_counted():
 
 
 @pytest.mark.parametrize(
-    ("reports", "resumed"),
+    ("reports", "resumed", "if_empty"),
     [
-        ([("log", 600), ("log", 1200)], 599),
-        ([("log", 0), ("log", 100)], 99),  # step 0: values of the whole run
-        ([("progress", 30), ("log", 40)], 30),
-        ([("progress", 0), ("log", 100)], 0),
-        ([("log", 0)], None),
+        ([("log", 600), ("log", 1200)], 599, 0),
+        ([("log", 0), ("log", 100)], 99, 0),  # step 0: values of the whole run
+        ([("progress", 30), ("log", 40)], 30, 30),
+        ([("progress", 0), ("log", 100)], 0, 0),
+        ([("log", 0)], None, 0),
+        ([("log", 0), ("progress", 30), ("log", 40)], 30, 30),
     ],
 )
-def test_the_first_report_states_the_resumed_step_unless_the_folder_was_empty(reports, resumed):
-    point, empty = ResumePoint(), ResumePoint(starts_over=True)
+def test_the_first_report_states_the_resumed_step_unless_the_folder_was_empty(reports, resumed, if_empty):
+    point, empty, first = ResumePoint(), ResumePoint(is_empty=True), ResumePoint(is_first=True)
     for what, step in reports:
-        for each in (point, empty):
+        for each in (point, empty, first):
             each.reports(step, is_value=what == "log")
-    assert (point.step, empty.step) == (resumed, 0)
+    empty.completes()
+    assert (point.step, empty.step, first.step) == (resumed, if_empty, 0)

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.models.conftest import TINY
 from tests.models.support import own_code
-from tests.models.support.parameters import random_parameters
 from tests.models.support.steps_on_devices import (
     JOINT,
     SMALLEST,
@@ -23,7 +22,6 @@ from tests.models.support.steps_on_devices import (
 from jestlab.models.config import TrainConfig
 from jestlab.models.training.gradients import spread
 from jestlab.models.training.step import build_step
-from jestlab.models.two_towers import TwoTowerModel
 
 # Only the built-in image tower approximates; the other is the fastest to compile.
 TOWERS = {
@@ -102,35 +100,13 @@ def test_microbatches_select_what_the_whole_batch_selects():
     assert_like(metrics_of(selecting(runtime=runtime)), metrics_of(selecting()))
 
 
-@pytest.mark.parametrize(
-    "selection",
-    [
-        {},
-        pytest.param({"rule": "greedy", "criterion": "hard_learner"}, marks=pytest.mark.full),
-        pytest.param({"rule": "gibbs", "sweeps": 1}, marks=pytest.mark.full),
-    ],
-)
-def test_several_steps_a_call_compute_the_same_as_single_steps(selection):
-    """Also the numbers of the examples, and the score of the sub-batch at the steps where it is due."""
-    cfg = selecting(selection=JOINT | selection, runtime={"diagnostics": {"every_steps": 2}})
-    expected = metrics_of(cfg)
-    batches = [batch_of(cfg, number) for number in range(3)]
-    stacked: dict[str, Any] = {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
-    reference = random_parameters(cfg.model, 9) if cfg.needs_reference else None
-    state, metrics = build_step(cfg, TwoTowerModel(cfg.model), steps=3)(start_of(cfg), stacked, reference)
-    assert int(state.step) == 3
-    found = [{name: np.asarray(value[i]).tolist() for name, value in metrics.items()} for i in range(3)]
-    assert_like(found, expected)
-    for step, batch in zip(found, batches, strict=True):
-        assert step["examples"] == batch["index"][step["selected"]].tolist()
-
-
 def test_selected_positions_are_what_is_trained_on():
     """The loss is that of the selected pairs, taken out by hand."""
     cfg, first = selecting(), metrics_of(selecting())[0]
     chosen = np.array(first["selected"])
     assert len(set(chosen.tolist())) == len(chosen) == cfg.batch_size
     taken = {name: x[chosen] for name, x in batch_of(cfg, 0).items()}
+    assert first["examples"] == taken["index"].tolist()
     _, metrics = build_step(selecting(selection={}), None)(start_of(cfg), taken, None)
     assert float(metrics["loss"]) == pytest.approx(first["loss"], rel=1e-6)
 
@@ -152,7 +128,8 @@ def test_custom_code_that_does_the_same_as_the_built_in_code_computes_the_same()
     own = {
         "rule": "jestlab.models.selection.select:in_chunks",
         "rule_options": {"chunks": JOINT["chunks"]},
-        "criterion": "jestlab.models.selection.scores:learnability",
+        "criterion": f"{own_code.MODULE}:clipped",
+        "criterion_options": {"floor": -1e9},
     }
     cfg = selecting(loss="jestlab.models.losses:sigmoid_loss", selection=JOINT | own)
     (found, parameters), (expected, others) = (_steps(c.model_dump_json()) for c in (cfg, selecting()))

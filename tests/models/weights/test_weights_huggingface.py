@@ -40,15 +40,17 @@ def transformers():
     return transformers
 
 
-def randomized(model):
-    """Random weights of a size at which every one of them matters."""
+def saved(model, tokenizer, folder):
+    """As transformers saves it, with random weights of a size at which every one of them matters."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
-    return model.eval()
+    model.save_pretrained(folder)
+    (folder / "tokenizer.json").write_bytes(tokenizer)
+    return model
 
 
 @pytest.fixture(scope="module")
@@ -68,17 +70,10 @@ def gemma():
 
 
 @pytest.fixture(scope="module")
-def theirs(transformers):
-    config = transformers.SiglipConfig(text_config=TEXT, vision_config=VISION)
-    return randomized(transformers.SiglipModel(config))
-
-
-@pytest.fixture(scope="module")
-def folder(theirs, gemma, tmp_path_factory):
-    """As transformers saves it, with a tokenizer.json as SigLIP 2 has it."""
+def folder(transformers, gemma, tmp_path_factory):
     folder = tmp_path_factory.mktemp("siglip")
-    theirs.save_pretrained(folder)
-    (folder / "tokenizer.json").write_bytes(gemma)
+    config = transformers.SiglipConfig(text_config=TEXT, vision_config=VISION)
+    saved(transformers.SiglipModel(config), gemma, folder)
     return folder
 
 
@@ -90,10 +85,9 @@ def embedded(weights, tokens):
 
 
 def outputs(model, tokens, **images):
-    """Apply transformers' model to tokens, and to IMAGES or images in another form."""
+    """Apply transformers' model to tokens and images."""
     import torch
 
-    images = images or {"pixel_values": IMAGES.transpose(0, 3, 1, 2) / np.float32(127.5) - 1}
     inputs = {"input_ids": tokens.astype(np.int64), **images}
     with torch.no_grad():
         return model.eval()(**{name: torch.tensor(x) for name, x in inputs.items()})
@@ -105,11 +99,8 @@ def assert_same_embeddings(ours, theirs):
 
 
 def test_a_model_of_any_image_size_embeds_squares_the_same(transformers, gemma, tmp_path):
-    vision = {**VISION, "num_patches": 16}
-    config = transformers.Siglip2Config(text_config=TEXT, vision_config=vision)
-    model = randomized(transformers.Siglip2Model(config))
-    model.save_pretrained(tmp_path)
-    (tmp_path / "tokenizer.json").write_bytes(gemma)
+    config = transformers.Siglip2Config(text_config=TEXT, vision_config={**VISION, "num_patches": 16})
+    model = saved(transformers.Siglip2Model(config), gemma, tmp_path)
     tokens = Tokenizer(gemma)(CAPTIONS, LENGTH)
     patches = IMAGES.reshape(5, 4, 4, 4, 4, 3).swapaxes(2, 3)  # rows of patches, rows of each, channels
     out = outputs(
@@ -122,8 +113,8 @@ def test_a_model_of_any_image_size_embeds_squares_the_same(transformers, gemma, 
     assert_same_embeddings(embedded(open_weights(tmp_path), tokens), out)
 
 
-def test_shards(theirs, folder, tmp_path):
-    theirs.save_pretrained(tmp_path, max_shard_size="20KB")
+def test_shards(transformers, folder, tmp_path):
+    transformers.SiglipModel.from_pretrained(folder).save_pretrained(tmp_path, max_shard_size="20KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 2
     assert open_weights(tmp_path).digest() == open_weights(folder).digest()
     assert open_weights(tmp_path / "model.safetensors.index.json").digest() == open_weights(folder).digest()

@@ -171,7 +171,7 @@ LATE = {0: 300.0, 50: 350.0, 100: 400.0}  # step 0 was evaluated, after a long s
 
 
 def starts_over(run: Any) -> None:
-    run.clock.resumed.starts_over = True
+    run.clock.resumed.is_empty = True
 
 
 @pytest.mark.parametrize(

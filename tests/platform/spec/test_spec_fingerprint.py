@@ -133,7 +133,7 @@ def test_a_new_field_with_a_default_changes_no_fingerprint():
 
 OTHER_RUNTIME = {
     "log_every_steps": 3, "checkpoint_every_steps": 3, "keep_checkpoints": 3, "keep_best": False,
-    "steps_per_dispatch": 3, "microbatches": 2, "remat": "all", "scan_layers": True,
+    "microbatches": 2, "remat": "all", "scan_layers": True,
     "loader_threads": 3, "damaged_share": 0.5, "decoded_megabytes": 0,
     "diagnostics": {"every_steps": 7, "columns": ["similarity"]},
 }  # fmt: skip

@@ -114,7 +114,7 @@ def test_results_are_those_of_the_surviving_history(data, tmp_path_factory, hist
         away_from = data.draw(st.integers(0, len(steps)), "reports until the store is away")
         progress_first = data.draw(st.booleans(), "reports progress after a step, and then values")
         after = None
-        if not found or attempted == "0":
+        if attempted == "0" or (steps and not (found or states or progress_first)):
             after = 0
         elif states or steps:
             after = resumed if states else steps[0] - (not progress_first)

@@ -108,8 +108,7 @@ def begun(
 ) -> WorkerAttempt:
     """Claim a recorded run and take its attempt up, as launcher and worker do."""
     number, resumed = claimed(store, run, lease_seconds), ResumePoint()
-    if number == 1 or not may_resume:
-        resumed.starts_over = True
+    resumed.is_first, resumed.is_empty = number == 1, not may_resume
     attempt = WorkerAttempt(
         store,
         run.fingerprint,

@@ -148,7 +148,6 @@ class Runtime(LoaderRuntime):
         checkpoint_every_steps: Number of steps between checkpoints, from which interrupted runs resume.
         keep_checkpoints: Number of most recent checkpoints to keep.
         keep_best: Whether to save a checkpoint at every evaluation and keep the best one.
-        steps_per_dispatch: Number of steps per call from the host; a divisor of `log_every_steps`.
         microbatches: Number of parts of the sub-batch that are trained one after another, to save memory.
         reuse_scoring: Whether the gradient reuses the learner's forward pass from scoring: an example costs
             F(2 + B/b) instead of F(3 + B/b), but takes more memory. No effect if the approximation is used.
@@ -162,7 +161,6 @@ class Runtime(LoaderRuntime):
     checkpoint_every_steps: PositiveInt = 50
     keep_checkpoints: PositiveInt = 2
     keep_best: bool = True
-    steps_per_dispatch: PositiveInt = 1
     microbatches: PositiveInt = 1
     reuse_scoring: bool = False
     remat: Literal["none", "dots", "all"] = "none"

@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -43,8 +42,8 @@ _MUST_BE_FINITE = {
     "loss": "training diverged",
 }
 
-_Call = tuple[list[np.ndarray], Metrics]
-"""A call of the step function: global numbers of this process's rows at each step, and metrics to check."""
+_Call = tuple[np.ndarray, Metrics]
+"""A call of the step function: global numbers of this process's rows, and metrics to check."""
 
 
 def train(
@@ -136,7 +135,7 @@ def train(
     batches.set_state({"next_index": step})  # a step trains on one batch
     watch, waited, logged_at = _Stopwatch(seconds), 0.0, (step, seconds)
     uniform = config.selection.model_copy(update={"rule": "uniform"})  # after `selection.until`
-    functions: dict[tuple[int, bool], StepFunction] = {}
+    functions: dict[bool, StepFunction] = {}  # with and without selection
     calls: list[_Call] = []
     _LOG.info("training from step %d to %d on %d device(s)", step, total, devices.count)
     tracker.progress(step, total)
@@ -152,26 +151,25 @@ def train(
                     checkpoints.wait()
                 return False
 
-            size, selects = _steps_in_call(config, step), step < selecting
-            began = time.perf_counter()
-            loaded = [next(batches) for _ in range(size)]
+            selects, began = step < selecting, time.perf_counter()
+            batch = next(batches)
             waited += time.perf_counter() - began
-            if compiles := (size, selects) not in functions:
+            if compiles := selects not in functions:
                 _LOG.info("compiling")
                 phase = config if selects else config.model_copy(update={"selection": uniform})
-                functions[size, selects] = build_step(phase, scorer.model, devices, size)
+                functions[selects] = build_step(phase, scorer.model, devices)
+            examples = batch["index"]
+            # JAX has 32 bits. Larger numbers would only be confused in the records of diagnostics.
+            arrays = {name: x for name, x in batch.items() if name != "damaged"}
+            arrays["index"] = examples.astype(np.uint32)
             with watch.paused() if compiles else contextlib.nullcontext():
-                arrays = _to_devices(loaded, devices)
-                state, metrics = functions[size, selects](state, arrays, scorer_parameters)
-            examples = [batch["index"] for batch in loaded]
+                state, metrics = functions[selects](state, devices.split(arrays), scorer_parameters)
             noted = {name: metrics[name] for name in (*_MUST_BE_FINITE, "selected") if name in metrics}
             calls.append((examples, noted))
-            step += size
+            step += 1
             if not (due := _due(config, step)):
                 continue
 
-            if size > 1:
-                metrics = {name: value[-1] for name, value in metrics.items()}
             _settle(calls, step, rows, distinct)
             trained, seen = watch.seconds, step * b
             first = min(step, selecting) * b if later else seen  # examples seen before the cost changes
@@ -179,13 +177,13 @@ def train(
             flops += (seen - first) * (later_flops_per_example or flops_per_example)
             if is_first() and "record" in due:
                 with watch.paused():
-                    record(directory, step, super_batch(metrics, examples[-1], rows.start or 0))
+                    record(directory, step, super_batch(metrics, examples, rows.start or 0))
             values = {name: float(value) for name, value in metrics.items() if not value.ndim}
             diagnosed = {name: values.pop(name) for name in ("score_sub_batch",) if name in values}
             if composition and "diagnose" in due:
                 with watch.paused():
                     selected = np.asarray(metrics["examples"].addressable_data(0))
-                    tracker.log(step, diagnosed | composition(step, selected, examples[-1]))
+                    tracker.log(step, diagnosed | composition(step, selected, examples))
             if "log" in due:
                 values |= {"examples_seen": seen, "flops_total": flops, "distinct_examples": distinct.count}
                 tracker.log(step, values)
@@ -249,45 +247,19 @@ def _due(config: TrainConfig, step: int) -> set[str]:
     return {name for name, is_due in happens.items() if is_due}
 
 
-def _steps_in_call(config: TrainConfig, step: int) -> int:
-    """Return the number of steps of the next call.
-
-    Calls of several steps start on a grid of step numbers, so that a resumed run calls the same compiled
-    functions as an uninterrupted one. Nothing is due between their steps.
-    """
-    size = config.runtime.steps_per_dispatch
-    inner = range(step + 1, step + size)
-    is_whole = step % size == 0 and config.selecting_steps not in inner
-    return size if is_whole and not any(_due(config, s) for s in inner) else 1
-
-
-def _to_devices(batches: list[dict[str, np.ndarray]], devices: Devices) -> dict[str, Any]:
-    """Put the batches of one call on the devices, with a leading axis if there are several."""
-    arrays = {name: [batch[name] for batch in batches] for name in batches[0] if name != "damaged"}
-    # JAX has 32 bits. Larger numbers would only be confused in the records of diagnostics.
-    arrays["index"] = [index.astype(np.uint32) for index in arrays["index"]]
-    if len(batches) == 1:
-        return devices.split({name: each[0] for name, each in arrays.items()})
-    return devices.split({name: np.stack(each) for name, each in arrays.items()}, axis=1)
-
-
 def _settle(calls: list[_Call], step: int, rows: slice, distinct: Distinct) -> None:
     """Wait for calls up to a step, check their metrics, and count the examples that they trained on.
 
     Raises:
         FloatingPointError: A loss or score is not finite; the message names the step.
     """
-    step -= sum(len(loaded) for loaded, _ in calls)
-    for loaded, noted in calls:
-        shape = len(loaded), -1
-        metrics = {name: np.asarray(x.addressable_data(0)).reshape(shape) for name, x in noted.items()}
-        for place, examples in enumerate(loaded):
-            step += 1
-            for name, problem in _MUST_BE_FINITE.items():
-                if name in metrics and not np.isfinite(metrics[name][place, 0]):
-                    raise FloatingPointError(f"{name} is {metrics[name][place, 0]} at step {step}: {problem}")
-            if "selected" in metrics:
-                examples = examples[local(metrics["selected"][place], len(examples), rows.start or 0)]
-            distinct.add(examples)
+    for past, (examples, noted) in enumerate(calls, start=step - len(calls) + 1):
+        metrics = {name: np.asarray(value.addressable_data(0)) for name, value in noted.items()}
+        for name, problem in _MUST_BE_FINITE.items():
+            if name in metrics and not np.isfinite(metrics[name]):
+                raise FloatingPointError(f"{name} is {metrics[name]} at step {past}: {problem}")
+        if "selected" in metrics:
+            examples = examples[local(metrics["selected"], len(examples), rows.start or 0)]
+        distinct.add(examples)
     calls.clear()
     distinct.registers = largest(distinct.registers)

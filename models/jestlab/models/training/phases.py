@@ -45,20 +45,32 @@ class ResumePoint:
 
     Attributes:
         step: Completed steps; None before the first report.
-        starts_over: Whether earlier attempts left no files in the run's folder: the step is then 0.
+        is_first: Whether this is the first attempt of the run, which starts at step 0.
+        is_empty: Whether earlier attempts left no files in the run's folder.
+        has_reported: Whether there was any report.
     """
 
     step: int | None = None
-    starts_over: bool = False
+    is_first: bool = False
+    is_empty: bool = False
+    has_reported: bool = False
 
     def reports(self, step: int, is_value: bool) -> None:
         """Process a report: of values at this step, or else of progress.
 
-        The first progress states the resumed step. If values come first, the attempt resumed one step
-        before. Values at step 0 describe the whole run.
+        The first progress states the resumed step, also of checkpoints outside the folder. If values come
+        first, the attempt started over if the folder is empty, and otherwise resumed one step before. Values
+        at step 0 describe the whole run.
         """
-        if self.step is None and (self.starts_over or step > 0 or not is_value):
-            self.step = 0 if self.starts_over else step - is_value
+        self.has_reported = True
+        if self.step is None and (self.is_first or step > 0 or not is_value):
+            starts_over = self.is_first or (self.is_empty and is_value)
+            self.step = 0 if starts_over else step - is_value
+
+    def completes(self) -> None:
+        """Process the end of the program: values at step 0 alone are a new start in an empty folder."""
+        if self.step is None and self.is_empty and self.has_reported:
+            self.step = 0
 
 
 class PhaseClock:

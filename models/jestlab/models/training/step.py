@@ -60,7 +60,7 @@ StepFunction = Callable[[TrainState, Batch, Parameters | None], tuple[TrainState
 
 
 def build_step(
-    config: TrainConfig, reference: TwoTowerModel | None, devices: Devices | None = None, steps: int = 1
+    config: TrainConfig, reference: TwoTowerModel | None, devices: Devices | None = None
 ) -> StepFunction:
     """Build the compiled training step of a config.
 
@@ -68,13 +68,11 @@ def build_step(
         config: The run.
         reference: The reference's towers, if they embed the super-batch.
         devices: The devices to compute on; None: one device. P divides B, b and λb.
-        steps: Number of steps per call.
 
     Returns:
         `step(state, batch, reference_parameters) → (state, metrics)`, jitted; the old state is donated. The
-        batch holds B pairs, split by rows over the devices; with several steps its arrays and the metrics
-        have a leading axis of that length. `reference_parameters` are those of the reference; with cached
-        embeddings `{t, b}`. The metrics:
+        batch holds B pairs, split by rows over the devices. `reference_parameters` are those of the
+        reference; with cached embeddings `{t, b}`. The metrics:
 
         * float32 []: `loss`, `grad_norm`, `temperature`, `bias`.
         * With scores, float32 []: `score_selected` and `score_super_batch`, the mean scores of single pairs;
@@ -89,14 +87,9 @@ def build_step(
             set for several devices.
     """
     devices = devices or Devices(jax.devices()[:1])
-    step = _Step(config, reference, devices.count)
-
-    def several(state: TrainState, batches: Batch, reference_parameters: Parameters | None) -> Any:
-        return jax.lax.scan(lambda state, batch: step(state, batch, reference_parameters), state, batches)
-
-    everywhere, by_rows = PartitionSpec(), PartitionSpec(*[None] * (steps > 1), AXIS)
+    everywhere, by_rows = PartitionSpec(), PartitionSpec(AXIS)
     on_devices = jax.shard_map(
-        step if steps == 1 else several,
+        _Step(config, reference, devices.count),
         mesh=devices.mesh,
         in_specs=(everywhere, by_rows, everywhere),
         out_specs=(everywhere, (everywhere, by_rows)),
@@ -133,6 +126,8 @@ class _Step:
         self.criterion = code_of("criterion", names.criterion, names.criterion_options, CRITERIA)
         self.compares = isinstance(loss, Own) and takes_reference(loss)
         self.loss = loss_function(loss, devices, AXIS)
+        # XLA rounds divisions by constants and by variables differently, and results must stay the same.
+        self.constant_length = devices > 1 or config.reuses_scoring or self.compares
 
     def __call__(
         self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
@@ -276,7 +271,10 @@ class _Step:
         self, state: TrainState, loss: jax.Array, gradients: Parameters, metrics: Metrics
     ) -> tuple[TrainState, Metrics]:
         """Update the parameters; return the new state, and the metrics with those of training."""
-        optimizer = build_optimizer(self.config.optimizer, self.config.total_steps)
+        total_steps: int | jax.Array = self.config.total_steps
+        if not self.constant_length:
+            total_steps = jax.lax.optimization_barrier(jnp.int32(total_steps))
+        optimizer = build_optimizer(self.config.optimizer, total_steps)
         updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.parameters)
         metrics = metrics | {
             "loss": loss,

@@ -268,6 +268,8 @@ class WorkerAttempt:
         for kind, value, *_ in batch:
             if kind in ("point", "score", "progress"):
                 self._resumed.reports(value, is_value=kind != "progress")
+            elif kind == "end" and value == RunState.COMPLETED:
+                self._resumed.completes()
         if (early := self._early) is None:
             return batch
         early += batch

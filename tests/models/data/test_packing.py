@@ -1,4 +1,4 @@
-"""A folder of images with a CSV file of captions, packed as shards and as benchmarks."""
+"""Shards of examples; a folder of images with a CSV file of captions, as shards and as benchmarks."""
 
 import io
 import shutil
@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from jestlab.models.data import packing
 from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark
-from jestlab.models.data.metadata import load_metadata
-from jestlab.models.data.packing import Captioned
+from jestlab.models.data.curation import count_examples
+from jestlab.models.data.metadata import load_metadata, metadata_columns
+from jestlab.models.data.packing import Captioned, write_shards
 from jestlab.models.data.shards import ShardIndex
 
 
@@ -191,10 +193,58 @@ def test_damaged_images_are_left_out_if_asked(photos, tmp_path):
     (photos / "bad.jpg").write_bytes(b"no image")
     pairs = Captioned(photos, csv(photos, "file,caption\na.jpg,x\nbad.jpg,y\n"), skip_damaged=True)
     seen: list[int] = []
-    pairs.write_shards(tmp_path / "web", seen.append)
+    pairs.progress = seen.append
+    pairs.write_shards(tmp_path / "web")
     assert ShardIndex.load(tmp_path / "web").captions(np.arange(1)) == ["x"]
     assert len(pairs.damaged) == 1 and "line 3" in pairs.damaged[0]
     assert sum(seen) == 2
     none = Captioned(photos, csv(photos, "file,caption\nbad.jpg,y\n"), skip_damaged=True)
     with pytest.raises(ValueError, match="every image is damaged"):
         none.write_shards(tmp_path / "none")
+
+
+PIXELS = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+
+
+def example(**changes):
+    return {"image": PIXELS, "caption": "x", **changes}
+
+
+def test_images_of_every_form_and_metadata_of_some_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "EXAMPLES_A_SHARD", 2)
+    examples = [
+        example(n=1),
+        example(n=2, image=picture(9)),
+        example(image=Image.fromarray(PIXELS)),
+        example(n=4, score=0.5),
+        example(score=0.1),
+    ]
+    write_shards(tmp_path, examples, "r")
+    assert len(ShardIndex.load(tmp_path)) == 5
+    found = load_metadata(tmp_path, ["n", "score"])
+    assert found == {"n": [1, 2, None, 4, None], "score": [None, None, None, 0.5, 0.1]}
+    assert "score" in metadata_columns(tmp_path) and count_examples(tmp_path, "score < 1") == 2
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        ([], "reader r yields no examples"),
+        ([3], "reader r: example 0 must be a mapping"),
+        ([example(), {"image": PIXELS}], "example 1 must be a mapping with `image`, `ca"),
+        ([example(caption=3)], "example 0 must have a str as `caption`"),
+        ([example(key=None)], "example 0 has metadata 'key', which shards use"),
+        ([{**example(), 1: "a"}], "or a name that isn't a str: rename it"),
+        ([example(image="a.jpg")], "example 0 has no valid image: expected bytes of a JPEG"),
+        ([example(image=PIXELS[..., :1])], "no valid image"),
+        ([example(image=PIXELS[..., None])], "no valid image"),
+        ([example(image=PIXELS / 2)], "no valid image"),
+        ([example(n=[1])], "example 0 has metadata 'n' that no table can store"),
+        ([example(n=2**63)], "metadata 'n' .* a number of at most 64 bits"),
+        ([example(caption="\ud800")], "metadata 'caption' .* a text without surrogates"),
+        ([example(n=1), example(n="a")], "metadata of one name must be of one"),
+    ],
+)
+def test_invalid_examples_are_reported_with_their_number(tmp_path, examples, message):
+    with pytest.raises(ValueError, match=message):
+        write_shards(tmp_path, examples, "reader r")
