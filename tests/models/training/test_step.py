@@ -128,7 +128,8 @@ def test_custom_code_that_does_the_same_as_the_built_in_code_computes_the_same()
     own = {
         "rule": "jestlab.models.selection.select:in_chunks",
         "rule_options": {"chunks": JOINT["chunks"]},
-        "criterion": "jestlab.models.selection.scores:learnability",
+        "criterion": f"{own_code.MODULE}:clipped",
+        "criterion_options": {"floor": -1e9},
     }
     cfg = selecting(loss="jestlab.models.losses:sigmoid_loss", selection=JOINT | own)
     (found, parameters), (expected, others) = (_steps(c.model_dump_json()) for c in (cfg, selecting()))
