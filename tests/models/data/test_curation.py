@@ -53,6 +53,7 @@ def test_metadata_come_from_json_or_parquet(tmp_path, form):
     rows = [{"n": i, "noise": ("clean", "blank")[i % 2]} for i in range(9)]
     shards(tmp_path, *(form(rows[start : start + 3]) for start in (0, 3, 6)))
     assert select(tmp_path, "n > 2 and noise = 'clean'").tolist() == [4, 6, 8]
+    assert curation.count_examples(tmp_path, "n > 2") == (None if form is list else 6)
     assert {*metadata_columns(tmp_path)} == {"key", "n", "noise"}
     some = np.array([7, 3, 4, 3])  # of two of the three shards, in any order
     found = metadata_of(ShardIndex.load(tmp_path), some, ["n", "noise", "license"])
@@ -219,6 +220,8 @@ def test_synthetic_captions_replace_those_that_satisfy_the_condition(tmp_path):
     found = recaptions(recaptioned_web(tmp_path), "similarity < 0.3")
     assert found.numbers.tolist() == [1, 2, 3, 5]
     assert found.missing().tolist() == [2, 3]  # none, and white space
+    chosen, _ = choose(ShardIndex.load(tmp_path), None, "similarity < 0.3")
+    assert chosen is not None and chosen.tolist() == [0, 1, 4, 5]
     captions = [f"own {i}" for i in (5, 0, 1, 4, 1)]
     found.replace(np.array([5, 0, 1, 4, 1]), captions)
     assert captions == ["a cat", "own 0", "a dog, naïvely", "own 4", "a dog, naïvely"]
