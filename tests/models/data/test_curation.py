@@ -188,9 +188,6 @@ def test_examples_are_repeated_as_often_as_a_column_says(web):
         repeated(index, None, "caption")
 
 
-# ---- synthetic captions
-
-
 def recaptioned_web(folder):
     aligned = {"similarity": [0.4, 0.1, 0.1], "synthetic_caption": ["unused", "a dog, naïvely", None]}
     others = {"similarity": [0.1, None, 0.1], "synthetic_caption": ["  ", "unused", "a cat"]}
@@ -230,9 +227,6 @@ def test_synthetic_captions_must_be_a_column_of_text(tmp_path):
     numbers = pa.table({"similarity": [0.1], "synthetic_caption": [3]})
     with pytest.raises(ValueError, match="'synthetic_caption' is not all text"):
         recaptions(shards(tmp_path / "numbers", numbers), "similarity < 0.3")
-
-
-# ---- concepts and shares
 
 
 @pytest.mark.parametrize("as_table", [False, True])
