@@ -101,9 +101,9 @@ LARGEST_BYTES = 1 << 28
 def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array) -> dict[str, jax.Array]:
     """Move chosen rows of split arrays to the devices that train on them.
 
-    Every device contributes the rows that it has and zeros for the others, and the sum is scattered, in small parts:
-    the paper's batch of 32,768 images of 256 px would take 6 GB on each device. All arrays travel as bytes
-    of one array, so that there is only one message at a time (see `training.step`).
+    Every device contributes its rows and zeros for the others, and the sum is scattered, in small parts: the
+    paper's batch of 32,768 images of 256 px would take 6 GB on each device. All arrays travel as bytes of one
+    array, so that there is only one message at a time (see `training.step`).
 
     Letters: P devices, b chosen.
 
