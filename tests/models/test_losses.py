@@ -10,7 +10,7 @@ from tests.models.support import own_code
 from tests.models.support.virtual_devices import on_devices
 
 from jestlab.models.devices import AXIS
-from jestlab.models.losses import loss_function, pairwise_sigmoid_loss, sigmoid_loss, softmax_loss
+from jestlab.models.losses import loss_function, score_matrix, sigmoid_loss, softmax_loss
 from jestlab.models.methods.distillation import distilled
 from jestlab.models.selection import Embeddings
 
@@ -31,7 +31,7 @@ def oracle(z):
 def test_sigmoid_loss_is_the_equation(embeddings, n, width):
     """The mean over images of the sum over texts: divided by n, not by n²."""
     z = embeddings(n, width)
-    np.testing.assert_allclose(pairwise_sigmoid_loss(z), oracle(z), rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(score_matrix("hard_learner", z, None), oracle(z), rtol=2e-5, atol=1e-6)
     np.testing.assert_allclose(sigmoid_loss(z), oracle(z).sum() / n, rtol=1e-5)
 
 

@@ -20,6 +20,7 @@ from jestlab.models.two_towers import (
     bilinear_matrix,
     drop_patches,
     embed,
+    example_keys,
     initialize,
     resize_kernel,
     resize_positions,
@@ -50,7 +51,7 @@ def test_initialization_depends_only_on_the_key():
 
 def loss_of(execution, view=FULL, config=CONFIG):
     model = TwoTowerModel(config, execution)
-    return lambda p, images, tokens: sigmoid_loss(embed(model, p, images, tokens, view, jax.random.key(7)))
+    return lambda p, images, tokens: sigmoid_loss(embed(model, p, images, tokens, view, keys(7, len(images))))
 
 
 def equations(jaxpr):
@@ -174,7 +175,7 @@ def test_every_divisor_is_a_patch_size_and_trains_the_same_parameters(parameters
     ("view", "message"),
     [
         (View(patch_size=5), "patch size 5 does not divide images of 16 pixels"),
-        (View(keep=0.5), r"keeps 0\.5 of the patches needs a key"),
+        (View(keep=0.5), r"keeps 0\.5 of the patches needs keys"),
     ],
 )
 def test_rejects_views(parameters, view, message):
@@ -192,6 +193,10 @@ def test_positions_are_resized_with_antialias():
     assert resize_positions(rows, 8) is rows
 
 
+def keys(seed, n):
+    return example_keys(jax.random.key(seed), jnp.arange(n))
+
+
 def tokens(n, length):
     """Token l of example i holds the number 1000 i + l."""
     return (1000 * jnp.arange(n)[:, None] + jnp.arange(length))[..., None]
@@ -201,7 +206,7 @@ def tokens(n, length):
     ("patches", "keep", "count"), [(256, 0.25, 64), (9, 0.5, 4), (7, 0.5, 4), (4, 0.01, 1), (9, 1.0, 9)]
 )
 def test_share_is_rounded_and_kept_tokens_are_distinct_tokens_of_the_same_example(patches, keep, count):
-    kept = np.asarray(drop_patches(tokens(2, patches), keep, jax.random.key(0)))
+    kept = np.asarray(drop_patches(tokens(2, patches), keep, keys(0, 2)))
     assert kept.shape == (2, count, 1)
     for example, row in enumerate(kept[..., 0]):
         assert len({*row}) == count and {*row} <= {*range(1000 * example, 1000 * example + patches)}
@@ -209,28 +214,27 @@ def test_share_is_rounded_and_kept_tokens_are_distinct_tokens_of_the_same_exampl
 
 def test_only_key_and_position_decide():
     many, few, other = (
-        np.asarray(drop_patches(tokens(n, 16), 0.25, jax.random.key(seed)))
-        for n, seed in ((8, 3), (3, 3), (8, 4))
+        np.asarray(drop_patches(tokens(n, 16), 0.25, keys(seed, n))) for n, seed in ((8, 3), (3, 3), (8, 4))
     )
     np.testing.assert_array_equal(many[:3], few)
     assert not (many == other).all()
     # All tokens are kept about equally often.
-    kept = np.asarray(drop_patches(tokens(4_000, 8), 0.25, jax.random.key(0)))[..., 0] % 1000
+    kept = np.asarray(drop_patches(tokens(4_000, 8), 0.25, keys(0, 4_000)))[..., 0] % 1000
     np.testing.assert_allclose(np.bincount(kept.reshape(-1)) / 4_000, 0.25, atol=0.04)
 
 
 def test_towers_see_only_the_kept_patches(parameters):
     """By the gradient of the position embeddings; and all patches in another order are the whole image."""
-    model, key = ImageEncoder(FLEXI), jax.random.key(5)
+    model, one = ImageEncoder(FLEXI), keys(5, 1)
     images = jnp.asarray(np.random.default_rng(0).normal(size=(1, 16, 16, 3)), jnp.float32)
 
     @functools.partial(jax.jit, static_argnums=1)
     def embedding(parameters, keep):
-        return model.apply(parameters, images, View(keep=keep), key)[0]
+        return model.apply(parameters, images, View(keep=keep), one)[0]
 
     gradient = jax.jit(jax.grad(lambda p: embedding(p, 0.5)[0, 0]))(parameters)["params"]["pos_embedding"][0]
     seen = np.flatnonzero(np.abs(gradient).max(axis=-1))
-    expected = np.asarray(drop_patches(tokens(1, 16), 0.5, key)).reshape(-1)
+    expected = np.asarray(drop_patches(tokens(1, 16), 0.5, one)).reshape(-1)
     np.testing.assert_array_equal(seen, np.sort(expected))
 
     np.testing.assert_allclose(embedding(parameters, 0.99), embedding(parameters, 1.0), rtol=1e-5, atol=1e-6)

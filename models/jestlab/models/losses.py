@@ -4,8 +4,10 @@ The sigmoid loss is that of SigLIP (Zhai et al., 2023). Selection scores pairs b
 matrix of all pairs: see `selection.scores`.
 
 Each loss has two forms: dense, for one device, and a ring over devices. In the ring, texts travel from device
-to device, and no device stores more than the logits of its images with one device's texts. Each device
-computes its share of the loss; the shares sum to the dense loss, and so do their gradients.
+to device, and no device stores more than the logits of its images with one device's texts. Functions with an
+`axis`, the name of the mesh's axis, are called under `jax.shard_map` with the embeddings of this device's
+n / P pairs; t and b are the same on every device. They return its share of the loss, float32 []. The shares
+sum to the dense loss, and so do their gradients.
 
 Letters: n batch, P devices, z^im and z^txt unit embeddings, t temperature (the paper's α), b bias,
 s_ij = t z^im_i · z^txt_j.
@@ -86,15 +88,7 @@ def softmax_loss(z: Embeddings) -> jax.Array:
 
 
 def ring_sigmoid_loss(z: Embeddings, axis: str) -> jax.Array:
-    """Compute a device's share of the `sigmoid_loss` of a split batch; called under `jax.shard_map`.
-
-    Args:
-        z: Embeddings of this device's n / P pairs; t and b the same on every device.
-        axis: Name of the mesh's axis.
-
-    Returns:
-        float32 []: the sum over this device's images, divided by n.
-    """
+    """Compute a device's share of the `sigmoid_loss`: the sum over its images, divided by n."""
     n, devices = z.image.shape[0], jax.lax.axis_size(axis)
     eye = jnp.eye(n)
 
@@ -115,18 +109,11 @@ def ring_sigmoid_loss(z: Embeddings, axis: str) -> jax.Array:
 
 
 def ring_softmax_loss(z: Embeddings, axis: str) -> jax.Array:
-    """Compute a device's share of the `softmax_loss` of a split batch; called under `jax.shard_map`.
+    """Compute a device's share of the `softmax_loss`: over its images and the texts that end here, over n.
 
     Texts travel with their running log Σ_j e^s_ji, which is complete when they have met all images. They
     count on the last device that they visit, one hop before home. The hop home would be a message that no
     computation waits for, and that waits for none in the backward pass (see `training.step`).
-
-    Args:
-        z: Embeddings of this device's n / P pairs; t the same on every device.
-        axis: Name of the mesh's axis.
-
-    Returns:
-        float32 []: the sum over this device's images and the texts that end here, divided by n.
     """
     n, devices = z.image.shape[0], jax.lax.axis_size(axis)
 
@@ -152,14 +139,12 @@ def ring_softmax_loss(z: Embeddings, axis: str) -> jax.Array:
 
 
 def gathered_loss(z: Embeddings, loss: Loss, axis: str, reference: Embeddings | None = None) -> jax.Array:
-    """Compute a device's share of any loss of a split batch; called under `jax.shard_map`.
+    """Compute a device's share of any loss: it gathers the whole batch, and counts 1/P of the whole loss.
 
-    Every device gathers the whole batch, computes the whole loss, and counts 1/P of it. The shares sum to the
-    loss, and the gradients through the gathering sum to its gradient. Unlike a ring, this stores all n²
-    logits on every device, if the loss uses them.
+    Unlike a ring, this stores all n² logits on every device, if the loss uses them.
 
     Args:
-        z: Embeddings of this device's n / P pairs; t and b the same on every device.
+        z: Embeddings of this device's pairs.
         loss: A function of the embeddings of all n pairs.
         axis: Name of the mesh's axis.
         reference: The reference's embeddings of this device's pairs, if the loss uses them.

@@ -17,8 +17,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-LAYER_NORM_EPSILON = 1e-6
-
 
 @dataclass(frozen=True)
 class Execution:
@@ -36,7 +34,7 @@ class Execution:
 
 
 class LayerNorm(nn.Module):
-    """Layer normalization, (x − mean) / √(variance + ε) · scale + bias over the last axis, in x's dtype."""
+    """Layer normalization, (x − mean) / √(variance + 1e-6) · scale + bias over the last axis."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -55,7 +53,7 @@ def _layer_norm_forward(x: jax.Array, scale: jax.Array, bias: jax.Array) -> tupl
     wide = x.astype(jnp.float32)
     mean = wide.mean(axis=-1, keepdims=True)
     variance = jnp.square(wide - mean).mean(axis=-1, keepdims=True)
-    inverse = jax.lax.rsqrt(variance + LAYER_NORM_EPSILON)
+    inverse = jax.lax.rsqrt(variance + 1e-6)
     y = (wide - mean) * (inverse * scale) + bias
     return y.astype(x.dtype), (x, mean, inverse, scale)
 
@@ -80,12 +78,7 @@ _layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 
 
 class MlpBlock(nn.Module):
-    """Two dense layers with a tanh-GELU in between.
-
-    Attributes:
-        hidden_dim: Width of the hidden layer.
-        dtype: Of the activations.
-    """
+    """Two dense layers with a tanh-GELU in between."""
 
     hidden_dim: int
     dtype: str = "float32"
@@ -107,12 +100,7 @@ class MlpBlock(nn.Module):
 class Projection(nn.Module):
     """A dense layer whose parameters have flax's shapes for attention, with the width split into heads.
 
-    Its gradients round differently from those of `nn.DenseGeneral`.
-
-    Attributes:
-        inputs: Shape of the input width in the kernel.
-        outputs: Shape of the output width in kernel and bias.
-        dtype: Of the product.
+    The kernel has shape [*inputs, *outputs]. Gradients round differently from those of `nn.DenseGeneral`.
     """
 
     inputs: tuple[int, ...]
@@ -129,33 +117,18 @@ class Projection(nn.Module):
 
         kernel = self.param("kernel", initialize, (*self.inputs, *self.outputs))
         bias = self.param("bias", nn.initializers.zeros, self.outputs)
-        y: jax.Array = x @ kernel.astype(self.dtype).reshape(matrix) + bias.astype(self.dtype).reshape(-1)
-        return y
+        return x @ kernel.astype(self.dtype).reshape(matrix) + bias.astype(self.dtype).reshape(-1)
 
 
 class MultiHeadDotProductAttention(nn.Module):
-    """Attention with flax's parameters, on the tokens of all examples as one matrix.
-
-    Attributes:
-        heads: Number of heads, a divisor of the width.
-        dtype: Of the products; the softmax is in float32.
-    """
+    """Attention with flax's parameters, on the tokens of all examples as one matrix."""
 
     heads: int
     dtype: str
 
     @nn.compact
     def __call__(self, queries: jax.Array, tokens: jax.Array, examples: int) -> jax.Array:
-        """Attend to each example's tokens.
-
-        Args:
-            queries: float [n · Q, D].
-            tokens: float [n · L, D].
-            examples: n.
-
-        Returns:
-            float [n · Q, D].
-        """
+        """Attend to the tokens of each of n examples: float [n · Q, D], float [n · L, D] → [n · Q, D]."""
         width = tokens.shape[-1]
         split = (self.heads, width // self.heads)
 
@@ -167,8 +140,7 @@ class MultiHeadDotProductAttention(nn.Module):
         logits = jnp.einsum("nhqd,nhkd->nhqk", q, projected("key", tokens))
         weights = jax.nn.softmax(logits.astype(jnp.float32)).astype(self.dtype)
         x = jnp.einsum("nhqk,nhkd->nhqd", weights, projected("value", tokens)).swapaxes(1, 2)
-        y: jax.Array = Projection(split, (width,), self.dtype, name="out")(x.reshape(-1, width))
-        return y
+        return Projection(split, (width,), self.dtype, name="out")(x.reshape(-1, width))
 
 
 class EncoderBlock(nn.Module):

@@ -51,8 +51,7 @@ def resize_kernel(kernel: jax.Array, patch_size: int) -> jax.Array:
     if kernel.shape[0] == patch_size:
         return kernel
     p = jnp.asarray(np.linalg.pinv(bilinear_matrix(kernel.shape[0], patch_size).T), kernel.dtype)
-    resized: jax.Array = jnp.einsum("ai,bj,ijcd->abcd", p, p, kernel, precision="highest")
-    return resized
+    return jnp.einsum("ai,bj,ijcd->abcd", p, p, kernel, precision="highest")
 
 
 def resize_positions(embedding: jax.Array, grid: int) -> jax.Array:
@@ -97,36 +96,28 @@ def example_keys(key: jax.Array, positions: jax.Array) -> jax.Array:
     return jax.vmap(lambda position: jax.random.fold_in(key, position))(positions)
 
 
-def drop_patches(x: jax.Array, keep: float, key: jax.Array) -> jax.Array:
+def drop_patches(x: jax.Array, keep: float, keys: jax.Array) -> jax.Array:
     """Keep a random part of every example's tokens.
 
     Args:
         x: float [n, L, D].
         keep: Share of the tokens.
-        key: PRNG key of the batch, which draws by the example's position in the batch alone; or [n], a key
-            for each example, from `example_keys`.
+        keys: [n], a PRNG key for each example: see `example_keys`.
 
     Returns:
         float [n, keep · L, D], that number rounded, at least 1.
     """
-    n, length, _ = x.shape
-    keys = key if key.ndim else example_keys(key, jnp.arange(n))
-    orders = jax.vmap(lambda own: jax.random.permutation(own, length))(keys)
+    length = x.shape[1]
+    orders = jax.vmap(lambda key: jax.random.permutation(key, length))(keys)
     kept = orders[:, : max(1, round(keep * length))]
     return jnp.take_along_axis(x, kept[:, :, None], axis=1)
 
 
 class PatchEmbedding(nn.Module):
-    """A linear map of each patch: the convolution whose stride is its size, as a matrix product.
-
-    Attributes:
-        width: D.
-        patch_size: p of the parameters.
-        dtype: Of the product.
-    """
+    """A linear map of each patch: the convolution whose stride is its size, as a matrix product."""
 
     width: int
-    patch_size: int
+    patch_size: int  # p of the parameters
     dtype: str
 
     @nn.compact
@@ -141,8 +132,7 @@ class PatchEmbedding(nn.Module):
         )
         x = x.swapaxes(2, 3).reshape(n, -1, patch_size * patch_size * channels)
         kernel = resize_kernel(kernel, patch_size).reshape(-1, self.width)
-        y: jax.Array = x @ kernel.astype(self.dtype) + bias.astype(self.dtype)
-        return y
+        return x @ kernel.astype(self.dtype) + bias.astype(self.dtype)
 
 
 class ImageEncoder(nn.Module):
@@ -165,35 +155,33 @@ class ImageEncoder(nn.Module):
 
     @nn.compact
     def __call__(
-        self, images: jax.Array, view: View = FULL, key: jax.Array | None = None
+        self, images: jax.Array, view: View = FULL, keys: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
         """Encode images.
 
         Args:
             images: float32 [n, h, h, 3] in [−1, 1].
-            view: What to process; custom towers support `FULL` only.
-            key: Draws the patches of a view that keeps less than all.
+            view: What the built-in tower processes; a custom tower processes everything.
+            keys: [n], draw the patches of a view that keeps less than all: see `example_keys`.
 
         Returns:
             The embedding, float32 [n, E], not normalized, and the pooled features before the head
             ("pre-logits"), float32 [n, D], on which linear probes are trained.
 
         Raises:
-            ValueError: The patches don't divide the images, a key is missing, or a custom tower returns
-                another shape or gets a view.
+            ValueError: The patches don't divide the images, keys are missing, or a custom tower returns
+                another shape.
         """
         if self.config.is_custom:
-            if view != FULL:
-                raise ValueError("a custom image tower can't approximate: remove `approximation`")
             features = _custom_features(self.config, images)
         else:
-            features = self._vision_transformer(images, view, key)
+            features = self._vision_transformer(images, view, keys)
         embedding = features
         if self.embedding_dim is not None:
             embedding = nn.Dense(self.embedding_dim, dtype=self.dtype, name="head")(features)
         return embedding.astype(jnp.float32), features.astype(jnp.float32)
 
-    def _vision_transformer(self, images: jax.Array, view: View, key: jax.Array | None) -> jax.Array:
+    def _vision_transformer(self, images: jax.Array, view: View, keys: jax.Array | None) -> jax.Array:
         cfg = self.config
         mlp_dim = cfg.mlp_dim or 4 * cfg.width
         size, patch_size = images.shape[1], view.patch_size or cfg.patch_size
@@ -203,9 +191,9 @@ class ImageEncoder(nn.Module):
         positions = _positions(self, (cfg.image_size // cfg.patch_size) ** 2, cfg.width)
         x = x + resize_positions(positions, size // patch_size).astype(self.dtype)
         if view.keep < 1.0:
-            if key is None:
-                raise ValueError(f"a view that keeps {view.keep:g} of the patches needs a key to draw them")
-            x = drop_patches(x, view.keep, key)
+            if keys is None:
+                raise ValueError(f"a view that keeps {view.keep:g} of the patches needs keys to draw them")
+            x = drop_patches(x, view.keep, keys)
         x = Encoder(cfg.depth, cfg.heads, mlp_dim, self.dtype, self.execution, name="Transformer")(x)
         return MAPHead(cfg.heads, mlp_dim, self.dtype)(x) if cfg.pooling == "map" else x.mean(axis=1)
 
@@ -216,11 +204,7 @@ class TextEncoder(nn.Module):
     A custom tower is the result of `architecture(config, **options)`: a Flax module from tokens int32 [n, L]
     to features [n, D].
 
-    Attributes:
-        config: Sizes of the tower, or the name of a custom one.
-        embedding_dim: Width of the dense head.
-        dtype: Of the activations; parameters and results are float32.
-        execution: Memory and compile time of the built-in encoder.
+    The attributes are those of `ImageEncoder`.
     """
 
     config: TextTower
@@ -280,10 +264,6 @@ class TwoTowerModel(nn.Module):
     """The whole model; `images_and_features` and `embed_texts` are the parts that evaluations use.
 
     The parameter tree depends only on the sizes in the config, not on `compute_dtype`, execution, or view.
-
-    Attributes:
-        config: Sizes, and the dtype of the towers' activations.
-        execution: Memory and compile time of the encoders.
     """
 
     config: TwoTowers
@@ -299,7 +279,7 @@ class TwoTowerModel(nn.Module):
         self.b = self.param("b", nn.initializers.constant(cfg.initial_bias), (1,))
 
     def __call__(
-        self, images: jax.Array, tokens: jax.Array, view: View = FULL, key: jax.Array | None = None
+        self, images: jax.Array, tokens: jax.Array, view: View = FULL, keys: jax.Array | None = None
     ) -> Embeddings:
         """Embed pairs of images and texts.
 
@@ -307,33 +287,28 @@ class TwoTowerModel(nn.Module):
             images: uint8 [n, h, h, 3], as decoded.
             tokens: int32 [n, L].
             view: What to process of the images.
-            key: Draws the patches of a view that keeps less than all.
+            keys: See `ImageEncoder`.
 
         Returns:
             Normalized embeddings with t and b.
         """
-        z_image, z_text = self.embed_images(images, view, key), self.embed_texts(tokens)
+        z_image, z_text = self.embed_images(images, view, keys), self.embed_texts(tokens)
         return Embeddings(z_image, z_text, *temperature_and_bias({"t": self.t, "b": self.b}))
 
-    def embed_images(self, images: jax.Array, view: View = FULL, key: jax.Array | None = None) -> jax.Array:
+    def embed_images(self, images: jax.Array, view: View = FULL, keys: jax.Array | None = None) -> jax.Array:
         """Embed images: uint8 [n, h, h, 3] → float32 [n, E], unit length."""
-        return self.images_and_features(images, view, key)[0]
+        return self.images_and_features(images, view, keys)[0]
 
     def images_and_features(
-        self, images: jax.Array, view: View = FULL, key: jax.Array | None = None
+        self, images: jax.Array, view: View = FULL, keys: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
         """Embed images, and return also their pooled features before the head, float32 [n, D]."""
-        z, features = self.img(_to_unit_range(images), view, key)
+        z, features = self.img(images.astype(jnp.float32) / 127.5 - 1.0, view, keys)
         return _normalize(z), features
 
     def embed_texts(self, tokens: jax.Array) -> jax.Array:
         """Embed texts: int32 [n, L] → float32 [n, E], unit length."""
         return _normalize(self.txt(tokens))
-
-
-def _to_unit_range(images: jax.Array) -> jax.Array:
-    """Map pixels from uint8 0…255 to float32 −1…1."""
-    return images.astype(jnp.float32) / 127.5 - 1.0
 
 
 def embed(
@@ -342,10 +317,10 @@ def embed(
     images: jax.Array,
     tokens: jax.Array,
     view: View = FULL,
-    key: jax.Array | None = None,
+    keys: jax.Array | None = None,
 ) -> Embeddings:
-    """Apply `model(images, tokens, view, key)` with given parameters."""
-    return cast(Embeddings, model.apply({"params": parameters}, images, tokens, view, key))
+    """Apply `model(images, tokens, view, keys)` with given parameters."""
+    return cast(Embeddings, model.apply({"params": parameters}, images, tokens, view, keys))
 
 
 def temperature_and_bias(parameters: Parameters) -> tuple[jax.Array, jax.Array]:

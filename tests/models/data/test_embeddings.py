@@ -81,11 +81,3 @@ def test_written_rows_are_read(tmp_path_factory, data, marks, batches, precision
         word = "was damaged" if example in damaged else "was not embedded"
         with pytest.raises(ValueError, match=f"example {example} {word}"):
             cache.images(np.array([*whole[:1], example]))
-
-
-def test_files_of_another_format_are_rejected(tmp_path):
-    EmbeddingWriter(tmp_path, about()).close()
-    path = tmp_path / "embeddings" / "about.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 0}))
-    with pytest.raises(ValueError, match=r"about.json: unknown format: delete .*embeddings and embed again"):
-        EmbeddingCache(tmp_path)

@@ -9,7 +9,6 @@ import zlib
 
 import numpy as np
 import pytest
-import simplejpeg
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib import cbook
@@ -26,10 +25,11 @@ def encoded(image, form="JPEG", mode=None, **options):
     return file.getvalue()
 
 
-def png(bits, kind, side, rows, *, interlaced=0, parts=()):
-    """A square PNG from the bytes of its rows, also of kinds that Pillow can't write."""
-    header = struct.pack(">IIBBBBB", side, side, bits, kind, 0, 0, interlaced)
-    parts = [(b"IHDR", header), *parts, (b"IDAT", zlib.compress(rows, 1)), (b"IEND", b"")]
+def deep_png(pixels):
+    """A square PNG of 16-bit colors, which Pillow can't write, from >u2[s, s, 3]."""
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    header = struct.pack(">IIBBBBB", len(pixels), len(pixels), 16, 2, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
         for name, content in parts
@@ -97,19 +97,12 @@ def test_orientation_is_found_after_other_segments_and_in_xmp():
         assert np.array_equal(decode(file, 16), np.rot90(decode(plain, 16), -1))
 
 
-def test_images_with_damaged_exif_are_read_in_any_orientation():
-    file, rng = exif(6), np.random.default_rng(0)
-    upright = gradient(16, 16).astype(int)
-    ways = [np.rot90(side, turns) for side in (upright, upright[:, ::-1]) for turns in range(4)]
-    start = file.index(b"Exif\0\0") + 6
-    for _ in range(300):
-        broken = bytearray(file)
-        for place in start + rng.integers(0, 40, 3):
-            broken[place] = rng.integers(0, 256)
-        pixels = decode(bytes(broken), 16)
-        assert min(np.abs(pixels - way).mean() for way in ways) < 10
-    broken[start : start + 8] = b"\xff" * 8
-    assert np.abs(decode(bytes(broken), 16) - upright).mean() < 10
+@pytest.mark.parametrize("form", ["JPEG", "WEBP"])
+def test_images_with_damaged_exif_count_as_upright(form):
+    file = exif(6, form=form)
+    start = file.index(b"MM\0*")
+    broken = file[:start] + b"\xff" * 8 + file[start + 8 :]
+    assert np.array_equal(decode(broken, 16), decode(exif(1, form=form), 16))
 
 
 PIXELS = gradient(16, 16)
@@ -125,7 +118,7 @@ KINDS = {
     "gray JPEG": (encoded(GRAY[..., 0], quality=100), GRAY, 3),
     "gray PNG": (encoded(GRAY[..., 0], "PNG"), GRAY, 0),
     "16-bit gray": (encoded(GRAY[..., 0].astype(np.uint16) * 257, "PNG"), GRAY, 0),
-    "16-bit color": (png(16, 2, 16, b"".join(b"\0" + row.tobytes() for row in DEEP)), DEEP >> 8, 1),
+    "16-bit color": (deep_png(DEEP), DEEP >> 8, 1),
     "transparent PNG": (encoded(CLEAR, "PNG"), WHITE, 0),
     "transparent WebP": (encoded(CLEAR, "WEBP", lossless=True), WHITE, 0),
     "transparent palette": (
@@ -182,26 +175,16 @@ def test_unreadable_bytes(bad):
 
 
 RESTARTS = encoded(photograph(64, 64), quality=90, restart_marker_blocks=2)
+SLIGHTLY_DAMAGED = [
+    WHOLE,
+    RESTARTS,
+    RESTARTS.replace(b"\xff\xd3", b"\xff\xd5", 1),
+    RESTARTS.replace(b"\xff\xd3", b"", 1),
+    bitten(WHOLE),
+]
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        RESTARTS.replace(b"\xff\xd3", b"\xff\xd5", 1),
-        RESTARTS.replace(b"\xff\xd3", b"", 1),
-        WHOLE[:-2] + bytes(range(200)) + WHOLE[-2:],
-        RESTARTS[:-2] + b"\x11" * 64 + RESTARTS[-2:],
-        bitten(WHOLE),
-    ],
-)
-def test_jpegs_with_warnings_of_libjpeg_are_decoded_by_pillow(file):
-    with pytest.raises(ValueError):
-        simplejpeg.decode_jpeg(file)
-    assert np.abs(decode(file, 64) - resized(file, 64)).max() <= 2
-    assert np.abs(decode(file, 16) - resized(file, 16)).mean() < 2.1
-
-
-@given(st.binary(max_size=20), st.integers(0, 60), st.sampled_from([WHOLE, RESTARTS]))
+@given(st.binary(max_size=20), st.integers(0, 60), st.sampled_from(SLIGHTLY_DAMAGED))
 def test_damaged_jpegs_are_read_if_pillow_reads_them(other, cut, file):
     """Bytes before the end are replaced by others, fewer, or more."""
     damaged = file[: len(file) - 2 - cut] + other + file[-2:]
@@ -212,6 +195,7 @@ def test_damaged_jpegs_are_read_if_pillow_reads_them(other, cut, file):
             decode(damaged, 64)
     else:
         assert np.abs(decode(damaged, 64) - expected).max() <= 2
+        assert np.abs(decode(damaged, 16) - resized(damaged, 16)).mean() < 2.1
 
 
 @given(st.data())
@@ -225,18 +209,10 @@ def test_any_bytes_give_pixels_or_a_clear_error(data):
         assert str(error).startswith("not a readable image")
 
 
-MODES = {
-    "RGB": lambda pixels: Image.fromarray(pixels),
-    "P": lambda pixels: Image.fromarray(pixels).quantize(16),
-    "RGBA": lambda pixels: Image.fromarray(np.dstack([pixels, pixels[..., 0]])),
-    "16 bits": lambda pixels: Image.fromarray(pixels[..., 0].astype(np.uint16) * 257),
-}
-
-
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["RGB", "P", "LA", "RGBA"])
 @pytest.mark.parametrize("shape", [(260, 131), (1, 9_000), (9_000, 1), (97, 97)])
 def test_large_images_are_reduced_in_tiles_to_nearly_the_same_pixels(monkeypatch, mode, shape):
-    file = encoded(MODES[mode](photograph(*shape)), "PNG", **({"transparency": 3} if mode == "P" else {}))
+    file = encoded(photograph(*shape), "PNG", mode, **({"transparency": 3} if mode == "P" else {}))
     whole = decode(file, 16).astype(int)
     monkeypatch.setattr(images, "_LARGE", 0)
     monkeypatch.setattr(images, "_TILE", 30)
@@ -257,17 +233,10 @@ assert decode(file, 32).shape == (32, 32, 3)
 """
 
 
-@pytest.mark.parametrize(
-    ("kind", "bits", "interlaced", "bytes_per_pixel"),
-    [(3, 8, 1, 1), (0, 16, 0, 2), (6, 8, 0, 4)],
-    ids=["interlaced palette", "16 bits", "RGBA"],
-)
-def test_large_images_take_little_more_memory_than_their_pixels(kind, bits, interlaced, bytes_per_pixel):
-    side = 6_000
-    rows = (b"\0" + bytes(bytes_per_pixel * side)) * (side * (1 + interlaced))
-    palette = [(b"PLTE", bytes(768)), (b"tRNS", b"\0" * 4)] if kind == 3 else []
-    file = png(bits, kind, side, rows, interlaced=interlaced, parts=palette)
-    allowed = bytes_per_pixel * side**2 + 100_000_000  # a copy as RGBA would take 144 MB
+@pytest.mark.parametrize(("mode", "bytes_per_pixel"), [("P", 1), ("I;16", 2), ("RGBA", 4)])
+def test_large_images_take_little_more_memory_than_their_pixels(mode, bytes_per_pixel):
+    file = encoded(Image.new(mode, (6_000, 6_000)), "PNG", **({"transparency": 3} if mode == "P" else {}))
+    allowed = bytes_per_pixel * 6_000**2 + 100_000_000  # a copy as RGBA would take 144 MB
     command = [sys.executable, "-c", _DECODE_WITHIN, str(allowed)]
     done = subprocess.run(command, input=file, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()

@@ -13,7 +13,6 @@ from PIL import Image
 
 from jestlab.models.data import packing
 from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark
-from jestlab.models.data.curation import count_examples
 from jestlab.models.data.metadata import load_metadata, metadata_columns
 from jestlab.models.data.packing import Captioned, write_shards
 from jestlab.models.data.shards import ShardIndex
@@ -193,7 +192,8 @@ def test_damaged_images_are_left_out_if_asked(photos, tmp_path):
     (photos / "bad.jpg").write_bytes(b"no image")
     pairs = Captioned(photos, csv(photos, "file,caption\na.jpg,x\nbad.jpg,y\n"), skip_damaged=True)
     seen: list[int] = []
-    pairs.write_shards(tmp_path / "web", seen.append)
+    pairs.progress = seen.append
+    pairs.write_shards(tmp_path / "web")
     assert ShardIndex.load(tmp_path / "web").captions(np.arange(1)) == ["x"]
     assert len(pairs.damaged) == 1 and "line 3" in pairs.damaged[0]
     assert sum(seen) == 2
@@ -222,7 +222,7 @@ def test_images_of_every_form_and_metadata_of_some_are_written(tmp_path, monkeyp
     assert len(ShardIndex.load(tmp_path)) == 5
     found = load_metadata(tmp_path, ["n", "score"])
     assert found == {"n": [1, 2, None, 4, None], "score": [None, None, None, 0.5, 0.1]}
-    assert "score" in metadata_columns(tmp_path) and count_examples(tmp_path, "score < 1") == 2
+    assert "score" in metadata_columns(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -33,14 +33,6 @@ def make(folder, examples=300, shard_size=300, seed=5):
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory):
-    """A web of many small images; their kinds of noise, str[n]."""
-    folder = tmp_path_factory.mktemp("large")
-    shapes.make_web(folder, ShapesWeb(examples=4000, shard_size=4000, image_size=8), seed=2)
-    return folder, np.array(load_metadata(folder, ["noise"])["noise"])
-
-
-@pytest.fixture(scope="module")
 def rows(web):
     """The metadata of the web's examples."""
     return [row for path in sorted(web.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
@@ -83,10 +75,16 @@ def test_img2dataset_format(web, rows):
     assert decode(files["000000000.jpg"], 32).shape == (32, 32, 3)
 
 
-def test_shares_of_noise_are_those_of_the_settings(large):
-    counts, rates = Counter(large[1]), NoiseRates().model_dump()
+def test_noise_has_its_share_and_the_recommended_filter_removes_most_of_it(tmp_path):
+    shapes.make_web(tmp_path, ShapesWeb(examples=4000, shard_size=4000, image_size=8), seed=2)
+    noise, rates = np.array(load_metadata(tmp_path, ["noise"])["noise"]), NoiseRates().model_dump()
+    recommended = "similarity > 0.25 and aesthetic > 4.3 and text_quality > 0.45"
+    kept = np.isin(np.arange(4000), select(tmp_path, recommended))
     for kind in NOISE_KINDS:
-        assert counts[kind] / 4000 == pytest.approx(rates.get(kind, 0.4), abs=0.025), kind
+        assert np.mean(noise == kind) == pytest.approx(rates.get(kind, 0.4), abs=0.025), kind
+        if kind in ("clean", "near_duplicate"):
+            assert kept[noise == kind].mean() > 0.92, kind
+    assert 0 < kept[~np.isin(noise, ("clean", "near_duplicate"))].mean() < 0.04  # measurements have errors
 
 
 def test_images_show_their_kind_of_noise(web, rows):
@@ -132,16 +130,6 @@ def test_near_duplicates_come_from_few_templates_and_differ_a_little(tmp_path):
     files = ShardIndex.load(tmp_path).images(np.flatnonzero(scenes == scenes[0]))
     images = np.stack([decode(file, 32).astype(float) for file in files])
     assert np.abs(images - images[0]).mean() < 6
-
-
-def test_recommended_filter_removes_most_noise_and_keeps_most_clean_pairs(large):
-    folder, noise = large
-    recommended = "similarity > 0.25 and aesthetic > 4.3 and text_quality > 0.45"
-    kept = np.isin(np.arange(4000), select(folder, recommended))
-    for kind in ("clean", "near_duplicate"):
-        assert kept[noise == kind].mean() > 0.92, kind
-    bad = ~np.isin(noise, ("clean", "near_duplicate"))
-    assert 0 < kept[bad].mean() < 0.04  # not all: measurements have errors
 
 
 @pytest.mark.parametrize(

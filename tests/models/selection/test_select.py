@@ -53,8 +53,7 @@ def test_draws_what_algorithm_1_draws(loss, criterion):
     for gain in (1.0, 100.0):
         settings = {"loss": loss, "criterion": criterion, "gain": gain}
         found = indices_of(*models(64), batch_size=12, chunks=4, **settings)
-        # Rounding can't have changed any draw.
-        assert assert_drawn(KEY, found, *models(64), sizes=[3] * 4, **settings)
+        assert assert_drawn(KEY, found, *models(64), sizes=[3] * 4, **settings)  # whatever the rounding
 
 
 def test_draws_from_a_larger_super_batch_block_by_block(monkeypatch):
@@ -239,7 +238,6 @@ LEARNER, REFERENCE = models(64)
         ({"gain": 1e300}, r"gain 1e\+300"),
         ({"rule": "gibbs", "sweeps": 0}, "sweeps 0 must be positive"),
         ({"rule": lambda key, batch, **_: jnp.zeros(16)}, r"must return 16 integers.*float32 \[16\]"),
-        ({"reference": None}, "reference's embeddings are missing"),
         ({"reference": None, "criterion": "easy_reference"}, "reference's embeddings are missing"),
         ({"learner": None, "criterion": "hard_learner"}, "learner's embeddings are missing"),
         ({"reference": models(32)[1]}, r"n equal in both models, not .*\(32, 16\)"),

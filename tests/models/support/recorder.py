@@ -6,12 +6,7 @@ from jestlab.models.training.tracker import NullTracker
 
 
 class Recorder(NullTracker):
-    """Keeps what a run reports.
-
-    Args:
-        stop_after: Steps after whose report the run is asked to stop; None: never.
-        fail_at: Steps at whose report an exception is raised.
-    """
+    """Keeps what a run reports; asks to stop from a step on, or raises KeyboardInterrupt at one."""
 
     def __init__(self, stop_after: int | None = None, fail_at: int | None = None):
         super().__init__(lambda: stop_after is not None and self.step >= stop_after)

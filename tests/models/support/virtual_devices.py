@@ -14,15 +14,9 @@ from jestlab.models.devices import AXIS
 
 
 def on_devices(count: int, function: Callable[..., Any], *trees: Any) -> Any:
-    """Call a function of each device's rows.
+    """Return a function's results for the rows of each device, [count, …]; it uses the axis `AXIS`.
 
-    Args:
-        count: Number of devices P.
-        function: Takes the device's rows of every tree; uses the axis `AXIS`.
-        trees: Arrays [B, …]; P divides B.
-
-    Returns:
-        The results of all devices, with a leading axis of length P.
+    The trees hold arrays [B, …]; the number of devices divides B.
     """
 
     def split(x: jax.Array) -> jax.Array:

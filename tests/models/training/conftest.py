@@ -1,19 +1,23 @@
 """Compiled functions that the tests of training share."""
 
 import copy
+import functools
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 from tests.models.support import own_code
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.data.datasets import ensure_web
-from jestlab.models.data.tokenizer import ensure_tokenizer
+from jestlab.models.data.images import decode
+from jestlab.models.data.shards import ShardIndex
+from jestlab.models.data.tokenizer import Tokenizer, ensure_tokenizer
 from jestlab.models.training import loop
-from jestlab.models.training.checkpoints import save_parameters
+from jestlab.models.training.checkpoints import load_parameters, save_parameters
 from jestlab.models.training.step import build_step
-from jestlab.models.two_towers import initialize
+from jestlab.models.two_towers import TwoTowerModel, embed, initialize
 
 RUNTIME = ("log_every_steps", "checkpoint_every_steps", "keep_checkpoints", "keep_best", "loader_threads")
 UNUSED: dict[str, Any] = {
@@ -62,3 +66,19 @@ def untrained_run(tiny, web, tmp_path_factory):
         return towers, folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def embedded(web):
+    """A function that embeds examples by the model of a run, from the files on disk."""
+    source = ShardIndex.load(web)
+
+    def embedded(run, examples, captions=None):
+        towers, folder = run
+        images = np.stack([decode(file, towers.vision.image_size) for file in source.images(examples)])
+        tokenizer = Tokenizer((folder / "tokenizer.model").read_bytes())
+        tokens = tokenizer(captions or source.captions(examples), towers.text.length)
+        parameters = load_parameters(folder / "checkpoints", towers)
+        return jax.jit(functools.partial(embed, TwoTowerModel(towers)))(parameters, images, tokens)
+
+    return embedded

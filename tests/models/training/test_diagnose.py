@@ -1,26 +1,19 @@
 """Diagnosis of selection: its metrics against NumPy in float64, from real data."""
 
-import functools
 import shutil
 from collections import Counter
 
-import jax
 import numpy as np
 import pytest
 from tests.models.support.recorder import Recorder
 from tests.models.support.structured import sigmoid_matrix
 
 from jestlab.models.config import DiagnoseConfig, TrainConfig
-from jestlab.models.data.images import decode
 from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.pipeline import examples_at
 from jestlab.models.data.shards import ShardIndex
-from jestlab.models.data.tokenizer import Tokenizer
-from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.diagnose import composition_of, diagnose
 from jestlab.models.training.reference import Reference
-from jestlab.models.two_towers import TwoTowerModel
-from jestlab.models.two_towers import embed as embed_pairs
 
 B, b, CHUNK = 64, 16, 4
 ORDER = 2**32
@@ -86,18 +79,10 @@ def noise(web):
 
 
 @pytest.fixture(scope="module")
-def scores(web, runs):
+def scores(embedded, runs):
     """S in float64 by NumPy, from the images and captions on disk."""
-    source, candidates = ShardIndex.load(web), examples_at(np.arange(B), 512, ORDER)
-    images = np.stack([decode(file, 16) for file in source.images(candidates)])
-
-    def embedded(towers, folder):
-        tokenizer = Tokenizer((folder / "tokenizer.model").read_bytes())
-        tokens = tokenizer(source.captions(candidates), towers.text.length)
-        parameters = load_parameters(folder / "checkpoints", towers)
-        return jax.jit(functools.partial(embed_pairs, TwoTowerModel(towers)))(parameters, images, tokens)
-
-    return sigmoid_matrix(*(embedded(*runs[name]) for name in ("learner", "reference")))
+    candidates = examples_at(np.arange(B), 512, ORDER)
+    return sigmoid_matrix(*(embedded(runs[name], candidates) for name in ("learner", "reference")))
 
 
 def mean_score(scores, chosen):

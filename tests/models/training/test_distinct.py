@@ -19,11 +19,9 @@ def counted(*parts, registers=None):
 
 
 @pytest.mark.parametrize("count", [1, 100, 5_000, 40_000, 60_000, 1_000_000])
-def test_the_count_is_off_by_few_standard_errors(count):
-    consecutive = np.array_split(np.arange(7, 7 + count), 3)
-    scattered = [np.random.default_rng(0).integers(0, 2**62, count)]
-    for parts in (consecutive, scattered):
-        assert counted(*parts).count == pytest.approx(count, rel=4 * ERROR, abs=1)
+def test_the_count_of_consecutive_numbers_is_off_by_few_standard_errors(count):
+    parts = np.array_split(np.arange(7, 7 + count), 3)
+    assert counted(*parts).count == pytest.approx(count, rel=4 * ERROR, abs=1)
 
 
 @pytest.mark.parametrize("count", [0, 1, 300, 30_000, 40_960, 42_000, 50_000, 70_000, 130_000])

@@ -1,25 +1,17 @@
 """Embedding a whole training set: the reference's embeddings are stored, also after interruptions."""
 
-import itertools
 import shutil
-from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from tests.models.support.recorder import Recorder
 
 from jestlab.models.config import EmbedConfig
-from jestlab.models.data.curation import select
+from jestlab.models.data.curation import recaptions, select
 from jestlab.models.data.datasets import ensure_web
 from jestlab.models.data.embeddings import EmbeddingCache
-from jestlab.models.data.pipeline import training_batches
 from jestlab.models.data.shards import ShardIndex
-from jestlab.models.data.tokenizer import Tokenizer
-from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.embed import embed
-from jestlab.models.two_towers import TwoTowerModel
-from jestlab.models.two_towers import embed as embed_pairs
 
 
 def config(tiny, data=None, **overrides):
@@ -53,33 +45,18 @@ def whole(tiny, run, tmp_path_factory):
     return directory, tracker
 
 
-def test_cached_embeddings_are_those_that_the_reference_computes_online(tiny, web, reference, run, tmp_path):
-    recaption = "similarity < 0.3"
-    cfg = config(tiny, {"recaption": recaption})
+def test_cached_embeddings_are_those_of_images_and_new_captions(
+    tiny, web, reference, embedded, run, tmp_path
+):
+    cfg = config(tiny, {"recaption": "similarity < 0.3"})
     assert run(cfg, tmp_path)[0]
-    towers, folder = reference
-    tokenizer = Tokenizer((folder / "tokenizer.model").read_bytes())
-    parameters = load_parameters(folder / "checkpoints", towers)
-    batches = training_batches(
-        web,
-        filter=None,
-        recaption=recaption,
-        tokenizer=tokenizer,
-        image_size=towers.vision.image_size,
-        text_length=towers.text.length,
-        batch_size=64,
-        seed=3,
-        reference_tokenizer=(tokenizer, towers.text.length),
-    )
-    cache = EmbeddingCache(tmp_path)
+    cache, examples = EmbeddingCache(tmp_path), np.arange(0, 512, 5)
     cache.check(cfg.data, web)
-    embed_online = jax.jit(lambda *inputs: embed_pairs(TwoTowerModel(towers), parameters, *inputs))
-    for batch in itertools.islice(batches, 3):
-        online = embed_online(batch["image"], batch["reference_text"])
-        index, about = batch["index"], cache.about
-        cached: tuple[Any, ...] = cache.images(index), cache.texts(index), about.temperature, about.bias
-        for found, expected in zip(cached, online, strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    captions = ShardIndex.load(web).captions(examples)
+    recaptions(web, "similarity < 0.3").replace(examples, captions)
+    found = cache.images(examples), cache.texts(examples), cache.about.temperature, cache.about.bias
+    for ours, theirs in zip(found, embedded(reference, examples, captions), strict=True):
+        np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-5, atol=1e-6)
 
 
 def test_reports_progress(whole):
@@ -151,7 +128,7 @@ def test_rejects_no_embeddings_and_those_of_other_data(tiny, web, whole, data_ca
 def test_a_damaged_example_is_marked_and_counted(tiny, run, whole, web, tmp_path):
     folder = shutil.copytree(web, tmp_path / "web", ignore=shutil.ignore_patterns(".jestlab"))
     index = ShardIndex.load(folder)
-    offset, size = index.image[5]
+    offset, size = index.spans[5, 0]
     with (folder / index.tars[0]).open("r+b") as tar:
         tar.seek(offset)
         tar.write(bytes(size))

@@ -20,7 +20,7 @@ from tests.models.support.steps_on_devices import (
 )
 
 from jestlab.models.config import TrainConfig
-from jestlab.models.training.gradients import spread
+from jestlab.models.training.learner import spread
 from jestlab.models.training.step import build_step
 
 # Only the built-in image tower approximates; the other is the fastest to compile.
@@ -128,7 +128,8 @@ def test_custom_code_that_does_the_same_as_the_built_in_code_computes_the_same()
     own = {
         "rule": "jestlab.models.selection.select:in_chunks",
         "rule_options": {"chunks": JOINT["chunks"]},
-        "criterion": "jestlab.models.selection.scores:learnability",
+        "criterion": f"{own_code.MODULE}:clipped",
+        "criterion_options": {"floor": -1e9},
     }
     cfg = selecting(loss="jestlab.models.losses:sigmoid_loss", selection=JOINT | own)
     (found, parameters), (expected, others) = (_steps(c.model_dump_json()) for c in (cfg, selecting()))

@@ -115,9 +115,9 @@ def test_icons_are_fetched_once_and_shown(call, monkeypatch):
 
     def download(sets, folder, progress):
         folder.mkdir(parents=True)
-        for done, one in enumerate(sets, 1):
+        for one in sets:
             (folder / one.file_name).write_bytes(contents[one.name][1])
-            progress(done, len(sets))
+            progress(1)
 
     monkeypatch.setattr("jestlab.models.data.icons.make.icon_sets", lambda: sets)
     monkeypatch.setattr("jestlab.models.data.icons.make.download", download)

@@ -82,23 +82,11 @@ def load_benchmark(folder: Path, image_size: int) -> Benchmark:
         FileNotFoundError: The folder has no dataset, or a dataset lacks a file.
         ValueError: A damaged tar, an invalid label or template, or as in `datasets_in`.
     """
-    benchmark = Benchmark({}, {})
-    for path, name, for_retrieval in required_datasets(folder):
-        if for_retrieval:
-            benchmark.retrieval[name] = retrieval(path, image_size)
-        else:
-            benchmark.classification[name] = classification(path, image_size)
-    return benchmark
-
-
-def required_datasets(folder: Path) -> list[tuple[Path, str, bool]]:
-    """Return `datasets_in` a folder; raise FileNotFoundError if it has none."""
-    if not (datasets := datasets_in(folder)):
-        hint = f": give its parent, {folder.parent}" if (folder / "test").is_dir() else ""
-        raise FileNotFoundError(
-            f"{folder}: holds no dataset, which is a folder with test/0.tar (CLIP_benchmark's form){hint}"
-        )
-    return datasets
+    datasets = datasets_in(folder)
+    return Benchmark(
+        {name: classification(path, image_size) for path, name, retrieves in datasets if not retrieves},
+        {name: retrieval(path, image_size) for path, name, retrieves in datasets if retrieves},
+    )
 
 
 def datasets_in(folder: Path) -> list[tuple[Path, str, bool]]:
@@ -112,6 +100,7 @@ def datasets_in(folder: Path) -> list[tuple[Path, str, bool]]:
         For each dataset: path, name, and whether it is for retrieval.
 
     Raises:
+        FileNotFoundError: The folder has no dataset.
         ValueError: Two datasets have the same name, or one is for another task, such as "multilabel".
     """
     datasets: dict[tuple[str, bool], Path] = {}
@@ -119,7 +108,7 @@ def datasets_in(folder: Path) -> list[tuple[Path, str, bool]]:
         if not (path / "test").is_dir():
             continue
         kind_path = path / "dataset_type.txt"
-        kind = _text(kind_path).strip().lower() if kind_path.exists() else "classification"
+        kind = read_text(kind_path).strip().lower() if kind_path.exists() else "classification"
         if kind not in ("classification", "retrieval"):
             raise ValueError(
                 f"{kind_path}: type {kind!r} is not scored here, only classification and retrieval: "
@@ -129,6 +118,11 @@ def datasets_in(folder: Path) -> list[tuple[Path, str, bool]]:
         key = (name, True) if kind == "retrieval" else (name.removesuffix("_classification"), False)
         if datasets.setdefault(key, path) != path:
             raise ValueError(f"{path}: a second dataset named {key[0]!r}: rename one of the folders")
+    if not datasets:
+        hint = f": give its parent, {folder.parent}" if (folder / "test").is_dir() else ""
+        raise FileNotFoundError(
+            f"{folder}: holds no dataset, which is a folder with test/0.tar (CLIP_benchmark's form){hint}"
+        )
     return [(path, *key) for key, path in datasets.items()]
 
 
@@ -184,14 +178,14 @@ def _labels(split: Split, classes: int) -> Ints:
 
 def _lines(path: Path) -> tuple[str, ...]:
     """Return the lines of a text file, without empty ones at its end."""
-    text = _text(path).rstrip()
+    text = read_text(path).rstrip()
     if not text:
         raise ValueError(f"{path}: empty file")
     return tuple(line.strip() for line in text.split("\n"))
 
 
-def _text(path: Path) -> str:
-    """Return the text of a file."""
+def read_text(path: Path) -> str:
+    """Return the text of a file; raises ValueError if it isn't UTF-8."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -222,7 +216,6 @@ def read_split(folder: Path, target: Literal["cls", "txt"], image_size: int) -> 
     Args:
         folder: Folder as CLIP_benchmark's exporter writes it: `nshards.txt`, and tars `0.tar`, `1.tar`, ….
         target: Extension of an image's label (`cls`) or captions (`txt`).
-        image_size: Side to which images are resized, in pixels.
 
     Raises:
         FileNotFoundError: `nshards.txt` or one of its shards is missing.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -87,7 +88,6 @@ def select(folder: Path, expression: str | None, columns: Columns | None = None)
     As in SQL, a missing value does not satisfy a comparison: `punsafe < 0.5` drops unrated examples, too.
 
     Args:
-        folder: Folder of shards.
         expression: In the language of `filters`: "aesthetic > 5 and noise not in ('blank', 'vague')". None:
             every example.
         columns: Columns that the filter can read in addition to the metadata; they hide metadata columns.
@@ -261,17 +261,12 @@ def concepts(folder: Path, columns: Sequence[str]) -> npt.NDArray[np.int32]:
         return [set().union(*row) for row in zip(*cells, strict=True)]
 
     def build(partial: Path) -> None:
-        known: dict[str, int] = {}  # in the order of their first examples, until all are known
-        rows = [
-            np.array([known.setdefault(name, len(known)) for name in names], np.int32)
-            for examples in by_shard(of_shard, index, "read concepts of")
-            for names in examples
-        ]
-        rank = np.empty(len(known), np.int32)
-        rank[[known[name] for name in sorted(known)]] = np.arange(len(known))
+        parts = by_shard(of_shard, index, "read concepts of")
+        rows = [sorted(map(sys.intern, names)) for examples in parts for names in examples]
+        numbers_of = {name: number for number, name in enumerate(sorted({*itertools.chain(*rows)}))}
         numbers = np.full((len(index), max(1, *map(len, rows))), -1, np.int32)
         for example, row in enumerate(rows):
-            numbers[example, : len(row)] = np.sort(rank[row])
+            numbers[example, : len(row)] = [numbers_of[name] for name in row]
         (partial / "numbers").write_bytes(numbers.tobytes())
 
     def load(derived: Path) -> npt.NDArray[np.int32]:
@@ -309,7 +304,6 @@ def shares_by_value(
     """Count examples by the values of metadata columns, as shares.
 
     Args:
-        columns: Names of the columns.
         examples: Names of groups of examples → their global numbers, int64[k].
 
     Returns:
@@ -324,7 +318,7 @@ def shares_by_value(
         frequent = {value for value, _ in Counter(values).most_common(_MOST_VALUES)}
         values = [value if value in frequent else "others" for value in values]
         left = iter(values)
-        counts = {group: Counter(islice(left, len(numbers))) for group, numbers in examples.items()}
+        counts = {group: Counter(itertools.islice(left, len(numbers))) for group, numbers in examples.items()}
         shares[column] = {
             value: {group: count[value] / len(examples[group]) for group, count in counts.items()}
             for value in dict.fromkeys(values)

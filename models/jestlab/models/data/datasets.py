@@ -47,7 +47,6 @@ def ensure_web(
     """Return the folder of shards to train on; make it if it is synthetic, or a reader's, and missing.
 
     Args:
-        settings: A folder, or a synthetic web or a reader, whose shards are made on first use.
         seed: Of the synthetic web, unless its settings have one.
         cache: Where made data are stored, in folders whose names depend on the settings.
         code: Code of the run by name; a reader's shards depend on its code.
@@ -120,13 +119,10 @@ def _name(kind: str, settings: dict[str, Any]) -> str:
 
 
 def digest(folder: Path) -> str:
-    """Hash the content of a folder of shards or of benchmark datasets, independent of its path.
+    """Hash the content of a folder of shards or of benchmark datasets, independent of its path, as hex.
 
     Tars, parquets, and text files count, at any depth. The folder stores their hashes, which are recomputed
     for files with another size or time.
-
-    Returns:
-        64 hexadecimal digits.
 
     Raises:
         FileNotFoundError: The folder is missing or does not contain a tar.

@@ -29,7 +29,6 @@ from jestlab.models.data.files import write_whole
 from jestlab.models.data.shards import Ints, ShardIndex
 
 FOLDER = "embeddings"
-_FORMAT = 1  # of the files; files with another number are rejected
 _SMALL_BYTES = 2**25  # of a file: it stays in the page cache
 _PARTS = ("images", "texts", "status")
 _ABSENT, _EMBEDDED, _DAMAGED = range(3)
@@ -85,7 +84,7 @@ class EmbeddingCache:
 
         Raises:
             FileNotFoundError: The folder has no embeddings.
-            ValueError: They are incomplete, or in another format.
+            ValueError: They are incomplete.
         """
         self._directory = directory
         self.about = about = _load_about(directory)
@@ -176,11 +175,10 @@ class EmbeddingWriter:
                 )
         else:
             self.about = about
-            for part in _PARTS:
-                shape = (about.examples,) if part == "status" else (about.examples, about.width)
-                dtype = np.dtype("uint8" if part == "status" else about.precision)
+            rows = (about.precision, (about.examples, about.width))
+            for part, (dtype, shape) in zip(_PARTS, (rows, rows, ("uint8", (about.examples,))), strict=True):
                 # A file of zeros, sparse if the file system supports it.
-                np.lib.format.open_memmap(self._folder / f"{part}.npy", "w+", dtype, shape).flush()
+                np.lib.format.open_memmap(self._folder / f"{part}.npy", "w+", np.dtype(dtype), shape).flush()
             self._save_about()
         self._files = [_RowFile(self._folder / f"{part}.npy", "r+b") for part in _PARTS]
 
@@ -189,8 +187,7 @@ class EmbeddingWriter:
 
         Args:
             index: int64[k], ascending.
-            images: float32[k, E].
-            texts: float32[k, E].
+            images: float32[k, E], as `texts`.
             damaged: bool[k], the unreadable ones: their embeddings are not written.
         """
         for file, rows in zip(self._files, (images, texts), strict=False):
@@ -212,8 +209,9 @@ class EmbeddingWriter:
             rows.file.close()
 
     def _save_about(self) -> None:
-        content = {"format": _FORMAT, **dataclasses.asdict(self.about)}
-        write_whole(self._folder / "about.json", json.dumps(content, indent=1).encode())
+        write_whole(
+            self._folder / "about.json", json.dumps(dataclasses.asdict(self.about), indent=1).encode()
+        )
 
 
 class _RowFile:
@@ -248,7 +246,4 @@ def _load_about(directory: Path) -> About:
     path = directory / FOLDER / "about.json"
     if not path.exists():
         raise FileNotFoundError(f"{directory}: has no embeddings: name a finished run of program embed")
-    written = json.loads(path.read_text())
-    if written.pop("format") != _FORMAT:
-        raise ValueError(f"{path}: unknown format: delete {path.parent} and embed again")
-    return About(**written)
+    return About(**json.loads(path.read_text()))

@@ -114,7 +114,6 @@ def open_derived(
     stored in the user's part of the system's temporary folder.
 
     Args:
-        folder: The folder of shards.
         name: Name of the derived folder; includes everything that its content depends on.
         build: Fills the folder whose path it gets.
         open_: Opens the derived folder; OSError, KeyError, TypeError, and ValueError mean damage.
@@ -135,11 +134,7 @@ def open_derived(
 
 
 def map_array(path: Path, dtype: Any, shape: tuple[int, ...] = (-1,)) -> npt.NDArray[Any]:
-    """Memory-map an array from a file that contains its bytes and nothing else; by default with one axis.
-
-    Raises:
-        ValueError: The size of the file does not fit the shape.
-    """
+    """Memory-map an array from a file of its bytes; raises ValueError if these don't fit the shape."""
     import numpy as np
 
     # An empty file cannot be mapped.
@@ -150,12 +145,8 @@ def map_array(path: Path, dtype: Any, shape: tuple[int, ...] = (-1,)) -> npt.NDA
 def own_temporary_folder(name: str = "jestlab", variable: str = "TMPDIR") -> Path:
     """Return a folder in the temporary one that only this user can write to; make it if it is missing.
 
-    Args:
-        name: Of the folder; the user's id is appended.
-        variable: Environment variable that sets another folder, for the message.
-
-    Raises:
-        PermissionError: Another user may have written to the folder.
+    Its name is `name` with the user's id. If another user may have written to it, this raises
+    PermissionError, whose message names the environment variable that sets another folder.
     """
     folder = Path(tempfile.gettempdir()) / f"{name}-{os.geteuid()}"
     with contextlib.suppress(FileExistsError):

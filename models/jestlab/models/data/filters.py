@@ -40,8 +40,7 @@ class Filter:
         try:
             return cls(whole, parse(text))
         except ValueError as error:
-            shown = whole if len(whole) <= 200 else whole[:200] + "…"
-            raise ValueError(f"filter {shown!r}: {error}; {_EXAMPLE}") from None
+            raise ValueError(f"filter {whole[:200]!r}: {error}; {_EXAMPLE}") from None
 
     @property
     def columns(self) -> list[str]:

@@ -35,7 +35,6 @@ def metadata_of(index: ShardIndex, examples: Ints, columns: Sequence[str]) -> di
     """Look up metadata of some examples anywhere, such as those of a batch.
 
     Args:
-        index: The folder.
         examples: int64[k], global example numbers, in any order.
         columns: Names of columns, which may be missing.
 
@@ -72,7 +71,7 @@ def without_metadata(index: ShardIndex) -> int:
 
     def missing(shard: int) -> int:
         if not parquet_of(index, shard).exists():
-            return int((index.meta[index.examples(shard), 1] == 0).sum())
+            return int((index.spans[index.examples(shard), 2, 1] == 0).sum())
         return int(read_table(index, shard, [])["key"].null_count)
 
     return sum(by_shard(missing, index, "looked for metadata in"))
@@ -88,9 +87,6 @@ def read_table(
     """Read the key and other columns of a tar's metadata.
 
     Args:
-        index: The folder.
-        shard: Number of the tar.
-        columns: Names of the columns.
         examples: int64[k], global numbers of some of the tar's examples; None: all of them.
         skip_unknown: Leave out columns that do not exist, which are errors by default.
 

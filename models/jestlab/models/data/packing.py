@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from jestlab.models.data.benchmarks import check_class_names
+from jestlab.models.data.benchmarks import check_class_names, read_text
 from jestlab.models.data.images import decode
 from jestlab.models.data.shards import fits_a_table
 from jestlab.models.data.tars import TarWriter
@@ -179,23 +179,14 @@ _TYPES: dict[str, Callable[[str], Any]] = {
     r"true|false": lambda text: text.lower() == "true",
 }
 
-Progress = Callable[[int], None]
-"""Called with the number of rows that were just packed."""
-
 
 @dataclass(frozen=True)
-class Row:
-    """A row of a CSV file.
+class _Row:
+    """A row of a CSV file."""
 
-    Attributes:
-        where: File and line of the row, for errors.
-        path: Of the image, with links resolved, so that an image has one path.
-        columns: Column → value; None if the cell is empty.
-    """
-
-    where: str
-    path: Path
-    columns: dict[str, Any]
+    where: str  # file and line, for errors
+    path: Path  # of the image, with links resolved, so that an image has one path
+    columns: dict[str, Any]  # column → value; None if the cell is empty
 
     def text(self, column: str) -> str:
         """Return the text in a column; raises ValueError if it is empty."""
@@ -217,13 +208,13 @@ class Captioned:
     Attributes:
         rows: The rows.
         damaged: Rows that were left out, with the reason.
+        progress: Called with the number of rows that were just packed.
     """
 
     def __init__(self, images: Path, captions: Path, skip_damaged: bool = False) -> None:
         """Read the CSV file.
 
         Args:
-            images: The folder.
             captions: A CSV file with a header: a column of `FILE_COLUMNS`, and others.
             skip_damaged: Leave out images that cannot be read; otherwise they are errors.
 
@@ -233,8 +224,9 @@ class Captioned:
         self._captions, self._skip = captions, skip_damaged
         self._names, table = _read(captions)
         self._file = self._one_of(FILE_COLUMNS)
-        self.rows: list[Row] = []
+        self.rows: list[_Row] = []
         self.damaged: list[str] = []
+        self.progress: Callable[[int], None] = lambda rows: None
         folder = os.path.realpath(images)
         missing: list[str] = []
         for line, columns in table:
@@ -245,14 +237,14 @@ class Captioned:
             path = Path(os.path.realpath(images / name))
             if not path.is_relative_to(folder):
                 raise ValueError(f"{where}: {name} is {path}, outside {images}: copy it into the folder")
-            self.rows.append(Row(where, images / path.relative_to(folder), columns))
+            self.rows.append(_Row(where, images / path.relative_to(folder), columns))
         if missing:
             also = f", and in {len(missing) - 1:,} more rows" if len(missing) > 1 else ""
             raise ValueError(f"{missing[0]}{also}")
         if not self.rows:
             raise ValueError(f"{captions}: has a header and no rows")
 
-    def write_shards(self, folder: Path, progress: Progress = lambda rows: None) -> None:
+    def write_shards(self, folder: Path) -> None:
         """Write all pairs as shards; columns but the caption's are metadata, `file` the image's path."""
         column = self._one_of(CAPTION_COLUMNS)
         others = [name for name in self._names if name not in (column, self._file)]
@@ -260,25 +252,23 @@ class Captioned:
             raise ValueError(f"{self._captions}: column {min(taken)!r} has a name that shards use: rename it")
 
         def examples() -> Iterator[dict[str, Any]]:
-            for row, content, _ in self._read_images(self.rows, progress):
+            for row, content, _ in self._read_images(self.rows):
                 texts = {"caption": row.text(column), "file": row.text(self._file)}
                 yield {"image": content, **texts, **{name: row.columns[name] for name in others}}
 
         write_shards(folder, examples(), str(self._captions))
 
-    def write_retrieval(self, folder: Path, progress: Progress = lambda rows: None) -> None:
+    def write_retrieval(self, folder: Path) -> None:
         """Write a retrieval dataset; an image's captions are those of all rows with it."""
         column = self._one_of(CAPTION_COLUMNS)
         captions: dict[Path, list[str]] = defaultdict(list)
         for row in self.rows:
             captions[row.path].append(row.line(column))
-        images = self._read_images(self._images(), progress)
+        images = self._read_images(self._images())
         targets = ((content, suffix, "\n".join(captions[row.path])) for row, content, suffix in images)
         write_retrieval(folder, targets)
 
-    def write_classification(
-        self, folder: Path, templates: Sequence[str], progress: Progress = lambda rows: None
-    ) -> None:
+    def write_classification(self, folder: Path, templates: Sequence[str]) -> None:
         """Write a classification dataset by the rows' labels, in the split of each row; by default in test.
 
         Labels that differ only in white space are one class. Rows of the same image are one image, with one
@@ -300,25 +290,25 @@ class Captioned:
         classes = sorted({name for _, name in targets.values()})
         check_class_names(classes, self._captions)
         splits: dict[str, list[Target]] = defaultdict(list)
-        for row, content, suffix in self._read_images(self._images(), progress):
+        for row, content, suffix in self._read_images(self._images()):
             split, name = targets[row.path]
             splits[split].append((content, suffix, str(classes.index(name))))
         if "test" not in splits:
             raise ValueError(f"{self._captions}: no row is of the split 'test'")
         write_classification(folder, splits, classes, templates)
 
-    def _images(self) -> list[Row]:
+    def _images(self) -> list[_Row]:
         """Return the first row of each image."""
-        first: dict[Path, Row] = {}
+        first: dict[Path, _Row] = {}
         for row in self.rows:
             first.setdefault(row.path, row)
         return list(first.values())
 
-    def _read_images(self, rows: Collection[Row], progress: Progress) -> Iterator[tuple[Row, bytes, str]]:
+    def _read_images(self, rows: Collection[_Row]) -> Iterator[tuple[_Row, bytes, str]]:
         """Yield rows with the bytes of their images and the suffix of their format."""
         for row in rows:
             content = row.path.read_bytes()
-            progress(1)
+            self.progress(1)
             try:
                 decode(content, _SIDE)
                 yield row, content, encoded(content)[0]
@@ -327,7 +317,7 @@ class Captioned:
                 if not self._skip:
                     raise ValueError(f"{problem}: fix it, or leave out such rows: --skip-damaged") from None
                 self.damaged.append(problem)
-        progress(len(self.rows) - len(rows))
+        self.progress(len(self.rows) - len(rows))
         if len(self.damaged) == len(rows):
             raise ValueError(f"{self._captions}: every image is damaged: {self.damaged[0]}")
 
@@ -344,16 +334,13 @@ def _read(path: Path) -> tuple[Sequence[str], list[tuple[int, dict[str, Any]]]]:
     """Read a CSV file; return its columns, and the last line and the values of each row."""
     csv.field_size_limit(sys.maxsize)
     rows: list[tuple[int, dict[str, Any]]] = []
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            names = reader.fieldnames or ()
-            for row in reader:
-                if None in row or None in row.values():
-                    raise csv.Error(f"expected {len(names)} values")
-                rows.append((reader.line_num, row))
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: not UTF-8: save it in this encoding") from None
+        names = reader.fieldnames or ()
+        for row in reader:
+            if None in row or None in row.values():
+                raise csv.Error(f"expected {len(names)} values")
+            rows.append((reader.line_num, row))
     except csv.Error as error:
         where = f"{path}: not a CSV file with a header: after line {rows[-1][0] if rows else 1}"
         raise ValueError(f"{where}: {error}: close each quote, and double those within a text") from None

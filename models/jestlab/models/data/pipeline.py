@@ -88,7 +88,6 @@ def training_batches(
     resumed runs and all processes agree.
 
     Args:
-        folder: A folder of shards.
         filter: See `curation.choose`, as `recaption`, `repeat`, and `columns`.
         image_size: Side in pixels.
         text_length: L, tokens.
@@ -260,7 +259,6 @@ def examples_at(positions: Ints, count: int, seed: int) -> Ints:
     Args:
         positions: int64[k], counted from the start of training; epoch e begins at e · `count`.
         count: Number of examples, at least 1.
-        seed: Of the order.
 
     Returns:
         int64[k], each from 0 to `count` − 1.
@@ -283,9 +281,7 @@ def permute(places: Ints, count: int, seed: int, epoch: int) -> Ints:
 
     Args:
         places: int64[k], each from 0 to `count` − 1, as the result.
-        count: Size of the permuted set.
         seed: With `epoch`, determines the permutation.
-        epoch: Any number.
 
     Source:
         Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002: generalized Feistel network

@@ -120,7 +120,6 @@ def measure(kinds: Ints, agreement: Floats, rng: np.random.Generator) -> dict[st
     Args:
         kinds: int64[n], into `NOISE_KINDS`.
         agreement: float64[n], share of a mismatched caption's attributes that are true of the image.
-        rng: Draws the measurements' errors.
 
     Returns:
         `similarity` (as CLIP's cosine, about 0.1 to 0.4), `aesthetic` (as LAION's predictor, about 2 to 7.5),
@@ -242,10 +241,6 @@ def make_benchmark(folder: Path, settings: ShapesBenchmark) -> None:
 
     Classes are balanced, unlike those of the web. Every retrieval image shows a different scene, and its two
     captions fit only that scene: R@1 is well defined.
-
-    Args:
-        folder: Destination of both folders. Created if missing.
-        settings: Sizes and seed.
 
     Raises:
         ValueError: More retrieval examples than there are scenes.

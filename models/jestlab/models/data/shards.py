@@ -53,13 +53,11 @@ class ShardIndex:
     their order are known before training. Images that cannot be decoded are detected at decoding.
 
     Attributes:
-        folder: The folder of tars.
         tars: Paths of the s tars within the folder and its subfolders, sorted.
         signature: Changes whenever a tar's size or time does; `datasets.digest` identifies the content.
         starts: int64[s + 1], number of each tar's first example; n at the end.
-        image: int64[n, 2], offset and size of the image file in bytes.
-        text: int64[n, 2], the same of the caption.
-        meta: int64[n, 2], the same of the JSON metadata; (0, 0) without metadata.
+        spans: int64[n, 3, 2], offset and size, in bytes, of the image, the caption, and the JSON metadata;
+            (0, 0) without metadata.
         damaged: Reason → number of examples, members, or tars that were left out.
         damaged_places: The first few places with damage.
         unread: Number of tars that were left out as a whole.
@@ -70,9 +68,7 @@ class ShardIndex:
     tars: tuple[str, ...]
     signature: str
     starts: Ints
-    image: Ints
-    text: Ints
-    meta: Ints
+    spans: Ints
     _keys: npt.NDArray[np.uint8]  # "\0" ends each key
     _key_starts: Ints  # int64[s + 1], where the keys of each tar start; their length at the end
     damaged: dict[str, int]
@@ -111,20 +107,20 @@ class ShardIndex:
         Raises:
             ValueError: A tar has become shorter since it was indexed.
         """
-        return self._read(indices, self.image)
+        return self._read(indices, 0)
 
     def captions(self, indices: npt.NDArray[np.integer[Any]]) -> list[str]:
         """Read the captions; see `images`."""
-        return [text.decode() for text in self._read(indices, self.text)]
+        return [text.decode() for text in self._read(indices, 1)]
 
     def metadata(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
         """Read the JSON metadata, unparsed; empty for an example without metadata."""
-        return self._read(indices, self.meta)
+        return self._read(indices, 2)
 
-    def _read(self, indices: npt.NDArray[np.integer[Any]], spans: Ints) -> list[bytes]:
+    def _read(self, indices: npt.NDArray[np.integer[Any]], part: int) -> list[bytes]:
         """Read the bytes of one part of each example, tar by tar."""
         contents = [b""] * len(indices)
-        places = spans[indices].tolist()
+        places = self.spans[indices, part].tolist()
         shards = self.shard(indices).tolist()
         rows = sorted(range(len(shards)), key=shards.__getitem__)
         for shard, group in itertools.groupby(rows, key=shards.__getitem__):
@@ -194,8 +190,7 @@ class ShardIndex:
             starts, key_starts = (np.array(about.pop(name), np.int64) for name in ("starts", "key_starts"))
             spans = map_array(kept / _SPANS, np.int64, (int(starts[-1]), 3, 2))
             keys = map_array(kept / _KEYS, np.uint8, (int(key_starts[-1]),))
-            image, text, meta = spans[:, 0], spans[:, 1], spans[:, 2]
-            return cls(folder, tars, signature, starts, image, text, meta, keys, key_starts, **about)
+            return cls(folder, tars, signature, starts, spans, keys, key_starts, **about)
 
         return open_derived(folder, f"index-{_FORMAT}-{signature[:16]}", build, open_)
 
@@ -269,7 +264,6 @@ def find_examples(
     `a.b.jpg`, is split at its last dot. It is damaged if `a.b` is a pair, or `a` isn't a pair.
 
     Args:
-        path: The tar.
         images: Extensions of images; of an example with several, the first one is read.
         text: Extension of the captions ("txt") or labels ("cls").
         metadata: Extension of the metadata; "" reads none.

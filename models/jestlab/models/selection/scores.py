@@ -47,22 +47,11 @@ Criterion = Callable[..., jax.Array]
 """g: an elementwise function of the losses `learner`, `reference`, or both, float32 arrays of one shape."""
 
 
-def learnability(learner: jax.Array, reference: jax.Array) -> jax.Array:
-    """Return ℓ(θ) − ℓ(θ*)."""
-    return learner - reference
-
-
-def easy_reference(reference: jax.Array) -> jax.Array:
-    """Return −ℓ(θ*)."""
-    return -reference
-
-
-def hard_learner(learner: jax.Array) -> jax.Array:
-    """Return ℓ(θ)."""
-    return learner
-
-
-CRITERIA: dict[str, Criterion] = {g.__name__: g for g in (learnability, easy_reference, hard_learner)}
+CRITERIA: dict[str, Criterion] = {
+    "learnability": lambda learner, reference: learner - reference,
+    "easy_reference": lambda reference: -reference,
+    "hard_learner": lambda learner: learner,
+}
 """The paper's criteria by name. All three are linear in the losses."""
 
 
@@ -89,9 +78,9 @@ def resolve(
     here the criterion is one argument.
 
     Args:
-        criterion: "learnability", "easy_reference", "hard_learner", or a function: see `Criterion`.
-        learner: Embeddings by the learner; not used by "easy_reference".
-        reference: Embeddings of the same pairs by the reference, at any width; not used by "hard_learner".
+        criterion: One of `CRITERIA`, or a function: see `Criterion`.
+        learner: Embeddings by the learner, if the criterion takes its loss.
+        reference: The same by the reference, at any width.
 
     Raises:
         ValueError: The criterion is unknown or takes no losses, its embeddings are missing, or their shapes
@@ -143,11 +132,7 @@ def sigmoid_sums(criterion: Criterion, models: Models, chunk: Models) -> jax.Arr
 
 
 def softmax_sums(z: Embeddings, chunk: Embeddings) -> tuple[jax.Array, jax.Array]:
-    """Compute log Σ_j exp(s_ij) and log Σ_j exp(s_ji) of one model.
-
-    Args:
-        z: Embeddings of R candidates.
-        chunk: Embeddings of c examples.
+    """Compute log Σ_j exp(s_ij) and log Σ_j exp(s_ji) of one model, of R candidates i over c examples j.
 
     Returns:
         float32 [R] from images to texts, and from texts to images.

@@ -4,9 +4,8 @@ Joint selection (Algorithm 1 of the paper) goes chunk by chunk:
 
     score → draw a chunk → condition the scores on it → draw the next chunk → …
 
-Three other built-in rules differ only in the number of chunks: independent selection draws all in one,
-uniform selection draws all in one with a gain of 0, and greedy selection takes the best one by one. Gibbs
-sampling instead resamples one member of the sub-batch after another.
+Uniform, independent, and greedy selection differ only in gain and number of chunks. Gibbs sampling instead
+resamples one member of the sub-batch after another.
 
 Departures from the printed algorithms, and why:
 
@@ -114,16 +113,16 @@ def select(
 
     Args:
         key: PRNG key; under `jax.shard_map` the same on every device.
-        learner: Embeddings of the B pairs by the learner; under `jax.shard_map` this device's rows. Not used
-            by criterion "easy_reference".
-        reference: Embeddings of the same pairs by the reference, at any width. Not used by "hard_learner".
+        learner: Embeddings of the B pairs by the learner; under `jax.shard_map` this device's rows. None if
+            the criterion doesn't use them.
+        reference: The same by the reference, at any width.
         batch_size: b, at most B.
         rule: "uniform"; "independent" (by each pair's own score); "joint" (Algorithm 1: N chunks, each by the
             scores given the earlier chunks); "greedy" (one by one, the highest score each time, no noise);
             "gibbs" (brute force, for diagnosis). Or a hashable function: see `Rule`.
         criterion: "learnability", "easy_reference", or "hard_learner"; or a hashable function of the losses:
             see `scores.Criterion`.
-        loss: "sigmoid" or "softmax": the loss to score with, usually that of the training.
+        loss: "sigmoid" or "softmax": the loss to score with.
         chunks: N, for "joint", at most b.
         gain: Factor on the scores before sampling, the inverse of a temperature (the paper's
             `softmax_score_gain`). "uniform" and "greedy" don't use it.
@@ -154,7 +153,9 @@ def select(
     if not 0 < gain <= _LARGEST_GAIN or sweeps < 1:
         raise ValueError(f"gain {gain} and sweeps {sweeps} must be positive and finite in float32")
     if callable(rule):
-        return by_function(key, batch, rule, batch_size=batch_size, gain=gain, trace=trace, concepts=concepts)
+        options = {} if concepts is None else {"concepts": concepts}
+        chosen = rule(key, batch, **options, batch_size=batch_size, gain=gain)
+        return _complete(chosen, batch, batch_size, trace)
     if rule == "gibbs":
         return by_gibbs(key, batch, batch_size=batch_size, sweeps=sweeps, gain=gain, trace=trace)
     if rule not in RULES:
@@ -320,24 +321,13 @@ def by_gibbs(
     return Selected(indices, start.scores, effective, score.reshape(-1))
 
 
-def by_function(
-    key: jax.Array,
-    batch: SuperBatch,
-    rule: Rule,
-    *,
-    batch_size: int,
-    gain: float | jax.Array,
-    trace: Trace = None,
-    concepts: jax.Array | None = None,
-) -> Selected:
-    """Select by a custom rule; the arguments are those of `select`."""
-    options = {} if concepts is None else {"concepts": concepts}
-    chosen: Any = rule(key, batch, **options, batch_size=batch_size, gain=gain)
+def _complete(chosen: Any, batch: SuperBatch, batch_size: int, trace: Trace) -> Selected:
+    """Check what a custom rule returned, and add the scores."""
     start = batch.unconditioned()
-    is_selected = isinstance(chosen, Selected)
-    effective = chosen.effective if is_selected else start.scores[:0]
-    indices = _as_indices(chosen.indices if is_selected else chosen, batch_size)
-    indices, score = batch.conclude(start, indices, batch_size, trace)
+    effective = start.scores[:0]
+    if isinstance(chosen, Selected):
+        chosen, effective = chosen.indices, chosen.effective
+    indices, score = batch.conclude(start, _as_indices(chosen, batch_size), batch_size, trace)
     return Selected(indices, start.scores, effective, score)
 
 

@@ -12,7 +12,7 @@ from jestlab.models.config import Optimizer
 from jestlab.models.two_towers import Parameters
 
 
-def learning_rate(config: Optimizer, total_steps: int) -> optax.Schedule:
+def learning_rate(config: Optimizer, total_steps: int | jax.Array) -> optax.Schedule:
     """Return the schedule: linear warm-up from 0, then cosine decay to 0 at the last step, or constant."""
     total = jnp.asarray(total_steps, jnp.float32)
     warmup = jnp.minimum(jnp.round(total * (config.warmup_percent / 100.0)), total - 1)
@@ -30,7 +30,7 @@ def learning_rate(config: Optimizer, total_steps: int) -> optax.Schedule:
     return rate
 
 
-def build_optimizer(config: Optimizer, total_steps: int) -> optax.GradientTransformation:
+def build_optimizer(config: Optimizer, total_steps: int | jax.Array) -> optax.GradientTransformation:
     """Build the optimizer: clipping, Adam, decoupled weight decay of the chosen parameters, schedule.
 
     As in big_vision, weight decay is multiplied by the shape of the schedule, without the peak learning rate:

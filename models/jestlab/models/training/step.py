@@ -36,7 +36,7 @@ from jestlab.models.devices import AXIS, Devices, agree, gather_rows, take_rows
 from jestlab.models.extensions import Kind, Own
 from jestlab.models.losses import loss_function, takes_reference
 from jestlab.models.selection import CRITERIA, RULES, Candidates, Embeddings, Selected, select
-from jestlab.models.training.gradients import Learner, Pass, embed_in_parts, loss_and_gradients, reusable_pass
+from jestlab.models.training.learner import Learner, Pass, embed_in_parts, loss_and_gradients, reusable_pass
 from jestlab.models.training.optimizer import build_optimizer
 from jestlab.models.training.state import TrainState
 from jestlab.models.two_towers import FULL, Parameters, TwoTowerModel, temperature_and_bias
@@ -126,6 +126,8 @@ class _Step:
         self.criterion = code_of("criterion", names.criterion, names.criterion_options, CRITERIA)
         self.compares = isinstance(loss, Own) and takes_reference(loss)
         self.loss = loss_function(loss, devices, AXIS)
+        # XLA rounds divisions by constants and by variables differently, and results must stay the same.
+        self.constant_length = devices > 1 or config.reuses_scoring or self.compares
 
     def __call__(
         self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
@@ -269,7 +271,10 @@ class _Step:
         self, state: TrainState, loss: jax.Array, gradients: Parameters, metrics: Metrics
     ) -> tuple[TrainState, Metrics]:
         """Update the parameters; return the new state, and the metrics with those of training."""
-        optimizer = build_optimizer(self.config.optimizer, self.config.total_steps)
+        total_steps: int | jax.Array = self.config.total_steps
+        if not self.constant_length:
+            total_steps = jax.lax.optimization_barrier(jnp.int32(total_steps))
+        optimizer = build_optimizer(self.config.optimizer, total_steps)
         updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.parameters)
         metrics = metrics | {
             "loss": loss,

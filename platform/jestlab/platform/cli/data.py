@@ -121,8 +121,8 @@ def fetch_icons(folder: Path, as_json: bool) -> None:
     if icons.is_made(folder, sets):
         say(f"{folder}: the icons already exist", err=True)
     else:
-        with reporting("Downloading") as report:
-            icons.download(sets, folder / icons.PACKAGES, report)
+        with counting("Downloading", len(sets)) as advance:
+            icons.download(sets, folder / icons.PACKAGES, advance)
         with reporting("Drawing icons") as report:
             icons.make(folder, sets, report)
     _print_description(folder, as_json)
@@ -166,13 +166,13 @@ def pack(
     """
     _check_new(folder)
     pairs = Captioned(images, captions, skip_damaged)
-    with counting("Packing", len(pairs.rows)) as advance:
+    with counting("Packing", len(pairs.rows)) as pairs.progress:
         if benchmark is None:
-            _build(folder, lambda partial: pairs.write_shards(partial, advance))
+            _build(folder, pairs.write_shards)
         elif benchmark == "retrieval":
-            _build(folder, lambda partial: pairs.write_retrieval(partial, advance))
+            _build(folder, pairs.write_retrieval)
         else:
-            _build(folder, lambda partial: pairs.write_classification(partial, templates, advance))
+            _build(folder, lambda partial: pairs.write_classification(partial, templates))
     for damaged in pairs.damaged[:_MOST_DAMAGED]:
         say(f"skipped: {damaged}", err=True)
     if (more := len(pairs.damaged) - _MOST_DAMAGED) > 0:
@@ -228,11 +228,11 @@ def _describe(folder: Path, expression: str | None = None) -> dict[str, Any]:
     if not folder.is_dir() or any(folder.glob("*.tar")):
         return _describe_shards(folder, expression)
     is_dataset = (folder / "test" / "nshards.txt").exists()
-    datasets = datasets_in(folder.parent if is_dataset else folder)
-    if is_dataset:
-        datasets = [found for found in datasets if found[0].name == folder.name]
     about: dict[str, Any] = {"folder": str(folder), "bytes": _bytes(folder)}
-    if datasets:
+    if is_dataset or any(path.is_dir() for path in folder.glob("*/test")):
+        datasets = datasets_in(folder.parent if is_dataset else folder)
+        if is_dataset:
+            datasets = [found for found in datasets if found[0].name == folder.name]
         return about | {"datasets": [_describe_dataset(*each) for each in datasets]}
     parts = [path for path in sorted(folder.iterdir()) if path.is_dir() and shard_files(path, _DATA_SUFFIXES)]
     if not parts:

