@@ -97,11 +97,12 @@ def test_orientation_is_found_after_other_segments_and_in_xmp():
         assert np.array_equal(decode(file, 16), np.rot90(decode(plain, 16), -1))
 
 
-def test_images_with_damaged_exif_count_as_upright():
-    file = exif(6)
-    start = file.index(b"Exif\0\0") + 6
+@pytest.mark.parametrize("form", ["JPEG", "WEBP"])
+def test_images_with_damaged_exif_count_as_upright(form):
+    file = exif(6, form=form)
+    start = file.index(b"MM\0*")
     broken = file[:start] + b"\xff" * 8 + file[start + 8 :]
-    assert np.array_equal(decode(broken, 16), decode(exif(1), 16))
+    assert np.array_equal(decode(broken, 16), decode(exif(1, form=form), 16))
 
 
 PIXELS = gradient(16, 16)

@@ -23,11 +23,11 @@ from jestlab.models.devices import Devices, any_says, is_first, largest
 from jestlab.models.evaluation import Evaluator
 from jestlab.models.processes import initialize_processes
 from jestlab.models.scoring.columns import columns_of
-from jestlab.models.training.batches import local, record, super_batch
 from jestlab.models.training.checkpoints import Checkpoints
 from jestlab.models.training.diagnose import composition_of
 from jestlab.models.training.distinct import Distinct
 from jestlab.models.training.events import EventWriter
+from jestlab.models.training.records import local, record, super_batch
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
 from jestlab.models.training.state import initial_state
 from jestlab.models.training.step import Metrics, StepFunction, build_step

@@ -36,7 +36,7 @@ from jestlab.models.devices import AXIS, Devices, agree, gather_rows, take_rows
 from jestlab.models.extensions import Kind, Own
 from jestlab.models.losses import loss_function, takes_reference
 from jestlab.models.selection import CRITERIA, RULES, Candidates, Embeddings, Selected, select
-from jestlab.models.training.gradients import Learner, Pass, embed_in_parts, loss_and_gradients, reusable_pass
+from jestlab.models.training.learner import Learner, Pass, embed_in_parts, loss_and_gradients, reusable_pass
 from jestlab.models.training.optimizer import build_optimizer
 from jestlab.models.training.state import TrainState
 from jestlab.models.two_towers import FULL, Parameters, TwoTowerModel, temperature_and_bias

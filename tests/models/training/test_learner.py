@@ -11,7 +11,7 @@ from tests.models.support.steps_on_devices import batch_of, start_of
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import Devices
-from jestlab.models.training.gradients import reusable_pass
+from jestlab.models.training.learner import reusable_pass
 from jestlab.models.training.step import build_step
 from jestlab.models.two_towers import TwoTowerModel
 from jestlab.platform.programs.pricing import step_of as priced_step
