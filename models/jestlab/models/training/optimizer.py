@@ -1,4 +1,4 @@
-"""The paper's optimizer as an optax chain (appendix, "Training configuration")."""
+"""The paper's optimizer in optax (appendix): Adam, weight decay, and the learning-rate schedule."""
 
 from __future__ import annotations
 
