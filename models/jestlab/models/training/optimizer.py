@@ -1,4 +1,4 @@
-"""The paper's optimizer in optax (appendix): Adam, weight decay, and the learning-rate schedule."""
+"""The paper's optimizer and learning-rate schedule in optax (appendix, "Training configuration")."""
 
 from __future__ import annotations
 
