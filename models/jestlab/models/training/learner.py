@@ -212,9 +212,7 @@ def loss_and_gradients(
 def spread(size: int, marked: int) -> np.ndarray:
     """Return positions 0 … size − 1, int [size], with an evenly spread part of them last.
 
-    Args:
-        size: Number of positions.
-        marked: Size of that part: of 4 and 2, the result is [0, 2, 1, 3].
+    `marked` is the size of that part: for 4 and 2, the result is [0, 2, 1, 3].
     """
     is_marked = np.diff(np.arange(size + 1) * marked // size)
     return np.argsort(is_marked, kind="stable")
