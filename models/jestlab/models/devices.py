@@ -99,7 +99,7 @@ LARGEST_BYTES = 1 << 28
 
 
 def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array) -> dict[str, jax.Array]:
-    """Move chosen rows of split arrays to the devices that train on them.
+    """Move chosen rows of split arrays to the devices that train on them; on one device, `x[chosen]`.
 
     Every device contributes its rows and zeros for the others, and the sum is scattered, in small parts: the
     paper's batch of 32,768 images of 256 px would take 6 GB on each device. All arrays travel as bytes of one
@@ -133,16 +133,16 @@ def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array) -> dict[str, jax
 
 
 def gather_rows(rows: jax.Array) -> jax.Array:
-    """Return the rows of all devices, int32 [B, …] from int32 [B / P, …], in one message."""
+    """Gather all devices' rows in one message, int32 [B / P, …] → [B, …]; on one device, the same rows."""
     positions = jnp.arange(len(rows) * jax.lax.axis_size(AXIS))
     gathered: jax.Array = jax.lax.psum(_own_rows(rows, positions), AXIS)
     return gathered
 
 
 def agree(chosen: jax.Array, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Agree on the selection among all devices, in one message.
+    """Agree on the selection among all devices; on one device, return `chosen` and `numbers[chosen]`.
 
-    The positions are the first device's, since a row that two devices choose differently would be lost.
+    In one message: the first device's positions, since a row that two choose differently would be lost.
 
     Args:
         chosen: int32 [b], positions in the whole batch as this device chose them.

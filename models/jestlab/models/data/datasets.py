@@ -1,4 +1,4 @@
-"""The folders of data: made once from synthetic settings or by a custom reader, or given and checked.
+"""Turn a config's data section into a folder of shards: check a given one, generate, or run a reader.
 
 To add a kind of training data, add its settings to `config.data` and its branch to `ensure_web`, which turns
 every kind into a folder of shards.
