@@ -1,1 +1,1 @@
-"""What is trained: towers, losses, selection, data, training and evaluation."""
+"""The JEST model code: configs, data, towers, losses, selection, training, evaluation, weights."""

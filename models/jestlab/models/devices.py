@@ -99,11 +99,11 @@ LARGEST_BYTES = 1 << 28
 
 
 def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array) -> dict[str, jax.Array]:
-    """Move chosen rows of split arrays to the devices that train on them.
+    """Move chosen rows of split arrays to the devices that train on them; on one device, `x[chosen]`.
 
-    Every device contributes its own rows and zeros for the others, and the sum is scattered, in small parts:
-    the paper's batch of 32,768 images of 256 px would take 6 GB on each device. All arrays travel as bytes
-    of one array, so that there is only one message at a time (see `training.step`).
+    Every device contributes its rows and zeros for the others, and the sum is scattered, in small parts: the
+    paper's batch of 32,768 images of 256 px would take 6 GB on each device. All arrays travel as bytes of one
+    array, so that there is only one message at a time (see `training.step`).
 
     Letters: P devices, b chosen.
 
@@ -133,16 +133,16 @@ def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array) -> dict[str, jax
 
 
 def gather_rows(rows: jax.Array) -> jax.Array:
-    """Return the rows of all devices, int32 [B, …] from int32 [B / P, …], in one message."""
+    """Gather all devices' rows in one message, int32 [B / P, …] → [B, …]; on one device, the same rows."""
     positions = jnp.arange(len(rows) * jax.lax.axis_size(AXIS))
     gathered: jax.Array = jax.lax.psum(_own_rows(rows, positions), AXIS)
     return gathered
 
 
 def agree(chosen: jax.Array, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Agree on the selection among all devices, in one message.
+    """Agree on the selection among all devices; on one device, return `chosen` and `numbers[chosen]`.
 
-    The positions are the first device's, since a row that two devices choose differently would be lost.
+    In one message: the first device's positions, since a row that two choose differently would be lost.
 
     Args:
         chosen: int32 [b], positions in the whole batch as this device chose them.
@@ -196,8 +196,7 @@ def any_says(answer: bool) -> bool:
 def first_gives(tree: Any) -> Any:
     """Return the first process's arrays, bit for bit, in every process.
 
-    Args:
-        tree: NumPy arrays or scalars; in the other processes any of the same shapes and dtypes.
+    The values of the other processes are ignored, but must have the same shapes and dtypes.
     """
     # JAX adds the zeros of the other processes: numbers would lose −0, and 64 bits become 32.
     sent = jax.tree.map(lambda x: np.ascontiguousarray(x).reshape(-1).view(np.uint8), tree)

@@ -21,11 +21,11 @@ import jax
 import numpy as np
 
 from jestlab.models.config import TrainConfig, TwoTowers
+from jestlab.models.custom_evaluation import EvaluatedModel, scores_of
 from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark, prompts
 from jestlab.models.data.images import LazyImages, store_within
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
-from jestlab.models.evaluated import EvaluatedModel, scores_of
 from jestlab.models.extensions import Own
 from jestlab.models.two_towers import Parameters, TwoTowerModel
 

@@ -1,4 +1,4 @@
-"""The processes of a run, one on each host, as its launcher starts them. Importing this needs no JAX."""
+"""Connect a run's processes, one on each host, as its launcher started them. Importing this needs no JAX."""
 
 from __future__ import annotations
 

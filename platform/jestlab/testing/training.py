@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jestlab.models.config import TextTower, VisionTower
-from jestlab.models.evaluated import EvaluatedModel, scores_of
+from jestlab.models.custom_evaluation import EvaluatedModel, scores_of
 from jestlab.models.losses import takes_reference
 from jestlab.models.selection import Embeddings, select
 from jestlab.models.selection.scores import losses_of

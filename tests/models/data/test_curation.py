@@ -1,7 +1,6 @@
 """Examples chosen by metadata: the right ones, for metadata of any format and order."""
 
 import json
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +12,6 @@ from jestlab.models.data.curation import choose, concepts, recaptions, repeated,
 from jestlab.models.data.metadata import load_metadata, metadata_columns, metadata_of, without_metadata
 from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tars import TarWriter
-
-FILTER = "similarity > 0.25 and noise != 'blank'"
 
 
 def shards(folder, *tables):
@@ -36,23 +33,14 @@ def shards(folder, *tables):
     return folder
 
 
-def test_selects_by_global_number(web):
-    metadata = load_metadata(web, ["similarity", "noise"])
-    expected = [
-        i for i, (s, n) in enumerate(zip(*metadata.values(), strict=True)) if s > 0.25 and n != "blank"
-    ]
-    indices = select(web, FILTER)
-    assert indices.dtype == np.int64
-    assert indices.tolist() == expected
-    assert max(expected) > 600  # the last shard counts too
-    assert select(web, None).tolist() == list(range(700))
-
-
 @pytest.mark.parametrize("form", [list, pa.Table.from_pylist])
 def test_metadata_come_from_json_or_parquet(tmp_path, form):
     rows = [{"n": i, "noise": ("clean", "blank")[i % 2]} for i in range(9)]
     shards(tmp_path, *(form(rows[start : start + 3]) for start in (0, 3, 6)))
-    assert select(tmp_path, "n > 2 and noise = 'clean'").tolist() == [4, 6, 8]
+    selected = select(tmp_path, "n > 2 and noise = 'clean'")
+    assert selected.tolist() == [4, 6, 8] and selected.dtype == np.int64
+    assert select(tmp_path, None).tolist() == [*range(9)]
+    assert curation.count_examples(tmp_path, "n > 2") == (None if form is list else 6)
     assert {*metadata_columns(tmp_path)} == {"key", "n", "noise"}
     some = np.array([7, 3, 4, 3])  # of two of the three shards, in any order
     found = metadata_of(ShardIndex.load(tmp_path), some, ["n", "noise", "license"])
@@ -114,7 +102,7 @@ def test_invalid_filters_are_errors(web, expression, message):
 def test_damaged_metadata_are_named(own_web):
     (own_web / "00002.parquet").write_bytes(b"PAR1 nonsense")
     with pytest.raises(ValueError, match=r"00002\.parquet: not a readable parquet"):
-        select(own_web, FILTER)
+        select(own_web, "similarity > 0.25")
 
 
 DAMAGED_JSON = {
@@ -156,17 +144,11 @@ def test_no_metadata_at_all(tmp_path):
         select(tmp_path, "similarity > 0")
 
 
-def test_unsafe_and_unrated_pairs_are_dropped(tmp_path):
-    rated: Any = {"punsafe": [0.01, 0.99, None, float("nan")], "NSFW": ["UNLIKELY", "NSFW", None, "UNSURE"]}
-    folder = shards(tmp_path / "one", pa.table(rated))
-    assert select(folder, "punsafe < 0.5").tolist() == [0]
-    assert select(folder, "NSFW != 'NSFW'").tolist() == [0, 3]
-    assert select(folder, "NSFW not in ('NSFW', 'UNSURE')").tolist() == [0]
-    # A column may have another type in each shard, or none where nothing was rated.
-    rated = pa.table({"punsafe": pa.array([0.1, 0.9], pa.float64())})
-    single = pa.table({"punsafe": pa.array([0.1, 0.9], pa.float32())})
+def test_unrated_pairs_are_dropped_whatever_the_type_of_a_shard(tmp_path):
     unrated = pa.table({"punsafe": pa.array([None, None])})
-    assert select(shards(tmp_path / "web", unrated, rated, single), "punsafe < 0.5").tolist() == [2, 4]
+    double = pa.table({"punsafe": pa.array([0.1, 0.9], pa.float64())})
+    single = pa.table({"punsafe": pa.array([0.1, float("nan")], pa.float32())})
+    assert select(shards(tmp_path, unrated, double, single), "punsafe < 0.5").tolist() == [2, 4]
 
 
 def test_many_shards_in_nested_folders_keep_their_order(tmp_path):
@@ -206,9 +188,6 @@ def test_examples_are_repeated_as_often_as_a_column_says(web):
         repeated(index, None, "caption")
 
 
-# ---- synthetic captions
-
-
 def recaptioned_web(folder):
     aligned = {"similarity": [0.4, 0.1, 0.1], "synthetic_caption": ["unused", "a dog, naïvely", None]}
     others = {"similarity": [0.1, None, 0.1], "synthetic_caption": ["  ", "unused", "a cat"]}
@@ -219,6 +198,8 @@ def test_synthetic_captions_replace_those_that_satisfy_the_condition(tmp_path):
     found = recaptions(recaptioned_web(tmp_path), "similarity < 0.3")
     assert found.numbers.tolist() == [1, 2, 3, 5]
     assert found.missing().tolist() == [2, 3]  # none, and white space
+    chosen, _ = choose(ShardIndex.load(tmp_path), None, "similarity < 0.3")
+    assert chosen is not None and chosen.tolist() == [0, 1, 4, 5]
     captions = [f"own {i}" for i in (5, 0, 1, 4, 1)]
     found.replace(np.array([5, 0, 1, 4, 1]), captions)
     assert captions == ["a cat", "own 0", "a dog, naïvely", "own 4", "a dog, naïvely"]
@@ -246,9 +227,6 @@ def test_synthetic_captions_must_be_a_column_of_text(tmp_path):
     numbers = pa.table({"similarity": [0.1], "synthetic_caption": [3]})
     with pytest.raises(ValueError, match="'synthetic_caption' is not all text"):
         recaptions(shards(tmp_path / "numbers", numbers), "similarity < 0.3")
-
-
-# ---- concepts and shares
 
 
 @pytest.mark.parametrize("as_table", [False, True])

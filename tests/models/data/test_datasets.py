@@ -14,16 +14,7 @@ import pytest
 from tests.models.support import own_code
 from tests.waiting import wait_until
 
-from jestlab.models.config import (
-    BenchmarkFolder,
-    Code,
-    Data,
-    EmbedConfig,
-    NoiseRates,
-    ShapesBenchmark,
-    ShapesWeb,
-    ShardFolder,
-)
+from jestlab.models import config
 from jestlab.models.data.datasets import MADE, digest, ensure_benchmark, ensure_web, path_digest
 from jestlab.models.data.files import build_once, write_whole
 from jestlab.models.data.shards import ShardIndex
@@ -32,45 +23,34 @@ MAKE = (
     "import sys; from pathlib import Path; from jestlab.models.config import ShapesWeb;"
     "from jestlab.models.data.datasets import ensure_web;"
     "from jestlab.models.data.tokenizer import ensure_tokenizer;"
-    "folder = ensure_web(ShapesWeb(examples=int(sys.argv[2]), shard_size=300), 4, Path(sys.argv[1]));"
+    "folder = ensure_web(ShapesWeb(examples=3000, shard_size=300), 4, Path(sys.argv[1]));"
     "print(folder, ensure_tokenizer(folder, 128).digest)"
 )
-
-
-def start(cache, examples):
-    command = [sys.executable, "-c", MAKE, str(cache), str(examples)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def listing(folder):
     return {path.name: path.stat().st_mtime_ns for path in folder.rglob("0*.tar")}
 
 
-def test_processes_at_once_make_it_once_and_agree(tmp_path):
-    running = [start(tmp_path, 900) for _ in range(3)]
-    printed = {process.communicate(timeout=120)[0] for process in running}
-    assert [process.returncode for process in running] == [0] * 3
-    assert len(printed) == 1
-    (folder,) = tmp_path.iterdir()  # and no temporary folder, no lock
-    before = listing(folder)
-    assert len(before) == 3
-    assert ensure_web(ShapesWeb(examples=900, shard_size=300), 4, tmp_path) == folder
-    assert listing(folder) == before
+def test_processes_at_once_make_it_once_even_after_one_that_was_killed(tmp_path):
+    def start():
+        command = [sys.executable, "-c", MAKE, str(tmp_path)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
-
-def test_a_killed_maker_leaves_nothing_that_looks_whole(tmp_path):
-    killed = start(tmp_path, examples=60_000)
+    killed = start()
     wait_until(lambda: list(tmp_path.glob(".*.part/00001.tar")) or killed.poll() is not None, 60)
     killed.kill()
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL
-    (partial,) = tmp_path.glob(".*.part")
-    assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
-
-    folder = tmp_path / partial.name.removeprefix(".").removesuffix(".part")
-    build_once(folder, lambda new: (new / "made").touch())
-    assert [path.name for path in folder.iterdir()] == ["made"]
-    assert not partial.exists()
+    assert all(path.name.startswith(".") for path in tmp_path.iterdir())  # nothing looks whole
+    running = [start() for _ in range(3)]
+    assert len({process.communicate(timeout=120)[0] for process in running}) == 1
+    assert [process.returncode for process in running] == [0] * 3
+    (folder,) = tmp_path.iterdir()  # and no temporary folder, no lock
+    before = listing(folder)
+    assert len(before) == 10
+    assert ensure_web(config.ShapesWeb(examples=3000, shard_size=300), 4, tmp_path) == folder
+    assert listing(folder) == before
 
 
 def test_a_full_disk_is_named_and_leaves_nothing(tmp_path):
@@ -93,17 +73,17 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path):
 
 
 def test_the_name_tells_content_apart(tmp_path):
-    small = ShapesWeb(examples=20, image_size=8)
+    small = config.ShapesWeb(examples=20, image_size=8)
     changes: list[tuple[dict[str, Any], int]] = [
         ({}, 0),
         ({}, 1),
-        ({"noise": NoiseRates(blank=0)}, 0),
+        ({"noise": config.NoiseRates(blank=0)}, 0),
         ({"examples": 21}, 0),
         ({"seed": 1}, 7),  # the web's own seed wins
     ]
     folders = [ensure_web(small.model_copy(update=change), seed, tmp_path) for change, seed in changes]
     assert len(set(folders)) == 4 and folders[4] == folders[1]
-    benchmark = ShapesBenchmark(classification_examples=48, retrieval_examples=8)
+    benchmark = config.ShapesBenchmark(classification_examples=48, retrieval_examples=8)
     folder = ensure_benchmark(benchmark, tmp_path)
     assert {path.name for path in folder.iterdir()} == {"shapes_classification", "shapes_retrieval"}
     before = listing(tmp_path)
@@ -114,13 +94,13 @@ READER = f"{own_code.MODULE}:squares"
 
 
 def reader(**train):
-    return Data.model_validate({"train": {"kind": "reader", "function": READER, **train}})
+    return config.Data.model_validate({"train": {"kind": "reader", "function": READER, **train}})
 
 
 def test_a_web_of_a_reader_is_made_once_and_named_by_what_makes_it(tmp_path):
     def ensure(count, code="d", seed=0, **train):
         settings = reader(options={"count": count}, **train).train
-        return ensure_web(settings, seed, tmp_path, {READER: Code(digest=code)})
+        return ensure_web(settings, seed, tmp_path, {READER: config.Code(digest=code)})
 
     web = ensure(40)
     assert len(ShardIndex.load(web)) == 40 and MADE.fullmatch(web.name)
@@ -136,7 +116,7 @@ def test_what_a_reader_reads_counts_by_its_content(tmp_path):
     for file in files:
         file.write_text("red blue")
     one, other = (reader(path=str(f), path_digest=path_digest(f), options={"count": 8}) for f in files)
-    identities = [EmbedConfig(reference="r", data=data).identity() for data in (one, other)]
+    identities = [config.EmbedConfig(reference="r", data=data).identity() for data in (one, other)]
     assert identities[0] == identities[1]
     assert ensure_web(one.train, 0, tmp_path) == ensure_web(other.train, 0, tmp_path)
     first.write_text("red")
@@ -177,10 +157,10 @@ def test_digest_sees_a_change_after_it_was_kept(own_web, name, monkeypatch):
 
 @pytest.mark.parametrize(
     ("settings", "changed"),
-    [(ShardFolder, "00002.tar"), (BenchmarkFolder, "shapes_classification/classnames.txt")],
+    [(config.ShardFolder, "00002.tar"), (config.BenchmarkFolder, "shapes_classification/classnames.txt")],
 )
 def test_a_folder_of_the_user_is_checked(web, benchmark_folder, tmp_path, settings, changed):
-    if settings is ShardFolder:
+    if settings is config.ShardFolder:
         given, ensure = web, partial(ensure_web, seed=0, cache=tmp_path)
     else:
         given, ensure = benchmark_folder, partial(ensure_benchmark, cache=tmp_path)

@@ -9,10 +9,6 @@ import pytest
 from jestlab.models.data.filters import Filter
 
 
-def kept(expression, table):
-    return Filter.parse(expression).apply(table)["row"].to_pylist()
-
-
 @pytest.mark.parametrize("text", ["", "1", "open('/etc/passwd') == ''", "\0 >\n1", "not " * 9000 + "a"])
 def test_errors_are_one_line_with_an_example(text):
     with pytest.raises(ValueError) as error:
@@ -71,7 +67,7 @@ TABLE = pa.table(
     ],
 )
 def test_columns_of_any_type_are_compared(condition, rows):
-    assert kept(condition, TABLE) == rows
+    assert Filter.parse(condition).apply(TABLE)["row"].to_pylist() == rows
 
 
 @pytest.mark.parametrize(
@@ -79,9 +75,7 @@ def test_columns_of_any_type_are_compared(condition, rows):
     ["long > 3", "single == 'high'", "long", "single like '%'", "time > 5", "list = 1", "time = list"],
 )
 def test_types_that_cannot_be_compared_are_refused_in_one_line(condition):
-    message = (
-        rf"filter '{condition[:6]}.*cannot be compared with each other: {'|'.join(TABLE.column_names)} is "
-    )
+    message = rf"filter '{condition[:6]}.*cannot be compared with each other: {'|'.join(TABLE.column_names)}"
     with pytest.raises(ValueError, match=message) as caught:
-        kept(condition, TABLE)
+        Filter.parse(condition).apply(TABLE)
     assert type(caught.value) is ValueError and "\n" not in str(caught.value)

@@ -212,10 +212,6 @@ def test_a_shard_that_cannot_be_read_counts_as_many_examples_as_the_others_have(
         index.check(0.5)
     index.check(0.6)
     assert "2 × shard in another form than .tar" in caplog.text
-    for path in tmp_path.glob("*.tar"):
-        path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"holds no \.tar shards, or only compressed ones"):
-        ShardIndex.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -248,15 +244,16 @@ def test_a_shard_that_is_there_by_several_links_is_read_once(tmp_path):
     assert ShardIndex.load(tmp_path).tars == ("a.tar", "c.tar")
 
 
-KINDS = [tarfile.CONTTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE]
+KINDS = {tarfile.REGTYPE: "file", tarfile.CONTTYPE: "file", tarfile.DIRTYPE: "folder"}
+KINDS |= dict.fromkeys([tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE], "link or special file")
 names = st.builds(
     "{}{}".format,
     st.sampled_from(["", "./", "../", "/", "in/" * 60, "in/" * 60, "\udcff/"]),
     st.sampled_from(["a", "b", "c", "ä", "a.b", ".a", "", "a.b.c", "caf\udce9", "n" * 99]),
 )
-extensions = st.sampled_from([".jpg", ".txt", ".json", "", ".JPG", ".png", ".cls", ".seg.png", "/"])
+extensions = st.sampled_from([".jpg", ".txt", ".json", "", ".JPG", ".png", ".cls", ".seg.png"])
 contents = st.sampled_from([b"x", b"caption", b"y" * 512, b"y" * 700, b"{}", b"", b" ", b"\xff"])
-files = st.tuples(extensions, contents, st.sampled_from([tarfile.REGTYPE] * 12 + KINDS))
+files = st.tuples(extensions, contents, st.sampled_from([tarfile.REGTYPE] * 12 + [*KINDS]))
 PAIR = [(".jpg", b"x", tarfile.REGTYPE), (".txt", b"caption", tarfile.REGTYPE)]
 pairs = st.sampled_from([PAIR, [*PAIR, (".json", b"{}", tarfile.REGTYPE)]])
 groups = st.tuples(names, st.one_of(pairs, st.lists(files, max_size=3)))
@@ -280,12 +277,6 @@ def pairs_of(members):
             yield (key, image, caption.decode()), 2 + ("json" in parts)
 
 
-def kind_of(name, _, kind):
-    if kind not in tarfile.REGULAR_TYPES:
-        return "folder" if kind == tarfile.DIRTYPE else "link or special file"
-    return "folder" if name.endswith("/") else "file"
-
-
 @given(st.lists(groups, max_size=20))
 def test_every_member_of_any_tar_is_in_an_example_or_counted(groups):
     """Its examples are those of webdataset."""
@@ -301,7 +292,7 @@ def test_every_member_of_any_tar_is_in_an_example_or_counted(groups):
         numbers = np.arange(len(index))
         found = [*zip(index.keys(0), index.images(numbers), index.captions(numbers), strict=True)]
     assert found == [("good", b"x", "a"), *(pair for pair, _ in pairs), ("last", b"y", "z")]
-    kinds, counted = Counter(kind_of(*member) for member in members), Counter(index.members)
+    kinds, counted = Counter(KINDS[kind] for *_, kind in members), Counter(index.members)
     used, written = 4 + sum(parts for _, parts in pairs), 4 + kinds.pop("file", 0)
     damaged, other = counted.pop("damaged", 0), counted.pop("other file", 0)
     assert counted == kinds | {"of examples": used}
@@ -354,8 +345,10 @@ def test_the_share_that_may_be_damaged(tmp_path, caplog, good, bad, share, passe
 def test_nothing_to_read_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such folder"):
         ShardIndex.load(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match=r"holds no \.tar shards"):
+    (tmp_path / "1.tar.gz").touch()
+    with pytest.raises(FileNotFoundError, match=r"holds no \.tar shards, or only compressed ones"):
         ShardIndex.load(tmp_path)
+    (tmp_path / "1.tar.gz").unlink()
     with TarWriter(tmp_path / "0.tar") as tar:
         tar.add("0.jpg", b"x")
     with pytest.raises(ValueError, match="no complete example in 1 tar shards: 1 × no caption"):

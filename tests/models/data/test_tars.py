@@ -59,6 +59,7 @@ def test_members_have_their_kind(tmp_path):
         "a/c.jpg": (tarfile.LNKTYPE, "link or special file"),
         "a/d": (tarfile.FIFOTYPE, "link or special file"),
         "a/e.txt": (tarfile.REGTYPE, "file"),
+        "f/": (tarfile.REGTYPE, "folder"),  # as in the oldest tars
     }
     with tarfile.open(tmp_path / "0.tar", "w", format=tarfile.GNU_FORMAT) as tar:
         for name, (kind, _) in kinds.items():

@@ -51,10 +51,7 @@ def conditional_scores(
     criterion: str = "learnability",
     loss: str = "sigmoid",
 ) -> Iterator[tuple[Floats, float]]:
-    """Yield the scores of all candidates before each chunk, float64 [B], and the largest loss in one of them.
-
-    Arguments are those of `select`, and the indices of the drawn examples, chunk by chunk.
-    """
+    """Yield the candidates' scores before each chunk, float64 [B], and the largest loss in one of them."""
     scoring = [(sign, z) for sign, z in zip(SIGNS[criterion], (learner, reference), strict=True) if sign]
     for losses in zip(*(conditional_losses(loss, z, chunks) for _, z in scoring), strict=True):
         values = sum(sign * x for (sign, _), x in zip(scoring, losses, strict=True))
@@ -73,13 +70,7 @@ def assert_drawn(
 ) -> bool:
     """Assert that indices are what Algorithm 1 draws with this key, up to rounding.
 
-    Arguments are those of `select`, and:
-
-    Args:
-        key: PRNG key; None: without noise.
-        indices: int [b], chunk after chunk, each ascending.
-        sizes: Sizes of the chunks.
-        **settings: Criterion and loss.
+    Arguments are those of `select`, without a key for no noise; indices int [b], and the sizes of the chunks.
 
     Returns:
         Whether rounding could not have changed any draw, so that another computation has to agree exactly.

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import jax
@@ -26,21 +27,17 @@ def state_at(step):
     return TrainState(jnp.int32(step), parameters, {"m": jnp.asarray(m)}, key)
 
 
-def fill(folder, steps, scores=None, keep=2):
-    checkpoints = Checkpoints(folder, keep, lambda step: None)
-    for step in steps:
-        seen = Distinct()
-        seen.add(np.arange(step))
-        checkpoints.save(state_at(step), step / 2, seen, (scores or {}).get(step))
-    checkpoints.close()
+def fill(folder, steps, scores=None):
+    with closing(Checkpoints(folder, 2, lambda step: None)) as checkpoints:
+        for step in steps:
+            seen = Distinct()
+            seen.add(np.arange(step))
+            checkpoints.save(state_at(step), step / 2, seen, (scores or {}).get(step))
 
 
 def restored(folder, like=None):
-    checkpoints = Checkpoints(folder, 2, lambda step: None)
-    try:
-        return checkpoints.restore(state_at(0) if like is None else like)
-    finally:
-        checkpoints.close()
+    with closing(Checkpoints(folder, 2, lambda step: None)) as checkpoints:
+        return checkpoints.restore(like or state_at(0))
 
 
 def test_the_newest_comes_back_with_its_totals(tmp_path):
@@ -61,10 +58,10 @@ def test_the_newest_and_the_best_are_kept(tmp_path):
 
 
 def test_a_state_may_be_donated_while_it_is_saved(tmp_path):
-    checkpoints, state = Checkpoints(tmp_path, 1, lambda step: None), state_at(1)
-    checkpoints.save(state, 0.0, Distinct())
-    jax.jit(lambda state: jax.tree.map(lambda x: x + 1, state), donate_argnums=0)(state)
-    checkpoints.close()
+    state = state_at(1)
+    with closing(Checkpoints(tmp_path, 1, lambda step: None)) as checkpoints:
+        checkpoints.save(state, 0.0, Distinct())
+        jax.jit(lambda state: jax.tree.map(lambda x: x + 1, state), donate_argnums=0)(state)
     np.testing.assert_array_equal(restored(tmp_path)[0].parameters["w"], state_at(1).parameters["w"])
 
 

@@ -16,7 +16,7 @@ from tests.cluster.ports import free_port
 from tests.models.support import steps_on_devices
 from tests.models.support.steps_on_devices import CONFIGS, assert_metrics_like, prepare
 
-from jestlab.models.training import batches
+from jestlab.models.training import records
 
 pytestmark = pytest.mark.timeout(3_600)  # up to nine processes, each with its own compiler
 LONGEST_SECONDS = 1_000
@@ -102,7 +102,7 @@ def assert_same_run(found, expected):
 
 def assert_records_rows(folder, alone, rows):
     """The first process records the first rows of the super-batch, which it loaded."""
-    found, expected = (batches.load(path / "joint", 1) for path in (folder, alone))
+    found, expected = (records.load(path / "joint", 1) for path in (folder, alone))
     assert len(expected.examples) == 32 and len(expected.selected) == 16
     assert np.array_equal(found.examples, expected.examples[:rows])
     np.testing.assert_allclose(found.scores, expected.scores[:rows], rtol=1e-4, atol=1e-5)

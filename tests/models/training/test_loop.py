@@ -14,7 +14,7 @@ from tests.models.support.recorder import Recorder
 
 from jestlab.models.config import EmbedConfig, TrainConfig
 from jestlab.models.evaluation import Evaluator
-from jestlab.models.training import batches, loop
+from jestlab.models.training import loop, records
 from jestlab.models.training.embed import embed
 from jestlab.models.training.loop import train
 from jestlab.models.training.reference import Reference
@@ -132,8 +132,8 @@ def test_seed_and_initialization_change_the_run(lab, small, uniform):
 
 def test_super_batches_of_the_first_step_and_of_evaluations_are_recorded(lab, uniform, selecting):
     folder = lab.root / "joint"
-    assert batches.recorded(folder) == [1, 4, 8, 12]
-    last = batches.load(folder, 12)
+    assert records.recorded(folder) == [1, 4, 8, 12]
+    last = records.load(folder, 12)
     assert (len(set(last.examples)), len(set(last.selected))) == (32, 16)
     logged = selecting.metrics[12]
     for scores, name in ((last.scores, "super_batch"), (last.scores[last.selected], "selected")):
@@ -142,7 +142,7 @@ def test_super_batches_of_the_first_step_and_of_evaluations_are_recorded(lab, un
     labels = [share for name, share in logged.items() if name.startswith("selected/joint/label/")]
     assert sum(labels) == pytest.approx(1.0)
     assert np.mean([m["score_selected"] - m["score_super_batch"] for m in selecting.metrics.values()]) > 0
-    everything = batches.load(lab.root / "uniform", 12)
+    everything = records.load(lab.root / "uniform", 12)
     assert everything.selected.tolist() == list(range(16))
     assert np.isnan(everything.scores).all()
 
@@ -161,7 +161,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(lab, small, selecting, interrupt
     assert second.metrics | first.metrics == first.metrics | second.metrics == selecting.metrics
     assert first.scores | second.scores == selecting.scores
     for step in (1, 4, 8, 12):
-        found, expected = (batches.load(lab.root / run, step) for run in (name, "joint"))
+        found, expected = (records.load(lab.root / run, step) for run in (name, "joint"))
         for part in found._fields:
             assert np.array_equal(getattr(found, part), getattr(expected, part))
     events = EventAccumulator(str(lab.root / name / "events"))
@@ -216,7 +216,7 @@ def test_cached_embeddings_of_a_reference_score_like_the_reference(lab, small, s
     towers = lab.reference.model, lab.reference.directory
     assert embed(cache, **paths, tracker=Recorder(), reference=towers)
     lab("cached", joint(small), reference=Reference(lab.root / "cache", None))
-    found, expected = (batches.load(lab.root / run, 1) for run in ("cached", "joint"))
+    found, expected = (records.load(lab.root / run, 1) for run in ("cached", "joint"))
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-4)
 
 
@@ -232,7 +232,7 @@ def test_a_run_that_selects_in_its_first_half_reads_uniformly_afterwards(lab, sm
         expected = selecting.metrics[step]
         assert {name: seen.metrics[step][name] for name in expected} == pytest.approx(expected)
     assert all("score_selected" not in seen.metrics[step] for step in (8, 10, 12))
-    found = [batches.load(lab.root / "early", step) for step in (1, 4, 8, 12)]
+    found = [records.load(lab.root / "early", step) for step in (1, 4, 8, 12)]
     assert [len(one.examples) for one in found] == [32, 32, 16, 16]
     assert [len(one.selected) for one in found] == [16] * 4
     flops = {step: metrics["flops_total"] for step, metrics in seen.metrics.items()}
@@ -255,7 +255,7 @@ def test_a_run_by_concepts_counts_distinct_examples_through_a_stop(lab, small):
     assert not [name for logged in metrics.values() for name in logged if name.startswith("score_")]
     seen: set[int] = set()
     for step in range(1, 13):
-        one = batches.load(lab.root / "distinct", step)
+        one = records.load(lab.root / "distinct", step)
         assert (len(one.examples), len(one.selected)) == (32 if step <= 7 else 16, 16)
         assert np.isnan(one.scores).all()
         seen |= set(one.examples[one.selected].tolist())

@@ -54,8 +54,8 @@ def test_a_pattern_selects_the_parameters_that_decay():
     names = {"img": {"Dense_0": {"kernel": 0, "bias": 0}}, "txt": {"Embed_0": {"embedding": 0}}, "t": 0}
     for pattern, marked in ((".*/kernel$", [0, 1, 0, 0]), ("(img|txt)/.*", [1, 1, 0, 1])):
         assert jax.tree.leaves(decayed(names, pattern)) == marked  # bias, kernel, t, embedding
-    with pytest.raises(ValueError, match=r"'kernels' matches no parameter's name"):
-        decayed(names, "kernels")
+    with pytest.raises(ValueError, match=r"'kernel' matches no parameter's name"):
+        decayed(names, "kernel")
     with pytest.raises(ValidationError, match="not a valid regular expression"):
         Optimizer(decay_parameters="(")
 

@@ -20,7 +20,7 @@ from tests.models.support.steps_on_devices import (
 )
 
 from jestlab.models.config import TrainConfig
-from jestlab.models.training.gradients import spread
+from jestlab.models.training.learner import spread
 from jestlab.models.training.step import build_step
 
 # Only the built-in image tower approximates; the other is the fastest to compile.

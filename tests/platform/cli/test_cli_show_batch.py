@@ -16,7 +16,7 @@ from PIL import Image
 from jestlab.models.config import TrainConfig
 from jestlab.models.data.datasets import ensure_web
 from jestlab.models.data.shards import ShardIndex
-from jestlab.models.training import batches
+from jestlab.models.training import records
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning import recording
 from jestlab.platform.planning.plan import plan
@@ -35,11 +35,11 @@ SPEC: dict[str, Any] = {
 }
 
 
-def super_batch(seed: int) -> batches.RecordedBatch:
+def super_batch(seed: int) -> records.RecordedBatch:
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=80).astype(np.float32)
     best = np.argsort(-scores)[:16].astype(np.int32)
-    return batches.RecordedBatch(rng.permutation(256)[:80].astype(np.int64), scores, best)
+    return records.RecordedBatch(rng.permutation(256)[:80].astype(np.int64), scores, best)
 
 
 BATCHES = {step: super_batch(step) for step in (1, 5)}
@@ -56,7 +56,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ShardIndex
     settings = TrainConfig.model_validate(run.config)
     web = ShardIndex.load(ensure_web(settings.data.train, settings.web_seed, lab.data))
     for step, batch in BATCHES.items():
-        batches.record(lab.root / run.directory, step, batch)
+        records.record(lab.root / run.directory, step, batch)
     return lab.root, web
 
 

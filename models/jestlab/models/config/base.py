@@ -1,4 +1,4 @@
-"""Base classes of configs and their sections, the types of common fields, and the marks of custom code."""
+"""Base classes of configs: frozen sections, run identities, types of common fields, names of custom code."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Conditions such as `selection.rule = "joint" and seed < 3`: a subset of SQL, parsed by sqlglot.
+"""The condition language of data filters and result queries, such as `seed < 3`: a subset of SQL.
 
-A condition compares keys with constants or other keys. It has no functions, arithmetic, subqueries, or
-comments. A key by itself holds if it is true or a number other than 0. In a pattern, % matches any text and _
-any character; case matters. As in SQL, a comparison with a missing value (null or NaN) is unknown, and so is
-its negation.
+A condition, parsed by sqlglot, compares keys with constants or other keys. It has no functions, arithmetic,
+subqueries, or comments. A key by itself holds if it is true or a number other than 0. In a pattern, % matches
+any text and _ any character; case matters. As in SQL, a comparison with a missing value (null or NaN) is
+unknown, and so is its negation.
 
 NOTE: `jestlab.analysis.conditions` and `jestlab.models.data.conditions` are copies of one file, because
 neither package imports the other; tests/test_conditions.py compares them.

@@ -1,4 +1,4 @@
-"""Decode image files: one by one, or all images of a folder of tars once for all runs."""
+"""Decode image files and resize them to squares: one by one, or a whole folder once for all runs."""
 
 from __future__ import annotations
 

@@ -105,10 +105,10 @@ def training_batches(
         decoded_bytes: Maximum size of all images at which they are decoded once for all runs.
 
     Returns:
-        An iterator of {"image": uint8[B, image_size, image_size, 3], "text": int32[B, L], "index": int64[B],
-        "damaged": int64[]}; also "reference_text" with a reference tokenizer, and the lookups. `index` is the
-        example's global number in the unfiltered folder, `damaged` the number of rows whose first example
-        could not be decoded. It raises ValueError if more than `damaged_share` are damaged.
+        An iterator of batches with the keys of `training.step.Batch`: {"image": uint8[B, image_size,
+        image_size, 3], "text": int32[B, L], "index": int64[B]}; also "reference_text" with a reference
+        tokenizer, and the lookups. `index` is the example's global number in the unfiltered folder; the loop
+        passes it to the step as uint32. It raises ValueError if more than `damaged_share` are damaged.
 
     Raises:
         ValueError: The filter is invalid or leaves fewer than `together` examples, `repeat` fills more than
@@ -142,12 +142,11 @@ def training_batches(
         part = first if later is None or number < later.first else later
         here = np.arange(part.batch_size)[part.rows]
         start = part.first * batch_size + (number - part.first) * part.batch_size
-        examples, pixels, damaged = images(start + here, part.batch_size)
+        examples, pixels = images(start + here, part.batch_size)
         if flip > 0.0 or crop < 1.0:
             Augmenter(flip, crop, part.batch_size, here, seed)(number, pixels)
         found = {name: lookup(examples) for name, lookup in (lookups or {}).items()}
-        batch: Batch = {"image": pixels, "index": examples, "damaged": np.array(damaged, np.int64)}
-        return {**batch, **texts(examples), **found}
+        return {"image": pixels, "index": examples, **texts(examples), **found}
 
     # Grain sees only the numbers of batches, and each is loaded as a whole: per example, Grain costs as
     # much as decoding, and Grain's shuffle would add 13 µs.
@@ -173,25 +172,21 @@ class _Images:
         places = examples_at(positions, self._examples, self._seed)
         return places if self._chosen is None else self._chosen[places]
 
-    def __call__(self, positions: Ints, batch_size: int) -> tuple[Ints, Pixels, int]:
-        """Decode the images at some positions; replace a damaged one by the one `batch_size` positions later.
-
-        Returns:
-            Example numbers, images, and the number of positions that were replaced.
+    def __call__(self, positions: Ints, batch_size: int) -> tuple[Ints, Pixels]:
+        """Return example numbers and images; for a damaged image, the one `batch_size` positions later.
 
         Raises:
             ValueError: More than the share of all examples read so far are damaged, beyond chance.
         """
         index = self.numbers(positions)
         images = np.empty((len(index), self._size, self._size, 3), np.uint8)
-        rows, damaged = np.arange(len(index)), 0
-        for attempt in range(_MOST_TRIES):
+        rows = np.arange(len(index))
+        for _ in range(_MOST_TRIES):
             rows = rows[np.argsort(index[rows])]  # in the order of the shards
             failed = read_images(self._source, self.decoded, index[rows], images, rows)
             self._count(len(rows), {int(index[row]): error for row, error in failed.items()})
             if not failed:
-                return index, images, damaged
-            damaged = damaged if attempt else len(failed)
+                return index, images
             # NOTE: The next position of the order is another row of the same batch.
             rows = np.array(list(failed))
             positions[rows] += batch_size

@@ -1,4 +1,4 @@
-"""Random access to the examples of a folder of webdataset tars, by an index of offsets.
+"""Index a folder of tars: which members form examples, which are damaged; read examples by number.
 
 This is the one place where members of tars become examples, and where all other members are counted.
 """

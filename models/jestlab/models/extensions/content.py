@@ -1,4 +1,4 @@
-"""The digest of custom code, and the files that it imports, found without executing it.
+"""Hash custom code and the files it imports, without executing it.
 
 The digest ignores comments, docstrings, blank lines, and the folder: a better explanation, or the same code
 in an installed package, is the same code. It includes the files that the code imports from its folder or

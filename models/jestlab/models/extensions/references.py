@@ -1,4 +1,4 @@
-"""References to code: `package.module:name`, or `path/to/file.py:name`.
+"""Find, check, and import custom code named `package.module:name` or `path/to/file.py:name`.
 
 Checking a reference reads its file and executes nothing: the code may be slow to import, and may need
 packages that only other machines have.

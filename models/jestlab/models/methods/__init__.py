@@ -1,4 +1,4 @@
-"""Methods that came before and after JEST, as custom losses and rules.
+"""Published alternatives to JEST for specs: CABS and RHO-LOSS as rules, distillation and DRRho as losses.
 
 Each is an entry point of jestlab itself, so that a spec uses it like built-in code. The digest of its module
 is part of a run's identity; comments and docstrings are not. Offline methods, which score a whole data set

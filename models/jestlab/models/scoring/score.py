@@ -1,4 +1,4 @@
-"""Score a whole data set from cached embeddings: the columns of the program `score`, and their methods.
+"""Score each example of a data set from cached embeddings: CLIP score, NegCLIPLoss, NormSim, SemDeDup.
 
 Letters: n examples, E embedding width, b batch, K divisions into batches, τ temperature, m targets.
 """

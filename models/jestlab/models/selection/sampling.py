@@ -141,7 +141,7 @@ def draw(
     gain: float | jax.Array,
     k: int,
 ) -> Draw:
-    """Draw k candidates by Gumbel top-k: exactly k successive draws in proportion to exp(gain × score).
+    """Draw k different candidates: k successive draws in proportion to exp(gain × score), by Gumbel top-k.
 
     The maximum is subtracted before the multiplication by the gain, so that a common offset costs no digits.
     (`jax.random.choice(replace=False)` would mostly return items of probability 0 if scores are far apart.)

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: the training state and the totals so far; the only module that uses Orbax.
+"""Save, restore, and delete checkpoints by Orbax: the newest `runtime.keep_checkpoints`, and the best one.
 
     checkpoints/150/        the state after 150 steps, as Orbax writes it
     checkpoints/150.json    its score and the hashes of its files

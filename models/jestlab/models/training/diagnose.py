@@ -73,8 +73,6 @@ def composition_of(
     """Compute which kinds of examples a training step selected.
 
     Args:
-        source: The run's shards.
-        config: The run's config.
         step: Number of the step, from 1.
         selected: uint32 [b], the examples of the sub-batch.
         candidates: int64 [k], the examples of the super-batch that this process loaded: a uniform sample.

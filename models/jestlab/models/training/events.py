@@ -1,4 +1,4 @@
-"""TensorBoard events of a run."""
+"""Write a run's metrics as TensorBoard event files, without TensorFlow."""
 
 from __future__ import annotations
 

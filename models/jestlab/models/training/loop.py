@@ -23,11 +23,11 @@ from jestlab.models.devices import Devices, any_says, is_first, largest
 from jestlab.models.evaluation import Evaluator
 from jestlab.models.processes import initialize_processes
 from jestlab.models.scoring.columns import columns_of
-from jestlab.models.training.batches import local, record, super_batch
 from jestlab.models.training.checkpoints import Checkpoints
 from jestlab.models.training.diagnose import composition_of
 from jestlab.models.training.distinct import Distinct
 from jestlab.models.training.events import EventWriter
+from jestlab.models.training.records import local, record, super_batch
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
 from jestlab.models.training.state import initial_state
 from jestlab.models.training.step import Metrics, StepFunction, build_step
@@ -135,7 +135,7 @@ def train(
     batches.set_state({"next_index": step})  # a step trains on one batch
     watch, waited, logged_at = _Stopwatch(seconds), 0.0, (step, seconds)
     uniform = config.selection.model_copy(update={"rule": "uniform"})  # after `selection.until`
-    functions: dict[bool, StepFunction] = {}  # with and without selection
+    step_functions: dict[bool, StepFunction] = {}  # True: while selecting; False: the uniform phase
     calls: list[_Call] = []
     _LOG.info("training from step %d to %d on %d device(s)", step, total, devices.count)
     tracker.progress(step, total)
@@ -154,16 +154,15 @@ def train(
             selects, began = step < selecting, time.perf_counter()
             batch = next(batches)
             waited += time.perf_counter() - began
-            if compiles := selects not in functions:
+            if compiles := selects not in step_functions:
                 _LOG.info("compiling")
                 phase = config if selects else config.model_copy(update={"selection": uniform})
-                functions[selects] = build_step(phase, scorer.model, devices)
+                step_functions[selects] = build_step(phase, scorer.model, devices)
             examples = batch["index"]
             # JAX has 32 bits. Larger numbers would only be confused in the records of diagnostics.
-            arrays = {name: x for name, x in batch.items() if name != "damaged"}
-            arrays["index"] = examples.astype(np.uint32)
+            arrays = batch | {"index": examples.astype(np.uint32)}
             with watch.paused() if compiles else contextlib.nullcontext():
-                state, metrics = functions[selects](state, devices.split(arrays), scorer_parameters)
+                state, metrics = step_functions[selects](state, devices.split(arrays), scorer_parameters)
             noted = {name: metrics[name] for name in (*_MUST_BE_FINITE, "selected") if name in metrics}
             calls.append((examples, noted))
             step += 1

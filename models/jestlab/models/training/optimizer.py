@@ -1,4 +1,4 @@
-"""The paper's optimizer as an optax chain (appendix, "Training configuration")."""
+"""The paper's optimizer and learning-rate schedule in optax (appendix, "Training configuration")."""
 
 from __future__ import annotations
 

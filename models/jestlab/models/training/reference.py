@@ -49,8 +49,9 @@ def load(
 ) -> Scorer:
     """Load a reference that scores the same data as a learner.
 
-    The reference gets the learner's images. `web` is the folder of the data's shards, `tokenizer` the
-    learner's; `columns` are more columns for the data's filter.
+    The step embeds the learner's images by the result's model, and `reference_text` if the tokenizers differ.
+    Without a model, the lookups add cached embeddings to each batch. `web` is the folder of the data's
+    shards, `tokenizer` the learner's; `columns` are more columns for the data's filter.
 
     Raises:
         ValueError: The reference has another image size, or its cached embeddings belong to other data.

@@ -1,4 +1,4 @@
-"""The state of a training run."""
+"""`TrainState`: step, parameters, optimizer state, and the run's key; its value at step 0."""
 
 from __future__ import annotations
 

@@ -36,10 +36,10 @@ from jestlab.models.devices import AXIS, Devices, agree, gather_rows, take_rows
 from jestlab.models.extensions import Kind, Own
 from jestlab.models.losses import loss_function, takes_reference
 from jestlab.models.selection import CRITERIA, RULES, Candidates, Embeddings, Selected, select
-from jestlab.models.training.gradients import Learner, Pass, embed_in_parts, loss_and_gradients, reusable_pass
+from jestlab.models.training.learner import Learner, Pass, embed_in_parts, loss_and_gradients, reusable_pass
 from jestlab.models.training.optimizer import build_optimizer
 from jestlab.models.training.state import TrainState
-from jestlab.models.two_towers import FULL, Parameters, TwoTowerModel, temperature_and_bias
+from jestlab.models.two_towers import Parameters, TwoTowerModel, temperature_and_bias
 
 Batch = dict[str, jax.Array]
 """The keys of a batch:
@@ -167,8 +167,8 @@ class _Step:
             (image, text), reuse = reusable_pass(self.learner.forward, parameters, rows)
             learner_z = Embeddings(image, text, *temperature_and_bias(parameters))
         elif self.config.scores_learner:
-            view = self.learner.view if self.config.approximation.score else FULL
-            learner_z = embed_in_parts(self.learner.model, parameters, rows, self.learner.largest_part, view)
+            approximately = self.config.approximation.score
+            learner_z = self.learner.embed_for_scoring(parameters, rows, approximately)
         if self.config.scores_reference:
             reference_z = self.embed_reference(reference_parameters, batch)
         return learner_z, reference_z, reuse

@@ -21,7 +21,7 @@ from jestlab.models.data.embeddings import EmbeddingCache
 from jestlab.models.data.files import write_whole
 from jestlab.models.scoring import columns
 from jestlab.models.scoring.score import score
-from jestlab.models.training import batches
+from jestlab.models.training import records
 from jestlab.models.training.checkpoints import save_parameters
 from jestlab.models.training.diagnose import diagnose
 from jestlab.models.training.embed import embed
@@ -58,7 +58,7 @@ def run_train(config: TrainConfig, context: RunContext) -> None:
     if not finished:
         raise Interrupted
     context.artifact("checkpoints", context.directory / "checkpoints")
-    context.artifact("batches", context.directory / batches.FOLDER)
+    context.artifact("batches", context.directory / records.FOLDER)
 
 
 def run_embed(config: EmbedConfig, context: RunContext) -> None:

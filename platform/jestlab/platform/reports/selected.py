@@ -15,7 +15,7 @@ from jestlab.models.data import datasets
 from jestlab.models.data.curation import shares_by_value
 from jestlab.models.data.images import decode
 from jestlab.models.data.shards import ShardIndex
-from jestlab.models.training import batches
+from jestlab.models.training import records
 from jestlab.platform.errors import UserError, one_line_errors, sentence
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunSummary
@@ -40,7 +40,7 @@ class RecordedRun:
         """
         self.row = row
         self._directory = lab.inside(row.directory)
-        self.steps = batches.recorded(self._directory)
+        self.steps = records.recorded(self._directory)
         record = store.run(row.fingerprint)
         if record.program != "train":
             raise UserError(f"{row.label} runs the program {record.program}: only training selects examples")
@@ -62,7 +62,7 @@ class RecordedRun:
         """Return the recorded step that is nearest to a step."""
         return min(self.steps, key=lambda recorded: (abs(recorded - step), recorded))
 
-    def batch(self, step: int) -> batches.RecordedBatch:
+    def batch(self, step: int) -> records.RecordedBatch:
         """Read the super-batch of a step.
 
         Raises:
@@ -72,11 +72,11 @@ class RecordedRun:
             known = ", ".join(map(str, self.steps))
             raise UserError(f"{self.row.label} recorded no super-batch at step {step}, but at: {known}")
         try:
-            return batches.load(self._directory, step)
+            return records.load(self._directory, step)
         except (OSError, ValueError) as error:
             raise UserError(sentence(error)) from None
 
-    def shares(self, batch: batches.RecordedBatch) -> dict[str, dict[str, dict[str, float]]]:
+    def shares(self, batch: records.RecordedBatch) -> dict[str, dict[str, dict[str, float]]]:
         """Compute column → value → share of the `selected` examples and of all `candidates`.
 
         The columns are those of the run's diagnostics. Values are ordered by their share of the selected
@@ -90,7 +90,7 @@ class RecordedRun:
         }
 
     def examples(
-        self, step: int, batch: batches.RecordedBatch, positions: npt.NDArray[np.int64]
+        self, step: int, batch: records.RecordedBatch, positions: npt.NDArray[np.int64]
     ) -> list[ShownExample]:
         """Read the images, captions, and scores of some candidates of a super-batch."""
         from jestlab.analysis.figures.selected import ShownExample
@@ -109,7 +109,7 @@ class RecordedRun:
         ]
 
 
-def sample(batch: batches.RecordedBatch, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def sample(batch: records.RecordedBatch, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Choose positions of at most `size` selected and `size` rejected candidates, evenly spaced."""
 
     def spaced(positions: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

@@ -244,13 +244,13 @@ def _baseline(store: Store, experiment: str, fingerprint: str) -> dict[str, Any]
 
 def _recorded_steps(served: Served, fingerprint: str) -> list[int]:
     """Choose up to three steps with recorded examples."""
-    from jestlab.models.training import batches
+    from jestlab.models.training import records
 
     try:
         folder: Path = served.lab.inside(served.store.run(fingerprint).directory)
     except (UserError, StoreError):
         return []
-    steps = batches.recorded(folder)
+    steps = records.recorded(folder)
     return sorted({steps[0], steps[len(steps) // 4], steps[-1]}) if steps else []
 
 

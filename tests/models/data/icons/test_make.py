@@ -84,10 +84,12 @@ def test_the_benchmark_is_another_style(made: Path) -> None:
     assert (len(groups.train_images), len(groups.images)) == (16, len(FOOD) - 16)
 
 
-def test_licenses_are_next_to_the_data(made: Path) -> None:
+def test_licenses_are_next_to_the_data_and_tell_other_packages_apart(made: Path) -> None:
     sets = json.loads((made / "licenses.json").read_text())["sets"]
     assert [one["name"] for one in sets] == ["core", "other", "firm", "valid", "tested"]
     assert all(one["license"] == {"title": "MIT", "spdx": "MIT"} for one in sets)
+    with pytest.raises(ValueError, match="made from other versions of the packages"):
+        icons.is_made(made, [])
 
 
 def test_several_processes_give_the_same_bytes_and_make_only_missing_parts(
@@ -107,11 +109,6 @@ def test_several_processes_give_the_same_bytes_and_make_only_missing_parts(
     assert icons.is_made(tmp_path, sets)
     after = (tmp_path / "web" / "00000.tar").stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
-
-def test_a_folder_with_other_packages_is_not_touched(made: Path) -> None:
-    with pytest.raises(ValueError, match="made from other versions of the packages"):
-        icons.is_made(made, [])
 
 
 def test_skin_tones_are_found_in_names() -> None:

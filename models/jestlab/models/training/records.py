@@ -1,4 +1,4 @@
-"""Record super-batches of a run: candidates, scores, and selected examples.
+"""Write and read records of a run's super-batches: candidates, scores, and selected examples.
 
     batches/00000150.npz    the super-batch of step 150
 

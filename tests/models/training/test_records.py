@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from jestlab.models.training import batches
-from jestlab.models.training.batches import RecordedBatch
+from jestlab.models.training import records
+from jestlab.models.training.records import RecordedBatch
 
 
 def example() -> RecordedBatch:
@@ -13,10 +13,10 @@ def example() -> RecordedBatch:
 
 
 def test_reads_what_was_recorded(tmp_path):
-    batches.record(tmp_path, 150, example())
-    batches.record(tmp_path, 1, example())
-    assert batches.recorded(tmp_path) == [1, 150]
-    found = batches.load(tmp_path, 150)
+    records.record(tmp_path, 150, example())
+    records.record(tmp_path, 1, example())
+    assert records.recorded(tmp_path) == [1, 150]
+    found = records.load(tmp_path, 150)
     for name in RecordedBatch._fields:
         assert np.array_equal(getattr(found, name), getattr(example(), name))
         assert getattr(found, name).dtype == getattr(example(), name).dtype
@@ -24,16 +24,16 @@ def test_reads_what_was_recorded(tmp_path):
 
 
 def test_rejects_missing_and_damaged_records(tmp_path):
-    assert batches.recorded(tmp_path) == []
+    assert records.recorded(tmp_path) == []
     with pytest.raises(FileNotFoundError):
-        batches.load(tmp_path, 3)
-    batches.record(tmp_path, 3, example())
+        records.load(tmp_path, 3)
+    records.record(tmp_path, 3, example())
     path = tmp_path / "batches" / "00000003.npz"
     whole = path.read_bytes()
     for damaged in (whole[:50], b"", b"nonsense"):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"00000003\.npz: damaged"):
-            batches.load(tmp_path, 3)
-    batches.record(tmp_path, 3, example()._replace(selected=np.array([4], np.int32)))
+            records.load(tmp_path, 3)
+    records.record(tmp_path, 3, example()._replace(selected=np.array([4], np.int32)))
     with pytest.raises(ValueError, match="do not belong together"):
-        batches.load(tmp_path, 3)
+        records.load(tmp_path, 3)

@@ -1,4 +1,4 @@
-"""Forward passes of the learner, each with a backward pass: whole, in microbatches, or reused from scoring.
+"""The learner in one step: embed to score, pass to train (in microbatches, or reused), loss and gradient.
 
 Letters: B super-batch, b sub-batch, P devices, λ share trained on approximately, F FLOPs of one example's
 forward pass.
@@ -75,6 +75,11 @@ class Learner:
             keys = example_keys(key, jax.lax.axis_index(AXIS) * count + jnp.arange(count))
         return batch["image"], batch["text"], keys
 
+    def embed_for_scoring(self, parameters: Parameters, rows: Rows, approximately: bool) -> Embeddings:
+        """Embed rows of the super-batch without a gradient, in full view or all in the approximation's."""
+        view = self.view if approximately else FULL
+        return embed_in_parts(self.model, parameters, rows, self.largest_part, view)
+
     def arrange(self, rows: Any) -> Any:
         """Order the rows [b / P, …] of each microbatch: first those in full view, then the others."""
         if not self._approximate:
@@ -82,6 +87,12 @@ class Learner:
         starts = np.arange(self._microbatches)[:, None] * self._part_size
         order = starts + spread(self._part_size, self._approximate)
         return jax.tree.map(lambda x: x[order.reshape(-1)], rows)
+
+    def train_pass(self, parameters: Parameters, rows: Rows) -> Pass:
+        """Embed the arranged rows of the sub-batch."""
+        if self._microbatches > 1:
+            return in_microbatches(self.forward, parameters, rows, self._microbatches)
+        return jax.vjp(lambda p: self.forward(p, rows), parameters)
 
     def forward(self, parameters: Parameters, rows: Rows) -> tuple[jax.Array, jax.Array]:
         """Embed arranged rows of one microbatch, some of the images approximately; two float32 [n, E]."""
@@ -97,11 +108,22 @@ class Learner:
         text: Any = self.model.apply({"params": parameters}, tokens, method=TwoTowerModel.embed_texts)
         return jnp.concatenate(image), text
 
-    def train_pass(self, parameters: Parameters, rows: Rows) -> Pass:
-        """Embed the arranged rows of the sub-batch."""
-        if self._microbatches > 1:
-            return in_microbatches(self.forward, parameters, rows, self._microbatches)
-        return jax.vjp(lambda p: self.forward(p, rows), parameters)
+
+def embed_in_parts(
+    model: TwoTowerModel, parameters: Parameters, rows: Rows, size: int, view: View = FULL
+) -> Embeddings:
+    """Embed rows without a gradient, at most `size` at a time."""
+
+    def embed_part(rows: Rows) -> tuple[jax.Array, jax.Array]:
+        z = embed(model, parameters, rows[0], rows[1], view, rows[2])
+        return z.image, z.text
+
+    parts = parts_of(len(rows[0]), size)
+    if parts == 1:
+        image, text = embed_part(rows)
+    else:
+        image, text = jax.tree.map(_joined, jax.lax.map(embed_part, _split(rows, parts)))
+    return Embeddings(image, text, *temperature_and_bias(parameters))
 
 
 def in_microbatches(forward: Forward, parameters: Parameters, rows: Any, count: int) -> Pass:
@@ -187,29 +209,10 @@ def loss_and_gradients(
     return value, backward(tuple(cotangents))[0] | scalar_gradients
 
 
-def embed_in_parts(
-    model: TwoTowerModel, parameters: Parameters, rows: Rows, size: int, view: View = FULL
-) -> Embeddings:
-    """Embed rows without a gradient, at most `size` at a time."""
-
-    def embed_part(rows: Rows) -> tuple[jax.Array, jax.Array]:
-        z = embed(model, parameters, rows[0], rows[1], view, rows[2])
-        return z.image, z.text
-
-    parts = parts_of(len(rows[0]), size)
-    if parts == 1:
-        image, text = embed_part(rows)
-    else:
-        image, text = jax.tree.map(_joined, jax.lax.map(embed_part, _split(rows, parts)))
-    return Embeddings(image, text, *temperature_and_bias(parameters))
-
-
 def spread(size: int, marked: int) -> np.ndarray:
     """Return positions 0 … size − 1, int [size], with an evenly spread part of them last.
 
-    Args:
-        size: Number of positions.
-        marked: Size of that part: of 4 and 2, the result is [0, 2, 1, 3].
+    `marked` is the size of that part: for 4 and 2, the result is [0, 2, 1, 3].
     """
     is_marked = np.diff(np.arange(size + 1) * marked // size)
     return np.argsort(is_marked, kind="stable")
