@@ -69,7 +69,8 @@ def test_examples_of_one_name_in_two_folders_of_a_tar_are_an_error(tmp_path):
 
 @pytest.mark.parametrize("metadata", ["parquet", "json"])
 def test_examples_without_metadata_are_counted_where_a_run_reads_metadata(tmp_path, caplog, metadata):
-    shards(tmp_path, [{"n": 1}] * 4 + [None, None])
+    row = {"n": 1}
+    shards(tmp_path, [row] * 6 if metadata == "parquet" else [row] * 4 + [None] * 2)
     if metadata == "parquet":
         table = pa.table({"key": ["0000", "0001", "0002", "0005"], "n": [1, 1, 1, 1]})
         pq.write_table(table, tmp_path / "00000.parquet")
