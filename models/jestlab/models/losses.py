@@ -9,6 +9,10 @@ to device, and no device stores more than the logits of its images with one devi
 n / P pairs; t and b are the same on every device. They return its share of the loss, float32 []. The shares
 sum to the dense loss, and so do their gradients.
 
+Custom losses need no edit here (docs/extending.md). To add a loss here, add both forms to `LOSSES` and the
+name to `config.base`. Selection then scores by "sigmoid", unless `config.base.ScoringLoss` and
+`select._SCORES` list the loss, too. Only custom losses get the reference's embeddings.
+
 Letters: n batch, P devices, z^im and z^txt unit embeddings, t temperature (the paper's α), b bias,
 s_ij = t z^im_i · z^txt_j.
 
@@ -146,7 +150,6 @@ def gathered_loss(z: Embeddings, loss: Loss, axis: str, reference: Embeddings | 
     Args:
         z: Embeddings of this device's pairs.
         loss: A function of the embeddings of all n pairs.
-        axis: Name of the mesh's axis.
         reference: The reference's embeddings of this device's pairs, if the loss uses them.
     """
     models = {"z": z} if reference is None else {"z": z, "reference": reference}
@@ -166,8 +169,6 @@ def loss_function(kind: str | Loss, devices: int, axis: str) -> Loss:
 
     Args:
         kind: "sigmoid", "softmax", or a custom loss of a whole batch: see `Loss`.
-        devices: P.
-        axis: Name of the mesh's axis.
 
     Raises:
         ValueError: The loss is unknown.

@@ -83,13 +83,14 @@ def test_data_equal_the_store_and_are_drawn(diagnosed):
     assert lines["joint"] == list(joint["value"])
 
 
-def test_panels_that_were_not_measured_are_left_out(diagnosed):
+@pytest.mark.parametrize(("criterion", "y"), [("hard_learner", "learner's loss"), ("own.py:g", "score")])
+def test_panels_that_were_not_measured_are_left_out(diagnosed, criterion, y):
     logged = {k: v for k, v in series().items() if not any(s in k for s in ("ratio", "matrix"))}
-    store = diagnosed(("look", 0, logged, "COMPLETED"), config={**CONFIG, "criterion": "hard_learner"})
+    store = diagnosed(("look", 0, logged, "COMPLETED"), config={**CONFIG, "criterion": criterion})
     plot = learnability(store.url, "study")
     assert not {"Pairs:", "Filtering"} & set(plot.texts.caption.split())
     (axes,) = plot.figure().axes
-    assert axes.get_title(loc="left") == "learner's loss of the sub-batch"
+    assert axes.get_title(loc="left") == f"{y} of the sub-batch"
 
 
 def test_choosing_the_run(diagnosed, study):

@@ -18,15 +18,9 @@ from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.training.checkpoints import save_parameters
 from jestlab.models.two_towers import initialize
 from jestlab.models.weights import sources
+from jestlab.models.weights.formats import LAYOUTS
 from jestlab.models.weights.layout import flatten, parameter_counts, parameter_shapes, unflatten
-from jestlab.models.weights.sources import (
-    FORMATS,
-    content_hash,
-    open_weights,
-    read_tokenizer,
-    run_weights,
-    write,
-)
+from jestlab.models.weights.sources import content_hash, open_weights, read_tokenizer, run_weights, write
 
 
 @st.composite
@@ -73,11 +67,11 @@ def test_siglip_b16_has_as_many_parameters_as_published():
     assert [round(counts[tower] / 1e6, 2) for tower in ("image", "text")] == [92.93, 110.27]
 
 
-@given(model=two_towers(), form=st.sampled_from(FORMATS))
+@given(model=two_towers(), form=st.sampled_from([*LAYOUTS]))
 def test_out_and_in_again(tmp_path_factory, make_weights, model, form):
     public = model.vision.pooling == "map" and model.vision.width == model.embedding_dim
     weights = make_weights(model)
-    place = tmp_path_factory.mktemp("weights") / ("w.npz" if form.startswith("big_vision") else "w")
+    place = tmp_path_factory.mktemp("weights") / ("w.npz" if LAYOUTS[form].container == "npz file" else "w")
     if form == "huggingface" and not public:
         with pytest.raises(ValueError, match="Hugging Face's SigLIP"):
             write(weights, place, form)
@@ -187,10 +181,10 @@ def test_the_hash_is_cached_until_the_file_changes(npz, monkeypatch):
 # ---- writing
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", LAYOUTS)
 def test_existing_weights_are_replaced_only_by_force(tmp_path, make_weights, form):
     """The same weights give the same bytes, and no other file is left."""
-    name = "w.npz" if form.startswith("big_vision") else "w"
+    name = "w.npz" if LAYOUTS[form].container == "npz file" else "w"
     weights, other, place = make_weights(), make_weights(seed=1), tmp_path / name
 
     def content():

@@ -66,7 +66,7 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
         "result.",
         "ratios": f"Filtering ratios: sub-batches of {b:,} from {b:,} / (1 − f), joint in N chunks.",
     }
-    what = _CRITERIA[config["criterion"]]
+    what = _CRITERIA.get(config["criterion"], "score")  # of a custom criterion
     over = f"{draws} super-batch{'es' * (draws > 1)}" + f" and {seeds} seeds" * (seeds > 1)
     sentences = [
         "Learnability: loss of the learner minus that of the reference." * (what == "learnability"),

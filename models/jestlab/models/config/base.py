@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
 from pydantic_core import CoreSchema, core_schema
@@ -131,6 +131,9 @@ _INPUTS: dict[Kind, dict[str, tuple[str, ...]]] = {
 """The inputs of built-in code, out of `extensions.GIVEN`."""
 
 RULES, CRITERIA, LOSSES = _INPUTS.values()
+
+ScoringLoss = Literal["sigmoid", "softmax"]  # the losses that selection can score pairs by
+SCORING_LOSSES: tuple[ScoringLoss, ...] = get_args(ScoringLoss)
 
 
 def takes(code: Mapping[str, Code], kind: Kind, name: str, input: str) -> bool:

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from jestlab.models.config.base import (
-    LOSSES,
     NO_OPTIONS,
+    SCORING_LOSSES,
     Extension,
     LoaderRuntime,
     LocalPath,
@@ -22,11 +22,12 @@ from jestlab.models.config.base import (
 )
 from jestlab.models.config.data import SCORES, DataConfig
 from jestlab.models.config.selection import (
+    FILTERING_RATIO,
     CriterionName,
     FilteringRatio,
     LossName,
-    builtin_loss,
     contains_reference,
+    scoring_loss_of,
 )
 from jestlab.models.config.towers import TwoTowers
 from jestlab.models.data.filters import missing_column
@@ -163,10 +164,6 @@ class ScoreConfig(RunConfig):
         return self
 
 
-class DiagnoseRuntime(LoaderRuntime):
-    """How to read data. Not part of a run's identity."""
-
-
 class DiagnoseConfig(DataConfig):
     """Diagnosis of selection with a trained learner (paper, Sec. 4.1, Figure 2).
 
@@ -199,7 +196,7 @@ class DiagnoseConfig(DataConfig):
     loss: LossName = "sigmoid"
     gain: PositiveFloat = 100.0
     batch_size: PositiveInt = 128
-    filtering_ratio: FilteringRatio = 0.8
+    filtering_ratio: FilteringRatio = FILTERING_RATIO
     filtering_ratios: tuple[FilteringRatio, ...] = (0.5, 0.8, 0.9)
     chunks: tuple[PositiveInt, ...] = (2, 4, 8, 16, 32)
     joint_chunks: PositiveInt = 16
@@ -207,7 +204,7 @@ class DiagnoseConfig(DataConfig):
     draws: PositiveInt = 4
     matrix_size: Annotated[int, Field(gt=0, le=256)] = 64
     columns: tuple[str, ...] = ("noise", "label")
-    runtime: DiagnoseRuntime = DiagnoseRuntime()
+    runtime: LoaderRuntime = LoaderRuntime()
 
     @field_validator("filtering_ratios", "chunks")
     @classmethod
@@ -241,7 +238,7 @@ class DiagnoseConfig(DataConfig):
     @property
     def scoring_loss(self) -> str:
         """The loss for scoring."""
-        return builtin_loss(self.loss)
+        return scoring_loss_of(self.loss)
 
     @property
     def scores_learner(self) -> bool:
@@ -258,7 +255,7 @@ class DiagnoseConfig(DataConfig):
             yield "reference"
         if self.loss == "softmax":  # without a matrix of scores
             yield "matrix_size"
-        if self.loss not in LOSSES:
+        if self.loss not in SCORING_LOSSES:
             yield "loss"
 
 

@@ -11,10 +11,12 @@ from jestlab.models.config.base import (
     LOSSES,
     NO_OPTIONS,
     RULES,
+    SCORING_LOSSES,
     Fraction,
     NamesCode,
     Options,
     RunName,
+    ScoringLoss,
     Section,
     takes,
 )
@@ -22,11 +24,12 @@ from jestlab.models.config.base import (
 CriterionName = Annotated[str, NamesCode("criterion", CRITERIA)]
 LossName = Annotated[str, NamesCode("loss", LOSSES)]
 FilteringRatio = Annotated[float, Field(ge=0.0, lt=1.0)]
+FILTERING_RATIO = 0.8  # the default
 
 
-def builtin_loss(loss: str) -> str:
-    """Return the loss that scores in a run with a training loss: "sigmoid" in place of a custom loss."""
-    return loss if loss in LOSSES else "sigmoid"
+def scoring_loss_of(loss: str) -> str:
+    """Return the loss that scores in a run with a training loss: itself if it can score, else "sigmoid"."""
+    return loss if loss in SCORING_LOSSES else "sigmoid"
 
 
 def contains_reference(criterion: str, reference: str | None) -> bool:
@@ -46,7 +49,7 @@ class Selection(Section):
             "easy_reference" is minus the reference's loss, "hard_learner" is the learner's loss. Or a custom
             criterion.
         criterion_options: Keyword arguments of a custom criterion.
-        loss: Loss for scoring; null for the training loss.
+        loss: Loss for scoring; null for the training loss, or for "sigmoid" if that loss is custom.
         filtering_ratio: The filtering ratio f: the share of the super-batch that isn't selected.
         chunks: Number of chunks N of rule "joint".
         gain: Factor on scores before sampling (`softmax_score_gain`).
@@ -61,8 +64,8 @@ class Selection(Section):
     rule_options: Options = NO_OPTIONS
     criterion: CriterionName = "learnability"
     criterion_options: Options = NO_OPTIONS
-    loss: Literal["sigmoid", "softmax"] | None = None
-    filtering_ratio: FilteringRatio = 0.8
+    loss: ScoringLoss | None = None
+    filtering_ratio: FilteringRatio = FILTERING_RATIO
     chunks: PositiveInt = 16
     gain: PositiveFloat = 100.0
     sweeps: PositiveInt = 4

@@ -24,8 +24,8 @@ from jestlab.models.config.selection import (
     Approximation,
     LossName,
     Selection,
-    builtin_loss,
     contains_reference,
+    scoring_loss_of,
 )
 from jestlab.models.config.towers import TwoTowers
 
@@ -272,7 +272,7 @@ class TrainConfig(DataConfig):
     @property
     def scoring_loss(self) -> str:
         """The loss for scoring."""
-        return self.selection.loss or builtin_loss(self.loss)
+        return self.selection.loss or scoring_loss_of(self.loss)
 
     @property
     def _approximates(self) -> bool:
@@ -329,7 +329,7 @@ class TrainConfig(DataConfig):
             "selection.rule_options": self.selects,
             "selection.criterion": self.uses_scores,
             "selection.criterion_options": self.uses_scores,
-            "selection.loss": self.uses_scores and selection.loss != builtin_loss(self.loss),
+            "selection.loss": self.uses_scores and selection.loss != scoring_loss_of(self.loss),
             "selection.filtering_ratio": self.selects,
             "selection.chunks": self.selects and selection.rule == "joint",
             "selection.gain": self.uses_scores and selection.rule != "greedy",

@@ -1,7 +1,8 @@
 """Turn a config's data section into a folder of shards: check a given one, generate, or run a reader.
 
-To add a kind of training data, add its settings to `config.data` and its branch to `ensure_web`, which turns
-every kind into a folder of shards.
+Custom readers need no edit here (docs/extending.md). To add a kind of training data, add its settings and
+identity to `config.data`, its branch to `ensure_web`, its folder to `web_name` and `MADE`, and its digest,
+checks, size, and garbage collection to platform/: `programs.builtin`, `.checks`, `.pricing`, and `cli.gc`.
 """
 
 from __future__ import annotations

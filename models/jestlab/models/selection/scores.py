@@ -6,7 +6,9 @@ A criterion g (Sec. 3.1 of the paper) combines the losses of the learner θ and 
     easy-reference s^easy  = −ℓ(· | θ*)
     learnability   s^learn =  ℓ(· | θ) − ℓ(· | θ*)
 
-A custom criterion may be any other elementwise function of the two losses.
+A custom criterion may be any other elementwise function of the two losses (docs/extending.md). To add a
+criterion here, add it to `CRITERIA`, to `LINEAR` only if it is linear, its losses to `config.base`, and its
+label to `analysis.figures.learnability`.
 
 No matrix of all pairs is stored. Each chunk adds its contribution to the candidates' scores: one number per
 candidate (sigmoid), or two per candidate and model (softmax). Each contribution is a sum over the pairs of
@@ -46,13 +48,15 @@ Models = dict[str, Embeddings]
 Criterion = Callable[..., jax.Array]
 """g: an elementwise function of the losses `learner`, `reference`, or both, float32 arrays of one shape."""
 
-
 CRITERIA: dict[str, Criterion] = {
     "learnability": lambda learner, reference: learner - reference,
     "easy_reference": lambda reference: -reference,
     "hard_learner": lambda learner: learner,
 }
-"""The paper's criteria by name. All three are linear in the losses."""
+"""The paper's criteria by name."""
+
+LINEAR = frozenset(CRITERIA[name] for name in ("learnability", "easy_reference", "hard_learner"))
+"""The criteria with g(x) + g(y) = g(x + y), which `sigmoid_sums` applies once to the sum of two losses."""
 
 
 def losses_of(criterion: Criterion) -> tuple[str, ...]:
@@ -123,7 +127,7 @@ def sigmoid_sums(criterion: Criterion, models: Models, chunk: Models) -> jax.Arr
             z = chunk[name]
             there[name] = softplus(similarity(image, z.text, z.temperature) + z.bias)
             back[name] = softplus(similarity(text, z.image, z.temperature) + z.bias)
-        if criterion in CRITERIA.values():  # linear: both directions at once
+        if criterion in LINEAR:  # both directions at once
             return jnp.sum(criterion(**{name: there[name] + back[name] for name in rows}), axis=1)
         return jnp.sum(criterion(**there) + criterion(**back), axis=1)
 

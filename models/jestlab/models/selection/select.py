@@ -36,6 +36,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jestlab.models.config.base import SCORING_LOSSES
 from jestlab.models.selection.sampling import Candidates, Draw, draw
 from jestlab.models.selection.scores import (
     Accumulated,
@@ -81,6 +82,7 @@ class Selected(NamedTuple):
     sum over devices is the score. Empty if `trace` is None. The last is wrong if `trace` is false."""
 
 
+_SCORES: dict[str, type[SigmoidScores | SoftmaxScores]] = {"sigmoid": SigmoidScores, "softmax": SoftmaxScores}
 _LARGEST_GAIN = float(np.finfo(np.float32).max)
 _STATIC = ("batch_size", "rule", "criterion", "loss", "chunks", "gain", "sweeps", "axis")
 
@@ -122,7 +124,7 @@ def select(
             "gibbs" (brute force, for diagnosis). Or a hashable function: see `Rule`.
         criterion: "learnability", "easy_reference", or "hard_learner"; or a hashable function of the losses:
             see `scores.Criterion`.
-        loss: "sigmoid" or "softmax": the loss to score with.
+        loss: The loss to score with: one of `SCORING_LOSSES`.
         chunks: N, for "joint", at most b.
         gain: Factor on the scores before sampling, the inverse of a temperature (the paper's
             `softmax_score_gain`). "uniform" and "greedy" don't use it.
@@ -145,9 +147,9 @@ def select(
         indices = _as_indices(rule(key, concepts=concepts, batch_size=batch_size), batch_size)
         return Selected(indices, nothing, nothing, nothing)
     g, models = resolve(criterion, learner, reference)
-    if loss not in ("sigmoid", "softmax"):
-        raise ValueError(f"unknown loss {loss!r}: expected sigmoid or softmax")
-    scores = (SigmoidScores if loss == "sigmoid" else SoftmaxScores)(g, models)
+    if loss not in SCORING_LOSSES:
+        raise ValueError(f"unknown loss {loss!r}: expected {' or '.join(SCORING_LOSSES)}")
+    scores = _SCORES[loss](g, models)
     batch = SuperBatch(Candidates(next(iter(models.values())).image.shape[0], axis), scores)
     _check_size(batch_size, batch.candidates.count)
     if not 0 < gain <= _LARGEST_GAIN or sweeps < 1:

@@ -1,8 +1,9 @@
 """How the files of each format name and store our parameters.
 
-A layout is one table of substitutions, which turn our names into the file's names. Reading, writing,
-checking, and the inference of the towers' sizes follow from the table. To add a format, write its table,
-recognize it in `detect`, and add its name to `LAYOUTS` and `sources.FORMATS`.
+A layout is one table of substitutions, which turn our names into the file's names. Reading, writing, and
+checking follow from the table. To add a format, add its `Layout` to `LAYOUTS`, from which all lists follow,
+and to `detect` if another has its container; if its files don't describe the towers, `infer` must fit it. A
+new container needs a branch in `sources.open_weights` and in `sources.write`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -20,6 +22,9 @@ from jestlab.models.weights.layout import ATTENTION, ENCODERS, MAP_HEAD, MLP, Sh
 
 _PATCHES = "img/embedding/kernel"
 
+Container = Literal["npz file", "safetensors folder", "jestlab folder"]
+"""One .npz file; model.safetensors with the files of `huggingface`; or weights.npz with model.json."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -27,6 +32,7 @@ class Layout:
 
     Attributes:
         name: The name of the format.
+        container: The files that hold the tensors.
         renames: Pairs of a regular expression and its replacement, applied to our names in this order. If
             several of our parameters get the same name, one tensor holds them all.
         torch: Whether tensors are stored as PyTorch's modules store them (see `_storage`), and
@@ -35,6 +41,7 @@ class Layout:
     """
 
     name: str
+    container: Container
     renames: tuple[tuple[str, str], ...] = ()
     torch: bool = False
     flat_patches: bool = False
@@ -46,16 +53,17 @@ class Layout:
         return name
 
 
-BIG_VISION = Layout("big_vision")
+BIG_VISION = Layout("big_vision", "npz file")
 """Our names and shapes: `models/vit.py` and `models/proj/image_text/two_towers.py` of big_vision."""
 
 _SCANNED = tuple((rf"^{tower}/encoderblock_\d+/", f"{tower}/encoderblock/") for tower in ENCODERS.values())
 
-BIG_VISION_SCANNED = Layout("big_vision-scanned", _SCANNED)
+BIG_VISION_SCANNED = Layout("big_vision-scanned", "npz file", _SCANNED)
 """The blocks of each tower are stacked along a first axis, as `flax.linen.scan` does."""
 
 SIGLIP = Layout(
     "huggingface",
+    "safetensors folder",
     (
         ("^img/embedding/", "vision_model.embeddings.patch_embedding."),
         ("^img/pos_embedding", "vision_model.embeddings.position_embedding.weight"),
@@ -91,8 +99,10 @@ SigLIP 2 has the same towers. Its models of any image size (NaFlex, `Siglip2Mode
 position is interpolated.
 """
 
-LAYOUTS = {layout.name: layout for layout in (BIG_VISION, BIG_VISION_SCANNED, SIGLIP)}
-"""Name of a format → its layout."""
+JESTLAB = Layout("jestlab", "jestlab folder")  # our names and shapes
+
+LAYOUTS = {layout.name: layout for layout in (BIG_VISION, BIG_VISION_SCANNED, SIGLIP, JESTLAB)}
+"""Name of a format → its layout. The first with a container is the one that `detect` assumes."""
 
 
 @dataclass(frozen=True)
@@ -198,28 +208,21 @@ def named(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def detect(found: Mapping[str, Shape], *, torch: bool) -> Layout:
-    """Return the layout of a file.
-
-    Args:
-        found: Name → shape of each tensor.
-        torch: Whether it is a safetensors file of Hugging Face, not an .npz file of big_vision.
-    """
-    if torch:
-        return replace(SIGLIP, flat_patches=len(found.get(SIGLIP.source(_PATCHES), ())) == 2)
-    rules = [rule for rule in _SCANNED if any(name.startswith(rule[1]) for name in found)]
-    return replace(BIG_VISION_SCANNED, renames=tuple(rules)) if rules else BIG_VISION
+def detect(found: Mapping[str, Shape], container: Container) -> Layout:
+    """Return the layout of the tensors found (name → shape) in files of a container."""
+    layout = next(layout for layout in LAYOUTS.values() if layout.container == container)
+    if layout.torch:
+        return replace(layout, flat_patches=len(found.get(layout.source(_PATCHES), ())) == 2)
+    if rules := tuple(rule for rule in _SCANNED if any(name.startswith(rule[1]) for name in found)):
+        return replace(BIG_VISION_SCANNED if layout is BIG_VISION else layout, renames=rules)
+    return layout
 
 
 def infer(found: Mapping[str, Shape], layout: Layout) -> TwoTowers:
-    """Infer the towers from the shapes of big_vision's tensors.
+    """Infer the towers from the tensors found (name → shape), in a layout of big_vision.
 
     Without a MAP head, images are pooled by their mean. No shape shows how texts are pooled: at their last
     token, as in SigLIP.
-
-    Args:
-        found: Name → shape of each tensor in the file.
-        layout: The layout of the file.
 
     Raises:
         ValueError: A tensor is missing or has the wrong number of axes, or no towers have such shapes.

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import assert_never
 
 import numpy as np
 from pydantic import ValidationError
@@ -30,9 +31,6 @@ from jestlab.models.weights.layout import flatten
 
 OWN_WEIGHTS, OWN_MODEL, OWN_TOKENIZER = "weights.npz", "model.json", "tokenizer.model"
 """Files of a folder in jestlab's format: weights in big_vision's layout, the towers, the tokenizer."""
-
-FORMATS = (*formats.LAYOUTS, "jestlab")
-"""big_vision's are a file, the others a folder."""
 
 _CHECKPOINTS = "checkpoints"
 TOKENIZERS = (huggingface.SENTENCEPIECE, OWN_TOKENIZER, "sentencepiece.model", huggingface.TOKENIZER)
@@ -80,14 +78,11 @@ def read_tokenizer(path: Path, model: TwoTowers) -> bytes:
 
 
 def content_hash(tensors: Iterable[tuple[str, Tensor]], model: TwoTowers) -> str:
-    """Compute the SHA-256 over names, shapes, and bytes of the parameters, in any order.
+    """Return the SHA-256, 64 hex digits, of names, shapes, and bytes of the parameters, in any order.
 
     Args:
         tensors: Name and value, float32, of each parameter.
         model: Their towers. How they pool images and texts is hashed too, because no shape shows it.
-
-    Returns:
-        64 hex digits.
     """
     lines = []
     for name, tensor in tensors:
@@ -103,7 +98,7 @@ class Weights:
 
     Attributes:
         path: The file or folder.
-        format: One of `FORMATS`, or "run".
+        format: One of `formats.LAYOUTS`, or "run".
         model: The towers.
         tokenizer: The tokenizer next to the weights, if any.
         read: Yields each parameter, float32, with its name in our tree.
@@ -163,12 +158,14 @@ def open_weights(path: Path, model: TwoTowers | None = None) -> Weights:
     if path.name == OWN_WEIGHTS and (path.parent / OWN_MODEL).is_file():
         path = path.parent  # the file alone doesn't describe the towers
     file = _file_in(path) if path.is_dir() else path
-    if is_npz := file.suffix == ".npz":
-        archive = open_npz(file)
-        if path.is_dir() and model is None:
+    container: formats.Container
+    if file.suffix == ".npz":
+        container, archive = ("jestlab folder" if path.is_dir() else "npz file"), open_npz(file)
+        if container == "jestlab folder" and model is None:
             with _located(path / OWN_MODEL):
                 model = TwoTowers.model_validate_json((path / OWN_MODEL).read_bytes())
     elif file.suffix == ".safetensors" or file.name == huggingface.INDEX:
+        container = "safetensors folder"
         archive = open_safetensors(shards(file) if file.name == huggingface.INDEX else [file])
         config = file.with_name(huggingface.CONFIG)
         if model is None or config.is_file():
@@ -179,7 +176,7 @@ def open_weights(path: Path, model: TwoTowers | None = None) -> Weights:
     else:
         raise ValueError(f"{path}: neither .npz nor .safetensors, and pickled weights are never loaded")
 
-    layout = formats.detect(archive.shapes, torch=not is_npz)
+    layout = formats.detect(archive.shapes, container)
     with _located(path):
         model = model or formats.infer(archive.shapes, layout)
         entries = {entry.name: entry for entry in formats.entries(model, layout)}
@@ -189,8 +186,7 @@ def open_weights(path: Path, model: TwoTowers | None = None) -> Weights:
         for name, tensor in archive.read():
             yield from entries[name].read(tensor)
 
-    form = "jestlab" if path.is_dir() and is_npz else layout.name
-    return Weights(path, form, model, _tokenizer_in(file.parent), read, archive.files)
+    return Weights(path, layout.name, model, _tokenizer_in(file.parent), read, archive.files)
 
 
 def _file_in(folder: Path) -> Path:
@@ -241,20 +237,18 @@ def write(
     """Write weights in a format, atomically.
 
     Args:
-        weights: The weights.
-        destination: An .npz file for big_vision, otherwise a folder.
-        form: One of `FORMATS`.
+        destination: A file or a folder, by the `container` of the format.
+        form: One of `formats.LAYOUTS`.
         tokenizer: The tokenizer, as returned by `read_tokenizer`; it is written into folders.
         force: Whether to replace existing weights.
 
     Raises:
         ValueError: The format can't represent these towers, or the destination exists and can't be replaced.
     """
-    if form not in FORMATS:
-        raise ValueError(f"unknown format {form!r}: expected one of {', '.join(FORMATS)}")
-    is_folder = not form.startswith("big_vision")
-    _check_destination(destination, is_folder, force)
-    layout = formats.LAYOUTS.get(form, formats.BIG_VISION)
+    if form not in formats.LAYOUTS:
+        raise ValueError(f"unknown format {form!r}: expected one of {', '.join(formats.LAYOUTS)}")
+    layout = formats.LAYOUTS[form]
+    _check_destination(destination, layout, force)
     entries = formats.entries(weights.model, layout)
     ours = weights.tensors()
     tensors = {entry.name: entry.write(ours) for entry in entries}
@@ -262,27 +256,30 @@ def write(
     destination.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{destination.name}.", dir=destination.parent) as temporary:
         built = Path(temporary) / destination.name
-        if not is_folder:
+        if layout.container == "npz file":
             np.savez(built, allow_pickle=False, **tensors)
-        elif form == "huggingface":
+        elif layout.container == "safetensors folder":
             built.mkdir()
             save_file(tensors, built / huggingface.WEIGHTS, metadata={"format": "pt"})
             huggingface.write_files(built, weights.model, tokenizer)
-        else:
+        elif layout.container == "jestlab folder":
             built.mkdir()
             np.savez(built / OWN_WEIGHTS, allow_pickle=False, **tensors)
             (built / OWN_MODEL).write_text(weights.model.model_dump_json(indent=2) + "\n")
             if tokenizer is not None:
                 (built / OWN_TOKENIZER).write_bytes(tokenizer)
+        else:
+            assert_never(layout.container)
         if destination.is_dir():
             shutil.rmtree(destination)
         built.replace(destination)
 
 
-def _check_destination(destination: Path, is_folder: bool, force: bool) -> None:
+def _check_destination(destination: Path, layout: formats.Layout, force: bool) -> None:
     """Raise ValueError if weights can't be written there."""
+    is_folder = layout.container != "npz file"
     if not is_folder and destination.suffix != ".npz":
-        raise ValueError(f"{destination}: big_vision's weights are one file: give a name that ends in .npz")
+        raise ValueError(f"{destination}: {layout.name} is one file: give a name that ends in .npz")
     if not destination.exists():
         return
     held = {entry.name for entry in destination.iterdir()} if destination.is_dir() else set()

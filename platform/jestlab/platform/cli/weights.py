@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from jestlab.models.config import TwoTowers
+from jestlab.models.weights.formats import LAYOUTS
 from jestlab.models.weights.layout import parameter_counts
 from jestlab.models.weights.sources import Weights, open_weights, read_tokenizer, run_weights, write
 from jestlab.platform import programs
@@ -37,7 +38,6 @@ Examples:
   jestlab weights import siglip-base-patch16-256/ siglip/
   jestlab weights export quickstart/reference/0 model/ --format huggingface
 """
-_FORMATS = ("big_vision", "big_vision-scanned", "huggingface")
 
 _source = click.argument("source", type=SOURCE, metavar="SOURCE")
 
@@ -80,7 +80,7 @@ def import_(**options: Any) -> None:
 
 
 @weights_command.command("export", epilog=_EPILOG)
-@click.option("--format", "form", type=click.Choice(_FORMATS), required=True,
+@click.option("--format", "form", required=True, type=click.Choice([x for x in LAYOUTS if x != "jestlab"]),
               help="big_vision writes an .npz file; huggingface, a folder.")  # fmt: skip
 @_conversion_options
 def export(**options: Any) -> None:
