@@ -203,7 +203,8 @@ class Evaluator:
         tokens = self._tokenizer(prompts(data.class_names, data.templates), length)
         _, first = np.unique(tokens.reshape(len(data.class_names), -1), axis=0, return_index=True)
         if same := np.delete(data.class_names, first).tolist():
-            _LOG.warning("%s: zero-shot never finds classes with the tokens of others: %s", name, same)
+            text = "%s: zero-shot never finds %d classes with the tokens of others, such as %r"
+            _LOG.warning(text, name, len(same), same[0])
         seeds = range(cfg.shot_seeds if len(data.train_labels) else 0)
         drawn = [draw(data.train_labels, len(data.class_names), cfg.shots, seed) for seed in seeds]
         chosen = functools.reduce(np.union1d, drawn, np.empty(0, np.int64))

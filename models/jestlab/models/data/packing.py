@@ -36,7 +36,7 @@ def write_shards(folder: Path, examples: Iterable[Mapping[str, Any]], source: st
     Args:
         folder: Where they are written; created if missing.
         examples: Mappings with `image` (bytes of a JPEG, PNG, or WebP file, a `PIL.Image.Image`, or uint8
-            [h, w, 3]), `caption`, and any metadata but `key`, by which filters and diagnostics can go.
+            [h, w, 3]), `caption`, and metadata for filters and diagnostics under any name but `key`.
         source: Their origin, for errors, such as "reader my_code:pairs".
 
     Raises:

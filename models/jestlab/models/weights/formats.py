@@ -1,9 +1,9 @@
 """How the files of each format name and store our parameters.
 
 A layout is one table of substitutions, which turn our names into the file's names. Reading, writing, and
-checking follow from the table. To add a format, add its `Layout` to `LAYOUTS`, from which all lists follow,
-and to `detect` if another has its container; if its files don't describe the towers, `infer` must fit it. A
-new container needs a branch in `sources.open_weights` and in `sources.write`.
+checking follow from the table. To add a format, add its `TensorLayout` to `LAYOUTS`, from which all lists
+follow, and to `detect` if another has its container; if its files don't describe the towers, `infer` must
+fit it. A new container needs a branch in `sources.open_weights` and in `sources.write`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Container = Literal["npz file", "safetensors folder", "jestlab folder"]
 
 
 @dataclass(frozen=True)
-class Layout:
+class TensorLayout:
     """The names and the storage of tensors in a file.
 
     Attributes:
@@ -53,15 +53,15 @@ class Layout:
         return name
 
 
-BIG_VISION = Layout("big_vision", "npz file")
+BIG_VISION = TensorLayout("big_vision", "npz file")
 """Our names and shapes: `models/vit.py` and `models/proj/image_text/two_towers.py` of big_vision."""
 
 _SCANNED = tuple((rf"^{tower}/encoderblock_\d+/", f"{tower}/encoderblock/") for tower in ENCODERS.values())
 
-BIG_VISION_SCANNED = Layout("big_vision-scanned", "npz file", _SCANNED)
+BIG_VISION_SCANNED = TensorLayout("big_vision-scanned", "npz file", _SCANNED)
 """The blocks of each tower are stacked along a first axis, as `flax.linen.scan` does."""
 
-SIGLIP = Layout(
+SIGLIP = TensorLayout(
     "huggingface",
     "safetensors folder",
     (
@@ -99,7 +99,7 @@ SigLIP 2 has the same towers. Its models of any image size (NaFlex, `Siglip2Mode
 position is interpolated.
 """
 
-JESTLAB = Layout("jestlab", "jestlab folder")  # our names and shapes
+JESTLAB = TensorLayout("jestlab", "jestlab folder")  # our names and shapes
 
 LAYOUTS = {layout.name: layout for layout in (BIG_VISION, BIG_VISION_SCANNED, SIGLIP, JESTLAB)}
 """Name of a format → its layout. The first with a container is the one that `detect` assumes."""
@@ -138,7 +138,7 @@ class Entry:
         return np.ascontiguousarray(np.stack(pieces).reshape(self.shape))
 
 
-def entries(model: TwoTowers, layout: Layout) -> tuple[Entry, ...]:
+def entries(model: TwoTowers, layout: TensorLayout) -> tuple[Entry, ...]:
     """Return all tensors of a file with the weights of these towers.
 
     Raises:
@@ -166,7 +166,7 @@ def entries(model: TwoTowers, layout: Layout) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def _storage(name: str, shapes: Mapping[str, Shape], layout: Layout) -> tuple[Shape, tuple[int, ...]]:
+def _storage(name: str, shapes: Mapping[str, Shape], layout: TensorLayout) -> tuple[Shape, tuple[int, ...]]:
     """Return how a file stores one of our parameters: the shape with merged axes, then their permutation."""
     shape = shapes[name]
     if layout.torch and name == _PATCHES and not layout.flat_patches:
@@ -208,7 +208,7 @@ def named(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def detect(found: Mapping[str, Shape], container: Container) -> Layout:
+def detect(found: Mapping[str, Shape], container: Container) -> TensorLayout:
     """Return the layout of the tensors found (name → shape) in files of a container."""
     layout = next(layout for layout in LAYOUTS.values() if layout.container == container)
     if layout.torch:
@@ -218,7 +218,7 @@ def detect(found: Mapping[str, Shape], container: Container) -> Layout:
     return layout
 
 
-def infer(found: Mapping[str, Shape], layout: Layout) -> TwoTowers:
+def infer(found: Mapping[str, Shape], layout: TensorLayout) -> TwoTowers:
     """Infer the towers from the tensors found (name → shape), in a layout of big_vision.
 
     Without a MAP head, images are pooled by their mean. No shape shows how texts are pooled: at their last

@@ -275,7 +275,7 @@ def write(
         built.replace(destination)
 
 
-def _check_destination(destination: Path, layout: formats.Layout, force: bool) -> None:
+def _check_destination(destination: Path, layout: formats.TensorLayout, force: bool) -> None:
     """Raise ValueError if weights can't be written there."""
     is_folder = layout.container != "npz file"
     if not is_folder and destination.suffix != ".npz":
