@@ -12,7 +12,7 @@ from jestlab.models.config import ShapesWeb, TextTower, TwoTowers, VisionTower
 from jestlab.models.data import shapes
 from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.tokenizer import train_tokenizer
-from jestlab.models.weights.layout import parameter_shapes
+from jestlab.models.weights.parameters import parameter_shapes
 
 pytestmark = pytest.mark.full
 

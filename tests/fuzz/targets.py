@@ -98,7 +98,7 @@ def _weights(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     import numpy as np
 
     from jestlab.models.config import TextTower, TwoTowers, VisionTower
-    from jestlab.models.weights.layout import parameter_shapes
+    from jestlab.models.weights.parameters import parameter_shapes
     from jestlab.models.weights.sources import open_weights, write
 
     towers = TwoTowers(

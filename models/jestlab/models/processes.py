@@ -1,4 +1,4 @@
-"""Connect a run's processes, one on each host, as its launcher started them. Importing this needs no JAX."""
+"""Connect a run's processes, one on each host, by the variables its launcher set. Importing needs no JAX."""
 
 from __future__ import annotations
 

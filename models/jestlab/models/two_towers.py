@@ -6,7 +6,7 @@ patch size and are resized in every forward pass, so that the gradients of all p
 parameters. Resizing a resized kernel would lose information.
 
 Custom towers need no edit here (docs/extending.md). To add a tower here, also edit `config.towers` (name,
-sizes, `is_custom`), `config.train` (views, `reuse_scoring`), `weights.layout`, `weights.formats`,
+sizes, `is_custom`), `config.train` (views, `reuse_scoring`), `weights.parameters`, `weights.formats`,
 `analysis.flops`, and in platform/ `programs.pricing` and `planning.memory`.
 
 Letters: n examples, L tokens or patches, p side of a patch in pixels, g patches along a side, D width,

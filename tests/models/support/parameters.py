@@ -8,7 +8,7 @@ import numpy as np
 
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.two_towers import initialize
-from jestlab.models.weights.layout import flatten, parameter_shapes, unflatten
+from jestlab.models.weights.parameters import flatten, parameter_shapes, unflatten
 
 
 def random_parameters(model: TwoTowers, seed: int = 0) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pytest
 
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.data.tokenizer import train_tokenizer
-from jestlab.models.weights.layout import parameter_shapes
+from jestlab.models.weights.parameters import parameter_shapes
 from jestlab.models.weights.sources import Weights, write
 
 TOWERS = TwoTowers(

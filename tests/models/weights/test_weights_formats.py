@@ -19,7 +19,7 @@ from jestlab.models.training.checkpoints import save_parameters
 from jestlab.models.two_towers import initialize
 from jestlab.models.weights import sources
 from jestlab.models.weights.formats import LAYOUTS
-from jestlab.models.weights.layout import flatten, parameter_counts, parameter_shapes, unflatten
+from jestlab.models.weights.parameters import flatten, parameter_counts, parameter_shapes, unflatten
 from jestlab.models.weights.sources import content_hash, open_weights, read_tokenizer, run_weights, write
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 from jestlab.models.data.tokenizer import Tokenizer, train_tokenizer
 from jestlab.models.two_towers import TwoTowerModel, embed
 from jestlab.models.weights.huggingface import read_config
-from jestlab.models.weights.layout import unflatten
+from jestlab.models.weights.parameters import unflatten
 from jestlab.models.weights.sources import open_weights, read_tokenizer, write
 
 pytestmark = pytest.mark.oracle

@@ -11,7 +11,7 @@ from weights_support import TOWERS, make_tensors, save, tokenizer
 
 from jestlab.models.config import TwoTowers
 from jestlab.models.training.checkpoints import save_parameters
-from jestlab.models.weights.layout import parameter_shapes, unflatten
+from jestlab.models.weights.parameters import parameter_shapes, unflatten
 from jestlab.models.weights.sources import open_weights
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.schema import StudySpec

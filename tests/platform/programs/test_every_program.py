@@ -29,7 +29,7 @@ from jestlab.models.config import TwoTowers
 from jestlab.models.data.embeddings import EmbeddingCache
 from jestlab.models.scoring.columns import load as load_columns
 from jestlab.models.training.checkpoints import load_parameters
-from jestlab.models.weights.layout import flatten
+from jestlab.models.weights.parameters import flatten
 from jestlab.models.weights.sources import open_weights
 from jestlab.platform.lab.lab import Lab
 

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from jestlab.models.config import Runtime, Selection, TrainConfig
+from jestlab.models.config import (
+    DiagnoseConfig,
+    EmbedConfig,
+    Runtime,
+    ScoreConfig,
+    Selection,
+    TrainConfig,
+    WeightsConfig,
+)
 from jestlab.platform.planning.identity import canonical_json, fingerprint
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import StudySpec
@@ -22,6 +30,14 @@ def fingerprints(runs, **written):
     planned = plan(StudySpec.parse({"name": "s", "runs": runs, **written})).runs
     return {name: run.fingerprint for run in planned for name in (run.label, *(a.label for a in run.aliases))}
 
+
+CONFIGS = {
+    "train": TrainConfig(),
+    "embed": EmbedConfig(reference="r"),
+    "score": ScoreConfig(embeddings="e"),
+    "diagnose": DiagnoseConfig(learner="l", reference="r"),
+    "weights": WeightsConfig(path="w"),
+}
 
 GOLDEN: dict[str, tuple[dict[str, Any], str]] = {
     "default": ({}, "ebe1d3e4677949f61696d1b9d9e4f3fb24d556b61daa737975a290504596eb29"),
@@ -51,13 +67,16 @@ def test_golden_fingerprints():
     assert found == {name: known for name, (_, known) in GOLDEN.items()}
 
 
-def test_defaults_are_those_of_the_version():
-    """Identities leave defaults out, so a default that changes must raise `TrainConfig.version`.
+@pytest.mark.parametrize("program", CONFIGS)
+def test_defaults_are_those_of_the_version(program):
+    """Identities leave defaults out, so a changed default must raise the `version` of the config.
 
     If this fails: add a new field to the file; for a changed default, raise the version and write a new file.
     """
-    recorded = Path(__file__).with_name(f"train_defaults_v{TrainConfig.version}.json")
-    defaults = flatten(TrainConfig().model_dump(mode="json", exclude={"runtime", "code"}))
+    config = CONFIGS[program]
+    required = {name for name, field in type(config).model_fields.items() if field.is_required()}
+    defaults = flatten(config.model_dump(mode="json", exclude={"runtime", "code", *required}))
+    recorded = Path(__file__).with_name(f"{program}_defaults_v{config.version}.json")
     assert defaults == json.loads(recorded.read_text())
 
 

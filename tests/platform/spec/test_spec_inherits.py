@@ -71,11 +71,8 @@ def test_a_section_of_the_same_name_and_another_type_is_not_inherited():
     assert train.inherited({"data": {}}, own) == own.inherited({"data": {}}, train) == {}
 
 
-def test_defaults_and_identity_are_those_of_the_version():
-    """A default that changes must raise `EmbedConfig.version`; those of the data are tested with training."""
+def test_identity_of_a_cache_names_the_reference_and_the_data():
     config = EmbedConfig(reference="r")
-    defaults = config.model_dump(mode="json", exclude={"runtime", "data", "code"})
-    assert (EmbedConfig.version, defaults) == (1, {"reference": "r", "precision": "float32", "seed": 0})
     assert config.identity() == {
         "reference": "r",
         "data": {"train": {"seed": 0, "generator": SHAPES_GENERATOR}},

@@ -7,7 +7,7 @@ import numpy as np
 
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.data.tokenizer import train_tokenizer
-from jestlab.models.weights.layout import parameter_shapes
+from jestlab.models.weights.parameters import parameter_shapes
 
 TOWERS = TwoTowers(
     vision=VisionTower(image_size=16, patch_size=8, width=16, depth=2, heads=2, mlp_dim=32),

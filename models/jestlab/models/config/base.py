@@ -1,4 +1,4 @@
-"""Base classes of configs: frozen sections, run identities, types of common fields, names of custom code."""
+"""What configs share: frozen sections, identities, types of fields, names of rules, criteria, and losses."""
 
 from __future__ import annotations
 

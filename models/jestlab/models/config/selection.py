@@ -24,7 +24,7 @@ from jestlab.models.config.base import (
 CriterionName = Annotated[str, NamesCode("criterion", CRITERIA)]
 LossName = Annotated[str, NamesCode("loss", LOSSES)]
 FilteringRatio = Annotated[float, Field(ge=0.0, lt=1.0)]
-FILTERING_RATIO = 0.8  # the default
+FILTERING_RATIO = 0.8  # the default of training and diagnosis: another one raises the `version` of both
 
 
 def scoring_loss_of(loss: str) -> str:

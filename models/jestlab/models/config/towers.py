@@ -20,7 +20,7 @@ Variant = Literal["Ti/16", "S/16", "B/16", "B/32", "L/16"]
 
 
 Depth = Annotated[int, Field(gt=0, le=1_000)]
-"""Number of blocks. `weights.layout` lists the parameters of each, also those of untrusted weights."""
+"""Number of blocks. `weights.parameters` lists the parameters of each, also those of untrusted weights."""
 
 
 class Tower(Section):

@@ -1,4 +1,4 @@
-"""Config of one training run: a reference model or a learner."""
+"""Config of a training run: augmentation, optimizer, schedule, evaluation, runtime; what fits together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turn a config's data section into a folder of shards: check a given one, generate, or run a reader.
+"""Turn a config's data section into a folder of shards: run a custom reader, generate, or check a folder.
 
 Custom readers need no edit here (docs/extending.md). To add a kind of training data, add its settings and
 identity to `config.data`, its branch to `ensure_web`, its folder to `web_name` and `MADE`, and its digest,

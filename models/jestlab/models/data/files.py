@@ -1,4 +1,4 @@
-"""Write files and folders atomically, even if a process is killed or others write at the same time."""
+"""Files and folders that appear complete or not at all, also data derived from shards for later runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decode image files and resize them to squares: one by one, or a whole folder once for all runs."""
+"""Decode image files, or report why one is damaged; resize to squares, a whole folder once for all runs."""
 
 from __future__ import annotations
 

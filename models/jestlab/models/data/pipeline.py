@@ -1,4 +1,4 @@
-"""Load training batches from shards, resumable at an exact batch.
+"""Load training batches: order examples, replace damaged images, tokenize captions, resume at an exact batch.
 
 The order of the examples is a permutation per epoch, computed where it is needed and never stored.
 """

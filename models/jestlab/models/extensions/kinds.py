@@ -1,4 +1,4 @@
-"""The kinds of custom code, and the entry points of each kind."""
+"""The kinds of custom code: what each is given, and how its name is checked and loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of candidates: three criteria by two losses, before and after other examples are chosen.
+"""Score candidates by the losses of learner and reference: alone, and given the examples chosen so far.
 
 A criterion g (Sec. 3.1 of the paper) combines the losses of the learner θ and the reference θ*:
 

@@ -13,5 +13,6 @@ data/shards.py, data/images.py  read the files of examples from tars; decode ima
 step.py                         score, select, gather the sub-batch, differentiate, and update
 learner.py, two_towers.py       embed to score, later compute the gradient; the towers, also the reference's
 selection/select.py, scores.py  draw the sub-batch in chunks; score the candidates given earlier chunks
+losses.py                       the loss of the sub-batch, which step.py gives to learner.py
 optimizer.py                    turn the gradient into the update of the parameters
 """

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jestlab.models.weights.layout import flatten
+from jestlab.models.weights.parameters import flatten
 
 # tensorboardX imports these if they are installed. PyTorch takes more than a second.
 _HIDDEN = [name for name in ("torch", "boto3", "google.cloud.storage") if name not in sys.modules]

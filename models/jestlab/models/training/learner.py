@@ -1,4 +1,4 @@
-"""The learner in one step: embed to score, pass to train (in microbatches, or reused), loss and gradient.
+"""The learner's part of a step: embed the super-batch for scoring; loss and gradient of the sub-batch.
 
 Letters: B super-batch, b sub-batch, P devices, λ share trained on approximately, F FLOPs of one example's
 forward pass.

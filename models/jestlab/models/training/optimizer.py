@@ -1,4 +1,7 @@
-"""The paper's optimizer and learning-rate schedule in optax (appendix, "Training configuration")."""
+"""The paper's optimizer and learning-rate schedule in optax (appendix, "Training configuration").
+
+To add a schedule, add its name to `config.train.Optimizer.decay` and its branch to `learning_rate`.
+"""
 
 from __future__ import annotations
 

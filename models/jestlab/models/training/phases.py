@@ -1,4 +1,4 @@
-"""Where the time of an attempt goes: start-up, compilation, training, evaluation, checkpoints, wind-down.
+"""How long an attempt (one start of a run's process) spends on start-up, compilation, training, and so on.
 
 The clock is notified when a phase starts and ends, a few times a minute. All other time is training, so a
 step has no overhead. Importing this module is cheap: it doesn't import JAX.

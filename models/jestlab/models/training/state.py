@@ -1,4 +1,4 @@
-"""`TrainState`: step, parameters, optimizer state, and the run's key; its value at step 0."""
+"""`TrainState`: what a step changes, with the run's random key; and its value at step 0."""
 
 from __future__ import annotations
 

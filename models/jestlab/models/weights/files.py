@@ -21,7 +21,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 from safetensors import SafetensorError, safe_open
 
-from jestlab.models.weights.layout import Shape
+from jestlab.models.weights.parameters import Shape
 
 Tensor = npt.NDArray[np.float32]
 

@@ -1,9 +1,10 @@
-"""How the files of each format name and store our parameters.
+"""The formats of weight files: under which names and shapes each stores our parameters.
 
 A layout is one table of substitutions, which turn our names into the file's names. Reading, writing, and
-checking follow from the table. To add a format, add its `TensorLayout` to `LAYOUTS`, from which all lists
-follow, and to `detect` if another has its container; if its files don't describe the towers, `infer` must
-fit it. A new container needs a branch in `sources.open_weights` and in `sources.write`.
+checking follow from the table. To add a format, add its `TensorLayout` to `LAYOUTS`, its transposes and
+merged axes to `_storage` if they are new, what it can't represent to `entries`, and a branch to `detect` if
+another format has its container. If its files don't describe the towers, `infer` must fit it. A new container
+needs a branch in `sources.open_weights` and in `sources.write`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from jestlab.models.config import TwoTowers
 from jestlab.models.weights.files import Tensor
-from jestlab.models.weights.layout import ATTENTION, ENCODERS, MAP_HEAD, MLP, Shape, parameter_shapes
+from jestlab.models.weights.parameters import ATTENTION, ENCODERS, MAP_HEAD, MLP, Shape, parameter_shapes
 
 _PATCHES = "img/embedding/kernel"
 

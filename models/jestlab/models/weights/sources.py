@@ -27,7 +27,7 @@ from jestlab.models.data.files import derived_path, write_whole
 from jestlab.models.data.tokenizer import EOS, PAD, Tokenizer
 from jestlab.models.weights import formats, huggingface
 from jestlab.models.weights.files import Tensor, open_npz, open_safetensors, read_json, shards, shortened
-from jestlab.models.weights.layout import flatten
+from jestlab.models.weights.parameters import flatten
 
 OWN_WEIGHTS, OWN_MODEL, OWN_TOKENIZER = "weights.npz", "model.json", "tokenizer.model"
 """Files of a folder in jestlab's format: weights in big_vision's layout, the towers, the tokenizer."""

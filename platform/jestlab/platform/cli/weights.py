@@ -12,7 +12,7 @@ import click
 
 from jestlab.models.config import TwoTowers
 from jestlab.models.weights.formats import LAYOUTS
-from jestlab.models.weights.layout import parameter_counts
+from jestlab.models.weights.parameters import parameter_counts
 from jestlab.models.weights.sources import Weights, open_weights, read_tokenizer, run_weights, write
 from jestlab.platform import programs
 from jestlab.platform.cli import SubcommandGroup, naming

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.models.config import DiagnoseConfig, EmbedConfig, TrainConfig, TwoTowers
-from jestlab.models.weights.layout import parameter_counts, parameter_shapes
+from jestlab.models.weights.parameters import parameter_counts, parameter_shapes
 from jestlab.platform import programs
 from jestlab.platform.planning.cost import to_do
 from jestlab.platform.planning.plan import Plan

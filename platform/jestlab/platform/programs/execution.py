@@ -27,7 +27,7 @@ from jestlab.models.training.diagnose import diagnose
 from jestlab.models.training.embed import embed
 from jestlab.models.training.loop import train
 from jestlab.models.training.reference import Reference
-from jestlab.models.weights.layout import unflatten
+from jestlab.models.weights.parameters import unflatten
 from jestlab.models.weights.sources import content_hash
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError

@@ -1,4 +1,4 @@
-"""Make the icons' data: curated pairs and a web as shards, and two benchmarks.
+"""Make the icon data sets: curated pairs and a web as shards, and two benchmarks.
 
     curated/     pairs of three emoji styles, with their names as captions, without skin tones
     web/         pairs of all kinds, with those three styles, captioned as on web pages; skin tones and
