@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from jestlab.models.data import images
+from jestlab.models.data import images, pipeline
 from jestlab.models.data.augmentation import Augmenter
 from jestlab.models.data.curation import select
 from jestlab.models.data.images import decode, ensure_decoded
@@ -131,7 +131,9 @@ def test_each_process_loads_only_its_rows(web, tokenizer, rows):
     assert set(loaded) == {len(range(*rows.indices(64)))}
 
 
-def test_lookups_and_reference_tokens_belong_to_the_examples(web, tokenizer):
+@pytest.mark.parametrize("stored", [700 * 32, 0], ids=["stored", "each_time"])
+def test_lookups_and_reference_tokens_belong_to_the_examples(web, tokenizer, monkeypatch, stored):
+    monkeypatch.setattr(pipeline, "_MOST_TOKENS", stored)
     table, small = np.random.default_rng(0).normal(size=(700, 5)), ensure_tokenizer(web, 64)
     options = {"lookups": {"embedding": lambda index: table[index]}, "reference_tokenizer": (small, 20)}
     for batch in take(batches(web, tokenizer, rows=slice(8, 24), **options), 3):
@@ -160,7 +162,7 @@ def is_whole(batch, tokenizer):
     return np.array_equal(batch["text"], expected) and np.abs(means - batch["index"]).max() < 3
 
 
-def test_a_broken_image_gives_way_to_the_same_row_of_a_later_batch(tmp_path, tokenizer):
+def test_a_broken_image_gives_way_to_the_same_row_of_a_later_batch(tmp_path, tokenizer, caplog):
     broken = set(range(0, 90, 4))  # so many that a replacement is broken, too, now and then
     healthy = order(take(batches(worn_web(tmp_path / "healthy", ()), tokenizer, batch_size=9), 60))
     folder = worn_web(tmp_path / "worn", broken)
@@ -174,6 +176,9 @@ def test_a_broken_image_gives_way_to_the_same_row_of_a_later_batch(tmp_path, tok
             assert example == healthy[place]
         if k % 10 < 5:  # all of one epoch, so no example twice
             assert len(set(batch["index"])) == 9
+    named = re.findall(r"0\.tar, example '(\d+)': not a readable image.*: replaced", caplog.text)
+    assert len(named) == len(set(named)) == 3 and broken.issuperset(map(int, named))
+    assert caplog.text.count(f"{folder}: 10 damaged images replaced so far") == 1
 
 
 def test_replaced_examples_are_the_same_in_parts_and_after_a_resume(tmp_path, tokenizer):

@@ -121,6 +121,15 @@ def test_selects_the_same_on_several_devices(monkeypatch, rule, loss, criterion)
     np.testing.assert_allclose(found.score.sum(axis=0), alone.score, rtol=1e-4, atol=1e-4)
 
 
+def test_a_custom_rule_has_the_scores_of_the_candidates_and_of_its_sub_batch():
+    settings = {"batch_size": 13, "gain": 1.0, "trace": True}
+    found = select(KEY, *models(48), rule=own_code.halves, **settings)
+    halved = select(KEY, *models(48), rule="joint", chunks=2, **settings)
+    np.testing.assert_array_equal(found.own, halved.own)
+    assert_distinct(found.indices, 13)
+    assert found.score.shape == (1,) and found.effective.shape == (0,)
+
+
 @pytest.mark.parametrize(
     "rule, loss",
     [
@@ -213,8 +222,9 @@ def test_gibbs_sampling_draws_batches_in_proportion_to_their_summed_scores():
     batches = list(itertools.combinations(range(5), 3))
     p = np.exp([0.2 * matrix[np.ix_(batch, batch)].sum() for batch in batches])
     draw = functools.partial(select, batch_size=3, rule="gibbs", sweeps=10, gain=0.2)
-    draws = jax.vmap(lambda key: draw(key, *models(5)).indices)(jax.random.split(KEY, 10_000))
-    found = np.sort(draws, axis=1)
+    selected = jax.vmap(lambda key: draw(key, *models(5)))(jax.random.split(KEY, 10_000))
+    assert selected.score.shape == (10_000, 0)  # without a trace
+    found = np.sort(selected.indices, axis=1)
     observed = np.array([(found == batch).all(axis=1).sum() for batch in batches])
     assert observed.sum() == 10_000
     expected = observed.sum() * p / p.sum()

@@ -198,9 +198,14 @@ class _Images:
         with self._lock:
             self._read += read
             for example, error in errors.items():
-                if example not in self._errors and len(self._errors) < _NAMED:
+                if example in self._errors:
+                    continue
+                self._errors[example] = error
+                damaged = len(self._errors)
+                if damaged <= _NAMED:
                     _LOG.warning("%s: %s: replaced", self._source.describe(example), error)
-                self._errors.setdefault(example, error)
+                elif str(damaged).strip("0") == "1":  # 10, 100, 1,000, …
+                    _LOG.warning("%s: %s damaged images replaced so far", self._source.folder, f"{damaged:,}")
             expected = self._share * min(self._read, self._examples)
             if errors and len(self._errors) > math.ceil(expected + 3 * math.sqrt(expected)):
                 raise self._error()
