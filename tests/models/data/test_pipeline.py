@@ -212,10 +212,11 @@ def test_too_many_broken_images_end_the_run(tmp_path, tokenizer):
     take(batches(folder, tokenizer, batch_size=30, damaged_share=0.12), 20)
 
 
-def test_one_broken_image_of_a_few_is_no_error_however_often_it_is_read(tmp_path, tokenizer):
+def test_one_broken_image_of_a_few_is_no_error_however_often_it_is_read(tmp_path, tokenizer, caplog):
     folder = worn_web(tmp_path / "worn", {5}, count=10)
     for batch in take(batches(folder, tokenizer, batch_size=4), 100):
         assert is_whole(batch, tokenizer) and 5 not in batch["index"]
+    assert caplog.text.count("example '0005': not a readable image") == 1
 
 
 @pytest.mark.parametrize("share, count", [(0.01, 3), (1.0, 3), (0.0, 90), (0.2, 400)])
