@@ -3,6 +3,7 @@
 import functools
 import inspect
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -122,7 +123,7 @@ def test_selects_the_same_on_several_devices(monkeypatch, rule, loss, criterion)
 
 
 def test_a_custom_rule_has_the_scores_of_the_candidates_and_of_its_sub_batch():
-    settings = {"batch_size": 13, "gain": 1.0, "trace": True}
+    settings: dict[str, Any] = {"batch_size": 13, "gain": 1.0, "trace": True}
     found = select(KEY, *models(48), rule=own_code.halves, **settings)
     halved = select(KEY, *models(48), rule="joint", chunks=2, **settings)
     np.testing.assert_array_equal(found.own, halved.own)
