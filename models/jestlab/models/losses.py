@@ -41,8 +41,7 @@ pairs; it returns a scalar."""
 
 def takes_reference(loss: Loss) -> bool:
     """Return whether a custom loss also takes the reference's embeddings."""
-    function = getattr(loss, "function", loss)  # of a function with bound options
-    return "reference" in inspect.signature(function).parameters
+    return "reference" in inspect.signature(loss).parameters
 
 
 def pairwise_sigmoid_loss(z: Embeddings) -> jax.Array:

@@ -23,9 +23,9 @@ class Execution:
     """How an encoder is computed: this affects memory and compile time, never the values.
 
     Attributes:
-        remat: The activations that the backward pass recomputes instead of storing them. "none". "dots": all
-            but products with weights; attention's products, whose results grow with L², are recomputed.
-            "all": whole blocks, from their inputs.
+        remat: What the backward pass recomputes instead of storing. "none": nothing. "dots": all but products
+            with weights; attention's products, whose results grow with L², are recomputed. "all": whole
+            blocks, from their inputs.
         scan: Whether the blocks are one loop over their stacked parameters, which compiles faster.
     """
 

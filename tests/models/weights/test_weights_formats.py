@@ -123,8 +123,11 @@ def test_a_safetensors_file_alone_needs_the_towers(huggingface, towers):
     file, before = huggingface / "model.safetensors", open_weights(huggingface).digest()
     save_file(load_file(file) | {"text_model.embeddings.position_ids": np.arange(6)}, file)
     assert open_weights(huggingface).digest() == before
+    vision = towers.vision.model_copy(update={"heads": 2})
+    with pytest.raises(ValueError, match=r"config.json: num_attention_heads is .*, not as in `model`"):
+        open_weights(huggingface, towers.model_copy(update={"vision": vision}))
     (huggingface / "config.json").unlink()
-    with pytest.raises(FileNotFoundError, match=r"config.json: no such file"):
+    with pytest.raises(FileNotFoundError, match=r"config.json: no such file: copy it .* attention heads"):
         open_weights(file)
     assert open_weights(file, towers).digest() == before
 
@@ -147,7 +150,7 @@ def test_the_checkpoint_of_a_run(tmp_path, towers, tensors, pieces):
     same(weights.tensors(), tensors)
     assert weights.digest() == content_hash(tensors.items(), towers)
     assert weights.tokenizer == tmp_path / "run" / "tokenizer.model"
-    with pytest.raises(ValueError, match="name a run instead of its folder"):
+    with pytest.raises(ValueError, match="give the run's name instead"):
         open_weights(tmp_path / "run")
 
 

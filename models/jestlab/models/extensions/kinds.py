@@ -102,6 +102,11 @@ class Own:
     function: Callable[..., Any]
     options: str = "{}"
 
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        """The function: `inspect.signature` then returns its parameters."""
+        return self.function
+
     @classmethod
     def load(cls, kind: Kind, name: str, options: Mapping[str, Any]) -> Own:
         """Import a function; raises as `load`."""

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from jestlab.models.losses import loss_function
 from jestlab.models.selection import Embeddings
+from jestlab.models.selection.scores import similarity
 
 
 def distilled(
@@ -37,14 +38,10 @@ def distilled(
 
 def distillation_loss(z: Embeddings, reference: Embeddings) -> jax.Array:
     """Compute L_dist, the cross-entropy of the learner's matching relative to the reference's, float32 []."""
-    logits, targets = _logits(z), jax.lax.stop_gradient(_logits(reference))
+    # The bias cancels in every softmax.
+    logits, targets = (similarity(each.image, each.text, each.temperature) for each in (z, reference))
+    targets = jax.lax.stop_gradient(targets)
     crossed = [
         -jnp.sum(jax.nn.softmax(targets, axis) * jax.nn.log_softmax(logits, axis), axis) for axis in (1, 0)
     ]
     return 0.5 * (crossed[0].mean() + crossed[1].mean())
-
-
-def _logits(z: Embeddings) -> jax.Array:
-    """Return s, float32 [b, b]; rows are images. The bias cancels in every softmax."""
-    products = jnp.dot(z.image, z.text.T, precision="highest", preferred_element_type=jnp.float32)
-    return z.temperature * products

@@ -46,7 +46,14 @@ def score(
     cache, negcliploss, semdedup = EmbeddingCache(embeddings), config.negcliploss, config.semdedup
     known = cache.embedded()
     images, texts = cache.images(known), cache.texts(known)
-    parts, completed = negcliploss.repeats + semdedup.iterations, itertools.count()
+    theirs = None if target is None else EmbeddingCache(target)
+    if theirs is not None and theirs.about.width != cache.about.width:
+        raise ValueError(
+            f"target: its embeddings are {theirs.about.width} wide, those of the data "
+            f"{cache.about.width}: embed both with the same reference"
+        )
+    parts = negcliploss.repeats + semdedup.iterations + 1 + (theirs is not None)
+    completed = itertools.count()
 
     def advance() -> None:
         progress(next(completed), parts)
@@ -71,15 +78,11 @@ def score(
             advance=advance,
         ),
     }
-    if target is not None:
-        theirs = EmbeddingCache(target)
-        if theirs.about.width != cache.about.width:
-            raise ValueError(
-                f"target: its embeddings are {theirs.about.width} wide, those of the data "
-                f"{cache.about.width}: embed both with the same reference"
-            )
+    advance()
+    if theirs is not None:
         targets = theirs.images(theirs.embedded())
         found["normsim"] = norm_similarity(images, targets, config.normsim.norm)
+        advance()
     for name, values in list(found.items()):
         lower = scipy.stats.rankdata(values, "min") - 1
         found[f"{name}_rank"] = np.asarray(lower / len(values), np.float32)
@@ -184,7 +187,9 @@ def norm_similarity(images: Rows, targets: Rows, norm: Literal[2, "inf"] = "inf"
 def duplicate_similarity(
     images: Rows, *, clusters: int, iterations: int, seed: int, advance: Callable[[], Any] = lambda: None
 ) -> Rows:
-    """Compute SemDeDup: similarity of each image to its nearest duplicate (Abbas et al., 2023, 2303.09540).
+    """Compute SemDeDup: the largest cosine of each image with an earlier image of its cluster.
+
+    Abbas et al., 2023, arXiv:2303.09540.
 
     Images are clustered by k-means on their embeddings, and ordered within each cluster from the farthest
     from the centroid to the nearest. An image is a duplicate if its cosine with an earlier image is above

@@ -86,7 +86,7 @@ class Candidates:
         """
         values, indices = jax.lax.top_k(values, min(k, self.rows))
         indices = indices.astype(jnp.int32) + self.first
-        if self.axis is None or self.devices == 1:
+        if self.devices == 1:
             return indices, sums
         # One message of integers: floats are sent as their bits, so that none is rounded on the way.
         bits = [jax.lax.bitcast_convert_type(x, jnp.int32) for x in (values, sums)]
@@ -107,7 +107,7 @@ class Candidates:
             Arrays [k, E]; and the indices as received in the same message, so that a computation from them
             waits for the message even if it doesn't need the rows.
         """
-        if self.axis is None or self.devices == 1:
+        if self.devices == 1:
             here: Tree = jax.tree.map(lambda x: x[indices], tree)
             return here, indices
         leaves, structure = jax.tree.flatten(tree)

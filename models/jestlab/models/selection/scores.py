@@ -65,8 +65,7 @@ def losses_of(criterion: Criterion) -> tuple[str, ...]:
     Raises:
         ValueError: It takes neither.
     """
-    function = getattr(criterion, "function", criterion)  # of a function with bound options
-    parameters = inspect.signature(function).parameters
+    parameters = inspect.signature(criterion).parameters
     names = tuple(name for name in ("learner", "reference") if name in parameters)
     if not names:
         raise ValueError(f"criterion {criterion!r} must take the losses `learner`, `reference`, or both")

@@ -36,7 +36,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jestlab.models.config.base import SCORING_LOSSES
 from jestlab.models.selection.sampling import Candidates, Draw, draw
 from jestlab.models.selection.scores import (
     Accumulated,
@@ -124,7 +123,7 @@ def select(
             "gibbs" (brute force, for diagnosis). Or a hashable function: see `Rule`.
         criterion: "learnability", "easy_reference", or "hard_learner"; or a hashable function of the losses:
             see `scores.Criterion`.
-        loss: The loss to score with: one of `SCORING_LOSSES`.
+        loss: The loss to score with: "sigmoid" or "softmax".
         chunks: N, for "joint", at most b.
         gain: Factor on the scores before sampling, the inverse of a temperature (the paper's
             `softmax_score_gain`). "uniform" and "greedy" don't use it.
@@ -147,8 +146,8 @@ def select(
         indices = _as_indices(rule(key, concepts=concepts, batch_size=batch_size), batch_size)
         return Selected(indices, nothing, nothing, nothing)
     g, models = resolve(criterion, learner, reference)
-    if loss not in SCORING_LOSSES:
-        raise ValueError(f"unknown loss {loss!r}: expected {' or '.join(SCORING_LOSSES)}")
+    if loss not in _SCORES:
+        raise ValueError(f"unknown loss {loss!r}: expected {' or '.join(_SCORES)}")
     scores = _SCORES[loss](g, models)
     batch = SuperBatch(Candidates(next(iter(models.values())).image.shape[0], axis), scores)
     _check_size(batch_size, batch.candidates.count)

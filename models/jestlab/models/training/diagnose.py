@@ -136,6 +136,9 @@ def diagnose(
         tracker.progress(draw, config.draws)  # the first report ends the run's start-up
         if tracker.stop_requested():
             return False
+        for name, z in pairs.items():
+            if not all(bool(jnp.isfinite(each).all()) for each in z):
+                raise ValueError(f"embeddings of the {name} are not finite: check the run that trained it")
         key = jax.random.fold_in(jax.random.key(config.seed), draw)
         metrics, selected = _measure(config, criterion, key, pairs)
         if draw == 0 and config.scoring_loss == "sigmoid":  # the loss is a sum over pairs

@@ -29,6 +29,16 @@ _CHECKPOINT = "params/"  # prefix of the names in a checkpoint that also holds t
 _LONGEST_NAME = 200
 _LARGEST_RATIO = 100  # of size to compressed size: trained weights hardly shrink, zip bombs do
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    SafetensorError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)
+"""What libraries raise for damaged files."""
 _EXACT = (np.dtype(np.float32), np.dtype(np.float16), _BFLOAT16)  # can become float32 without rounding
 
 
@@ -59,10 +69,7 @@ def _explained(problem: str) -> Iterator[None]:
     """Raise ValueError with this problem for any error of a library that reads a damaged file."""
     try:
         yield
-    except (
-        *(zipfile.BadZipFile, zlib.error, SafetensorError),
-        *(EOFError, NotImplementedError, RuntimeError, ValueError),
-    ) as error:
+    except _DAMAGED as error:
         raise ValueError(f"{problem} ({shortened(error)}): copy the file again") from error
 
 
@@ -89,7 +96,7 @@ def open_npz(path: Path) -> Archive:
             i.filename.removesuffix(".npy"): i for i in archive.infolist() if i.filename.endswith(".npy")
         }
         _check_names(path, infos)
-        prefixed = {name for name in infos if name.startswith(_CHECKPOINT)}
+        prefixed = [name for name in infos if name.startswith(_CHECKPOINT)]
         members = {name.removeprefix(_CHECKPOINT): infos[name] for name in prefixed or infos}
         packed = sum(info.compress_size for info in members.values())
         unpacked = sum(info.file_size for info in members.values())
@@ -194,8 +201,6 @@ def shards(index: Path) -> list[Path]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a mapping from a JSON file; ValueError if the file has other content."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
     with _explained(f"{path}: not a JSON file"):
         content = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):

@@ -97,7 +97,7 @@ SIGLIP = TensorLayout(
 
 SigLIP 2 has the same towers. Its models of any image size (NaFlex, `Siglip2Model`) get patches, not images:
 `flat_patches`. Here they read square images with as many patches as the model has positions, so that no
-position is interpolated.
+position is interpolated. CLIP has no layout: two_towers has no class token, causal mask, or quick GELU.
 """
 
 JESTLAB = TensorLayout("jestlab", "jestlab folder")  # our names and shapes
@@ -242,8 +242,8 @@ def infer(found: Mapping[str, Shape], layout: TensorLayout) -> TwoTowers:
     def encoder(tower: str) -> dict[str, int]:
         block, hidden = f"{ENCODERS[tower]}/encoderblock", f"{MLP}/Dense_0/kernel"
         first = shape(f"{block}_0/{hidden}", 2)
-        # `check` then reports missing blocks.
-        depth = sum(name.startswith(f"{block}_") and name.endswith(hidden) for name in found) or first[0]
+        blocks = [int(match[1]) for name in found if (match := re.match(rf"{block}_(\d+)/", name))]
+        depth = max(blocks) + 1 if blocks else first[0]  # `check` then reports what is missing
         heads = shape(f"{block}_0/{ATTENTION}/query/kernel", 3)[-2]
         return {"width": first[-2], "mlp_dim": first[-1], "depth": depth, "heads": heads}
 

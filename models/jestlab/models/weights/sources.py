@@ -169,12 +169,23 @@ def open_weights(path: Path, model: TwoTowers | None = None) -> Weights:
         archive = open_safetensors(shards(file) if file.name == huggingface.INDEX else [file])
         config = file.with_name(huggingface.CONFIG)
         if model is None or config.is_file():
+            if not config.is_file():
+                raise FileNotFoundError(
+                    f"{config}: no such file: copy it from the model's page; shapes don't show how many "
+                    "attention heads the towers have"
+                )
             content = read_json(config)
             with _located(config):
                 described = huggingface.read_config(content)
+                heads = (described.vision.heads, described.text.heads)
+                if model is not None and (model.vision.heads, model.text.heads) != heads:
+                    raise ValueError(f"num_attention_heads is {heads[0]} and {heads[1]}, not as in `model`")
             model = model or described
     else:
-        raise ValueError(f"{path}: neither .npz nor .safetensors, and pickled weights are never loaded")
+        raise ValueError(
+            f"{path}: neither .npz nor .safetensors; pickled weights are never loaded: "
+            "save them as .safetensors"
+        )
 
     layout = formats.detect(archive.shapes, container)
     with _located(path):
@@ -196,9 +207,11 @@ def _file_in(folder: Path) -> Path:
     for name in (huggingface.INDEX, huggingface.WEIGHTS):
         if (folder / name).is_file():
             return folder / name
+    if (folder / _CHECKPOINTS).is_dir():
+        raise ValueError(f"{folder}: the folder of a run: give the run's name instead")
     raise ValueError(
-        f"{folder}: holds neither {huggingface.WEIGHTS} nor {OWN_WEIGHTS} with {OWN_MODEL}: "
-        "name a run instead of its folder; pickled weights are never loaded"
+        f"{folder}: holds neither {huggingface.WEIGHTS} nor {OWN_WEIGHTS} with {OWN_MODEL}; pickled weights "
+        f"are never loaded: save them as {huggingface.WEIGHTS}"
     )
 
 
@@ -209,7 +222,7 @@ def _located(path: Path) -> Iterator[None]:
         yield
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = shortened(".".join(map(str, first["loc"])))
+        place = shortened(".".join(map(str, first["loc"]))) or "the file"
         raise ValueError(f"{path}: does not describe two towers: {place}: {first['msg']}") from error
     except ValueError as error:
         raise ValueError(f"{path}: {shortened(error, 1_000)}") from error
