@@ -181,19 +181,19 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
-def largest(values: np.ndarray) -> np.ndarray:
+def maximum_over_processes(values: np.ndarray) -> np.ndarray:
     """Return the elementwise maximum of all processes' values; each process waits for the others."""
     if jax.process_count() == 1:
         return values
     return np.asarray(np.asarray(multihost_utils.process_allgather(values)).max(axis=0))
 
 
-def any_says(answer: bool) -> bool:
+def any_process(answer: bool) -> bool:
     """Return whether the answer of any process is true; each process waits for the others."""
-    return bool(largest(np.array(answer, np.int32)))
+    return bool(maximum_over_processes(np.array(answer, np.int32)))
 
 
-def first_gives(tree: Any) -> Any:
+def broadcast(tree: Any) -> Any:
     """Return the first process's arrays, bit for bit, in every process.
 
     The values of the other processes are ignored, but must have the same shapes and dtypes.
@@ -204,6 +204,6 @@ def first_gives(tree: Any) -> Any:
     return jax.tree.map(lambda data, x: np.asarray(data).view(x.dtype).reshape(x.shape), received, tree)
 
 
-def first_says(number: int) -> int:
+def broadcast_number(number: int) -> int:
     """Return the first process's number, at most 64 bits, in every process."""
-    return int(first_gives(np.int64(number)))
+    return int(broadcast(np.int64(number)))

@@ -26,7 +26,7 @@ from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark, pr
 from jestlab.models.data.images import LazyImages, store_within
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
-from jestlab.models.extensions import Own
+from jestlab.models.extensions import CustomFunction
 from jestlab.models.two_towers import Parameters, TwoTowerModel
 
 _LOG = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ def ridge_probe(features: np.ndarray, labels: np.ndarray, classes: int, test: np
 
 
 RANKS = (1, 5, 10)  # k
-PRODUCTS_AT_ONCE = 2**23  # similarities that are in memory at a time: 32 MiB instead of n × m
+PRODUCTS_AT_ONCE = 2**23  # similarities that are computed at a time: 32 MiB instead of n × m
 
 
 def recalls(images: np.ndarray, captions: np.ndarray, image_of_caption: np.ndarray) -> dict[str, float]:
@@ -134,7 +134,7 @@ def _wrong_and_nearer(
         block = slice(start, start + rows)
         similarity = queries[block] @ targets.T
         right = query_image[block, None] == target_image
-        best = np.where(right, similarity, -np.inf).max(axis=1, keepdims=True)
+        best = similarity.max(axis=1, where=right, initial=-np.inf, keepdims=True)
         counts.append(np.count_nonzero(~right & ~(similarity < best), axis=1))  # NaN is never less
     return np.concatenate(counts)
 
@@ -183,7 +183,7 @@ class Evaluator:
                 f"evaluation.extra.{min(taken)}: a dataset of the benchmark has this name: choose another"
             )
         self._extra = {
-            name: Own.load("evaluation", extra.function, extra.options)
+            name: CustomFunction.load("evaluation", extra.function, extra.options)
             for name, extra in config.evaluation.extra.items()
         }
         self._classification = {
@@ -273,7 +273,9 @@ class Evaluator:
         """Compute all outputs of a tower, float32 [n, …]; a batch is fetched while the next is computed."""
 
         def started(batch: np.ndarray) -> tuple[int, list[jax.Array]]:
-            padded = np.pad(batch, [(0, self._batch - len(batch))] + [(0, 0)] * (batch.ndim - 1))
+            padded = batch
+            if missing := self._batch - len(batch):  # `np.pad` would copy whole batches, too
+                padded = np.pad(batch, [(0, missing)] + [(0, 0)] * (batch.ndim - 1))
             rows = self._devices.split({"rows": padded[self._devices.rows(len(padded))]})["rows"]
             outputs = tower({"params": parameters}, rows)
             return len(batch), jax.tree.leaves(outputs)

@@ -72,6 +72,7 @@ def test_written_rows_are_read(tmp_path_factory, data, marks, batches, precision
     assert (writer.about.done, writer.about.damaged) == (len(selected), len(damaged))
     cache = EmbeddingCache(directory)
     assert cache.about == writer.about
+    assert np.load(directory / "embeddings/images.npy", mmap_mode="r").dtype == precision
     whole = np.array([i for i in selected if i not in damaged], np.int64)
     assert cache.embedded().tolist() == whole.tolist()
     asked = np.array(data.draw(st.lists(st.sampled_from(whole.tolist()))) if len(whole) else [], np.int64)

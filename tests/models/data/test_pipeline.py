@@ -297,6 +297,12 @@ def test_images_decoded_before_give_the_same_batches(tokenizer, tmp_path_factory
         assert kept_images(folder)
 
 
+def test_stored_images_are_not_decoded_again(own_web, tokenizer, monkeypatch):
+    first = take(batches(own_web, tokenizer, decoded_bytes=LIMIT), 1)
+    monkeypatch.setattr(images, "decode", None)  # not called
+    assert_same(take(batches(own_web, tokenizer, decoded_bytes=LIMIT), 1), first)
+
+
 def test_a_full_disk_stops_no_training(own_web, tokenizer, monkeypatch, caplog):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")

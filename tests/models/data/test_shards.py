@@ -217,10 +217,11 @@ def test_a_shard_that_cannot_be_read_counts_as_many_examples_as_the_others_have(
 @pytest.mark.parametrize(
     ("names", "count"),
     [
-        ("7.tar.gz 7.TAR.XZ 7.tgz 7.txz 7.tzst 7.tar.7z", 1),
+        ("7.tar.gz 7.TAR.XZ 7.tgz 7.txz 7.tlz 7.taz 7.tbz2 7.tzst 7.tar.7z", 1),
         ("7.tar.part 7.tar.tmp 7.tar_.gstmp 7.tar.1f2e3d4c.partial 7.tar.gz.part", 1),
         ("7.tar.aa 7.tar.001 7.tar.part_aa 7.tgz.part-1", 1),
         ("0.tar.part 0.tar.zst.tmp 0.txz 0.tar.idx 0.json 7.target 7.tarot.jpg 7.parquet", 0),
+        ("7.tar.idx 7.tar.md5 7.tar.sha256 train.tar.txt shards.tar.json a.tar-sizes.json", 0),
     ],
 )
 def test_files_that_should_be_shards_are_counted_once_unless_their_tar_exists(tmp_path, names, count):
@@ -228,7 +229,17 @@ def test_files_that_should_be_shards_are_counted_once_unless_their_tar_exists(tm
     for name in names.split():
         (tmp_path / name).write_bytes(b"x")
         index = ShardIndex.load(tmp_path)
-        assert (len(index), index.unread, [*index.damaged.values()]) == (2, count, [1] * count)
+        assert (len(index), index.unread, [*index.damaged.values()]) == (2, count, [1] * count), name
+        (tmp_path / name).unlink()
+    for name in names.split():
+        (tmp_path / name).write_bytes(b"x")
+    assert ShardIndex.load(tmp_path).unread == count  # all of them are one shard
+
+
+def test_a_shard_is_not_taken_for_a_part_of_another(tmp_path):
+    write_tar(tmp_path / "web.tar.v1-00000.tar")
+    (tmp_path / "web.tar.v1-00001.tar.part").write_bytes(b"x")
+    assert ShardIndex.load(tmp_path).unread == 1
 
 
 def test_a_shard_that_is_there_by_several_links_is_read_once(tmp_path):

@@ -49,7 +49,7 @@ def problem(seed, width=64, topics=4):
     "seed", [0, pytest.param(1, marks=pytest.mark.full), pytest.param(2, marks=pytest.mark.full)]
 )
 def test_joint_selection_finds_learnable_batches(seed):
-    """Quality is 0 for random batches and 1 for the greedy one, which hardly any swap improves."""
+    """Quality is 0 for the mean of random batches, and 1 for the greedy one: test_select checks its draws."""
     models = problem(seed)
     matrix = sigmoid_matrix(*models)
     chosen = {

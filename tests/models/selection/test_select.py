@@ -54,7 +54,9 @@ def test_draws_what_algorithm_1_draws(loss, criterion):
     for gain in (1.0, 100.0):
         settings = {"loss": loss, "criterion": criterion, "gain": gain}
         found = indices_of(*models(64), batch_size=12, chunks=4, **settings)
-        assert assert_drawn(KEY, found, *models(64), sizes=[3] * 4, **settings)  # whatever the rounding
+        assert assert_drawn(
+            KEY, found, *models(64), sizes=[3] * 4, **settings
+        )  # no rounding could have changed a draw
 
 
 def test_draws_from_a_larger_super_batch_block_by_block(monkeypatch):

@@ -70,7 +70,8 @@ def assert_drawn(
 ) -> bool:
     """Assert that indices are what Algorithm 1 draws with this key, up to rounding.
 
-    Arguments are those of `select`, without a key for no noise; indices int [b], and the sizes of the chunks.
+    The arguments are those of `select`; `key` is None for no noise. `indices` is int [b], chunk after chunk,
+    each ascending; `sizes` are the sizes of the chunks.
 
     Returns:
         Whether rounding could not have changed any draw, so that another computation has to agree exactly.

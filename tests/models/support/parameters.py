@@ -25,7 +25,7 @@ def random_parameters(model: TwoTowers, seed: int = 0) -> dict[str, Any]:
 
 
 def random_vision_parameters(tower: VisionTower) -> dict[str, Any]:
-    """Return the variables of a `ImageEncoder` without a head."""
+    """Return the variables of an `ImageEncoder` without a head."""
     text = TextTower(vocabulary_size=1, length=1, width=1, depth=1, heads=1)
     model = TwoTowers(vision=tower, text=text, embedding_dim=tower.width)
     return {"params": random_parameters(model)["img"]}

@@ -1,6 +1,7 @@
 """Checkpoints are restored exactly, and damage costs at most one checkpoint."""
 
 import os
+import shutil
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -81,15 +82,17 @@ def largest(folder):
         lambda folder: flip(largest(folder / "3")),
         lambda folder: largest(folder / "3").unlink(),
         lambda folder: (folder / "3.json").write_bytes(b"[]"),
+        lambda folder: shutil.rmtree(folder / "3"),
     ],
-    ids=["a flipped bit", "a missing file", "no hashes"],
+    ids=["a flipped bit", "a missing file", "no hashes", "no folder"],
 )
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, damage, caplog):
     fill(tmp_path, [1, 2, 3])
     damage(tmp_path)
+    is_folder = (tmp_path / "3").exists()
     assert restored(tmp_path)[0].step == 2
     assert "checkpoint 3 is damaged" in caplog.text
-    assert len(list(tmp_path.glob("damaged-3-*"))) == 1
+    assert len(list(tmp_path.glob("damaged-3-*"))) == is_folder
     fill(tmp_path, [3])  # its step can be saved again
     assert restored(tmp_path)[0].step == 3
     for step in (2, 3):

@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 
+import jax
 import numpy as np
 import pytest
 from tests.models.support.recorder import Recorder
@@ -12,6 +13,7 @@ from jestlab.models.config import DiagnoseConfig, TrainConfig
 from jestlab.models.data.metadata import load_metadata
 from jestlab.models.data.pipeline import examples_at
 from jestlab.models.data.shards import ShardIndex
+from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.diagnose import composition_of, diagnose
 from jestlab.models.training.reference import Reference
 
@@ -162,6 +164,20 @@ def test_metrics_are_means_over_super_batches(run, measured, noise):
 def test_a_super_batch_larger_than_what_a_filter_leaves_is_refused(run, tiny):
     with pytest.raises(ValueError, match=f"a batch of {B} examples is larger than the training set"):
         run(data=tiny["data"] | {"filter": "noise == 'vague'"})
+
+
+def test_a_super_batch_with_repeated_examples_is_reported(run, tiny, caplog):
+    run(data=tiny["data"] | {"filter": "key < '000000100'"}, draws=2)  # the second spans two epochs
+    assert caplog.text.count(f"a super-batch of {B} repeats") == 1
+
+
+def test_a_learner_that_diverged_is_refused(run, monkeypatch):
+    def broken(*given):
+        return jax.tree.map(lambda x: x * np.nan, load_parameters(*given))
+
+    monkeypatch.setattr("jestlab.models.training.diagnose.load_parameters", broken)
+    with pytest.raises(ValueError, match="embeddings of the learner are not finite: train that run again"):
+        run()
 
 
 def test_a_run_that_is_stopped_between_super_batches_logs_nothing(run):

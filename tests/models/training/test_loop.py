@@ -101,18 +101,23 @@ def test_a_run_logs_evaluates_and_saves_what_its_config_says(lab, small, uniform
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("name", "changes", "message"),
     [
-        ({"data": {"filter": "key in ('1', '000000007')"}}, "batch of 16 .* larger than the tra"),
-        ({"model": {"vision": {"image_size": 32}}, "selection": REFERENCE}, "image_size"),
-        ({"optimizer": {"learning_rate": 1e30}}, r"loss is (nan|inf) at step \d+: training diverged"),
+        ("few", {"data": {"filter": "key = '000000007'"}}, "batch of 16 .* larger than the tra"),
+        ("larger", {"model": {"vision": {"image_size": 32}}, "selection": REFERENCE}, "image_size"),
+        ("parts", {"runtime": {"microbatches": 3}}, "microbatches 3 does not divide the 16 examples"),
     ],
 )
-def test_refuses_data_and_references_that_do_not_fit_and_divergence(lab, small, changes, message):
+def test_what_does_not_fit_is_refused_before_the_first_step(lab, small, name, changes, message):
     seen = Recorder()
-    with pytest.raises((ValueError, FloatingPointError), match=message):
-        lab(message, config(small, **changes), seen)
-    assert bool(seen.steps) == ("optimizer" in changes)  # others are refused before the first step
+    with pytest.raises(ValueError, match=message):
+        lab(name, config(small, **changes), seen)
+    assert not seen.steps and not (lab.root / name / "events").exists()
+
+
+def test_divergence_ends_a_run(lab, small):
+    with pytest.raises(FloatingPointError, match=r"loss is (nan|inf) at step \d+: training diverged"):
+        lab("diverged", config(small, optimizer={"learning_rate": 1e30}))
 
 
 def test_without_keep_best_evaluations_save_nothing_and_score_the_same(lab, small, uniform):

@@ -76,7 +76,7 @@ def test_compiling_within_compiling_counts_once(moment):
         moment.now += passed
         clock.compiled(compiled)
     with ThreadPoolExecutor() as pool:
-        pool.submit(clock.compiled, 5.0)  # other threads compile while training continues
+        pool.submit(clock.compiled, 5.0).result()  # other threads compile while training continues
     assert seconds(clock.spent()) == {"training": 16 - 4.5, "compilation": 4.5}
 
 

@@ -67,11 +67,16 @@ def test_siglip_b16_has_as_many_parameters_as_published():
     assert [round(counts[tower] / 1e6, 2) for tower in ("image", "text")] == [92.93, 110.27]
 
 
+def name_of(form):
+    """A name of a file or folder that the format accepts."""
+    return "w.npz" if LAYOUTS[form].container == "npz file" else "w"
+
+
 @given(model=two_towers(), form=st.sampled_from([*LAYOUTS]))
 def test_out_and_in_again(tmp_path_factory, make_weights, model, form):
     public = model.vision.pooling == "map" and model.vision.width == model.embedding_dim
     weights = make_weights(model)
-    place = tmp_path_factory.mktemp("weights") / ("w.npz" if LAYOUTS[form].container == "npz file" else "w")
+    place = tmp_path_factory.mktemp("weights") / name_of(form)
     if form == "huggingface" and not public:
         with pytest.raises(ValueError, match="Hugging Face's SigLIP"):
             write(weights, place, form)
@@ -187,7 +192,7 @@ def test_the_hash_is_cached_until_the_file_changes(npz, monkeypatch):
 @pytest.mark.parametrize("form", LAYOUTS)
 def test_existing_weights_are_replaced_only_by_force(tmp_path, make_weights, form):
     """The same weights give the same bytes, and no other file is left."""
-    name = "w.npz" if LAYOUTS[form].container == "npz file" else "w"
+    name = name_of(form)
     weights, other, place = make_weights(), make_weights(seed=1), tmp_path / name
 
     def content():

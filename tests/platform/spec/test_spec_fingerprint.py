@@ -35,7 +35,7 @@ CONFIGS = {
     "train": TrainConfig(),
     "embed": EmbedConfig(reference="r"),
     "score": ScoreConfig(embeddings="e"),
-    "diagnose": DiagnoseConfig(learner="l", reference="r"),
+    "diagnose": DiagnoseConfig.model_construct(learner="l"),  # not checked: its criterion needs a reference
     "weights": WeightsConfig(path="w"),
 }
 

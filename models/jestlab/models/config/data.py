@@ -106,7 +106,7 @@ class ShardFolder(Section):
     examples: PositiveInt | None = None
 
 
-class OwnReader(Section):
+class CustomReader(Section):
     """Image–text pairs from a custom function. They are written as shards once, before training.
 
     Attributes:
@@ -166,7 +166,7 @@ class Data(Section):
         repeat: Column with the number of times that an example is read per epoch; null for once.
     """
 
-    train: ShapesWeb | ShardFolder | OwnReader = Field(default=ShapesWeb(), discriminator="kind")
+    train: ShapesWeb | ShardFolder | CustomReader = Field(default=ShapesWeb(), discriminator="kind")
     scores: RunName | None = None
     filter: str | None = None
     recaption: str | None = None
@@ -242,7 +242,7 @@ class DataConfig(RunConfig):
         if not self.data.reads_scores:
             yield "data.scores"
         for name, source in (("train", self.data.train), ("benchmark", self.data.benchmark)):
-            if isinstance(source, ShardFolder | OwnReader):
+            if isinstance(source, ShardFolder | CustomReader):
                 yield f"data.{name}.examples"
             if getattr(source, "digest", None) or getattr(source, "path_digest", None):
                 yield f"data.{name}.path"

@@ -19,7 +19,7 @@ from jestlab.models.config import (
     SHAPES_GENERATOR,
     BenchmarkFolder,
     Code,
-    OwnReader,
+    CustomReader,
     ShapesBenchmark,
     ShapesWeb,
     ShardFolder,
@@ -40,7 +40,7 @@ _CONTENT = (".tar", ".parquet", ".txt")  # files that the digest of a folder inc
 
 
 def ensure_web(
-    settings: ShapesWeb | ShardFolder | OwnReader,
+    settings: ShapesWeb | ShardFolder | CustomReader,
     seed: int,
     cache: Path,
     code: Mapping[str, Code] | None = None,
@@ -61,13 +61,13 @@ def ensure_web(
         ShardIndex.load(folder)
         _check_digest(folder, settings.digest)
         return folder
-    if isinstance(settings, OwnReader):
+    if isinstance(settings, CustomReader):
         planned = settings.path_digest
         if settings.path and planned and path_digest(Path(settings.path)) != planned:
             raise ValueError(f"{settings.path}: changed since the run was planned: launch again")
 
     def build(partial: Path) -> None:
-        if isinstance(settings, OwnReader):
+        if isinstance(settings, CustomReader):
             read: Reader = extensions.load("reader", settings.function)
             path = {} if settings.path is None else {"path": settings.path}
             write_shards(partial, read(**path, **settings.options), f"reader {settings.function}")
@@ -96,9 +96,9 @@ def ensure_benchmark(settings: ShapesBenchmark | BenchmarkFolder, cache: Path) -
     )
 
 
-def web_name(settings: ShapesWeb | OwnReader, seed: int, code: Mapping[str, Code] | None = None) -> str:
+def web_name(settings: ShapesWeb | CustomReader, seed: int, code: Mapping[str, Code] | None = None) -> str:
     """Return the name of the folder that `ensure_web` makes."""
-    if isinstance(settings, OwnReader):
+    if isinstance(settings, CustomReader):
         made_from = settings.model_dump(mode="json", exclude={"function", "examples"})
         if settings.path_digest is not None:
             del made_from["path"]

@@ -12,9 +12,10 @@ from jestlab.models.extensions.content import digest
 from jestlab.models.extensions.kinds import (
     GIVEN,
     GROUPS,
+    CustomFunction,
     Kind,
-    Own,
     check_name,
+    code_of,
     installed,
     load,
     reference_of,
@@ -24,9 +25,10 @@ from jestlab.models.extensions.kinds import (
 __all__ = [
     "GIVEN",
     "GROUPS",
+    "CustomFunction",
     "Kind",
-    "Own",
     "check_name",
+    "code_of",
     "digest",
     "installed",
     "load",

@@ -6,7 +6,7 @@ import difflib
 import functools
 import importlib.metadata
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -48,9 +48,10 @@ def check_name(kind: Kind, name: str, builtin: Sequence[str]) -> str:
         return name
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
+    listed = f"valid: {', '.join(known)}; " if known else ""
     raise ValueError(
-        f"{name!r} is not valid: {hint}valid: {', '.join(known)}; custom code: package.module:name, "
-        f"path/to/file.py:name, or an entry point of {GROUPS[kind]}"
+        f"{name!r} is not valid: {hint}{listed}custom code: package.module:name, path/to/file.py:name, or an "
+        f"entry point of {GROUPS[kind]}"
     )
 
 
@@ -91,7 +92,7 @@ def load(kind: Kind, name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Own:
+class CustomFunction:
     """A custom function with bound options. It is hashable, so that JAX compiles equal ones once.
 
     Attributes:
@@ -108,10 +109,17 @@ class Own:
         return self.function
 
     @classmethod
-    def load(cls, kind: Kind, name: str, options: Mapping[str, Any]) -> Own:
+    def load(cls, kind: Kind, name: str, options: Mapping[str, Any]) -> CustomFunction:
         """Import a function; raises as `load`."""
         return cls(load(kind, name), json.dumps(options, sort_keys=True))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function with arguments and the bound options."""
         return self.function(*args, **kwargs, **json.loads(self.options))
+
+
+def code_of(
+    kind: Kind, name: str, options: Mapping[str, Any], builtin: Collection[str]
+) -> str | CustomFunction:
+    """Return the name of built-in code, or import custom code; raises as `load`."""
+    return name if name in builtin else CustomFunction.load(kind, name, options)

@@ -14,6 +14,7 @@ others, so processes don't need a shared folder.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import shutil
@@ -30,7 +31,7 @@ from orbax.checkpoint import v1 as ocp
 
 from jestlab.models.config import TwoTowers
 from jestlab.models.data.files import file_sha256, write_whole
-from jestlab.models.devices import first_gives, first_says, is_first
+from jestlab.models.devices import broadcast, broadcast_number, is_first
 from jestlab.models.training.distinct import Distinct
 from jestlab.models.training.state import TrainState
 from jestlab.models.two_towers import Parameters, initialize
@@ -55,8 +56,10 @@ class Checkpoints:
         self._saved = saved
         if is_first():
             self._directory.mkdir(parents=True, exist_ok=True)
-            for partial in self._directory.glob("*.orbax-checkpoint-tmp*"):  # of a killed run
-                shutil.rmtree(partial)
+            whole = {str(step) for step in _steps(self._directory)}
+            for path in [*self._directory.iterdir()]:  # incomplete ones of a killed run
+                if ".orbax-checkpoint-tmp" in path.name or (path.name.isdigit() and path.name not in whole):
+                    shutil.rmtree(path)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoints")
         self._pending: Future[None] | None = None
 
@@ -107,21 +110,23 @@ class Checkpoints:
             ValueError: A checkpoint that isn't damaged has a different structure.
         """
         like = _parts(state, 0.0, Distinct())
-        while (step := first_says(max(_steps(self._directory), default=-1))) >= 0:
+        while (step := broadcast_number(max(_steps(self._directory), default=-1))) >= 0:
             if (loaded := self._load(step, like)) is not None:
                 rest = loaded["training"]
                 seconds, registers = float(rest.pop("seconds")), rest.pop("distinct")
                 return TrainState(parameters=loaded["parameters"], **rest), seconds, Distinct(registers)
             if is_first():
                 (self._directory / f"{step}.json").unlink()
-                (self._directory / str(step)).rename(self._directory / f"damaged-{step}-{time.time_ns()}")
+                with contextlib.suppress(FileNotFoundError):  # the folder itself may be missing
+                    (self._directory / str(step)).rename(self._directory / f"damaged-{step}-{time.time_ns()}")
         return state, 0.0, Distinct()
 
     def _load(self, step: int, like: dict[str, Any]) -> dict[str, Any] | None:
         """Load a checkpoint in every process; return None if it is damaged."""
         damage = _damage(self._directory, step) if is_first() else ""
-        if not first_says(not damage):
-            _LOG.warning("checkpoint %d is damaged (%s): trying the one before it", step, damage)
+        if not broadcast_number(not damage):
+            if is_first():
+                _LOG.warning("checkpoint %d is damaged (%s): trying the one before it", step, damage)
             return None
         loaded = _empty(like)
         if is_first():
@@ -134,7 +139,7 @@ class Checkpoints:
                     f"checkpoint {self._directory / str(step)} doesn't have this run's structure "
                     f"({type(error).__name__}): remove {self._directory} to train from the beginning"
                 ) from error
-        return dict(jax.tree.map(_placed_as, first_gives(loaded), like))
+        return dict(jax.tree.map(_placed_as, broadcast(loaded), like))
 
     def close(self) -> None:
         """Wait for the last save and end the thread."""
@@ -166,12 +171,12 @@ def load_parameters(directory: Path, config: TwoTowers) -> Parameters:
 
 def save_parameters(directory: Path, parameters: Parameters) -> None:
     """Write only parameters, as step 0, for `load_parameters`."""
-    _write(directory, 0, {"parameters": jax.tree.map(np.array, parameters)})
+    _write(directory, 0, {"parameters": jax.tree.map(np.asarray, parameters)})
 
 
 def _parts(state: TrainState, seconds: float, distinct: Distinct) -> dict[str, Any]:
     """Return the parts of a checkpoint."""
-    rest = {name: value for name, value in state._asdict().items() if value is not None}
+    rest = state._asdict()
     totals = {"seconds": np.float64(seconds), "distinct": distinct.registers}
     return {"parameters": rest.pop("parameters"), "training": rest | totals}
 

@@ -41,13 +41,12 @@ from jestlab.models.data.pipeline import training_batches
 from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
-from jestlab.models.extensions import Own
+from jestlab.models.extensions import CustomFunction, code_of
 from jestlab.models.losses import score_matrix
 from jestlab.models.scoring.columns import columns_of
 from jestlab.models.selection import CRITERIA, Embeddings, Selected, select
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
-from jestlab.models.training.step import code_of
 from jestlab.models.training.tracker import Tracker
 from jestlab.models.two_towers import TwoTowerModel, embed, temperature_and_bias
 
@@ -136,9 +135,6 @@ def diagnose(
         tracker.progress(draw, config.draws)  # the first report ends the run's start-up
         if tracker.stop_requested():
             return False
-        for name, z in pairs.items():
-            if not all(bool(jnp.isfinite(each).all()) for each in z):
-                raise ValueError(f"embeddings of the {name} are not finite: check the run that trained it")
         key = jax.random.fold_in(jax.random.key(config.seed), draw)
         metrics, selected = _measure(config, criterion, key, pairs)
         if draw == 0 and config.scoring_loss == "sigmoid":  # the loss is a sum over pairs
@@ -215,6 +211,11 @@ def _super_batches(
         rows = jax.tree.map(lambda *parts: np.concatenate(parts), *held)
         held = [jax.tree.map(lambda part: part[size:], rows)]
         examples, pairs = jax.tree.map(lambda part: part[:size], rows)
+        for name, arrays in pairs.items():
+            if not all(np.isfinite(array).all() for array in arrays):
+                raise ValueError(f"embeddings of the {name} are not finite: train that run again")
+        if repeated := size - len(np.unique(examples)):
+            _LOG.warning("a super-batch of %d repeats %d examples: the data set is small", size, repeated)
         z = {name: (*map(jnp.asarray, pairs[name]), *scalars[name]) for name in pairs}
         yield examples, {name: Embeddings._make(each) for name, each in z.items()}
 
@@ -225,7 +226,7 @@ def _first(pairs: Pairs, count: int) -> Pairs:
 
 
 def _measure(
-    config: DiagnoseConfig, criterion: str | Own, key: jax.Array, pairs: Pairs
+    config: DiagnoseConfig, criterion: str | CustomFunction, key: jax.Array, pairs: Pairs
 ) -> tuple[Metrics, dict[str, Ints]]:
     """Select by every rule; return the metrics, and by rule the positions selected at `filtering_ratio`."""
 

@@ -22,7 +22,7 @@ from jestlab.models.data.files import compute_ahead
 from jestlab.models.data.images import ensure_decoded, read_images
 from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import Tokenizer
-from jestlab.models.devices import Devices, any_says, first_says, is_first
+from jestlab.models.devices import Devices, any_process, broadcast_number, is_first
 from jestlab.models.processes import initialize_processes
 from jestlab.models.scoring.columns import columns_of
 from jestlab.models.training.checkpoints import load_parameters
@@ -115,7 +115,7 @@ def embed(
     with contextlib.ExitStack() as stack:
         writer = EmbeddingWriter(directory, about) if is_first() else None
         stack.callback(writer.close if writer else lambda: None)
-        done = first = first_says(writer.about.done if writer else 0)
+        done = first = broadcast_number(writer.about.done if writer else 0)
         total, began = len(examples), time.perf_counter()
         _LOG.info("embedding from example %d to %d", first, total)
         tracker.progress(math.ceil(first / size), math.ceil(total / size))
@@ -133,8 +133,11 @@ def embed(
                         f"{writer.about.damaged:,} of {total:,} examples have a damaged image, above "
                         f"runtime.damaged_share {share:.2%}: fetch their shards again, or raise the limit"
                     )
-            stopping = done < total and any_says(tracker.stop_requested())
-            if writer and (stopping or done == total or count % config.runtime.save_every_batches == 0):
+            saves = done == total or count % config.runtime.save_every_batches == 0
+            # Several processes have to agree, which takes time.
+            asks = done < total and (saves or jax.process_count() == 1)
+            stopping = asks and any_process(tracker.stop_requested())
+            if writer and (saves or stopping):
                 unreadable = writer.about.damaged
                 step, rate = math.ceil(done / size), (done - first) / (time.perf_counter() - began)
                 _LOG.info("example %d/%d  %d damaged  %.0f examples/s", done, total, unreadable, rate)

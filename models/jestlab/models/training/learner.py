@@ -43,6 +43,7 @@ class Learner:
     Attributes:
         model: The towers.
         view: The approximation's view of an image: larger patches, or some of the patches.
+        scoring_view: The view in which images are scored.
         largest_part: Number of rows to embed at a time without a gradient: those of a microbatch, if any.
     """
 
@@ -58,6 +59,7 @@ class Learner:
             self.view = View(patch_size=config.approximate_patch_size)
         else:
             self.view = View(keep=config.approximation.keep)
+        self.scoring_view = self.view if config.approximation.score else FULL
         rows, approximate = config.batch_size // devices, config.approximate_size // devices
         if rows % parts or approximate % parts:
             raise ValueError(
@@ -74,11 +76,6 @@ class Learner:
         if self.view.keep < 1.0:
             keys = example_keys(key, jax.lax.axis_index(AXIS) * count + jnp.arange(count))
         return batch["image"], batch["text"], keys
-
-    def embed_for_scoring(self, parameters: Parameters, rows: Rows, approximately: bool) -> Embeddings:
-        """Embed rows of the super-batch without a gradient, in full view or all in the approximation's."""
-        view = self.view if approximately else FULL
-        return embed_in_parts(self.model, parameters, rows, self.largest_part, view)
 
     def arrange(self, rows: Any) -> Any:
         """Order the rows [b / P, …] of each microbatch: first those in full view, then the others."""

@@ -19,7 +19,7 @@ from jestlab.models.data.files import write_whole
 from jestlab.models.data.pipeline import Later, training_batches
 from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import ensure_tokenizer
-from jestlab.models.devices import Devices, any_says, is_first, largest
+from jestlab.models.devices import Devices, any_process, is_first, maximum_over_processes
 from jestlab.models.evaluation import Evaluator
 from jestlab.models.processes import initialize_processes
 from jestlab.models.scoring.columns import columns_of
@@ -30,7 +30,7 @@ from jestlab.models.training.events import EventWriter
 from jestlab.models.training.records import local, record, super_batch
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
 from jestlab.models.training.state import initial_state
-from jestlab.models.training.step import Metrics, StepFunction, build_step
+from jestlab.models.training.step import Metrics, build_step
 from jestlab.models.training.tracker import NullTracker, Tracker
 from jestlab.models.two_towers import initialize
 
@@ -90,7 +90,9 @@ def train(
         write_whole(directory / TOKENIZER, tokenizer.model)  # for runs that score with this one
     columns = columns_of(scores, config.data, web)
     scorer = Scorer()
-    if config.needs_reference and reference is not None:
+    if config.needs_reference:
+        if reference is None:
+            raise ValueError("selection.reference: a completed run is needed, but none was given")
         scorer = load(reference, config.data, web, config.model, tokenizer, columns)
     lookups = dict(scorer.lookups)
     if config.uses_concepts:
@@ -124,6 +126,10 @@ def train(
     model_key = jax.random.fold_in(model_key, config.initialization)
     state = devices.replicate(initial_state(config, initialize(config.model, model_key), selection_key))
     scorer_parameters = devices.replicate(scorer.parameters)
+    uniform = config.selection.model_copy(update={"rule": "uniform"})  # after `selection.until`
+    phases = {True: config, False: config.model_copy(update={"selection": uniform})}  # by whether it selects
+    step_functions = {selects: build_step(phase, scorer.model, devices) for selects, phase in phases.items()}
+    compiled: set[bool] = set()
     evaluator = Evaluator(config, benchmark, tokenizer, devices)
     composition = None
     if is_first() and config.selects and config.runtime.diagnostics.every_steps:
@@ -134,8 +140,6 @@ def train(
     step = int(state.step)
     batches.set_state({"next_index": step})  # a step trains on one batch
     watch, waited, logged_at = _Stopwatch(seconds), 0.0, (step, seconds)
-    uniform = config.selection.model_copy(update={"rule": "uniform"})  # after `selection.until`
-    step_functions: dict[bool, StepFunction] = {}  # True: while selecting; False: the uniform phase
     calls: list[_Call] = []
     _LOG.info("training from step %d to %d on %d device(s)", step, total, devices.count)
     tracker.progress(step, total)
@@ -143,8 +147,8 @@ def train(
     with contextlib.closing(events), contextlib.closing(checkpoints):
         while step < total:
             # Several processes have to agree, which takes time.
-            if (jax.process_count() == 1 or _due(config, step)) and any_says(tracker.stop_requested()):
-                _settle(calls, step, rows, distinct)
+            if (jax.process_count() == 1 or _due(config, step)) and any_process(tracker.stop_requested()):
+                _settle(calls, step, rows.start, distinct)
                 with tracker.phase("checkpoint", step):
                     tracker.flush()
                     checkpoints.save(state, watch.seconds, distinct)
@@ -154,10 +158,9 @@ def train(
             selects, began = step < selecting, time.perf_counter()
             batch = next(batches)
             waited += time.perf_counter() - began
-            if compiles := selects not in step_functions:
+            if compiles := selects not in compiled:
                 _LOG.info("compiling")
-                phase = config if selects else config.model_copy(update={"selection": uniform})
-                step_functions[selects] = build_step(phase, scorer.model, devices)
+                compiled.add(selects)
             examples = batch["index"]
             # JAX has 32 bits. Larger numbers would only be confused in the records of diagnostics.
             arrays = batch | {"index": examples.astype(np.uint32)}
@@ -169,14 +172,14 @@ def train(
             if not (due := _due(config, step)):
                 continue
 
-            _settle(calls, step, rows, distinct)
+            _settle(calls, step, rows.start, distinct)
             trained, seen = watch.seconds, step * b
             first = min(step, selecting) * b if later else seen  # examples seen before the cost changes
             flops = first * flops_per_example
             flops += (seen - first) * (later_flops_per_example or flops_per_example)
             if is_first() and "record" in due:
                 with watch.paused():
-                    record(directory, step, super_batch(metrics, examples, rows.start or 0))
+                    record(directory, step, super_batch(metrics, examples, rows.start))
             values = {name: float(value) for name, value in metrics.items() if not value.ndim}
             diagnosed = {name: values.pop(name) for name in ("score_sub_batch",) if name in values}
             if composition and "diagnose" in due:
@@ -186,12 +189,12 @@ def train(
             if "log" in due:
                 values |= {"examples_seen": seen, "flops_total": flops, "distinct_examples": distinct.count}
                 tracker.log(step, values)
-                elapsed = watch.seconds - logged_at[1]
+                elapsed = trained - logged_at[1]
                 rate = (step - logged_at[0]) * b / elapsed
                 events.scalars(step, values | {"examples_per_second": rate, "data_wait": waited / elapsed})
                 _LOG.info("step %d/%d  loss %.4f  %.0f examples/s", step, total, values["loss"], rate)
                 tracker.progress(step, total)
-                waited, logged_at = 0.0, (step, watch.seconds)
+                waited, logged_at = 0.0, (step, trained)
             score = None
             if "evaluate" in due:
                 with watch.paused(), tracker.phase("evaluation", step):
@@ -208,7 +211,7 @@ def train(
                     checkpoints.save(state, trained, distinct, score if config.runtime.keep_best else None)
                     if step == total:
                         checkpoints.wait()
-    any_says(False)  # returns when the first process has written the last checkpoint
+    any_process(False)  # returns when the first process has written the last checkpoint
     return True
 
 
@@ -246,7 +249,7 @@ def _due(config: TrainConfig, step: int) -> set[str]:
     return {name for name, is_due in happens.items() if is_due}
 
 
-def _settle(calls: list[_Call], step: int, rows: slice, distinct: Distinct) -> None:
+def _settle(calls: list[_Call], step: int, first_row: int, distinct: Distinct) -> None:
     """Wait for calls up to a step, check their metrics, and count the examples that they trained on.
 
     Raises:
@@ -258,7 +261,7 @@ def _settle(calls: list[_Call], step: int, rows: slice, distinct: Distinct) -> N
             if name in metrics and not np.isfinite(metrics[name]):
                 raise FloatingPointError(f"{name} is {metrics[name]} at step {past}: {problem}")
         if "selected" in metrics:
-            examples = examples[local(metrics["selected"], len(examples), rows.start or 0)]
+            examples = examples[local(metrics["selected"], len(examples), first_row)]
         distinct.add(examples)
     calls.clear()
-    distinct.registers = largest(distinct.registers)
+    distinct.registers = maximum_over_processes(distinct.registers)

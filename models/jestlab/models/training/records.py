@@ -45,7 +45,7 @@ def super_batch(metrics: Mapping[str, Any], examples: npt.NDArray[np.int64], fir
     """
     scores, selected = np.full(len(examples), np.nan, np.float32), np.arange(len(examples), dtype=np.int32)
     if "scores" in metrics:
-        shards = sorted(metrics["scores"].addressable_shards, key=lambda shard: shard.index[-1].start or 0)
+        shards = sorted(metrics["scores"].addressable_shards, key=lambda shard: shard.index[0].start or 0)
         scores = np.concatenate([np.asarray(shard.data) for shard in shards])
     if "selected" in metrics:
         selected = local(np.asarray(metrics["selected"].addressable_data(0)), len(examples), first_row)

@@ -21,7 +21,7 @@ Letters: B super-batch, b sub-batch, P devices, L tokens, E embedding width, K c
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -33,7 +33,7 @@ from jax.sharding import PartitionSpec
 from jestlab.models.config import TrainConfig
 from jestlab.models.config.base import LOSSES
 from jestlab.models.devices import AXIS, Devices, agree, gather_rows, take_rows
-from jestlab.models.extensions import Kind, Own
+from jestlab.models.extensions import CustomFunction, code_of
 from jestlab.models.losses import loss_function, takes_reference
 from jestlab.models.selection import CRITERIA, RULES, Candidates, Embeddings, Selected, select
 from jestlab.models.training.learner import Learner, Pass, embed_in_parts, loss_and_gradients, reusable_pass
@@ -104,11 +104,6 @@ def build_step(
     return jax.jit(joined, donate_argnums=0)
 
 
-def code_of(kind: Kind, name: str, options: Mapping[str, Any], builtin: Collection[str]) -> str | Own:
-    """Return the name of built-in code, or load custom code."""
-    return name if name in builtin else Own.load(kind, name, options)
-
-
 class _Step:
     """One step on one device, under `jax.shard_map`."""
 
@@ -124,9 +119,9 @@ class _Step:
         loss = code_of("loss", config.loss, config.loss_options, LOSSES)
         self.rule = code_of("rule", names.rule, names.rule_options, RULES)
         self.criterion = code_of("criterion", names.criterion, names.criterion_options, CRITERIA)
-        self.compares = isinstance(loss, Own) and takes_reference(loss)
+        self.compares = isinstance(loss, CustomFunction) and takes_reference(loss)
         self.loss = loss_function(loss, devices, AXIS)
-        # XLA rounds divisions by constants and by variables differently, and results must stay the same.
+        # XLA rounds divisions by constants and by variables differently. Each kind of run keeps its rounding.
         self.constant_length = devices > 1 or config.reuses_scoring or self.compares
 
     def __call__(
@@ -167,8 +162,10 @@ class _Step:
             (image, text), reuse = reusable_pass(self.learner.forward, parameters, rows)
             learner_z = Embeddings(image, text, *temperature_and_bias(parameters))
         elif self.config.scores_learner:
-            approximately = self.config.approximation.score
-            learner_z = self.learner.embed_for_scoring(parameters, rows, approximately)
+            learner = self.learner
+            learner_z = embed_in_parts(
+                learner.model, parameters, rows, learner.largest_part, learner.scoring_view
+            )
         if self.config.scores_reference:
             reference_z = self.embed_reference(reference_parameters, batch)
         return learner_z, reference_z, reuse

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jestlab.analysis.metrics import OF_PROGRAM
 from jestlab.models.config import (
     BenchmarkFolder,
+    CustomReader,
     DiagnoseConfig,
     EmbedConfig,
-    OwnReader,
     ScoreConfig,
     ShardFolder,
     TrainConfig,
@@ -67,7 +67,7 @@ def _complete_data(config: Config, data: DataLookup) -> Config:
                     "`jestlab data fetch`, or pack your own files with `jestlab data pack`"
                 )
             from jestlab.models.data.datasets import digest  # imports NumPy, which few plans need
-        elif isinstance(source, OwnReader) and source.path is not None and source.path_digest is None:
+        elif isinstance(source, CustomReader) and source.path is not None and source.path_digest is None:
             path, field = Path(source.path), "path_digest"
             if data.is_absent(path, "input of a reader"):
                 continue

@@ -8,10 +8,10 @@ from pathlib import Path
 from jestlab.models.config import (
     Augmentation,
     BenchmarkFolder,
+    CustomReader,
     Data,
     DiagnoseConfig,
     EmbedConfig,
-    OwnReader,
     ScoreConfig,
     ShardFolder,
     TrainConfig,
@@ -64,7 +64,7 @@ def check_data(config: TrainConfig | EmbedConfig | DiagnoseConfig, data: DataLoo
         if config.data.filter is not None and config.data.scores is None:
             count = data.examples(folder, config.data.filter)
             _check_size(config, count, f"the part of {folder} that passes data.filter")
-    elif isinstance(train, ShardFolder | OwnReader):
+    elif isinstance(train, ShardFolder | CustomReader):
         _check_size(config, train.examples, f"the training set {train.path or 'of its reader'}")
     else:
         _check_columns(wanted, SHAPES_COLUMNS, "the synthetic web", config.data)

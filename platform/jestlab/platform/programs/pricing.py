@@ -13,9 +13,9 @@ from jestlab.analysis.costs import Cost, Step
 from jestlab.analysis.flops import RULES, Forward, selection_flops
 from jestlab.models import extensions
 from jestlab.models.config import (
+    CustomReader,
     DiagnoseConfig,
     EmbedConfig,
-    OwnReader,
     ScoreConfig,
     ShapesWeb,
     ShardFolder,
@@ -186,9 +186,9 @@ def towers_of(needs: Mapping[str, Config], role: str) -> TwoTowers | None:
     return model if isinstance(model, TwoTowers) else None
 
 
-def _example_count(train: ShapesWeb | ShardFolder | OwnReader) -> int | None:
+def _example_count(train: ShapesWeb | ShardFolder | CustomReader) -> int | None:
     """Count the examples of the data, or return the number in the config if the folder isn't here."""
-    if isinstance(train, ShapesWeb | OwnReader) or not Path(train.path).is_dir():
+    if isinstance(train, ShapesWeb | CustomReader) or not Path(train.path).is_dir():
         return train.examples
     from jestlab.models.data.shards import ShardIndex  # imports NumPy, which few plans need
 
