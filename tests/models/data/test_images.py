@@ -318,11 +318,13 @@ def test_the_smallest_sets_are_stored_within_the_budget(make, decoded):
     assert len(decoded) == 2 * 45 + 30 + 20
 
 
-@pytest.mark.parametrize("content", [b"broken", b"brok"])
-def test_errors_name_the_damaged_example(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "problem"), [(b"broken", "not a readable image"), (b"brok", "cut short, 4 of 6 bytes")]
+)
+def test_errors_name_the_damaged_example(tmp_path, content, problem):
     (tmp_path / "0.tar").write_bytes(content)
     keys, spans = np.array([b"a"], np.bytes_), np.array([[0, 6]], np.int64)
     lazy = LazyImages((tmp_path / "0.tar",), np.zeros(1, np.int64), keys, spans, 8)
     for read in (lambda: list(lazy.batches(4)), lazy.store):
-        with pytest.raises(ValueError, match=r"0\.tar, example 'a': not a readable image"):
+        with pytest.raises(ValueError, match=rf"0\.tar, example 'a': {problem}"):
             read()

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from jestlab.models.data import images, pipeline
-from jestlab.models.data.augmentation import Augmenter
+from jestlab.models.data.augmentation import augment
 from jestlab.models.data.curation import select
 from jestlab.models.data.images import decode, ensure_decoded
-from jestlab.models.data.pipeline import Later, training_batches
+from jestlab.models.data.pipeline import BatchLayout, training_batches
 from jestlab.models.data.shapes import encode_jpeg
 from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tars import TarWriter
@@ -243,13 +243,13 @@ def test_synthetic_captions_are_read_in_place_of_the_text(tmp_path, tokenizer, c
 
 
 def test_later_batches_of_another_size_go_on_in_the_same_order(web, tokenizer):
-    changes = {"later": Later(3, 20, slice(None)), "flip": 0.5, "crop": 0.5}
+    changes = {"later": BatchLayout(3, 20, slice(None)), "flip": 0.5, "crop": 0.5}
     found, plain = take(batches(web, tokenizer, **changes), 8), take(batches(web, tokenizer), 5)
     assert [len(batch["index"]) for batch in found] == [64] * 3 + [20] * 5
     assert np.array_equal(order(found), order(plain)[: 3 * 64 + 5 * 20])
     assert np.array_equal(found[0]["text"], plain[0]["text"])
     assert not np.array_equal(found[0]["image"], plain[0]["image"])
-    halves = {**changes, "rows": slice(32, 64), "later": Later(3, 20, slice(10, 20))}
+    halves = {**changes, "rows": slice(32, 64), "later": BatchLayout(3, 20, slice(10, 20))}
     for whole, half in zip(found, take(batches(web, tokenizer, **halves), 8), strict=True):
         for part in ("image", "index"):
             assert np.array_equal(half[part], whole[part][len(whole[part]) // 2 :])
@@ -347,7 +347,7 @@ def noise(count=64, size=8):
 def test_flips_about_the_requested_share():
     before = noise()
     after = before.copy()
-    Augmenter(0.5, 1.0, 64, ALL, seed=1)(0, after)
+    augment(after, 0, flip=0.5, crop=1.0, batch_size=64, rows=ALL, seed=1)
     flipped = np.array([np.array_equal(a, b[:, ::-1]) for a, b in zip(after, before, strict=True)])
     same = np.array([np.array_equal(a, b) for a, b in zip(after, before, strict=True)])
     assert (flipped ^ same).all()
@@ -357,7 +357,7 @@ def test_flips_about_the_requested_share():
 def test_a_crop_is_a_square_of_the_image_resized():
     picture = noise(1, 16)
     after = picture.copy()
-    Augmenter(0.0, 0.6, 1, np.arange(1), seed=5)(7, after)
+    augment(after, 7, flip=0.0, crop=0.6, batch_size=1, rows=np.arange(1), seed=5)
     drawn = np.random.Generator(np.random.PCG64([5, 0xA06, 7])).random((4, 1))[:, 0]
     side = 16 * (0.6 + 0.4 * drawn[1])
     left, top = (16 - side) * drawn[2], (16 - side) * drawn[3]
@@ -369,6 +369,6 @@ def test_a_crop_is_a_square_of_the_image_resized():
 def test_rows_are_changed_independently():
     whole = noise()
     part = whole[16:32].copy()
-    Augmenter(0.5, 0.7, 64, ALL, seed=2)(9, whole)
-    Augmenter(0.5, 0.7, 64, ALL[16:32], seed=2)(9, part)
+    for changed, rows in ((whole, ALL), (part, ALL[16:32])):
+        augment(changed, 9, flip=0.5, crop=0.7, batch_size=64, rows=rows, seed=2)
     assert np.array_equal(whole[16:32], part)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -232,8 +233,13 @@ def read_split(folder: Path, target: Literal["cls", "txt"], image_size: int) -> 
         rows: list[tuple[int, bytes, int, int, bytes]] = []
         for shard, tar in enumerate(tars):
             examples, damaged, uses = find_examples(tar, _IMAGE_EXTENSIONS, target, metadata="")
-            for reason, place in (*damaged, *[(SPECIAL, "a member")] * uses[SPECIAL]):
+            if damaged:
+                reason, place = damaged[0]
                 raise ValueError(f"{tar}, {place}: {reason}: fetch the shard again, or repair it")
+            if uses[SPECIAL]:
+                raise ValueError(
+                    f"{tar}: has a {SPECIAL}: store copies (tar -h --hard-dereference)"
+                )
             with tar.open("rb") as file:
                 for key, (image, (offset, size), _) in examples.items():
                     content = os.pread(file.fileno(), size, offset)
@@ -242,6 +248,8 @@ def read_split(folder: Path, target: Literal["cls", "txt"], image_size: int) -> 
             raise ValueError(f"{folder}: its shards hold no examples")
         table = pa.table([[*column] for column in zip(*rows, strict=True)], names=_COLUMNS)
         pq.write_table(table, partial / "index.parquet")
+        for stale in partial.parent.glob(f"{target}-*"):
+            shutil.rmtree(stale, ignore_errors=True)
 
     index = open_derived(
         folder, f"{target}-{state}", build, lambda derived: pq.read_table(derived / "index.parquet")

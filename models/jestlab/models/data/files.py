@@ -206,14 +206,14 @@ def compute_ahead(
         pool.shutdown(cancel_futures=True)
 
 
-def log_progress(items: Iterable[Item], count: int, done: str) -> Iterator[Item]:
-    """Yield items, of which there are `count`, and log every ten seconds how many shards are `done`."""
+def log_progress(items: Iterable[Item], count: int, prefix: str) -> Iterator[Item]:
+    """Yield `count` items, one for each shard; every ten seconds, log `prefix` and the number so far."""
     next_log = time.monotonic() + _LOG_SECONDS
     for number, item in enumerate(items, start=1):
         yield item
         if time.monotonic() > next_log:
             next_log = time.monotonic() + _LOG_SECONDS
-            _LOG.info("%s %s of %s shards", done, f"{number:,}", f"{count:,}")
+            _LOG.info("%s %s of %s shards", prefix, f"{number:,}", f"{count:,}")
 
 
 def file_sha256(path: Path) -> str:

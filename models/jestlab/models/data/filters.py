@@ -60,7 +60,11 @@ class Filter:
 
         try:
             for name in self.columns:
-                table = table.set_column(table.column_names.index(name), name, _converted(table[name]))
+                try:
+                    converted = _converted(table[name])
+                except ValueError as error:
+                    raise ValueError(f"filter {self.text!r}: column {name!r} {error}") from None
+                table = table.set_column(table.column_names.index(name), name, converted)
             return table.filter(_compile(self.condition, table.schema))
         except (pa.ArrowException, TypeError):
             types = ", ".join(f"{name} is {table.schema.field(name).type}" for name in self.columns)
@@ -91,6 +95,8 @@ def _converted(column: pa.ChunkedArray) -> pa.ChunkedArray:
     is_type, found = pa.types, column.type
     if is_type.is_dictionary(found):
         return _converted(column.cast(found.value_type))
+    if is_type.is_uint64(found) and (pc.max(column).as_py() or 0) >= 2**63:
+        raise ValueError("has values of 2^63 or more: write it as text")
     if is_type.is_boolean(found) or is_type.is_integer(found):
         return column.cast(pa.int64())
     if is_type.is_floating(found) or is_type.is_decimal(found):

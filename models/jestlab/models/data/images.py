@@ -20,10 +20,9 @@ import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from jestlab.models.data.files import compute_ahead, map_array, open_derived
-from jestlab.models.data.shards import ShardIndex
+from jestlab.models.data.shards import Ints, ShardIndex, read_spans
 
 Pixels = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
 Box = tuple[float, float, float, float]
 
 _JPEG = b"\xff\xd8"
@@ -187,7 +186,7 @@ class LazyImages:
     @property
     def signature(self) -> str:
         """32 digits: 16 that change with the tars, and 16 for the choice of images."""
-        stats = [(tar.name, tar.stat().st_size, tar.stat().st_mtime_ns) for tar in self._tars]
+        stats = [(tar.name, stat.st_size, stat.st_mtime_ns) for tar in self._tars for stat in [tar.stat()]]
         parts = repr(stats).encode(), self._shard.tobytes() + self._spans.tobytes()
         return "".join(hashlib.sha256(part).hexdigest()[:16] for part in parts)
 
@@ -201,12 +200,10 @@ class LazyImages:
             self._tars, self._shard[indices], self._keys[indices], self._spans[indices], self.size
         )
 
-    def images(self, indices: Ints) -> Iterator[bytes]:
-        """Yield the contents of image files; `indices` is int64[k]."""
-        for shard, (offset, size) in zip(self._shard[indices], self._spans[indices].tolist(), strict=True):
-            with self._tars[shard].open("rb", buffering=0) as file:
-                file.seek(offset)
-                yield file.read(size)
+    def images(self, indices: Ints) -> list[bytes]:
+        """Read image files; see `shards.read_spans`. `indices` is int64[k]."""
+        shard, spans = self._shard[indices], self._spans[indices]
+        return read_spans(self._tars.__getitem__, shard, spans, lambda row: self.describe(int(indices[row])))
 
     def store(self, threads: int = 2) -> None:
         """Decode the images once for all runs: see `ensure_decoded`. Raises as `batches`."""
@@ -279,7 +276,8 @@ def ensure_decoded(
     if np.prod(shape) > budget:
         return None
     decoders = "-".join(importlib.metadata.version(name) for name in ("pillow", "simplejpeg"))
-    tars, images = f"decoded-{source.signature[:16]}", source.signature[16:32]
+    signature = source.signature
+    tars, images = f"decoded-{signature[:16]}", signature[16:32]
 
     def decode_part(examples: Ints) -> DecodedImages:
         pixels = np.zeros((len(examples), *shape[1:]), np.uint8)

@@ -34,6 +34,8 @@ def load_metadata(folder: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
 def metadata_of(index: ShardIndex, examples: Ints, columns: Sequence[str]) -> dict[str, list[Any]]:
     """Look up metadata of some examples anywhere, such as those of a batch.
 
+    Reads the columns of every tar that has one of the examples.
+
     Args:
         examples: int64[k], global example numbers, in any order.
         columns: Names of columns, which may be missing.
@@ -53,7 +55,7 @@ def metadata_of(index: ShardIndex, examples: Ints, columns: Sequence[str]) -> di
 
 
 def metadata_columns(folder: Path) -> list[str]:
-    """Return the names of the metadata columns in the first shard; none if its examples have no metadata."""
+    """Return the names of the metadata columns in the first shard; only `key` if it has no metadata."""
     index = ShardIndex.load(folder)
     first = int(index.shard(np.array(0)))
     return list(_open(index, first, index.examples(first))[1])
@@ -102,7 +104,7 @@ def read_table(
         raise ValueError(f"{place}: no metadata {missing}")
     try:
         return read(names)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{place}: its metadata cannot be read as a table: {error}") from error
 
 
@@ -127,16 +129,23 @@ def _open(
 
         def read(names: Sequence[str]) -> pa.Table:
             table = file.read(names, use_threads=False)
-            known = table["key"].combine_chunks().cast(pa.string())
+            known = table["key"].combine_chunks()
+            if pa.types.is_primitive(known.type):
+                written = f"the tar has {keys[0]!r}"
+                raise ValueError(f"{path}: column 'key' is {known.type}, and {written}: write keys as text")
+            known = known.cast(pa.string())
             return table.take(
                 pc.index_in(pa.array(keys, pa.string()).take(pa.array(places)), value_set=known)
             )
 
         return path, file.schema_arrow.names, read
-    rows = [
-        {**(parse_metadata(content or b"{}") or {}), "key": keys[place]}
-        for place, content in zip(places.tolist(), index.metadata(examples), strict=True)
-    ]
+    rows = []
+    for example, place, content in zip(
+        examples.tolist(), places.tolist(), index.metadata(examples), strict=True
+    ):
+        if (row := parse_metadata(content or b"{}")) is None:
+            raise ValueError(f"{index.describe(example)}: unreadable metadata: repair its .json")
+        rows.append({**row, "key": keys[place]})
     columns = sorted({name for row in rows for name in row})
     tar = index.folder / index.tars[shard]
     return tar, columns, lambda names: pa.table({name: [row.get(name) for row in rows] for name in names})

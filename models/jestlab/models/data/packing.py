@@ -48,18 +48,11 @@ def write_shards(folder: Path, examples: Iterable[Mapping[str, Any]], source: st
     folder.mkdir(parents=True, exist_ok=True)
     columns: dict[str, None] = {}
     remaining = iter(examples)
-    batches = iter(lambda: [*itertools.islice(remaining, EXAMPLES_A_SHARD)], [])
-    for shard, batch in enumerate(batches):
-        images, rows = [], []
-        for i, example in enumerate(batch):
-            try:
-                image, row = _checked(example, f"{shard:05d}{i:04d}")
-            except ValueError as error:
-                raise ValueError(f"{source}: example {shard * EXAMPLES_A_SHARD + i} {error}") from None
-            images.append(image)
-            rows.append(row)
-            columns |= dict.fromkeys(row)
-        write_tar(folder / f"{shard:05d}.tar", images, rows)
+    for shard, first in enumerate(remaining):
+        batch = itertools.chain([first], itertools.islice(remaining, EXAMPLES_A_SHARD - 1))
+        rows: list[dict[str, Any]] = []
+        write_tar(folder / f"{shard:05d}.tar", _checked_all(batch, shard, rows, source))
+        columns |= dict.fromkeys(name for row in rows for name in row)
         try:
             table = pa.table({name: [row.get(name) for row in rows] for name in columns})
             pq.write_table(table, folder / f"{shard:05d}.parquet")
@@ -74,13 +67,26 @@ def write_shards(folder: Path, examples: Iterable[Mapping[str, Any]], source: st
             pq.write_table(table, path)
 
 
-def write_tar(path: Path, images: Iterable[tuple[str, bytes]], rows: Iterable[Mapping[str, Any]]) -> None:
+def write_tar(path: Path, examples: Iterable[tuple[tuple[str, bytes], Mapping[str, Any]]]) -> None:
     """Write a shard: images, as suffix and bytes, with metadata, of which `key` and `caption` are two."""
     with TarWriter(path) as tar:
-        for (suffix, content), row in zip(images, rows, strict=True):
+        for (suffix, content), row in examples:
             tar.add(f"{row['key']}.{suffix}", content)
             tar.add(f"{row['key']}.json", json.dumps(row).encode())
             tar.add(f"{row['key']}.txt", row["caption"].encode())
+
+
+def _checked_all(
+    examples: Iterable[Any], shard: int, rows: list[dict[str, Any]], source: str
+) -> Iterator[tuple[tuple[str, bytes], dict[str, Any]]]:
+    """Yield the image and the metadata of each example, and add the metadata to `rows`."""
+    for i, example in enumerate(examples):
+        try:
+            image, row = _checked(example, f"{shard:05d}{i:04d}")
+        except ValueError as error:
+            raise ValueError(f"{source}: example {shard * EXAMPLES_A_SHARD + i} {error}") from None
+        rows.append(row)
+        yield image, row
 
 
 def _checked(example: Any, key: str) -> tuple[tuple[str, bytes], dict[str, Any]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from jestlab.models.data.augmentation import Augmenter
+from jestlab.models.data.augmentation import augment
 from jestlab.models.data.curation import Columns, Recaptions, choose
 from jestlab.models.data.images import Pixels, ensure_decoded, read_images
 from jestlab.models.data.shards import Ints, ShardIndex
@@ -40,8 +40,8 @@ _MOST_TOKENS = 2**25  # that are stored: 128 MiB
 _LOG = logging.getLogger(__name__)
 
 
-class Later(NamedTuple):
-    """The layout of batches from one of them on.
+class BatchLayout(NamedTuple):
+    """The layout of batches, from batch `first` on.
 
     Attributes:
         first: Number of the first such batch, counted from 0.
@@ -72,7 +72,7 @@ def training_batches(
     reference_tokenizer: tuple[Tokenizer, int] | None = None,
     lookups: Mapping[str, Lookup] | None = None,
     rows: slice | None = None,
-    later: Later | None = None,
+    later: BatchLayout | None = None,
     threads: int = 1,
     damaged_share: float = 0.01,
     decoded_bytes: int = 0,
@@ -94,7 +94,7 @@ def training_batches(
         batch_size: B, of the batch that all processes load together.
         together: Number of examples that are compared with each other, and must be different.
         seed: Of the order and of augmentations; independent of all other random draws.
-        flip: See `Augmenter`, as `crop`.
+        flip: See `augment`, as `crop`.
         reference_tokenizer: Tokenizer and length in tokens of a reference model with another tokenizer.
         lookups: Functions for more arrays of a batch, by name.
         rows: The rows of each batch that this process loads; all by default. B is their number below.
@@ -136,15 +136,16 @@ def training_batches(
     if reference_tokenizer is not None:
         tokenizers["reference_text"] = reference_tokenizer
     texts = _Texts(index, captions, tokenizers)
-    first = Later(0, batch_size, rows or slice(None))
+    from_start = BatchLayout(0, batch_size, rows or slice(None))
 
     def load(number: int) -> Batch:
-        part = first if later is None or number < later.first else later
-        here = np.arange(part.batch_size)[part.rows]
-        start = part.first * batch_size + (number - part.first) * part.batch_size
-        examples, pixels = images(start + here, part.batch_size)
+        layout = from_start if later is None or number < later.first else later
+        here = np.arange(layout.batch_size)[layout.rows]
+        start = layout.first * batch_size + (number - layout.first) * layout.batch_size
+        examples, pixels = images(start + here, layout.batch_size)
         if flip > 0.0 or crop < 1.0:
-            Augmenter(flip, crop, part.batch_size, here, seed)(number, pixels)
+            size = layout.batch_size
+            augment(pixels, number, flip=flip, crop=crop, batch_size=size, rows=here, seed=seed)
         found = {name: lookup(examples) for name, lookup in (lookups or {}).items()}
         return {"image": pixels, "index": examples, **texts(examples), **found}
 
@@ -272,7 +273,7 @@ def examples_at(positions: Ints, count: int, seed: int) -> Ints:
 
 
 def permute(places: Ints, count: int, seed: int, epoch: int) -> Ints:
-    """Permute 0 … `count` − 1, and return the images of some of these numbers.
+    """Permute 0 … `count` − 1, and return the new places of some of these numbers.
 
     A Feistel network over pairs (i, j) with i < a, j < b, and a · b just above `count`: each round adds a
     hash of one part to the other, which is invertible, so the network permutes all pairs. It is applied again

@@ -220,7 +220,7 @@ def _write_shard(path: Path, settings: ShapesWeb, images: Pixels, columns: dict[
         **columns,
     }
     rows = (dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
-    write_tar(path.with_suffix(".tar"), (("jpg", jpeg) for jpeg in jpegs), rows)
+    write_tar(path.with_suffix(".tar"), zip((("jpg", jpeg) for jpeg in jpegs), rows, strict=True))
     table["error_message"] = pa.nulls(count, pa.string())
     pq.write_table(pa.table(table), path.with_suffix(".parquet"))
 

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,10 @@ from jestlab.models.data.tars import FILE, Fault, scan
 _FORMAT = 7  # of the index files; increase it when they change
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _TEXTS = {"txt": "caption", "cls": "label"}
-_SHARD = re.compile(r"(?i)(?P<stem>.+?)\.(tar|tgz|tbz2?|txz|tzst)(?![^\W_])")
+_SHARD = re.compile(
+    r"(?i)(?P<stem>.+)\.(tar|tgz|tbz2?|taz|txz|tlz|tzst)(?![^\W_])"  # no letter or digit follows
+    r"(?!.*\.(csv|idx|index|json|log|md5|parquet|sha\d+|txt)$)"  # lists, indexes, and checksums of shards
+)
 _UNREADABLE = "shard in another form than .tar (decompress it, join its parts, or complete its download)"
 _LINKED = "link to another shard (which is read once)"
 _DOTTED = "dot in the name (a pair if split at its last dot, not the first as in webdataset: rename it)"
@@ -118,21 +121,13 @@ class ShardIndex:
         return self._read(indices, 2)
 
     def _read(self, indices: npt.NDArray[np.integer[Any]], part: int) -> list[bytes]:
-        """Read the bytes of one part of each example, tar by tar."""
-        contents = [b""] * len(indices)
-        places = self.spans[indices, part].tolist()
-        shards = self.shard(indices).tolist()
-        rows = sorted(range(len(shards)), key=shards.__getitem__)
-        for shard, group in itertools.groupby(rows, key=shards.__getitem__):
-            with (self.folder / self.tars[shard]).open("rb", buffering=0) as file:
-                for row in group:
-                    offset, size = places[row]
-                    contents[row] = os.pread(file.fileno(), size, offset)
-                    if len(contents[row]) != size:
-                        place = f"{self.describe(int(indices[row]))}: cut short"
-                        read = f"{len(contents[row])} of {size} bytes"
-                        raise ValueError(f"{place}, {read}: fetch the shard again")
-        return contents
+        """Read the bytes of one part of each example."""
+        return read_spans(
+            lambda shard: self.folder / self.tars[shard],
+            self.shard(indices),
+            self.spans[indices, part],
+            lambda row: self.describe(int(indices[row])),
+        )
 
     def left_out(self, without_metadata: int = 0) -> str:
         """Return one line on damage, missing metadata, and members that are not read; empty if none."""
@@ -193,6 +188,34 @@ class ShardIndex:
             return cls(folder, tars, signature, starts, spans, keys, key_starts, **about)
 
         return open_derived(folder, f"index-{_FORMAT}-{signature[:16]}", build, open_)
+
+
+def read_spans(
+    tar: Callable[[int], Path], shards: Ints, spans: Ints, describe: Callable[[int], str]
+) -> list[bytes]:
+    """Read parts of tars, one tar after another.
+
+    Args:
+        tar: Returns the path of a tar, given its number.
+        shards: int64[k], the number of each part's tar.
+        spans: int64[k, 2], offset and size of each part in its tar.
+        describe: Describes a row, from 0 to k − 1, for messages.
+
+    Raises:
+        ValueError: A tar is shorter than its parts.
+    """
+    contents = [b""] * len(shards)
+    of_row, places = shards.tolist(), spans.tolist()
+    rows = sorted(range(len(of_row)), key=of_row.__getitem__)
+    for shard, group in itertools.groupby(rows, key=of_row.__getitem__):
+        with tar(shard).open("rb", buffering=0) as file:
+            for row in group:
+                offset, size = places[row]
+                contents[row] = os.pread(file.fileno(), size, offset)
+                if (found := len(contents[row])) != size:
+                    problem = f"cut short, {found} of {size} bytes"
+                    raise ValueError(f"{describe(row)}: {problem}: fetch the shard again")
+    return contents
 
 
 def _in_words(counts: Mapping[str, int]) -> str:

@@ -97,6 +97,7 @@ def draw_jitter(rng: np.random.Generator, count: int, *, scale: float = 1.0) -> 
 
 def combine_jitter(first: Floats, second: Floats) -> Floats:
     """Return the effect of two jitters, float32[n, 6] each, one after the other."""
+    # Factors, which are 1 in a plain image, multiply; shifts and turns add.
     return np.where(_PLAIN, first * second, first + second)
 
 

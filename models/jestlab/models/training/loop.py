@@ -16,7 +16,7 @@ from jestlab.models.config import TrainConfig
 from jestlab.models.data import datasets
 from jestlab.models.data.curation import concepts
 from jestlab.models.data.files import write_whole
-from jestlab.models.data.pipeline import Later, training_batches
+from jestlab.models.data.pipeline import BatchLayout, training_batches
 from jestlab.models.data.shards import ShardIndex
 from jestlab.models.data.tokenizer import ensure_tokenizer
 from jestlab.models.devices import Devices, any_process, is_first, maximum_over_processes
@@ -98,7 +98,7 @@ def train(
     if config.uses_concepts:
         lookups["concepts"] = concepts(web, config.selection.concepts).__getitem__
     selecting = config.selecting_steps
-    later = Later(selecting, b, devices.rows(b)) if 0 < selecting < total else None
+    later = BatchLayout(selecting, b, devices.rows(b)) if 0 < selecting < total else None
     batches = training_batches(
         web,
         filter=config.data.filter,

@@ -216,10 +216,13 @@ _WORD = re.compile(r"[a-z]+")
 
 
 def is_made(folder: Path, sets: Sequence[IconSet]) -> bool:
-    """Return whether a folder has all of the data already; raises ValueError for data of other packages."""
+    """Return whether a folder has all of the data already; raises ValueError for other content."""
     licenses = folder / _LICENSES
     if licenses.exists() and _identity(sets) not in licenses.read_text(encoding="utf-8"):
         raise ValueError(f"{folder}: was made from other versions of the packages: name a new folder")
+    others = {path.name for path in folder.glob("[!.]*")} - {PACKAGES}
+    if others and not licenses.exists():
+        raise ValueError(f"{folder}: already contains {min(others)!r}: name a new or an empty folder")
     return licenses.exists() and all((folder / part).is_dir() for part in _PARTS)
 
 
