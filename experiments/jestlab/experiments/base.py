@@ -125,8 +125,8 @@ SMOKE = Scale(
 )
 """Seconds per run on a CPU core: 16-pixel images of shapes, towers of 29,000 parameters, mostly 225 steps.
 
-The runs are short enough to test a claim with a dozen seeds in an hour, and long enough for the paper's
-claims to be statistically significant. Towers with one narrow block allow twice as many steps: if learners
+The runs are short enough to test a claim with a dozen seeds in an hour, and long enough to distinguish the
+paper's claims from chance. Towers with one narrow block allow twice as many steps: if learners
 stop in the steepest part of their curve, they differ more by chance than by method. The test sets are so
 large that their sampling noise doesn't hide a difference of two points between two runs.
 """

@@ -83,9 +83,8 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         ),
     ]
     study.reports = [
-        table(
-            baseline="uniform", scope="reference_scoring"
-        ),  # in `jest`, the reference itself scores each batch
+        # In `jest`, the reference itself scores each batch.
+        table(baseline="uniform", scope="reference_scoring"),
         figure("step_costs"),
         figure("approximation_share", runs=sweep),
         curves(over="flops", scope="reference_scoring"),

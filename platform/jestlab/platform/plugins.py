@@ -17,8 +17,6 @@ from jestlab.platform.errors import UserError, closest, dotted
 if TYPE_CHECKING:
     from jestlab.models.config import Code, DataConfig, Extension
 
-_OPTIONS_OF = {"rule": "rule_options", "criterion": "criterion_options", "loss": "loss_options"}
-
 
 def check(kind: Kind, name: str, options: Mapping[str, Any], place: str) -> None:
     """Check that custom code exists and accepts its options.
@@ -81,7 +79,7 @@ def identify(
     found: dict[str, Code] = {}
     for extension in config.extensions():
         kind, name = extension.kind, extension.name
-        place = dotted((*extension.path[:-1], _OPTIONS_OF.get(extension.path[-1], "options")))
+        place = dotted(extension.options_path)
         try:
             reference = extensions.reference_of(kind, name)
             file = Path(reference.rpartition(":")[0])

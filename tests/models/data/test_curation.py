@@ -57,6 +57,13 @@ def test_rows_are_matched_by_key_and_not_by_position(tmp_path):
     assert select(tmp_path, "n > -1").tolist() == [0, 2, 3, 4]
 
 
+def test_keys_that_lost_their_zeros_are_an_error(tmp_path):
+    shards(tmp_path, [None] * 2)
+    pq.write_table(pa.table({"key": [0, 1], "n": [1, 2]}), tmp_path / "00000.parquet")
+    with pytest.raises(ValueError, match=r"00000\.parquet: column 'key' is int64, .* '0000': write keys"):
+        select(tmp_path, "n > 0")
+
+
 def test_examples_of_one_name_in_two_folders_of_a_tar_are_an_error(tmp_path):
     with TarWriter(tmp_path / "0.tar") as tar:
         for key in ("a/1", "b/1"):
@@ -136,6 +143,9 @@ def test_a_parquet_replaces_damaged_json(tmp_path):
     pq.write_table(pa.table({"key": ["0000"], "similarity": [1.0]}), tmp_path / "00000.parquet")
     assert select(tmp_path, "similarity > 0").tolist() == [0]
     assert load_metadata(tmp_path, ["similarity"]) == {"similarity": [1.0]}
+    (tmp_path / "00000.parquet").unlink()  # the index of the tar stays
+    with pytest.raises(ValueError, match=r"00000\.tar, example '0000': unreadable metadata: repair"):
+        load_metadata(tmp_path, ["similarity"])
 
 
 def test_no_metadata_at_all(tmp_path):

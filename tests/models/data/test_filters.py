@@ -70,6 +70,12 @@ def test_columns_of_any_type_are_compared(condition, rows):
     assert Filter.parse(condition).apply(TABLE)["row"].to_pylist() == rows
 
 
+def test_numbers_beyond_64_bits_with_a_sign_are_refused():
+    table = pa.table({"n": pa.array([2**63, 1], pa.uint64())})
+    with pytest.raises(ValueError, match=r"filter 'n > 1': column 'n' has values of 2\^63 or more: write"):
+        Filter.parse("n > 1").apply(table)
+
+
 @pytest.mark.parametrize(
     "condition",
     ["long > 3", "single == 'high'", "long", "single like '%'", "time > 5", "list = 1", "time = list"],

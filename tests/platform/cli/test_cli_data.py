@@ -162,7 +162,9 @@ def test_inspect_shows_packed_benchmarks(photos, call):
     summary = json.loads(call("inspect", "bench", "--json"))
     found = [(one["name"], one["kind"], one["images"]) for one in summary["datasets"]]
     assert found == [("mine", "retrieval", 4), ("two", "classification", 4)]
+    call("pack", "photos", "bench/wds_two", "--captions", "labels.csv", "--benchmark", "zero_shot")
     assert "4 images, 0 train images, 2 classes" in call("inspect", "bench/two")
+    assert "second dataset named 'two'" in call("inspect", "bench", code=1)
 
 
 def test_a_damaged_image_is_an_error_or_skipped(photos, call):

@@ -220,6 +220,8 @@ def test_files_count_from_the_folder_of_the_spec(tmp_path, monkeypatch):
         (selecting(criterion="own.py:decoupled"), "must take `learner`, `reference`, or both"),
         (selecting(rule="own.py:halves", rule_options={"x": 1}), "its options: second_gain"),
         (selecting(rule="jont"), "'jont' is not valid: did you mean 'joint'"),
+        (selecting(gain=1e39), "selection.gain: .*less than or equal to 34028"),
+        ({"evaluation.extra.a": {"function": "colors"}}, "'colors' is not valid: custom code: "),
         ({"data.train": {"kind": "reader", "function": "own.py:squares", "path": "gone.txt"}},
          "data.train.path: .*gone.txt: no such file or folder"),
         ({"model.vision.architecture": "own.py:OWN"}, "model.vision.architecture: .* declares no FLOPs"),

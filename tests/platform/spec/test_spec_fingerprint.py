@@ -15,6 +15,8 @@ from jestlab.models.config import (
     ScoreConfig,
     Selection,
     TrainConfig,
+    TwoTowers,
+    VisionTower,
     WeightsConfig,
 )
 from jestlab.platform.planning.identity import canonical_json, fingerprint
@@ -78,6 +80,12 @@ def test_defaults_are_those_of_the_version(program):
     defaults = flatten(config.model_dump(mode="json", exclude={"runtime", "code", *required}))
     recorded = Path(__file__).with_name(f"{program}_defaults_v{config.version}.json")
     assert defaults == json.loads(recorded.read_text())
+
+
+def test_a_tower_beside_a_variant_may_be_an_instance():
+    towers = TwoTowers(variant="S/16", vision=VisionTower(depth=3))
+    assert towers == TwoTowers.model_validate({"variant": "S/16", "vision": {"depth": 3}})
+    assert (towers.vision.width, towers.vision.depth) == (384, 3)
 
 
 def test_canonical_json():

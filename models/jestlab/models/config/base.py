@@ -130,7 +130,7 @@ _INPUTS: dict[Kind, dict[str, tuple[str, ...]]] = {
 }
 """The inputs of built-in code, out of `extensions.GIVEN`."""
 
-RULES, CRITERIA, LOSSES = _INPUTS.values()
+RULES, CRITERIA, LOSSES = _INPUTS["rule"], _INPUTS["criterion"], _INPUTS["loss"]
 
 ScoringLoss = Literal["sigmoid", "softmax"]  # the losses that selection can score pairs by
 SCORING_LOSSES: tuple[ScoringLoss, ...] = get_args(ScoringLoss)
@@ -148,12 +148,13 @@ def takes(code: Mapping[str, Code], kind: Kind, name: str, input: str) -> bool:
 
 
 class Extension(NamedTuple):
-    """Custom code that a config names in the field at `path`, with its keyword arguments."""
+    """Custom code that a config names in the field at `path`, and its keyword arguments at `options_path`."""
 
     path: tuple[str, ...]
     kind: Kind
     name: str
     options: Mapping[str, Any]
+    options_path: tuple[str, ...]
 
 
 def custom_code(section: Section, path: tuple[str, ...] = ()) -> Iterator[Extension]:
@@ -169,5 +170,6 @@ def custom_code(section: Section, path: tuple[str, ...] = ()) -> Iterator[Extens
                 yield from custom_code(part, (*path, name, key))
         for mark in field.metadata:
             if isinstance(mark, NamesCode) and value not in mark.builtin:
-                options = getattr(section, f"{name}_options", getattr(section, "options", NO_OPTIONS))
-                yield Extension((*path, name), mark.kind, value, options)
+                options = f"{name}_options" if hasattr(section, f"{name}_options") else "options"
+                given = getattr(section, options, NO_OPTIONS)  # a diagnosis has no options of its loss
+                yield Extension((*path, name), mark.kind, value, given, (*path, options))

@@ -25,6 +25,7 @@ from jestlab.models.config.selection import (
     FILTERING_RATIO,
     CriterionName,
     FilteringRatio,
+    Gain,
     LossName,
     contains_reference,
     scoring_loss_of,
@@ -194,7 +195,7 @@ class DiagnoseConfig(DataConfig):
     criterion: CriterionName = "learnability"
     criterion_options: Options = NO_OPTIONS
     loss: LossName = "sigmoid"
-    gain: PositiveFloat = 100.0
+    gain: Gain = 100.0
     batch_size: PositiveInt = 128
     filtering_ratio: FilteringRatio = FILTERING_RATIO
     filtering_ratios: tuple[FilteringRatio, ...] = (0.5, 0.8, 0.9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from jestlab.models.config.base import (
     CRITERIA,
@@ -24,6 +24,7 @@ from jestlab.models.config.base import (
 CriterionName = Annotated[str, NamesCode("criterion", CRITERIA)]
 LossName = Annotated[str, NamesCode("loss", LOSSES)]
 FilteringRatio = Annotated[float, Field(ge=0.0, lt=1.0)]
+Gain = Annotated[float, Field(gt=0.0, le=3.4028234663852886e38)]  # finite in float32
 FILTERING_RATIO = 0.8  # the default of training and diagnosis: another one raises the `version` of both
 
 
@@ -67,7 +68,7 @@ class Selection(Section):
     loss: ScoringLoss | None = None
     filtering_ratio: FilteringRatio = FILTERING_RATIO
     chunks: PositiveInt = 16
-    gain: PositiveFloat = 100.0
+    gain: Gain = 100.0
     sweeps: PositiveInt = 4
     concepts: tuple[str, ...] = ()
     until: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
@@ -75,8 +76,8 @@ class Selection(Section):
 
     @model_validator(mode="after")
     def _check_reference(self) -> Selection:
-        uses_scores = takes({}, "rule", self.rule, "batch")
-        if uses_scores and self.reference is None and contains_reference(self.criterion, None):
+        lacks_reference = self.reference is None and contains_reference(self.criterion, None)
+        if lacks_reference and takes({}, "rule", self.rule, "batch"):
             raise ValueError(f"criterion {self.criterion!r} needs a reference: set selection.reference")
         return self
 

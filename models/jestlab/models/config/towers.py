@@ -132,5 +132,9 @@ class TwoTowers(Section):
             "text": {**_SIZES[size], "vocabulary_size": 32_000, "length": 64},
         }
         towers = {name: given.get(name, {}) for name in sizes}
-        merged = {name: sizes[name] | tower for name, tower in towers.items() if isinstance(tower, dict)}
+        written = {
+            name: tower.model_dump(exclude_unset=True) if isinstance(tower, Section) else tower
+            for name, tower in towers.items()
+        }
+        merged = {name: sizes[name] | tower for name, tower in written.items() if isinstance(tower, dict)}
         return {"embedding_dim": _SIZES[size]["width"], **given, **merged}

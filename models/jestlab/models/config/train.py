@@ -241,8 +241,8 @@ class TrainConfig(DataConfig):
     @property
     def uses_concepts(self) -> bool:
         """Whether the rule uses the concepts of examples."""
-        takes_concepts = takes(self.code, "rule", self.selection.rule, "concepts")
-        return self.selects and takes_concepts and bool(self.selection.concepts)
+        has_concepts = self.selects and bool(self.selection.concepts)
+        return has_concepts and takes(self.code, "rule", self.selection.rule, "concepts")
 
     @property
     def scores_learner(self) -> bool:

@@ -108,15 +108,7 @@ def datasets_in(folder: Path) -> list[tuple[Path, str, bool]]:
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if not (path / "test").is_dir():
             continue
-        kind_path = path / "dataset_type.txt"
-        kind = read_text(kind_path).strip().lower() if kind_path.exists() else "classification"
-        if kind not in ("classification", "retrieval"):
-            raise ValueError(
-                f"{kind_path}: type {kind!r} is not scored here, only classification and retrieval: "
-                "move the dataset out of the benchmark's folder"
-            )
-        name = path.name.removeprefix("wds_")
-        key = (name, True) if kind == "retrieval" else (name.removesuffix("_classification"), False)
+        key = name_and_task(path)
         if datasets.setdefault(key, path) != path:
             raise ValueError(f"{path}: a second dataset named {key[0]!r}: rename one of the folders")
     if not datasets:
@@ -125,6 +117,23 @@ def datasets_in(folder: Path) -> list[tuple[Path, str, bool]]:
             f"{folder}: holds no dataset, which is a folder with test/0.tar (CLIP_benchmark's form){hint}"
         )
     return [(path, *key) for key, path in datasets.items()]
+
+
+def name_and_task(folder: Path) -> tuple[str, bool]:
+    """Return the name of a dataset, and whether it is for retrieval.
+
+    Raises:
+        ValueError: It is for another task, such as "multilabel".
+    """
+    kind_path = folder / "dataset_type.txt"
+    kind = read_text(kind_path).strip().lower() if kind_path.exists() else "classification"
+    if kind not in ("classification", "retrieval"):
+        raise ValueError(
+            f"{kind_path}: type {kind!r} is not scored here, only classification and retrieval: "
+            "move the dataset out of the benchmark's folder"
+        )
+    name = folder.name.removeprefix("wds_")
+    return (name, True) if kind == "retrieval" else (name.removesuffix("_classification"), False)
 
 
 def classification(folder: Path, image_size: int) -> ClassificationSet:
@@ -237,9 +246,7 @@ def read_split(folder: Path, target: Literal["cls", "txt"], image_size: int) -> 
                 reason, place = damaged[0]
                 raise ValueError(f"{tar}, {place}: {reason}: fetch the shard again, or repair it")
             if uses[SPECIAL]:
-                raise ValueError(
-                    f"{tar}: has a {SPECIAL}: store copies (tar -h --hard-dereference)"
-                )
+                raise ValueError(f"{tar}: has a {SPECIAL}: store copies (tar -h --hard-dereference)")
             with tar.open("rb") as file:
                 for key, (image, (offset, size), _) in examples.items():
                     content = os.pread(file.fileno(), size, offset)

@@ -99,21 +99,21 @@ def essence(source: bytes) -> str:
 
 
 def followed(
-    entries: Sequence[Path], roots: Sequence[Path], is_own: Callable[[Path], bool], most: int
+    entries: Sequence[Path], roots: Sequence[Path], is_followed: Callable[[Path], bool], most: int
 ) -> list[Path]:
     """Return files and the files that they import, directly and indirectly.
 
     Args:
         entries: The first files.
         roots: The folders in which modules are found.
-        is_own: Whether a file is followed.
+        is_followed: Whether a file is followed.
         most: Maximum number of files.
     """
     seen = dict.fromkeys(entries)
     waiting = [*entries]
     while waiting and len(seen) < most:
         for file in _imported(waiting.pop(0), roots):
-            if file not in seen and is_own(file):
+            if file not in seen and is_followed(file):
                 seen[file] = None
                 waiting.append(file)
     return [*seen]

@@ -16,7 +16,7 @@ from jestlab.analysis.files import write_whole
 from jestlab.models.config import ELSEWHERE, EmbedConfig, ShapesBenchmark, ShapesWeb
 from jestlab.models.data import datasets as training_data
 from jestlab.models.data import shapes
-from jestlab.models.data.benchmarks import classification, datasets_in, retrieval
+from jestlab.models.data.benchmarks import classification, datasets_in, name_and_task, retrieval
 from jestlab.models.data.curation import select
 from jestlab.models.data.files import build_once, shard_files
 from jestlab.models.data.icons import make as icons
@@ -227,13 +227,11 @@ def _describe(folder: Path, expression: str | None = None) -> dict[str, Any]:
     """
     if not folder.is_dir() or any(folder.glob("*.tar")):
         return _describe_shards(folder, expression)
-    is_dataset = (folder / "test" / "nshards.txt").exists()
     about: dict[str, Any] = {"folder": str(folder), "bytes": _bytes(folder)}
-    if is_dataset or any(path.is_dir() for path in folder.glob("*/test")):
-        datasets = datasets_in(folder.parent if is_dataset else folder)
-        if is_dataset:
-            datasets = [found for found in datasets if found[0].name == folder.name]
-        return about | {"datasets": [_describe_dataset(*each) for each in datasets]}
+    if (folder / "test" / "nshards.txt").exists():
+        return about | {"datasets": [_describe_dataset(folder, *name_and_task(folder))]}
+    if any(path.is_dir() for path in folder.glob("*/test")):
+        return about | {"datasets": [_describe_dataset(*each) for each in datasets_in(folder)]}
     parts = [path for path in sorted(folder.iterdir()) if path.is_dir() and shard_files(path, _DATA_SUFFIXES)]
     if not parts:
         return _describe_shards(folder, expression)  # raises the error about missing files

@@ -27,8 +27,8 @@ from jestlab.platform.store.records import RunRecord, RunState
 from jestlab.platform.store.store import Store
 
 _EPILOG = f"""\
-SOURCE is one of: an .npz file of big_vision; a SigLIP model of Hugging Face, as a .safetensors file or a
-folder; a folder that `jestlab weights import` wrote; or a RUN.
+SOURCE is one of: an .npz file of big_vision; a SigLIP model of Hugging Face, as a folder or as a .safetensors
+file next to its config.json; a folder that `jestlab weights import` wrote; or a RUN.
 
 {RUN_HELP}
 

@@ -5,7 +5,8 @@ and the gradient), and the activations of its share of the examples. For each to
 
     2.5 numbers per output of its layers, and 4 numbers per attention head and token.
 
-The estimate doesn't include images, batches that are read ahead, and the savings of approximate passes.
+A pass without gradients holds about a third of one block. The estimate doesn't include images, batches that
+are read ahead, and the savings of approximate passes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _GB = 1e9
 _FLOAT = 4  # bytes
 _PROCESS = 1e9  # bytes of a process that imports, compiles, and evaluates
 _DIAGNOSED_ROWS = 256  # examples that a diagnosis embeds at a time: see `training.diagnose`
-_FORWARD = 0.25  # of the activations of one block: a pass without gradients stores no others
+_FORWARD = 0.35  # of the activations of one block: a pass without gradients stores no others
 _STORED = {"dots": 0.8, "all": 0.1}
 """Value of `runtime.remat` → numbers per output of a layer that are stored for the backward pass."""
 

@@ -92,6 +92,12 @@ def test_licenses_are_next_to_the_data_and_tell_other_packages_apart(made: Path)
         icons.is_made(made, [])
 
 
+def test_a_folder_with_other_content_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "web").mkdir()
+    with pytest.raises(ValueError, match="already contains 'web': name a new or an empty folder"):
+        icons.is_made(tmp_path, [])
+
+
 def test_several_processes_give_the_same_bytes_and_make_only_missing_parts(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
