@@ -226,7 +226,7 @@ function paint(entry, kind) {
   entry.look = look;
   swatch.replaceChildren();
   if (kind === "curves") {
-    const dash = one.dash === "solid" ? "none" : one.dash === "dash" ? "6,3" : one.dash.replaceAll("px", "");
+    const dash = one.dash || "none";
     swatch.append(svg("line", { x1: 1, x2: 29, y1: 6, y2: 6, stroke: colour, "stroke-width": 2, "stroke-dasharray": dash }));
   }
   swatch.append(svg("path", { fill: colour, d: SYMBOLS[one.symbol](4), transform: "translate(15 6)" }));

@@ -29,12 +29,11 @@ function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** Lighten the color of a series in dark mode; black becomes almost white. */
-function ink(colour) {
-  if (!DARK.matches) return colour;
-  if (colour === "#000000") return "#f2f2f2";
-  const channels = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
-  return "#" + channels.map((c) => Math.round(c + 0.35 * (255 - c)).toString(16).padStart(2, "0")).join("");
+/** Return the color of a label for the current theme: see LabelColor in colors.py. */
+function ink(style) {
+  const theme = document.documentElement.dataset.theme;
+  const isDark = theme ? theme === "dark" : DARK.matches;
+  return style.match(/#[0-9a-f]{6}/g)?.at(isDark ? -1 : 0) ?? style;
 }
 
 /** Make a table of texts; the first column names the rows, `left` lists the other columns that contain words. */

@@ -210,8 +210,7 @@ class Plot {
   }
 
   line({ x, y, colour, dash, width = 2, step, label = "" }) {
-    const dashes = dash === "solid" ? "none" : dash === "dash" ? "6,3" : (dash ?? "none").replaceAll("px", "");
-    const style = { fill: "none", stroke: colour, "stroke-width": width, "stroke-dasharray": dashes };
+    const style = { fill: "none", stroke: colour, "stroke-width": width, "stroke-dasharray": dash || "none" };
     return svg("path", { d: this.path(x, y, step), ...style, class: step ? "front" : "line", "data-label": label });
   }
 
