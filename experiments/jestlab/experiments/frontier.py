@@ -4,7 +4,7 @@
     jestlab launch frontier --scale mini  # 165 runs; not run
 
 Every method trains three times: for the same number of examples, FLOPs, and seconds of training as JEST. The
-methods and their sources are described in docs/methods.md. CABS uses no reference. RHO-LOSS uses a reference
+methods and their sources are described in docs/case-studies/methods.md. CABS uses no reference. RHO-LOSS uses a reference
 trained on unfiltered holdout data. The other methods use a reference trained on strongly curated data, which
 is larger for ACID, ACED, and Softmax-KD.
 
