@@ -233,7 +233,7 @@ function paint(entry, kind) {
 }
 
 let charts = [];
-DARK.addEventListener("change", () => charts.forEach((chart) => chart.draw()));
+onTheme(() => charts.forEach((chart) => chart.draw()));
 
 /** Show the buttons that need JavaScript. */
 function awaken(page) {

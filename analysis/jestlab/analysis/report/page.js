@@ -2,7 +2,6 @@
 // already rounded and formatted.
 
 let DATA = {}; // see `begin`
-const DARK = window.matchMedia("(prefers-color-scheme: dark)");
 
 /** Make an element with attributes and children; strings become text, never markup. */
 function make(tag, attributes = {}, ...children) {
@@ -31,7 +30,7 @@ function css(name) {
 
 /** Lighten the color of a series in dark mode; black becomes almost white. */
 function ink(colour) {
-  if (!DARK.matches) return colour;
+  if (!isDark()) return colour;
   if (colour === "#000000") return "#f2f2f2";
   const channels = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
   return "#" + channels.map((c) => Math.round(c + 0.35 * (255 - c)).toString(16).padStart(2, "0")).join("");

@@ -172,7 +172,7 @@ if (document.querySelector("[data-live]")) followPage(curves[0]);
 for (const place of document.querySelectorAll("[data-results]")) followResults(place);
 for (const place of document.querySelectorAll("[data-log]")) followLog(place);
 for (const place of document.querySelectorAll("[data-retry]")) setTimeout(() => location.reload(), 5 * TICK);
-DARK.addEventListener("change", () => curves.forEach((each) => each.draw()));
+onTheme(() => curves.forEach((each) => each.draw()));
 
 // Remember the author, and confirm actions that cannot be undone.
 for (const field of document.querySelectorAll("input[name=by]")) field.value = localStorage.getItem("by") ?? "";
