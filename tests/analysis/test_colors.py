@@ -21,12 +21,17 @@ def test_colors_follow_the_order_of_all_labels_and_the_declared_baseline():
     }  # fmt: skip
     assert colors.label_colors(rows("a", "b"), {})["a"] == colors.BASELINE
     of_teacher = {"reports": [{"kind": "table", "baseline": "teacher"}]}
-    assert colors.label_colors(rows("teacher", "a", needed=["teacher"]), of_teacher)["teacher"] == colors.BASELINE
+    assert (
+        colors.label_colors(rows("teacher", "a", needed=["teacher"]), of_teacher)["teacher"]
+        == colors.BASELINE
+    )
 
 
 def test_a_union_has_the_colors_of_its_studies():
     study = {"reports": [{"kind": "curves", "baseline": "plain"}]}
-    found = colors.label_colors(rows("one/a", "one/plain", "two/x", "two/a"), {"studies": {"one": study, "two": {}}})
+    found = colors.label_colors(
+        rows("one/a", "one/plain", "two/x", "two/a"), {"studies": {"one": study, "two": {}}}
+    )
     assert found == {
         "one/a": colors.PALETTE[0], "one/plain": colors.BASELINE,
         "two/x": colors.BASELINE, "two/a": colors.PALETTE[0],

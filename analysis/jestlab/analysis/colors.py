@@ -4,8 +4,8 @@ A color follows from the position of a label among all labels of the experiment,
 figure shows. The baseline of the study is dark gray, references are lighter and dashed. The palette is
 legible for color-blind readers, and has a contrast of at least 3:1 on the light and on the dark background.
 
-Templates write `<i class="swatch hue" style="{{ color.style }}">`; scripts get the same `style` as JSON. The
-class `hue` (report/charts.css) then chooses between the two colors, so a change of theme needs no script.
+Templates write `<i class="swatch" style="background: {{ color.css }}">`; scripts get the same `css` in JSON. The
+browser chooses between the two colors, so a change of theme needs no script.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class LabelColor:
     dash: str = ""
 
     @property
-    def style(self) -> str:
-        """Inline CSS of an element with the class `hue`."""
-        return f"--light:{self.light};--dark:{self.dark}"
+    def css(self) -> str:
+        """The color in CSS, for the theme of the page."""
+        return f"light-dark({self.light},{self.dark})"
 
 
 BASELINE = LabelColor("#4a5560", "#aab4bf")

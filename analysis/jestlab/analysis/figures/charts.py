@@ -137,11 +137,11 @@ def _of_labels(data: pd.DataFrame) -> Iterator[tuple[Mapping[Any, Any], slice]]:
 
 def _identity(row: Mapping[Any, Any]) -> dict[str, Any]:
     """Return label, name, and look of a series; color and dash are those of `LabelColor`."""
-    look = {"color": REFERENCE.style, "symbol": "circle", "dash": REFERENCE.dash}
+    look = {"color": REFERENCE.css, "symbol": "circle", "dash": REFERENCE.dash}
     if row["role"] != "reference":
         line, color = row["line"], LabelColor(row["color"], row["dark"])
         dash = "" if line == "-" else ",".join(f"{2 * length:g}" for length in line[1])
-        look = {"color": color.style, "symbol": _SYMBOLS[row["marker"]], "dash": dash}
+        look = {"color": color.css, "symbol": _SYMBOLS[row["marker"]], "dash": dash}
     return {"label": str(row["label"]), "text": str(row["text"]), "role": str(row["role"])} | look
 
 

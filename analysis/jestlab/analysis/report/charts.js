@@ -4,7 +4,7 @@ const MOST_BANDS = 8; // more bands would hide the lines
 
 function curveShapes(one, banded, interval) {
   const { label, x, y, low, high } = one;
-  const colour = ink(one.color);
+  const colour = one.color;
   const shapes = low.length && banded ? [{ kind: "band", label, x, low, high, colour }] : [];
   const texts = x.map((_, i) => [
     shortened(one.text),
@@ -21,7 +21,7 @@ const FILLS = { front: "full", ambiguous: "half" }; // filled: on the front for 
 
 function paretoShapes(one, interval) {
   const { label, symbol, low, high, x_low, x_high } = one;
-  const colour = ink(one.color);
+  const colour = one.color;
   const name = shortened(one.text);
   const mean = [
     name,
@@ -220,7 +220,7 @@ class Chart {
 /** Draw the line and marker of a series next to its checkbox. */
 function paint(entry, kind) {
   const { swatch, one } = entry;
-  const colour = ink(one.color);
+  const colour = one.color;
   const look = [kind, colour, one.dash, one.symbol].join();
   if (entry.look === look) return;
   entry.look = look;
@@ -233,7 +233,7 @@ function paint(entry, kind) {
 }
 
 let charts = [];
-DARK.addEventListener("change", () => charts.forEach((chart) => chart.draw()));
+onTheme(() => charts.forEach((chart) => chart.draw()));
 
 /** Show the buttons that need JavaScript. */
 function awaken(page) {

@@ -2,7 +2,6 @@
 // already rounded and formatted.
 
 let DATA = {}; // see `begin`
-const DARK = window.matchMedia("(prefers-color-scheme: dark)");
 
 /** Make an element with attributes and children; strings become text, never markup. */
 function make(tag, attributes = {}, ...children) {
@@ -27,13 +26,6 @@ function shortened(text, most = 60) {
 
 function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
-/** Return the color of a label for the current theme: see LabelColor in colors.py. */
-function ink(style) {
-  const theme = document.documentElement.dataset.theme;
-  const isDark = theme ? theme === "dark" : DARK.matches;
-  return style.match(/#[0-9a-f]{6}/g)?.at(isDark ? -1 : 0) ?? style;
 }
 
 /** Make a table of texts; the first column names the rows, `left` lists the other columns that contain words. */

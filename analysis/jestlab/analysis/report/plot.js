@@ -245,7 +245,7 @@ class Plot {
 
   /** Return a paint that fills only the left half. */
   half(colour) {
-    const id = `half-${this.place.closest("section").id}-${colour.slice(1)}`;
+    const id = `half-${this.place.closest("section").id}-${colour.replace(/\W+/g, "-")}`;
     const gradient = this.add("linearGradient", { id });
     gradient.append(
       svg("stop", { offset: 0.5, "stop-color": colour }),

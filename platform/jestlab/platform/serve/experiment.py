@@ -115,7 +115,7 @@ def losses(labs: Labs, request: Request) -> dict[str, Any]:
     return {
         "left": len(unique) - len(runs),
         "series": [
-            {"run": run, "name": f"{of.label}/{of.seed}", "color": colors[of.label].style}
+            {"run": run, "name": f"{of.label}/{of.seed}", "color": colors[of.label].css}
             | dict(zip("xy", curves[run], strict=True))
             for run, of in runs.items()
         ],
