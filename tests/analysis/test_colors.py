@@ -1,8 +1,5 @@
 """Colors of labels: the same for the whole experiment, legible on both backgrounds."""
 
-import colorsys
-import itertools
-
 import pytest
 
 from jestlab.analysis import colors
@@ -66,6 +63,3 @@ def test_contrast(theme, paper):
     for color in (colors.BASELINE, *colors.PALETTE):
         assert contrast(getattr(color, theme), paper) >= 4.5, color
     assert contrast(getattr(colors.REFERENCE, theme), paper) >= 3
-    hues = [colorsys.rgb_to_hls(*(int(getattr(c, theme)[i : i + 2], 16) / 255 for i in (1, 3, 5)))[0]
-            for c in colors.PALETTE]  # fmt: skip
-    assert all(abs(a - b) > 0.02 for a, b in itertools.combinations(hues, 2))

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 from matplotlib.figure import Figure
 
-from jestlab.analysis.curves import score_curves
 from jestlab.analysis.colors import BASELINE
+from jestlab.analysis.curves import score_curves
 from jestlab.analysis.custom import CodeFailed, CustomCode, NotYet
 from jestlab.analysis.figures import draw, pareto
 from jestlab.analysis.report import gather

@@ -4,8 +4,8 @@ A color follows from the position of a label among all labels of the experiment,
 figure shows. The baseline of the study is dark gray, references are lighter and dashed. The palette is
 legible for color-blind readers, and has a contrast of at least 3:1 on the light and on the dark background.
 
-Templates write `<i class="swatch" style="background: {{ color.css }}">`; scripts get the same `css` in JSON. The
-browser chooses between the two colors, so a change of theme needs no script.
+Templates write `<i class="swatch" style="background: {{ color.css }}">`; scripts get the same `css` in JSON.
+The browser chooses between the two colors, so a change of theme needs no script.
 """
 
 from __future__ import annotations
