@@ -82,6 +82,6 @@ def _details(keys: Sequence[SpecKey]) -> Iterator[Block]:
 
 
 def _overview(keys: Sequence[SpecKey]) -> Iterator[Block]:
-    yield table(("KEY", "DEFAULT", "MEANING"), [(key.path, key.default, key.description) for key in keys])
+    yield table(("key", "default", "meaning"), [(key.path, key.default, key.description) for key in keys])
     yield ""
     yield f"{counted(len(keys), 'key')}. For the type and choices of one: jestlab keys KEY"

@@ -68,7 +68,7 @@ def show_result(lab: Lab, result: LaunchResult) -> None:
             )
             for part in plan.parts
         ]
-        say(table(("STUDY", "RUNS", "PAGE"), rows))
+        say(table(("study", "runs", "page"), rows))
     _show_claims(written, name, by_study=bool(plan.parts))
     if written and not plan.parts:
         _show_tables(lab, plan.study, written)

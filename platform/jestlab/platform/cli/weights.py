@@ -180,7 +180,7 @@ def _description(about: dict[str, Any]) -> list[Block]:
         ]
         for tower, section in (("image", vision), ("text", text))
     ]
-    headers = ("TOWER", "PARAMETERS", *map(str.upper, sizes), "INPUT")
+    headers = ("tower", "parameters", *sizes, "input")
     return [
         f"{about['path']}: {about['format']}, {parameters['all']:,} parameters, "
         f"embeddings of {about['model']['embedding_dim']}",
