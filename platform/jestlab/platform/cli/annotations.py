@@ -40,7 +40,7 @@ _SUBJECT = f"SUBJECT is an experiment or a run.\n\n{RUN_HELP}\n\n"
 _LONG = 160  # characters; longer commands are cut
 
 _author = click.option(
-    "--author", metavar="NAME", help="Your name  [default: git's user.name, else your login]"
+    "--author", metavar="NAME", help="Your name.  [default: git's user.name, else your login]"
 )
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 )
 @json_option("Print the names of the files as JSON.")
 def init_command(file: Path, program: templates.Start, as_json: bool) -> None:
-    """Write a short commented study to FILE, ready to be launched  [default: study.yaml]"""
+    """Write a starter study with comments to FILE (by default study.yaml), ready to launch."""
     texts = templates.files(file, program)
     for path in texts:
         if path.exists():

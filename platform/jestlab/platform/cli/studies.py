@@ -164,7 +164,9 @@ def plan_command(study: StudySpec, why: bool, every: bool, as_json: bool, lab: L
 @spec_options
 @decide_option
 @click.option(
-    "--author", metavar="NAME", help="Author of the registration  [default: git's user.name, else your login]"
+    "--author",
+    metavar="NAME",
+    help="Author of the registration.  [default: git's user.name, else your login]",
 )
 @json_option("Print the registration as JSON.")
 @lab_options

@@ -44,7 +44,7 @@ _source = click.argument("source", type=SOURCE, metavar="SOURCE")
 
 def _conversion_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the arguments and options that import and export share."""
-    tokenizer_help = "SentencePiece model of the texts  [default: the one next to SOURCE]"
+    tokenizer_help = "SentencePiece model of the texts.  [default: the one next to SOURCE]"
     for add in (
         lab_options,
         json_option(),
