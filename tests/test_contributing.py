@@ -1,6 +1,6 @@
-"""CONTRIBUTING.md is true: its tree is the tree, its commands exist; links in the repository lead somewhere.
+"""CONTRIBUTING.md is true: its tree and commands exist; links in the repository have targets.
 
-python -m tests.test_contributing    # write the tree again, from the first lines of the modules' docstrings
+python -m tests.test_contributing    # write the tree again, from the docstrings of packages
 """
 
 import ast
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PORTIONS = {
-    "experiments": "WHAT TO RUN: one file a study",
+    "experiments": "WHAT TO RUN: one file per study",
     "platform": "HOW IT RUNS",
     "models": "WHAT IS TRAINED",
     "analysis": "WHAT IT MEANS, read from the store's views",
@@ -40,15 +40,15 @@ def test_make_targets_exist(line):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_tree_names_every_module_by_its_path():
-    """Both ways: every module is in the tree, and everything in the tree exists."""
-    (shown,) = re.findall(r"```\n(.*?)```", CONTRIBUTING.split("## Where things are")[1], flags=re.DOTALL)
+def test_the_tree_names_every_folder_by_its_path():
+    """Both ways: every folder is in the tree, and everything in the tree exists."""
+    (shown,) = re.findall(r"```\n(.*?)```", CONTRIBUTING.split("## Layout of the code")[1], flags=re.DOTALL)
     names = [re.findall(r"^( *\S+)", text, flags=re.MULTILINE) for text in (shown, tree())]
     assert names[0] == names[1], "run: python -m tests.test_contributing"
 
 
 def about(path: Path) -> str:
-    """Take what a module is for from the first sentence of its docstring, cut to a line of the tree."""
+    """Return the first sentence of a module's docstring, cut to a line of the tree."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     line = text.partition("\n\n")[0].replace("\n", " ")
     line = re.split(r"(?<!Eq)(?<!Sec)\. ", line)[0].rstrip(".")
@@ -59,29 +59,25 @@ def about(path: Path) -> str:
 
 
 def tree() -> str:
-    """Write the tree: every folder and module with what it is for."""
+    """Write the tree: every package with its purpose."""
     lines = []
 
     def walk(folder: Path, depth: int) -> None:
-        entries = sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path.name))
-        for path in entries:
-            title = "  " * depth + path.name
-            if path.is_dir() and (path / "__init__.py").exists():
-                lines.append(f"{title + '/':34} {about(path / '__init__.py')}".rstrip())
-                walk(path, depth + 1)
-            elif path.suffix == ".py" and path.name != "__init__.py":
-                lines.append(f"{title:34} {about(path)}".rstrip())
+        for path in sorted(path.parent for path in folder.glob("*/__init__.py")):
+            title = "  " * depth + path.name + "/"
+            lines.append(f"{title:34} {about(path / '__init__.py')}".rstrip())
+            walk(path, depth + 1)
 
     for portion, meaning in PORTIONS.items():
         lines.append(f"{portion}/jestlab/{portion}/".ljust(35) + meaning)
         walk(ROOT / portion / "jestlab" / portion, 1)
-        for path in sorted((ROOT / portion / "jestlab").glob("*.py")):  # for users, beside the four
+        for path in sorted((ROOT / portion / "jestlab").glob("*.py")):  # public, next to the four packages
             lines.append(f"{path.relative_to(ROOT).as_posix():34} {about(path)}")
     lines.append(f"{'tests/':34} mirrors the four")
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    head, title, rest = CONTRIBUTING.partition("## Where things are")
+    head, title, rest = CONTRIBUTING.partition("## Layout of the code")
     rest = re.sub(r"```\n.*?```", lambda _: f"```\n{tree()}```", rest, count=1, flags=re.DOTALL)
     (ROOT / "CONTRIBUTING.md").write_text(head + title + rest, encoding="utf-8")
