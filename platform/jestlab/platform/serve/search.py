@@ -198,11 +198,11 @@ def sql(labs: Labs, request: Request) -> Any:
             limits = query.Limits(SQL_ROWS, SQL_BYTES, SQL_SECONDS)
             result = query.ask(served.lab.store_url, asked, limits)
         except ValueError as error:
-            problem = str(error)
+            problem = str(error).removeprefix("query: ")
         seconds = time.monotonic() - start
     return render(
         "sql.html.j2", here="sql", asked=asked, result=result, problem=problem, seconds=seconds,
-        place=_place(asked, problem), views={name: view.columns for name, view in VIEWS.items()}, labs=labs,
+        place=_place(asked, problem), views=VIEWS, labs=labs,
         served=served, saved=saved_queries(served.store), writes=labs.writes, examples=EXAMPLES,
     )  # fmt: skip
 
