@@ -26,6 +26,9 @@ from .page import FigurePart, ReportPage
 SCRIPTS = ("page.js", "copies.js", "plot.js", "charts.js")
 """The scripts of a page, joined in this order; `begin()` starts them."""
 
+HEAD_SCRIPT = "theme.js"
+"""The script that must run before the page is drawn."""
+
 PROVENANCE = "provenance.json"
 """Name of the file with the explanations of all cells, which the page reads when a cell is first opened."""
 
@@ -53,15 +56,17 @@ def document(page: ReportPage, embedded: Mapping[str, bytes], image: Callable[[F
     from markupsafe import Markup
 
     script = "\n".join([*map(own_file, SCRIPTS), "begin();"])
-    digest = _base64(hashlib.sha256(script.encode()).digest())
+    scripts = {"script": script, "head_script": own_file(HEAD_SCRIPT)}
+    digests = (_base64(hashlib.sha256(text.encode()).digest()) for text in scripts.values())
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     policy = (  # cells have styles; images are data
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     files = {name: content for name, content in embedded.items() if not name.endswith(".png")}
     files[PROVENANCE] = provenance(page)
-    parts = {"policy": policy, "style": Markup(own_file("style.css")), "script": Markup(script)}
-    return _render(page, files, image=lambda part: _image(image(part)), document=parts)
+    parts = {name: Markup(text) for name, text in (scripts | {"style": style()}).items()}
+    return _render(page, files, image=lambda part: _image(image(part)), document=parts | {"policy": policy})
 
 
 def fragment(page: ReportPage, image: Callable[[FigurePart], Mapping[str, Any]], place: str) -> str:
@@ -111,6 +116,11 @@ def provenance(page: ReportPage) -> bytes:
 def own_file(name: str) -> str:
     """Return the text of a template, script, or style sheet of this package."""
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def style() -> str:
+    """Return the style sheet of a page."""
+    return own_file("style.css") + own_file("charts.css")
 
 
 def _image(png: bytes) -> dict[str, Any]:
