@@ -115,7 +115,8 @@ def losses(labs: Labs, request: Request) -> dict[str, Any]:
     return {
         "left": len(unique) - len(runs),
         "series": [
-            {"run": run, "name": f"{of.label}/{of.seed}", "color": colors[of.label].css}
+            {"run": run, "label": of.label, "name": f"{of.label}/{of.seed}"}
+            | {"color": colors[of.label].css, "dash": colors[of.label].dash}
             | dict(zip("xy", curves[run], strict=True))
             for run, of in runs.items()
         ],
