@@ -19,16 +19,19 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 GLYPHS = {
+    RunState.COMPLETED: "✓",
+    RunState.RUNNING: "▶",
+    RunState.PREEMPTED: "↺",
     RunState.PENDING: "○",
     RunState.BLOCKED: "◌",
-    RunState.RUNNING: "▶",
-    RunState.COMPLETED: "✓",
-    RunState.FAILED: "✗",
-    RunState.CANCELLED: "■",
-    RunState.PREEMPTED: "↺",
     RunState.SKIPPED: "–",
+    RunState.CANCELLED: "■",
+    RunState.FAILED: "✗",
 }
-"""A symbol for each state, shown next to its name for people who can't distinguish the colors."""
+"""A symbol for each state, shown next to its name for people who can't distinguish the colors.
+
+Bars and counts list the states in this order.
+"""
 
 
 @cache
