@@ -23,7 +23,6 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.launch.status import LOSS, RunStatus, wait_lines
 from jestlab.platform.serve.groups import (
     COLUMNS,
-    STATES,
     Scores,
     by_label,
     by_state,
@@ -32,7 +31,7 @@ from jestlab.platform.serve.groups import (
     group_cells,
 )
 from jestlab.platform.serve.labs import Labs, Missing, Served
-from jestlab.platform.serve.rendering import address, parse_whole, render
+from jestlab.platform.serve.rendering import GLYPHS, address, parse_whole, render
 from jestlab.platform.serve.results import MadeResults
 from jestlab.platform.store.annotations import Subject, notes, tags, tags_of_experiments, tags_of_runs
 from jestlab.platform.store.records import RunState
@@ -97,6 +96,8 @@ def page(labs: Labs, request: Request) -> str:
     opened = {label for label, _ in labels} if is_filtered and len(chosen) <= OPENED else set()
     opened |= set(query.getlist("open"))
     groups = [_group(rows, scores, label in opened) for label, rows in labels[start : start + PER_PAGE]]
+    for group in groups:
+        group["toggle"] = _link(request, open=sorted(opened ^ {group["label"]}) or None)
     marked = tags_of_runs(served.store, [seed["run"] for group in groups for seed in group["seeds"]])
     [about] = [row for row in served.store.experiments() if row.name == name]
     subject = Subject(experiment=name)
@@ -116,7 +117,7 @@ def page(labs: Labs, request: Request) -> str:
         page=start // PER_PAGE + 1,
         pages=max(1, -(-len(labels) // PER_PAGE)),
         query=query,
-        opened=opened,
+        sorts=SORTS,
         counts=counts,
         totals=_cost_text(status),
         is_over=not any(state in counts for state in _UNFINISHED),
@@ -150,14 +151,16 @@ def _sorted(
     def of_run(row: RunStatus) -> Any:
         if key in COLUMNS:
             return COLUMNS[key].value(row)
-        return {"run": row.run.seed, "state": STATES.index(row.run.state), "score": scores.run(row)}[key]
+        return {"run": row.run.seed, "state": list(GLYPHS).index(row.run.state), "score": scores.run(row)}[
+            key
+        ]
 
     def of_label(pair: tuple[str, list[RunStatus]]) -> Any:
         label, rows = pair
         if key in COLUMNS:
             return combined(COLUMNS[key], rows)
         if key == "state":
-            return max(STATES.index(row.run.state) for row in rows)
+            return max(list(GLYPHS).index(row.run.state) for row in rows)
         return label if key == "run" else scores.mean(label)
 
     if not sort:
@@ -178,16 +181,24 @@ def _group(rows: Sequence[RunStatus], scores: Scores, is_open: bool) -> dict[str
     """Return the cells of a label and, if it is open, of its runs."""
     label = rows[0].run.label
     seeds = [cells(row, scores) for row in rows[:MOST_SEEDS]] if is_open or len(rows) == 1 else []
-    return group_cells(label, rows, scores) | {"seeds": seeds, "left": len(rows) - len(seeds)}
+    cells_of_label = group_cells(label, rows, scores)
+    return cells_of_label | {
+        "seeds": seeds,
+        "left": len(rows) - len(seeds),
+        "is_open": is_open and len(rows) > 1,
+    }
 
 
 def _columns(groups: Sequence[Mapping[str, Any]], scores: Scores) -> dict[str, str]:
     """Return key → header of the columns that have a value on the page."""
     suffix = f", {scores.metric.suffix}" if scores.metric.suffix else ""
     titles = {"score": f"{scores.title}{suffix}", "delta": f"Δ {scores.baseline}", "trend": "Trend"}
+    titles |= {"state": "State"}
     titles |= {key: column.title for key, column in COLUMNS.items()} | {"reason": "Reason"}
     rows = [row for group in groups for row in (group, *group["seeds"])]
-    return {key: title for key, title in titles.items() if any(row.get(key) for row in rows)}
+    return {
+        key: title for key, title in titles.items() if key == "state" or any(row.get(key) for row in rows)
+    }
 
 
 def losses(labs: Labs, request: Request) -> dict[str, Any]:
@@ -203,7 +214,7 @@ def losses(labs: Labs, request: Request) -> dict[str, Any]:
     return {
         "left": len(unique) - len(runs),
         "series": [
-            {"run": run, "name": f"{of.label}/{of.seed}", "color": colors[of.label]}
+            {"run": run, "name": f"{of.label}/{of.seed}", "color": colors[of.label].style}
             | dict(zip("xy", curves[run], strict=True))
             for run, of in runs.items()
         ],
@@ -219,7 +230,11 @@ def _colors(store: Store, experiment: str, rows: Sequence[RunStatus]) -> dict[st
     named = study.baseline if study is not None else None
     baseline = next((row.run.label for row in rows if named in (row.run.label, row.run.name)), "")
     chosen = looks([row.run.label for row in rows], baseline)
-    return {label: look.color for label, look in chosen.items()}
+    from types import SimpleNamespace as N
+
+    return {
+        label: N(style=f"--light:{look.color};--dark:{look.color}", dash="") for label, look in chosen.items()
+    }
 
 
 def results(labs: Labs, request: Request) -> Response:
@@ -273,7 +288,7 @@ def _link(request: Request, **changes: Any) -> str:
     query = request.query_params
     known = {key: query.get(key) for key in ("lab", "find", "state", "sort", "page")}
     return address(
-        "experiment", request.path_params["name"], **known | {"open": query.getlist("open")} | changes
+        "experiment", request.path_params["name"], **known | {"open": query.getlist("open") or None} | changes
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jestlab.analysis import units
 from jestlab.analysis.metrics import Metric
 from jestlab.platform.launch.status import RunStatus
-from jestlab.platform.serve.rendering import duration, number
+from jestlab.platform.serve.rendering import GLYPHS, duration, number
 from jestlab.platform.store.records import RunState
 
 if TYPE_CHECKING:
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 
 SPARK = (120, 28)
 """Width and height of a sparkline, pixels."""
-
-STATES = (
-    RunState.COMPLETED, RunState.RUNNING, RunState.PENDING, RunState.BLOCKED, RunState.PREEMPTED,
-    RunState.CANCELLED, RunState.SKIPPED, RunState.FAILED,
-)  # fmt: skip
-"""States in the order of bars, from left to right."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +104,7 @@ class Scores:
             metric=frames.score,
             baseline=frames.baseline(),
             runs=dict(zip(zip(last["label"], last["seed"], strict=True), last["score"], strict=True)),
-            labels={str(label): row for label, row in labels.items()},
+            labels={str(label): {str(k): v for k, v in row.items()} for label, row in labels.items()},
             trends={
                 str(label): (rows["step"].tolist(), rows["score"].tolist())
                 for label, rows in means.groupby("label", sort=False)
@@ -147,8 +141,8 @@ class Scores:
 
 
 def by_state(counts: Mapping[RunState, int]) -> dict[str, int]:
-    """Return the number of runs by state, in the order of `STATES`; states without runs are omitted."""
-    return {state.value: counts[state] for state in STATES if counts.get(state)}
+    """Return the number of runs by state; states without runs are omitted."""
+    return {state.value: counts[state] for state in GLYPHS if counts.get(state)}
 
 
 def by_label(rows: Iterable[RunStatus]) -> dict[str, list[RunStatus]]:
@@ -175,12 +169,15 @@ def group_cells(label: str, rows: Sequence[RunStatus], scores: Scores) -> dict[s
         "label": label,
         "count": len(rows),
         "states": by_state(Counter(row.run.state for row in rows)),
+        "state": "",
+        "step": "",
         "share": values["progress"],
         "score": scores.interval(label, "score"),
         "delta": scores.interval(label, "delta", "+"),
         "standing": scores.standing(label),
         "trend": spark(*scores.trends.get(label, ((), ()))),
         "reason": f"{reason} (×{times})" if times > 1 else reason,
+        "detail": "",
     }
 
 
@@ -196,6 +193,9 @@ def cells(row: RunStatus, scores: Scores | None = None) -> dict[str, Any]:
         "run": run.fingerprint,
         "label": run.label,
         "seed": run.seed,
+        "count": 1,
+        "standing": "",
+        "trend": "",
         "state": run.state.value,
         "share": values["progress"],
         "step": f"{run.step:,}" + (f" of {run.total_steps:,}" if run.total_steps else ""),

@@ -60,6 +60,7 @@ def render(template: str, **values: Any) -> str:
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
     environment = Environment(
         autoescape=True, loader=PackageLoader(__package__), undefined=StrictUndefined,
@@ -70,7 +71,7 @@ def _environment() -> Environment:
         "address": address,
         "glyphs": {state.value: glyph for state, glyph in GLYPHS.items()},
     }
-    environment.filters |= {"when": when, "count": lambda number: f"{number:,}"}
+    environment.filters |= {"markup": Markup, "when": when, "count": lambda number: f"{number:,}"}
     return environment
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from jestlab.analysis.claims import studies
 from jestlab.analysis.configs import flat
-from jestlab.analysis.figures.style import looks
 from jestlab.analysis.metrics import Metric, Metrics
 from jestlab.analysis.results import Snapshot
 from jestlab.analysis.tables.show import MISSING, heading
@@ -175,6 +175,7 @@ def page(labs: Labs, request: Request) -> Any:
     scores = _last_scores(data["scores"], metrics)
     subject = Subject(fingerprint=fingerprint)
     last = attempts[-1] if attempts else {}
+    row = _row(served, experiment, fingerprint) if experiment else None
     return render(
         "run.html.j2",
         here="",
@@ -182,7 +183,8 @@ def page(labs: Labs, request: Request) -> Any:
         several=len(labs) > 1,
         fingerprint=fingerprint,
         record=record,
-        row=_row(served, experiment, fingerprint) if experiment else None,
+        row=row,
+        facts=_facts(row),
         title=_title(data, fingerprint),
         places=places,
         charts=_charts(data, metrics),
@@ -310,14 +312,12 @@ def compare(labs: Labs, request: Request) -> Any:
     }
     left, pairs = max(0, len(found) - MOST_COMPARED), list(found.values())[:MOST_COMPARED]
     runs = [_compared(served, fingerprint) for served, fingerprint in pairs]
-    colors = looks([run["name"] for run in runs], "")
+    colors = [SimpleNamespace(style="--light:#0b66c3;--dark:#6aa9ff")] * len(runs)
     if "data" in query:
         series = []
-        for (served, fingerprint), run in zip(pairs, runs, strict=True):
+        for (served, fingerprint), run, color in zip(pairs, runs, colors, strict=True):
             x, y = curves_of(served.store, [fingerprint], query.get("metric", LOSS))[fingerprint]
-            series.append(
-                {"run": fingerprint, "name": run["name"], "color": colors[run["name"]].color, "x": x, "y": y}
-            )
+            series.append({"run": fingerprint, "name": run["name"], "color": color.style, "x": x, "y": y})
         return {"series": series, "left": left}
     wanted = query.get("base", "")
     base = next((i for i, run in enumerate(runs) if wanted in (run["name"], run["run"])), 0)
@@ -334,7 +334,7 @@ def compare(labs: Labs, request: Request) -> Any:
         different=[(key, row) for key, row in config if len(set(row)) > 1],
         equal=[(key, row[0]) for key, row in config if len(set(row)) == 1],
         scores=_differences([run["scores"] for run in runs], base),
-        charts=list(dict.fromkeys(name for run in runs for name in run["charts"]))[:MOST_CURVES],
+        charts={name: title for run in runs for name, title in run["charts"].items()},
         most=MOST_COMPARED,
         lab=lab,
         names=[run["name"] for run in runs],
@@ -453,6 +453,18 @@ def _row(served: Served, experiment: str, fingerprint: str) -> dict[str, Any] | 
     """Return the run's cells on its experiment's page."""
     rows = served.status(experiment)
     return next((cells(row) for row in rows if row.run.fingerprint == fingerprint), None)
+
+
+def _facts(row: Mapping[str, Any] | None) -> list[str]:
+    """Return the known facts about a run in words."""
+    words = {
+        "speed": "{} examples/s",
+        "left": "{} left",
+        "hours": "took {}",
+        "flops": "{}",
+        "loss": "loss {}",
+    }
+    return [form.format(row[key]) for key, form in words.items() if row and row[key]]
 
 
 def _changed(record: RunRecord) -> list[tuple[str, str, str]]:

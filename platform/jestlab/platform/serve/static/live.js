@@ -102,31 +102,90 @@ Plot.prototype.ends = function ends({ x, y, colour, label }) {
 
 // ---- pages
 
+/** Return the elements with `data-live` of a document, by their names. */
+const liveParts = (page) => new Map([...page.querySelectorAll("[data-live]")].map((each) => [each.dataset.live, each]));
+
+/** Request the page, and update its live parts; return whether one has changed. */
+async function refresh() {
+  const { href } = location;
+  const text = await (await request(href, { live: "1" })).text();
+  if (href !== location.href) return false; // another part was opened meanwhile
+  const page = new DOMParser().parseFromString(text, "text/html");
+  const [shown, fresh] = [liveParts(document), liveParts(page)];
+  if ([...shown.keys()].join("\n") !== [...fresh.keys()].join("\n")) {
+    location.reload(); // the server now has different experiments
+    return false;
+  }
+  for (const [name, each] of shown) if (each.matches("table")) rove(fresh.get(name), stops(each).findIndex((one) => one.tabIndex === 0));
+  const before = document.activeElement;
+  const changed = [...shown].filter(([name, each]) => !each.isEqualNode(fresh.get(name)));
+  for (const [name, each] of changed) await inSlices(become(each, fresh.get(name)));
+  if (changed.length && !before.isConnected) document.querySelector("table[data-live] [tabindex='0']")?.focus();
+  return changed.length > 0;
+}
+
 function followPage(curves) {
   let isStale = false; // whether the curves are older than the page
   repeatedly(async () => {
     const start = performance.now();
-    const text = await (await request(location.href)).text();
-    const found = new DOMParser().parseFromString(text, "text/html").querySelectorAll("[data-live]");
-    const shown = document.querySelectorAll("[data-live]");
-    if (found.length !== shown.length) { // the server now has different runs or experiments
-      location.reload();
-      return false;
-    }
-    const now = new Map([...found].map((each) => [each.dataset.live, each]));
-    for (const each of shown) {
-      const other = now.get(each.dataset.live);
-      if (!other || other.innerHTML === each.innerHTML) continue;
-      each.replaceChildren(...other.childNodes);
-      isStale = true;
-    }
+    isStale = (await refresh()) || isStale;
     if (isStale && curves) isStale = !(await curves.loadSoon());
     await new Promise((done) => setTimeout(done, performance.now() - start));
   });
 }
 
+// Links that change a live part, such as the order of a table, are followed without loading the whole page.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-part]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  history.replaceState(null, "", link.href);
+  refresh().catch(showError);
+});
+
+// ---- tables
+
+const stops = (part) => [...part.querySelectorAll("a[href], button, input")];
+
+/** Make a table one stop of the Tab key, by default its first link; arrows move between links, buttons, and fields. */
+function rove(table, at = 0) {
+  const all = stops(table);
+  const current = Math.max(0, Math.min(at, all.length - 1));
+  all.forEach((each, i) => each.tabIndex = i === current ? 0 : -1);
+}
+
+const MOVES = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0], Home: [0, -99], End: [0, 99] };
+
+document.addEventListener("keydown", (event) => {
+  const [down, along] = MOVES[event.key] ?? [];
+  const row = event.target.closest("table tr");
+  if (down === undefined || !row || event.altKey || event.ctrlKey || event.metaKey) return;
+  const table = row.closest("table");
+  const rows = [...table.rows].filter((each) => stops(each).length);
+  const own = stops(row);
+  const next = down ? rows[rows.indexOf(row) + down] : row;
+  if (!next) return;
+  const at = own.indexOf(event.target) + along;
+  const to = stops(next).at(Math.max(0, Math.min(at, stops(next).length - 1)));
+  event.preventDefault();
+  rove(table, stops(table).indexOf(to));
+  to.focus();
+});
+
+// Fields that filter the rows of a table.
+document.addEventListener("input", (event) => {
+  const { filter } = event.target.dataset;
+  if (filter === undefined) return;
+  const words = event.target.value.toLowerCase().split(/\s+/);
+  for (const row of document.getElementById(filter).rows) {
+    const text = row.textContent.toLowerCase();
+    row.hidden = !words.every((word) => text.includes(word));
+  }
+});
+
 function followResults(place) {
-  let etag = "";
+  let { etag = "" } = place.dataset;
+  if (etag) begin(); // the page has the results already
   let pauseEnd = 0;
   const update = async () => {
     if (performance.now() < pauseEnd) return;
@@ -163,6 +222,7 @@ function followLog(place) {
   update().catch(showError).finally(() => repeatedly(update, 2 * TICK));
 }
 
+for (const table of document.querySelectorAll("table")) rove(table);
 const curves = [...document.querySelectorAll("section[data-curves]")].map((section) => {
   const found = new Curves(section);
   found.ready.catch(showError);
