@@ -16,9 +16,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from jestlab.analysis import units
-from jestlab.analysis.claims import studies
+from jestlab.analysis.colors import LabelColor
 from jestlab.analysis.curves import thinned
-from jestlab.analysis.results import Snapshot
 from jestlab.platform.errors import UserError
 from jestlab.platform.launch.status import LOSS, RunStatus, wait_lines
 from jestlab.platform.serve.groups import (
@@ -109,7 +108,7 @@ def page(labs: Labs, request: Request) -> str:
         several=len(labs) > 1,
         groups=groups,
         columns=_columns(groups, scores),
-        colors=_colors(served.store, name, status),
+        colors=served.colors(name),
         marked=marked,
         shown=len(chosen),
         labels=len(labels),
@@ -209,32 +208,21 @@ def losses(labs: Labs, request: Request) -> dict[str, Any]:
     started.sort(key=lambda row: row.run.state != RunState.RUNNING)
     unique = {row.run.fingerprint: row.run for row in started}
     runs = dict(list(unique.items())[:MOST_CURVES])
-    colors = _colors(served.store, request.path_params["name"], status)
+    colors = served.colors(request.path_params["name"])
     curves = curves_of(served.store, list(runs), request.query_params.get("metric", LOSS))
     return {
         "left": len(unique) - len(runs),
         "series": [
-            {"run": run, "name": f"{of.label}/{of.seed}", "color": colors[of.label].style}
+            {"run": run, "label": of.label, "name": f"{of.label}/{of.seed}", **_paint(colors[of.label])}
             | dict(zip("xy", curves[run], strict=True))
             for run, of in runs.items()
         ],
     }
 
 
-def _colors(store: Store, experiment: str, rows: Sequence[RunStatus]) -> dict[str, str]:
-    """Return the color of each label, as in the figures of the experiment."""
-    from jestlab.analysis.figures.style import looks
-
-    with store.reading() as connection:
-        study = studies(Snapshot("", connection)).get(experiment)
-    named = study.baseline if study is not None else None
-    baseline = next((row.run.label for row in rows if named in (row.run.label, row.run.name)), "")
-    chosen = looks([row.run.label for row in rows], baseline)
-    from types import SimpleNamespace as N
-
-    return {
-        label: N(style=f"--light:{look.color};--dark:{look.color}", dash="") for label, look in chosen.items()
-    }
+def _paint(color: LabelColor) -> dict[str, str]:
+    """Return the color and dash of a line, as scripts read them."""
+    return {"color": color.css, "dash": color.dash}
 
 
 def results(labs: Labs, request: Request) -> Response:

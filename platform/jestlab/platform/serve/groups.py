@@ -162,10 +162,9 @@ def combined(column: Column, rows: Sequence[RunStatus]) -> float | None:
 def group_cells(label: str, rows: Sequence[RunStatus], scores: Scores) -> dict[str, Any]:
     """Return the cells of a label in the table of runs, as the template shows them."""
     values = {key: combined(column, rows) for key, column in COLUMNS.items()}
-    texts = {key: "" if values[key] is None else COLUMNS[key].text(values[key]) for key in COLUMNS}
     reasons = Counter(last_line(row.run.reason) for row in rows if row.run.reason)
     [(reason, times)] = reasons.most_common(1) or [("", 0)]
-    return texts | {
+    return _texts(values) | {
         "label": label,
         "count": len(rows),
         "states": by_state(Counter(row.run.state for row in rows)),
@@ -186,10 +185,9 @@ def cells(row: RunStatus, scores: Scores | None = None) -> dict[str, Any]:
     run, scores = row.run, scores or Scores()
     values = {key: column.value(row) for key, column in COLUMNS.items()}
     score, baseline = scores.run(row), scores.runs.get((scores.baseline, run.seed), math.nan)
-    texts = {key: "" if values[key] is None else COLUMNS[key].text(values[key]) for key in COLUMNS}
     is_compared = score is not None and run.label in scores.labels and run.label != scores.baseline
     delta = score - baseline if is_compared and score is not None else math.nan
-    return texts | {
+    return _texts(values) | {
         "run": run.fingerprint,
         "label": run.label,
         "seed": run.seed,
@@ -204,6 +202,10 @@ def cells(row: RunStatus, scores: Scores | None = None) -> dict[str, Any]:
         "reason": last_line(run.reason),
         "detail": run.reason or "",
     }
+
+
+def _texts(values: Mapping[str, float | None]) -> dict[str, str]:
+    return {key: "" if value is None else COLUMNS[key].text(value) for key, value in values.items()}
 
 
 def last_line(reason: str | None) -> str:

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 from jestlab.analysis import units
 from jestlab.analysis.report.html import HEAD_SCRIPT, SCRIPTS, own_file
+from jestlab.analysis.report.html import style as report_style
 from jestlab.platform.store.records import RunState
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ Bars and counts list the states in this order.
 @cache
 def assets() -> dict[str, tuple[str, str]]:
     """Return scripts and styles: name → content and media type. Names contain a digest, for caching."""
-    style = own_file("style.css") + _own("serve.css")
+    style = report_style() + _own("serve.css")
     script = "\n".join([*map(own_file, SCRIPTS), _own("results.js"), _own("live.js")])
     scripts = {"page.js": script, HEAD_SCRIPT: own_file(HEAD_SCRIPT)}
     contents = {"style.css": (style, "text/css")}

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,15 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from jestlab.analysis.claims import studies
+from jestlab.analysis.colors import numbered
 from jestlab.analysis.configs import flat
+from jestlab.analysis.intervals import direction
 from jestlab.analysis.metrics import Metric, Metrics
 from jestlab.analysis.results import Snapshot
 from jestlab.analysis.tables.show import MISSING, heading
+from jestlab.analysis.units import near
 from jestlab.platform import logs, programs
-from jestlab.platform.errors import StoreError, UserError, nearest, one_line_errors
+from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.launch.status import LOSS
 from jestlab.platform.planning import compare as comparison
 from jestlab.platform.serve.experiment import curves_of
@@ -233,29 +235,39 @@ def curves(labs: Labs, request: Request) -> dict[str, Any]:
     width = 800 if given is None else min(max(given, 50), 4_000)
     names = request.query_params.getlist("metric")[:MOST_CURVES] or [LOSS]
     column = _CLOCKS.get(request.query_params.get("over", ""))
-    scores = _read(served.store, fingerprint, "scores")["scores"]
-    found = {
-        name: curves_of(served.store, [fingerprint], name, width)[fingerprint] for name in names
-    }  # fmt: skip
-    for name, (steps, _) in found.items():
-        if not steps:
-            points = [
-                (row["step"], row["value"]) for row in scores if f"{row['dataset']}/{row['metric']}" == name
-            ]
-            found[name] = [step for step, _ in points], [value for _, value in points]
+    found = _curves(served.store, fingerprint, names, width)
     if column is not None:
-        logged = curves_of(served.store, [fingerprint], column, width)[fingerprint]
-        clock = {row["step"]: row[column] for row in scores if row[column] is not None}
-        clock |= {step: value for step, value in zip(*logged, strict=True) if value is not None}
+        clock = _clock(served.store, fingerprint, column)
         found = {name: (_at(clock, steps), values) for name, (steps, values) in found.items()}
     return {"curves": {name: {"x": x, "y": y} for name, (x, y) in found.items()}}
 
 
-def _at(clock: Mapping[int, float], steps: Sequence[int]) -> list[float | None]:
+def _curves(
+    store: Store, fingerprint: str, names: Sequence[str], width: int | None = None
+) -> dict[str, tuple[Sequence[float | None], list[float | None]]]:
+    """Return the curves of metrics, or of scores where no metric has the name."""
+    found: dict[str, tuple[Sequence[float | None], list[float | None]]] = {}
+    for name in names:
+        found[name] = curves_of(store, [fingerprint], name, width)[fingerprint]
+        if not found[name][0]:
+            rows = _read(store, fingerprint, "scores")["scores"]
+            points = [row for row in rows if f"{row['dataset']}/{row['metric']}" == name]
+            found[name] = [row["step"] for row in points], [row["value"] for row in points]
+    return found
+
+
+def _clock(store: Store, fingerprint: str, column: str) -> dict[float, float]:
+    """Return the examples or seconds at the steps where they were recorded."""
+    logged = curves_of(store, [fingerprint], column)[fingerprint]
+    rows = _read(store, fingerprint, "scores")["scores"]
+    known = {row["step"]: row[column] for row in rows if row[column] is not None}
+    return {0: 0.0} | known | {x: y for x, y in zip(*logged, strict=True) if y is not None}
+
+
+def _at(clock: Mapping[float, float], steps: Sequence[float | None]) -> list[float | None]:
     """Interpolate examples or seconds at steps; None after the last record."""
-    known = sorted({0: 0.0, **clock}.items())
-    xs, ys = zip(*known, strict=True)
-    return [None if step > xs[-1] else float(np.interp(step, xs, ys)) for step in steps]
+    xs, ys = zip(*sorted(clock.items()), strict=True)
+    return [None if step is None or step > xs[-1] else float(np.interp(step, xs, ys)) for step in steps]
 
 
 def log(labs: Labs, request: Request) -> Response:
@@ -312,12 +324,21 @@ def compare(labs: Labs, request: Request) -> Any:
     }
     left, pairs = max(0, len(found) - MOST_COMPARED), list(found.values())[:MOST_COMPARED]
     runs = [_compared(served, fingerprint) for served, fingerprint in pairs]
-    colors = [SimpleNamespace(style="--light:#0b66c3;--dark:#6aa9ff")] * len(runs)
+    colors = [numbered(position) for position in range(len(runs))]
     if "data" in query:
         series = []
         for (served, fingerprint), run, color in zip(pairs, runs, colors, strict=True):
-            x, y = curves_of(served.store, [fingerprint], query.get("metric", LOSS))[fingerprint]
-            series.append({"run": fingerprint, "name": run["name"], "color": color.style, "x": x, "y": y})
+            [(x, y)] = _curves(served.store, fingerprint, [query.get("metric", LOSS)]).values()
+            series.append(
+                {
+                    "run": fingerprint,
+                    "name": run["name"],
+                    "color": color.css,
+                    "dash": color.dash,
+                    "x": x,
+                    "y": y,
+                }
+            )
         return {"series": series, "left": left}
     wanted = query.get("base", "")
     base = next((i for i, run in enumerate(runs) if wanted in (run["name"], run["run"])), 0)
@@ -364,8 +385,8 @@ def _named(labs: Labs, name: str, lab: str | None) -> list[tuple[Served, str]]:
     if one and whole:
         raise UserError(f"{name!r} is a run and also a label: give the fingerprint of the run")
     if not one and not whole:
-        near = nearest(name, (f"{experiment}/{run.label}/{run.seed}" for run in rows), [])
-        raise Missing(f"no run {name!r}: expected experiment/label/seed or a fingerprint; {near}")
+        hint = near(name, (f"{experiment}/{run.label}/{run.seed}" for run in rows))
+        raise Missing(f"no run {name!r}: expected experiment/label/seed; {hint}".rstrip("; "))
     return [(served, fingerprint) for fingerprint in one or whole]
 
 
@@ -401,25 +422,19 @@ def _differences(
     """Return score → for each run, its value, its difference from a run, and whether that is better."""
     table = []
     for key in sorted({key for column in columns for key in column}):
-        pairs = [column.get(key, (None, Metric())) for column in columns]
-        values = [math.nan if value is None else value for value, _ in pairs]
-        metric = (
-            next(metric for value, metric in pairs if value is not None or metric != Metric())
-            if any(value is not None for value, _ in pairs)
-            else Metric()
-        )
-        deltas = [value - values[base] for value in values]
+        metric = next(column[key][1] for column in columns if key in column)
+        values = [column[key][0] if key in column else None for column in columns]
+        known = [math.nan if value is None else value for value in values]
+        deltas = [math.nan if i == base else value - known[base] for i, value in enumerate(known)]
         row = [
             {
                 "text": MISSING if math.isnan(value) else metric.text(value),
-                "delta": "" if i == base or math.isnan(delta) else metric.text(delta, "+"),
-                "standing": ""
-                if not delta or math.isnan(delta * metric.sign)
-                else "good"
-                if delta * metric.sign > 0
-                else "bad",
+                "delta": "" if math.isnan(delta) else metric.text(delta, "+"),
+                "standing": {1: "good", -1: "bad"}.get(
+                    direction(delta * metric.sign, delta * metric.sign), ""
+                ),
             }
-            for i, (value, delta) in enumerate(zip(values, deltas, strict=True))
+            for value, delta in zip(known, deltas, strict=True)
         ]
         table.append((key, row))
     for i in range(len(columns)):
