@@ -183,7 +183,7 @@ def _group(rows: Sequence[RunStatus], scores: Scores, is_open: bool) -> dict[str
     cells_of_label = group_cells(label, rows, scores)
     return cells_of_label | {
         "seeds": seeds,
-        "left": len(rows) - len(seeds),
+        "hidden": len(rows) - len(seeds),
         "is_open": is_open and len(rows) > 1,
     }
 
@@ -209,18 +209,16 @@ def losses(labs: Labs, request: Request) -> dict[str, Any]:
     unique = {row.run.fingerprint: row.run for row in started}
     runs = dict(list(unique.items())[:MOST_CURVES])
     colors = served.colors(request.path_params["name"])
-    curves = curves_of(served.store, list(runs), request.query_params.get("metric", LOSS))
-    return {
-        "left": len(unique) - len(runs),
-        "series": [
-            {"run": run, "label": of.label, "name": f"{of.label}/{of.seed}", **_paint(colors[of.label])}
-            | dict(zip("xy", curves[run], strict=True))
-            for run, of in runs.items()
-        ],
-    }
+    curves = curves_of(served.store, list(runs), metric := request.query_params.get("metric", LOSS))
+    lines = [
+        {"run": run, "label": of.label, "name": f"{of.label}/{of.seed}", **paint(colors[of.label])}
+        | dict(zip("xy", curves[run], strict=True))
+        for run, of in runs.items()
+    ]
+    return {"left": len(unique) - len(runs), "charts": {metric: lines}}
 
 
-def _paint(color: LabelColor) -> dict[str, str]:
+def paint(color: LabelColor) -> dict[str, str]:
     """Return the color and dash of a line, as scripts read them."""
     return {"color": color.css, "dash": color.dash}
 

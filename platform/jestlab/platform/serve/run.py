@@ -30,7 +30,7 @@ from jestlab.platform import logs, programs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.launch.status import LOSS
 from jestlab.platform.planning import compare as comparison
-from jestlab.platform.serve.experiment import curves_of
+from jestlab.platform.serve.experiment import curves_of, paint
 from jestlab.platform.serve.groups import cells, last_line
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import address, as_text, duration, parse_whole, render
@@ -326,20 +326,13 @@ def compare(labs: Labs, request: Request) -> Any:
     runs = [_compared(served, fingerprint) for served, fingerprint in pairs]
     colors = [numbered(position) for position in range(len(runs))]
     if "data" in query:
-        series = []
+        names = query.getlist("metric")[:MOST_CURVES] or [LOSS]
+        charts: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
         for (served, fingerprint), run, color in zip(pairs, runs, colors, strict=True):
-            [(x, y)] = _curves(served.store, fingerprint, [query.get("metric", LOSS)]).values()
-            series.append(
-                {
-                    "run": fingerprint,
-                    "name": run["name"],
-                    "color": color.css,
-                    "dash": color.dash,
-                    "x": x,
-                    "y": y,
-                }
-            )
-        return {"series": series, "left": left}
+            line = {"run": fingerprint, "label": run["name"], "name": run["name"], **paint(color)}
+            for name, curve in _curves(served.store, fingerprint, names).items():
+                charts[name].append(line | dict(zip("xy", curve, strict=True)))
+        return {"charts": charts, "left": left}
     wanted = query.get("base", "")
     base = next((i for i, run in enumerate(runs) if wanted in (run["name"], run["run"])), 0)
     if wanted and runs and wanted not in (runs[base]["name"], runs[base]["run"]):
