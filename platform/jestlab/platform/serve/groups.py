@@ -51,7 +51,7 @@ COLUMNS: dict[str, Column] = {
     "loss": Column("Loss", lambda row: row.loss, fmean, number),
     "speed": Column("Examples/s", lambda row: row.rate, sum, "{:,.0f}".format),
     "left": Column("Time left", lambda row: row.progress.seconds_left, max, duration),
-    "hours": Column("Time per run", lambda row: row.cost.actual_hours, fmean, units.duration),
+    "hours": Column("Time", lambda row: row.cost.actual_hours, fmean, units.duration),
     "flops": Column("FLOPs", lambda row: row.cost.actual_flops, sum, units.flops),
 }
 """Key → column of numbers, which can be sorted by."""

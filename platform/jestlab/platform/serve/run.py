@@ -33,7 +33,7 @@ from jestlab.platform.planning import compare as comparison
 from jestlab.platform.serve.experiment import curves_of, paint
 from jestlab.platform.serve.groups import cells, last_line
 from jestlab.platform.serve.labs import Labs, Missing, Served
-from jestlab.platform.serve.rendering import address, as_text, duration, parse_whole, render
+from jestlab.platform.serve.rendering import address, as_json, as_text, duration, parse_whole, render
 from jestlab.platform.store.annotations import Subject, notes, tags
 from jestlab.platform.store.records import ADOPTED, RunRecord
 from jestlab.platform.store.store import Store
@@ -189,7 +189,7 @@ def page(labs: Labs, request: Request) -> Any:
         facts=_facts(row),
         title=_title(data, fingerprint),
         places=places,
-        charts=_charts(data, metrics),
+        charts=as_json(_charts(data, metrics)),
         axes=_axes(data),
         scores=scores,
         attempts=_folded(attempts),
@@ -348,7 +348,7 @@ def compare(labs: Labs, request: Request) -> Any:
         different=[(key, row) for key, row in config if len(set(row)) > 1],
         equal=[(key, row[0]) for key, row in config if len(set(row)) == 1],
         scores=_differences([run["scores"] for run in runs], base),
-        charts={name: title for run in runs for name, title in run["charts"].items()},
+        charts=as_json({name: title for run in runs for name, title in run["charts"].items()}),
         most=MOST_COMPARED,
         lab=lab,
         names=[run["name"] for run in runs],

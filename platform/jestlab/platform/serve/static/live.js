@@ -159,7 +159,7 @@ class Curves {
       figure.plot.draw(scene);
       button.setAttribute("aria-pressed", String(name === this.metric));
       const last = scene.lines.length === 1 ? scene.lines[0].y.at(-1) : null;
-      value.textContent = last === null || last === undefined ? "" : SHORT.format(last);
+      value.textContent = last === null || last === undefined ? "" : SHORT.format(last).replace("-", "−");
     }
     if (!this.names.length) return;
     const { lines, labels, ...scene } = this.scene(this.metric);
