@@ -96,11 +96,11 @@ def table_of(page):
 def test_runs_are_grouped_by_label_and_seeds_are_sent_when_opened(lab, runs, client):
     asks = client(lab)
     headers, rows = table_of(asks.get("/experiment/toy").text)
-    assert headers == ["Run", "score, %", "Δ uniform", "State", "Loss", "Time"]
+    assert headers == ["Run", "toy/score, %", "Δ uniform", "State", "Loss", "Time", "FLOPs"]
     assert [row[0] for row in rows] == ["reference 2 seeds", "joint 2 seeds", "uniform 2 seeds"]
     _, joint, uniform = (dict(zip(headers, row, strict=True)) for row in rows)
     # Scores are 50 to 75 in steps of 5. The quantile of Student's t with one degree of freedom is 12.7.
-    assert joint["score, %"] == "62.5 [30.7, 94.3]" and joint["Δ uniform"].startswith("−")
+    assert joint["toy/score, %"] == "62.5 [30.7, 94.3]" and joint["Δ uniform"].startswith("−")
     assert joint["State"] == "✓ 2 completed" and uniform["Δ uniform"] == ""
     page = asks.get("/experiment/toy?open=joint").text
     _, rows = table_of(page)

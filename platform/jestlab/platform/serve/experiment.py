@@ -257,7 +257,7 @@ def _cost_text(rows: Sequence[RunStatus]) -> str:
     spent = sum(cost.actual_flops or 0.0 for cost in costs if cost.total_flops)
     hours = sum(cost.actual_hours or 0.0 for cost in costs)
     flops = f"{units.flops(spent)} of {units.flops(planned)}, {spent / planned:.0%}" if planned else ""
-    return "; ".join(filter(None, (flops, f"{units.hours(hours)} h" if hours else "")))
+    return "; ".join(filter(None, (flops, units.duration(hours) if hours else "")))
 
 
 def _requested_lab(labs: Labs, request: Request) -> Served:

@@ -169,7 +169,7 @@ def group_cells(label: str, rows: Sequence[RunStatus], scores: Scores) -> dict[s
         "count": len(rows),
         "states": by_state(Counter(row.run.state for row in rows)),
         "state": "",
-        "step": "",
+        "step": cells(rows[0])["step"] if len(rows) == 1 else "",
         "share": values["progress"],
         "score": scores.interval(label, "score"),
         "delta": scores.interval(label, "delta", "+"),

@@ -30,10 +30,10 @@ from jestlab.platform import logs, programs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.launch.status import LOSS
 from jestlab.platform.planning import compare as comparison
-from jestlab.platform.serve.experiment import curves_of, paint
+from jestlab.platform.serve.experiment import Curve, curves_of, paint
 from jestlab.platform.serve.groups import cells, last_line
 from jestlab.platform.serve.labs import Labs, Missing, Served
-from jestlab.platform.serve.rendering import address, as_json, as_text, duration, parse_whole, render
+from jestlab.platform.serve.rendering import address, as_text, duration, parse_whole, render
 from jestlab.platform.store.annotations import Subject, notes, tags
 from jestlab.platform.store.records import ADOPTED, RunRecord
 from jestlab.platform.store.store import Store
@@ -56,7 +56,7 @@ _EFFORTS = ("examples_seen", "distinct_examples", "flops_total", "seconds")
 _FIRST = (LOSS, "train_loss", "val_loss", "grad_norm", "learning_rate", "lr")
 """Metrics whose charts come first."""
 
-_CLOCKS = {"examples": "examples_seen", "time": "seconds"}
+_CLOCKS = {"examples": "examples_seen", "seconds": "seconds"}
 """Horizontal axis → column of evaluations, and metric, with its values."""
 
 _NUMBERS = re.compile(r"\S*/\S*|0x[0-9a-f]+|\d+")
@@ -189,8 +189,7 @@ def page(labs: Labs, request: Request) -> Any:
         facts=_facts(row),
         title=_title(data, fingerprint),
         places=places,
-        charts=as_json(_charts(data, metrics)),
-        axes=_axes(data),
+        charts=_charts(data, metrics),
         scores=scores,
         attempts=_folded(attempts),
         versions=json.loads(last.get("versions") or "{}"),
@@ -217,36 +216,29 @@ def _charts(data: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Metrics) -
     return {name: heading(name, metrics.of(name)) for name in names}
 
 
-def _axes(data: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
-    """Return the horizontal axes that the charts of a run can have."""
-    logged = {row["name"] for row in data["metrics"]}
-    known = {column for row in data["scores"] for column in _CLOCKS.values() if row[column] is not None}
-    return ["steps", *(axis for axis, column in _CLOCKS.items() if column in known | logged)]
-
-
 def curves(labs: Labs, request: Request) -> dict[str, Any]:
     """Return the curves of some metrics of a run, thinned for a plot of a given width in pixels.
 
-    `over` is the horizontal axis: steps, examples, or time in seconds. Between records of examples or of
-    time, which are rarer than steps, it is interpolated.
+    `x` has values for each horizontal axis: steps, and examples and seconds if they were recorded. Between
+    their records, which are rarer than steps, they are interpolated.
     """
     served, fingerprint = _requested_run(labs, request)
     given = parse_whole(request.query_params.get("width", ""))
     width = 800 if given is None else min(max(given, 50), 4_000)
     names = request.query_params.getlist("metric")[:MOST_CURVES] or [LOSS]
-    column = _CLOCKS.get(request.query_params.get("over", ""))
-    found = _curves(served.store, fingerprint, names, width)
-    if column is not None:
-        clock = _clock(served.store, fingerprint, column)
-        found = {name: (_at(clock, steps), values) for name, (steps, values) in found.items()}
-    return {"curves": {name: {"x": x, "y": y} for name, (x, y) in found.items()}}
+    clocks = {axis: _clock(served.store, fingerprint, axis) for axis in _CLOCKS}
+    charts = {}
+    for name, (steps, values) in _curves(served.store, fingerprint, names, width).items():
+        x = {"steps": steps} | {axis: _at(clock, steps) for axis, clock in clocks.items() if clock}
+        charts[name] = [{"x": x, "y": values}]
+    return {"charts": charts, "left": 0}
 
 
 def _curves(
     store: Store, fingerprint: str, names: Sequence[str], width: int | None = None
-) -> dict[str, tuple[Sequence[float | None], list[float | None]]]:
+) -> dict[str, Curve]:
     """Return the curves of metrics, or of scores where no metric has the name."""
-    found: dict[str, tuple[Sequence[float | None], list[float | None]]] = {}
+    found: dict[str, Curve] = {}
     for name in names:
         found[name] = curves_of(store, [fingerprint], name, width)[fingerprint]
         if not found[name][0]:
@@ -256,18 +248,20 @@ def _curves(
     return found
 
 
-def _clock(store: Store, fingerprint: str, column: str) -> dict[float, float]:
-    """Return the examples or seconds at the steps where they were recorded."""
+def _clock(store: Store, fingerprint: str, axis: str) -> dict[int, float]:
+    """Return the examples or seconds at the steps where they were recorded; empty if they never were."""
+    column = _CLOCKS[axis]
     logged = curves_of(store, [fingerprint], column)[fingerprint]
     rows = _read(store, fingerprint, "scores")["scores"]
     known = {row["step"]: row[column] for row in rows if row[column] is not None}
-    return {0: 0.0} | known | {x: y for x, y in zip(*logged, strict=True) if y is not None}
+    known |= {step: value for step, value in zip(*logged, strict=True) if value is not None}
+    return {0: 0.0} | known if known else {}
 
 
-def _at(clock: Mapping[float, float], steps: Sequence[float | None]) -> list[float | None]:
+def _at(clock: Mapping[int, float], steps: Sequence[int]) -> list[float | None]:
     """Interpolate examples or seconds at steps; None after the last record."""
     xs, ys = zip(*sorted(clock.items()), strict=True)
-    return [None if step is None or step > xs[-1] else float(np.interp(step, xs, ys)) for step in steps]
+    return [None if step > xs[-1] else float(np.interp(step, xs, ys)) for step in steps]
 
 
 def log(labs: Labs, request: Request) -> Response:
@@ -348,7 +342,7 @@ def compare(labs: Labs, request: Request) -> Any:
         different=[(key, row) for key, row in config if len(set(row)) > 1],
         equal=[(key, row[0]) for key, row in config if len(set(row)) == 1],
         scores=_differences([run["scores"] for run in runs], base),
-        charts=as_json({name: title for run in runs for name, title in run["charts"].items()}),
+        charts={name: title for run in runs for name, title in run["charts"].items()},
         most=MOST_COMPARED,
         lab=lab,
         names=[run["name"] for run in runs],

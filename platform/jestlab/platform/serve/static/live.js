@@ -3,9 +3,6 @@
 const TICK = 1000; // minimum time between two requests in milliseconds, while the page is visible
 const DUTY = 20; // pause after slow work, as a multiple of its duration
 const MOST_SMALL = 12; // maximum number of small charts
-const MOST_DIRECT = 8; // maximum number of lines with names at their ends
-const MOST_NAMED = 20; // maximum number of lines in the legend; if there are more, the pointer shows their names
-const SHORT = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 
 const statusLine = document.getElementById("status");
 
@@ -44,75 +41,26 @@ async function repeatedly(act, every = TICK) {
 
 // ---- charts
 
-/** Smooth values by an exponential moving average; gaps stay. */
-function smoothed(values, weight) {
-  let mean = null;
-  return values.map((value) => {
-    if (value === null || !Number.isFinite(value)) return NaN;
-    mean = mean === null ? value : weight * mean + (1 - weight) * value;
-    return mean;
-  });
-}
-
-/** Make a labeled choice for a toolbar; `options` maps values to texts. */
-function choice(name, options, chosen) {
-  const select = make("select", {}, ...Object.entries(options).map(([value, text]) => make("option", { value }, text)));
-  select.addEventListener("change", () => chosen(select.value));
-  return make("label", {}, `${name} `, select);
-}
-
-/** Small charts of several metrics, and a large one with a toolbar; several runs are lines in the same charts. */
+/** Small charts of several metrics, and a large one; several runs are lines in the same charts. */
 class Curves {
   constructor(section) {
     this.section = section;
     this.titles = section.dataset.metrics ? JSON.parse(section.dataset.metrics) : { loss: "loss" };
     this.names = Object.keys(this.titles);
-    this.metric = this.names[0];
-    Object.assign(this, { over: "steps", log: false, weight: 0, data: {}, pauseEnd: 0 });
-    this.small = new Map(this.names.length > 1 ? this.names.slice(0, MOST_SMALL).map((name) => [name, this.makeSmall(name)]) : []);
-    const grid = make("div", { class: "grid" }, ...[...this.small.values()].map((each) => each.figure));
-    this.toolbar = make("div", { class: "toolbar", role: "group", "aria-label": "Chart" }, ...this.choices());
-    const place = make("div", { class: "plot", role: "img" });
-    this.legend = make("ul", { class: "legend" });
-    this.caption = make("p", { class: "caption" });
-    section.append(grid, make("div", { class: "head" }, make("h3", {}), this.toolbar), place, this.legend, this.caption);
-    this.plot = new Plot(place);
-    for (const { figure, place: own } of this.small.values()) figure.plot = new Plot(own, true);
+    Object.assign(this, { metric: this.names[0], left: 0, data: {}, pauseEnd: 0 });
+    this.chart = new Chart(section);
+    const grid = section.querySelector(".grid");
+    this.small = grid && new SmallCharts(grid, (name) => this.choose(name));
+    this.choice = section.querySelector("select[name=metric]");
+    this.choice?.addEventListener("change", () => this.choose(this.choice.value));
     this.ready = this.load();
-  }
-
-  /** Make a small chart, whose title is a button that enlarges it. */
-  makeSmall(name) {
-    const value = make("b", {});
-    const button = make("button", { type: "button", "aria-pressed": "false" }, make("span", {}, this.titles[name]), value);
-    const place = make("div", { class: "plot", "aria-hidden": "true" });
-    const enlarge = () => this.choose(name);
-    button.addEventListener("click", enlarge);
-    place.addEventListener("click", enlarge);
-    return { figure: make("figure", { class: "small" }, button, place), place, button, value };
-  }
-
-  choices() {
-    const axes = Object.fromEntries((this.section.dataset.axes ?? "steps").split(" ").map((axis) => [axis, axis]));
-    const all = [
-      this.names.length > 1 && choice("Metric", this.titles, (name) => this.choose(name)),
-      Object.keys(axes).length > 1 && choice("Over", axes, (axis) => this.change({ over: axis }, true)),
-      choice("Scale", { linear: "linear", log: "log" }, (scale) => this.change({ log: scale === "log" })),
-      choice("Smoothing", { 0: "none", 0.6: "light", 0.9: "strong" }, (weight) => this.change({ weight: Number(weight) })),
-    ];
-    return all.filter(Boolean);
   }
 
   /** Show a metric in the large chart. */
   choose(name) {
-    this.toolbar.querySelector("select").value = name;
-    this.change({ metric: name }, !(name in this.data));
-  }
-
-  change(settings, again = false) {
-    Object.assign(this, settings);
-    if (again) this.load().catch(showError);
-    else this.draw();
+    this.metric = this.choice.value = name;
+    if (name in this.data) this.draw();
+    else this.load().catch(showError);
   }
 
   /** Load the curves after a change, but leave most of the time to the user and the server. */
@@ -127,52 +75,33 @@ class Curves {
   async load() {
     if (!this.names.length) return;
     const url = new URL(this.section.dataset.curves, location.href);
-    for (const name of new Set([this.metric, ...this.small.keys()])) url.searchParams.append("metric", name);
-    if (this.over !== "steps") url.searchParams.set("over", this.over);
-    const found = await (await request(url)).json();
-    const alone = (name, { x, y }) => [{ run: name, label: this.titles[name], name: this.titles[name], color: "var(--accent)", x, y }];
-    this.data = found.charts ?? Object.fromEntries(Object.entries(found.curves).map(([name, curve]) => [name, alone(name, curve)]));
-    this.left = found.left ?? 0;
+    const shown = this.small ? this.names.slice(0, MOST_SMALL) : [];
+    for (const name of new Set([...shown, this.metric])) url.searchParams.append("metric", name);
+    const { charts, left } = await (await request(url)).json();
+    Object.assign(this, { data: charts, left });
     this.draw();
   }
 
-  /** Return the scene of a metric for a plot. */
-  scene(name) {
-    const lines = (this.data[name] ?? []).filter((one) => one.x.length);
-    const labels = Map.groupBy(lines, (one) => one.label);
-    const thin = lines.length > labels.size;
-    const shapes = lines.map((one) => ({
-      kind: "line", label: one.label, x: one.x, y: smoothed(one.y, this.weight), colour: one.color, dash: one.dash, width: thin ? 1 : 1.8, opacity: thin ? 0.5 : 1,
-    }));
-    for (const [i, one] of lines.entries()) {
-      const value = shapes[i].y.at(-1);
-      const texts = [[one.name, `${Number.isNaN(value) ? "not a number" : NUMBER.format(value)} at ${this.over} ${NUMBER.format(one.x.at(-1))}`]];
-      shapes.push({ kind: "marks", label: one.label, x: [one.x.at(-1)], y: [value], colour: one.color, symbol: "circle", size: 4, texts });
-    }
-    const names = labels.size > 1 && labels.size <= MOST_DIRECT ? [...labels].map(([label, [first]]) => ({ label, text: label, x: first.x.at(-1), y: smoothed(first.y, this.weight).at(-1), colour: first.color, end: true })) : [];
-    return { x: { title: this.over, log: false }, y: { title: this.titles[name], log: this.log }, shapes, levels: [], names, labels, lines, view: `${name} ${this.over} ${this.log}` };
+  /** Return the lines of a metric. */
+  lines(name) {
+    const known = (x) => x.map((value) => value ?? NaN);
+    const axes = (x) => (Array.isArray(x) ? known(x) : Object.fromEntries(Object.entries(x).map(([axis, values]) => [axis, known(values)])));
+    const lines = (this.data[name] ?? []).map((one) => ({ label: this.titles[name], name: this.titles[name], color: "var(--accent)", ...one, x: axes(one.x), y: known(one.y) }));
+    return lines.filter((one) => one.y.length);
   }
 
   draw() {
-    for (const [name, { figure, button, value }] of this.small) {
-      const scene = this.scene(name);
-      figure.plot.draw(scene);
-      button.setAttribute("aria-pressed", String(name === this.metric));
-      const last = scene.lines.length === 1 ? scene.lines[0].y.at(-1) : null;
-      value.textContent = last === null || last === undefined ? "" : SHORT.format(last).replace("-", "−");
-    }
-    if (!this.names.length) return;
-    const { lines, labels, ...scene } = this.scene(this.metric);
-    this.plot.draw(scene);
-    this.section.querySelector(".head h3").textContent = this.small.size ? this.titles[this.metric] : "";
-    this.plot.place.setAttribute("aria-label", `${this.titles[this.metric]} over ${this.over}: ${[...labels.keys()].join(", ") || "no data"}`);
-    const named = labels.size > 1 && labels.size <= MOST_NAMED ? [...labels] : [];
-    const swatch = (color) => make("i", { class: "swatch", "aria-hidden": "true", style: `background: ${color}` });
-    this.legend.replaceChildren(...named.map(([label, [one]]) => make("li", {}, swatch(one.color), label)));
-    this.legend.classList.toggle("narrow", scene.names.length > 0);
+    const cards = this.names.slice(0, MOST_SMALL).map((name) => {
+      const series = this.lines(name).map((one) => ({ ...one, x: one.x.steps ?? one.x }));
+      const value = series.length === 1 ? NUMBER.format(series[0].y.at(-1).toPrecision(4)) : "";
+      return { name, title: this.titles[name], value, series };
+    });
+    this.small?.draw(cards, this.metric);
+    const lines = this.lines(this.metric);
+    this.chart.show(runsFigure(this.titles[this.metric], lines));
     const runs = lines.length > 1 ? `${lines.length} runs` : "";
     const more = this.left ? `${this.left} more not shown; filter above to narrow` : "";
-    this.caption.textContent = lines.length ? [runs, more].filter(Boolean).join("; ") : "No data yet.";
+    this.section.querySelector(".caption").textContent = lines.length ? [runs, more].filter(Boolean).join("; ") : "No data yet.";
   }
 }
 
@@ -308,7 +237,6 @@ if (document.querySelector("[data-live]")) followPage(curves[0]);
 for (const place of document.querySelectorAll("[data-results]")) followResults(place);
 for (const place of document.querySelectorAll("[data-log]")) followLog(place);
 for (const place of document.querySelectorAll("[data-retry]")) setTimeout(() => location.reload(), 5 * TICK);
-onTheme(() => curves.forEach((each) => each.draw()));
 
 // Remember the author, and confirm actions that cannot be undone.
 for (const field of document.querySelectorAll("input[name=by]")) field.value = localStorage.getItem("by") ?? "";
