@@ -99,8 +99,8 @@ def test_runs_are_grouped_by_label_and_seeds_are_sent_when_opened(lab, runs, cli
     assert headers == ["Run", "toy/score, %", "Δ uniform", "State", "Loss", "Time", "FLOPs"]
     assert [row[0] for row in rows] == ["reference 2 seeds", "joint 2 seeds", "uniform 2 seeds"]
     _, joint, uniform = (dict(zip(headers, row, strict=True)) for row in rows)
-    # Scores are 50 to 75 in steps of 5. The quantile of Student's t with one degree of freedom is 12.7.
-    assert joint["toy/score, %"] == "62.5 [30.7, 94.3]" and joint["Δ uniform"].startswith("−")
+    # The scores of joint are 55% and 70%: the mean ± 12.706 · 10.607 / √2, by Student's t with one degree.
+    assert joint["toy/score, %"] == "62.5 [−32.8, 157.8]" and joint["Δ uniform"].startswith("−")
     assert joint["State"] == "✓ 2 completed" and uniform["Δ uniform"] == ""
     page = asks.get("/experiment/toy?open=joint").text
     _, rows = table_of(page)
