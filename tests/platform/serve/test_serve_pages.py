@@ -97,7 +97,7 @@ def test_runs_are_grouped_by_label_and_seeds_are_sent_when_opened(lab, runs, cli
     asks = client(lab)
     headers, rows = table_of(asks.get("/experiment/toy").text)
     assert headers == ["Run", "toy/score, %", "Δ uniform", "State", "Loss", "Time", "FLOPs"]
-    assert [row[0] for row in rows] == ["reference 2 seeds", "joint 2 seeds", "uniform 2 seeds"]
+    assert [row[0] for row in rows] == ["reference ×2 seeds", "joint ×2 seeds", "uniform ×2 seeds"]
     _, joint, uniform = (dict(zip(headers, row, strict=True)) for row in rows)
     # The scores of joint are 55% and 70%: the mean ± 12.706 · 10.607 / √2, by Student's t with one degree.
     assert joint["toy/score, %"] == "62.5 [−32.8, 157.8]" and joint["Δ uniform"].startswith("−")
@@ -105,11 +105,11 @@ def test_runs_are_grouped_by_label_and_seeds_are_sent_when_opened(lab, runs, cli
     page = asks.get("/experiment/toy?open=joint").text
     _, rows = table_of(page)
     assert [row[0] for row in rows] == [
-        "reference 2 seeds",
-        "joint 2 seeds",
+        "reference ×2 seeds",
+        "joint ×2 seeds",
         "seed 0",
         "seed 1",
-        "uniform 2 seeds",
+        "uniform ×2 seeds",
     ]
     assert runs["joint/0"] in page and runs["uniform/0"] not in page
     assert 'href="/experiment/toy?open=joint"' not in page  # a second click closes it
@@ -119,13 +119,13 @@ def test_the_table_is_searched_filtered_and_sorted(lab, runs, client):
     def shown(query):
         return [row[0] for row in table_of(client(lab).get(f"/experiment/toy?{query}").text)[1]]
 
-    assert shown("find=JOINT") == ["joint 2 seeds", "seed 0", "seed 1"]  # few found runs are shown at once
+    assert shown("find=JOINT") == ["joint ×2 seeds", "seed 0", "seed 1"]  # few found runs are shown at once
     assert shown(f"find={runs['joint/1'][:12]}") == ["joint"]
     assert shown("state=FAILED") == []
-    assert shown("sort=run")[0] == "joint 2 seeds"
-    assert shown("sort=-run")[0] == "uniform 2 seeds"
+    assert shown("sort=run")[0] == "joint ×2 seeds"
+    assert shown("sort=-run")[0] == "uniform ×2 seeds"
     assert [label.split()[0] for label in shown("sort=-score")] == ["uniform", "joint", "reference"]
-    assert shown("sort=-loss&open=joint")[1:] == ["joint 2 seeds", "seed 1", "seed 0", "reference 2 seeds"]
+    assert shown("sort=-loss&open=joint")[1:] == ["joint ×2 seeds", "seed 1", "seed 0", "reference ×2 seeds"]
     assert client(lab).get("/experiment/toy?sort=shoesize").status == 400
 
 
