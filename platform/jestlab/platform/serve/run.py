@@ -153,9 +153,9 @@ def _folded(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         kind = [row[name] for name in ("state", "host", "executor", "code", "exit_code")]
         kind.append(kind_of(attempt["reason"]))
         if rows and rows[-1]["kind"] == kind:
-            rows[-1] |= {"times": rows[-1]["times"] + 1, "last": row["number"], "took": row["took"]}
-        else:
-            rows.append(row | {"kind": kind, "last": row["number"]})
+            before = rows.pop()
+            row |= {"number": before["number"], "started": before["started"], "times": before["times"] + 1}
+        rows.append(row | {"kind": kind, "last": attempt["number"]})
     return rows
 
 
@@ -436,13 +436,13 @@ def _differences(
         table.append((key, row))
     for i in range(len(columns)):
         for part in ("text", "delta"):
-            texts = _aligned([row[i][part] for _, row in table])
+            texts = aligned([row[i][part] for _, row in table])
             for (_, row), padded in zip(table, texts, strict=True):
                 row[i][part] = padded
     return table
 
 
-def _aligned(numbers: Sequence[str]) -> list[str]:
+def aligned(numbers: Sequence[str]) -> list[str]:
     """Pad numbers with spaces as wide as digits, so that the decimal points of a column are aligned."""
     decimals = [len(number.partition(".")[2]) for number in numbers]
     widest = max(decimals, default=0)
