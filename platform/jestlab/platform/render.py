@@ -124,6 +124,12 @@ def in_state(text: object, state: str | None = None) -> Text:
     return styled(text, STATE_STYLES.get(state or str(text), ""))
 
 
+def state_counts(counts: Mapping[str, int]) -> Text:
+    """Return the numbers of runs by state, in the states' colors: "2 FAILED, 13 COMPLETED"."""
+    known = ((count, state) for state in STATE_STYLES if (count := counts.get(state)))
+    return Text(", ").join(in_state(f"{count} {state}", state) for count, state in known)
+
+
 @dataclass(frozen=True)
 class TextTable:
     """A table for people.

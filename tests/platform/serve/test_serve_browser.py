@@ -40,23 +40,22 @@ def test_pages_follow_runs(lab, serving, visited):
         tab = shown.tab
         tab.locator("a", has_text="toy").first.click()
         until(tab, "location.pathname === '/experiment/toy'")
-        state = "document.querySelector('[data-live=\"0 state\"]').textContent"
-        until(tab, f"{state}.includes('running')")
+        row = "document.querySelector('table.runs tbody tr').textContent"
+        until(tab, f"{row}.includes('running')")
         points = "(document.querySelector('#losses path.line')?.getAttribute('d').split('L').length ?? 0)"
         for step in (2, 4, 6):
             first.log(step - 1, {"loss": 2.0 / step})
             first.log(step, {"loss": 1.0 / step})
             first.progress(step, 10)
             first.flush()
-            progress = "document.querySelector('[data-live=\"0 progress\"]').textContent"
-            until(tab, f"{progress}.includes('{step} of 10')")
+            until(tab, f"{row}.includes('{step} of 10')")
             until(tab, f"{points} >= {step}")
 
         run = visited(f"{url}/run/{planned.runs[0].fingerprint}")
         for attempt in (first, *others):
             attempt.evaluation(10, 640, 1e6, {"toy/score": 0.5})
             attempt.complete()
-    until(tab, f"{state}.includes('completed')")
+    until(tab, f"{row}.includes('completed')")
     until(tab, HAS_RESULTS)
     until(run.tab, "document.querySelector('[data-live=status]').textContent.includes('completed')")
     with tab.expect_download() as waiting:
