@@ -291,7 +291,7 @@ def test_controls_drive_the_figures(opened, page, results):
     tab = shown.tab
     lines, bands = (tab.locator(f"#curves .plot .{part}") for part in ("line", "band"))
     assert bands.count() == lines.count() == 3
-    assert tab.locator("#curves .plot .seed").count() == 6  # two seeds each
+    assert tab.locator("#curves .plot .seed").count() == 9  # three seeds each
     tab.locator("#curves .runs summary").click()
     tab.locator("#curves .runs label", has_text="joint").locator("input").uncheck()
     assert lines.count() == bands.count() == 2
