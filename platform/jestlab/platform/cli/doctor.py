@@ -20,7 +20,7 @@ from sqlalchemy import func, select
 from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
-from jestlab.platform.dependencies import LAUNCHING, installed, missing_client
+from jestlab.platform.dependencies import EXTRAS, LAUNCHING, missing
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
@@ -92,7 +92,7 @@ def _packages(lab: Lab) -> Iterator[CheckResult]:
 
     required = [Requirement(text) for text in metadata.requires("jestlab") or ()]
     required = [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
-    versions = [metadata.version(each.name) if installed(each.name) else "missing" for each in required]
+    versions = [_version(each.name) for each in required]
     wrong = [
         (each, version)
         for each, version in zip(required, versions, strict=True)
@@ -109,6 +109,23 @@ def _packages(lab: Lab) -> Iterator[CheckResult]:
         yield CheckResult("broken", found, remedy)
 
 
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _extras(lab: Lab) -> Iterator[CheckResult]:
+    """List the extras that are installed, and those that aren't."""
+    absent = [extra for extra in EXTRAS if missing(extra)]
+    present = ", ".join(extra for extra in EXTRAS if extra not in absent) or "none"
+    if absent:
+        yield CheckResult("ok", f"{present}; more", f"pip install 'jestlab[{','.join(absent)}]'")
+    else:
+        yield CheckResult("ok", present)
+
+
 def _settings(lab: Lab) -> Iterator[CheckResult]:
     place, settings = settings_path(), Settings.find()
     found = f"{place}, runs on {settings.on or 'this machine'}" if place.exists() else f"none at {place}"
@@ -117,6 +134,9 @@ def _settings(lab: Lab) -> Iterator[CheckResult]:
 
 def _jax(lab: Lab) -> Iterator[CheckResult]:
     """List JAX's devices in a separate process, because JAX may hang or crash."""
+    if missing("jax"):
+        yield CheckResult("ok", "not installed")
+        return
     code = (
         "import jax; devices = jax.devices(); "
         "print(f'{jax.__version__}, {len(devices)} × {devices[0].device_kind} ({jax.default_backend()})')"
@@ -211,8 +231,8 @@ def _cloud(executor: str, check: Callable[[], str], remedy: str) -> Iterator[Che
     """Check an executor, if it is configured, with a function that describes it or raises an error."""
     if not _is_configured(executor):
         yield CheckResult("ok", "not configured")
-    elif (missing := missing_client(executor)) is not None:
-        found, _, command = missing.partition(": ")
+    elif (message := missing(executor)) is not None:
+        found, _, command = message.partition(": ")
         yield CheckResult("broken", found, command)
     else:
         try:
@@ -250,6 +270,7 @@ def _slurm(lab: Lab) -> Iterator[CheckResult]:
 
 _CHECKS: dict[str, Callable[[Lab], Iterator[CheckResult]]] = {
     "packages": _packages,
+    "extras": _extras,
     "config file": _settings,
     "folder": _folder,
     "disk": _disk,
