@@ -18,6 +18,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         *("sentencepiece", "simplejpeg", "tensorboardX", "tokenizers"),
     ),
     "kubernetes": ("kubernetes",),
+    "notify": ("apprise",),
     "vertex": ("google.auth", "requests"),
     "xmanager": ("xmanager",),
 }

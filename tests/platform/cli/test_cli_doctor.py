@@ -148,10 +148,10 @@ def test_missing_and_old_packages(monkeypatch):
 def test_extras_and_jax_that_are_not_installed(monkeypatch):
     lab = Lab.find("lab")
     [found] = doctor._extras(lab)
-    assert found == doctor.CheckResult("ok", "adopt, gcs, icons, jax, kubernetes, vertex, xmanager")
+    assert found == doctor.CheckResult("ok", "adopt, gcs, icons, jax, kubernetes, notify, vertex, xmanager")
     labs.hide_modules(monkeypatch, "jax", "gcsfs")
     [found] = doctor._extras(lab)
-    assert found.found == "adopt, icons, kubernetes, vertex, xmanager; more"
+    assert found.found == "adopt, icons, kubernetes, notify, vertex, xmanager; more"
     assert found.remedy == "pip install 'jestlab[gcs,jax]'"
     assert list(doctor._jax(lab)) == [doctor.CheckResult("ok", "not installed")]
 
