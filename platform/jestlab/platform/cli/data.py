@@ -336,7 +336,7 @@ def _shard_lines(summary: dict[str, Any]) -> Iterator[Block]:
             if is_filtered:
                 row += [f"{counts['kept']:,}", f"{counts['kept'] / counts['examples']:.1%}"]
             rows.append(row)
-        headers = (column, "pairs", "share", *(("kept", "of kind") if is_filtered else ()))
+        headers = (column, "pairs", "share", *(("kept", "kept share") if is_filtered else ()))
         yield table(headers, rows, right=(1, 2, 3, 4))
     if is_filtered:
         without = f"; {count:,} have no metadata" if (count := summary["without_metadata"]) else ""
