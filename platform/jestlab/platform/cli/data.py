@@ -29,6 +29,7 @@ from jestlab.platform.cli import SubcommandGroup, naming
 from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import FILE, FOLDER, RUN_HELP, examples, json_option, lab_options
 from jestlab.platform.cli.output import counting, reporting, say, show, writing
+from jestlab.platform.dependencies import check
 from jestlab.platform.errors import UserError, one_line_errors
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
@@ -61,6 +62,7 @@ _image_size = click.option(
 @click.group(cls=SubcommandGroup, epilog=_EPILOG)
 def data_command() -> None:
     """Make, fetch, pack, and inspect image-text shards and benchmarks."""
+    check("jax")
 
 
 @data_command.group("make", cls=SubcommandGroup, epilog=_EPILOG)
@@ -121,6 +123,7 @@ def fetch_icons(folder: Path, as_json: bool) -> None:
     if icons.is_made(folder, sets):
         say(f"{folder}: the icons already exist", err=True)
     else:
+        check("icons")
         with counting("Downloading", len(sets)) as advance:
             icons.download(sets, folder / icons.PACKAGES, advance)
         with reporting("Drawing icons") as report:
