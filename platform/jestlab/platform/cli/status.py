@@ -21,14 +21,7 @@ from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.display import display
-from jestlab.platform.launch.status import (
-    STARTING,
-    RunStatus,
-    Watch,
-    failure_lines,
-    read_status,
-    wait_lines,
-)
+from jestlab.platform.launch.status import STARTING, RunStatus, Watch, read_status, reason_lines
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.render import (
@@ -150,8 +143,9 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
 
     SUBJECT is an experiment, or some of its runs: EXPERIMENT/RUN, or EXPERIMENT/RUN/SEED.
 
-    Below the table are the reasons why runs wait, their estimated start if the executor reports one, and
-    possible actions to start them.
+    The table has the runs that have started. Below it are the reasons of failures, with the path of a log,
+    and why runs wait, with their estimated start if the executor reports one, and possible actions to
+    start them.
 
     The table shows actual and planned costs. Drift is actual divided by planned cost, for completed runs and
     for runs that exceed their plan. FLOPs count useful work only; chip-hours count all attempts, so work
@@ -205,7 +199,7 @@ def _has_row(row: RunStatus) -> bool:
 
 
 def _reasons(rows: Sequence[RunStatus], lab: Lab) -> list[Block]:
-    lines = [styled(line) for line in (*failure_lines(rows, lab.root), *wait_lines(rows))]
+    lines = [styled(line) for line in reason_lines(rows, lab.root)]
     for state, style in STATE_STYLES.items():
         for line in lines:
             line.highlight_words([f" {state}:"], style)
@@ -277,7 +271,9 @@ def _experiment_data(row: ExperimentSummary) -> dict[str, Any]:
 def watch_command(
     context: click.Context, experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab
 ) -> None:
-    """Show the progress of EXPERIMENT's runs live: step, loss, speed, time left, FLOPs so far and planned,
+    """Show the progress of EXPERIMENT's runs live.
+
+    The table has the step, loss, speed, time left, and FLOPs of each run. Below it are failures, the reasons
     why runs wait, and the total of actual and planned costs, also in chip-hours and dollars if known.
 
     The speed is the average of the attempt, without start-up and compilation if the program reports them.
