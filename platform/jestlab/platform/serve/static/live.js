@@ -93,7 +93,7 @@ class Curves {
   draw() {
     const cards = this.names.slice(0, MOST_SMALL).map((name) => {
       const series = this.lines(name).map((one) => ({ ...one, x: one.x.steps ?? one.x }));
-      const value = series.length === 1 ? NUMBER.format(series[0].y.at(-1).toPrecision(4)) : "";
+      const value = series.length === 1 ? tickText(Number(series[0].y.at(-1).toPrecision(4))) : "";
       return { name, title: this.titles[name], value, series };
     });
     if (!this.small?.cards.size) this.small?.grid.replaceChildren(); // placeholders, which reserve the space
