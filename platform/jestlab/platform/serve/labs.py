@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
-from jestlab.analysis.colors import LabelColor
+from jestlab.analysis.colors import REFERENCE, LabelColor
 from jestlab.analysis.query import distinct
 from jestlab.analysis.results import Snapshot
 from jestlab.platform.errors import StoreMissing, UserError, nearest
@@ -67,7 +67,8 @@ class Served:
             status = self._status[experiment]
             if time.monotonic() >= status.colors_until or not labels <= status.colors.keys():
                 with self.store.reading() as connection:
-                    status.colors = Snapshot("", connection).colors(experiment)
+                    known = Snapshot("", connection).colors(experiment)
+                status.colors = dict.fromkeys(labels, REFERENCE) | known
                 status.colors_until = time.monotonic() + COLORS_SECONDS
             return status.colors
 
