@@ -119,7 +119,7 @@ def _error(request: Request, code: int, text: str, headers: dict[str, str] | Non
 
 
 def _not_found(request: Request, error: Exception | None = None) -> Response:
-    return _error(request, 404, f"Page not found: {request.scope['path']!r}.")
+    return _error(request, 404, f"No page has the address {request.scope['path']!r}.")
 
 
 def _static(request: Request) -> Response:
