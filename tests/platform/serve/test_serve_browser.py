@@ -40,23 +40,22 @@ def test_pages_follow_runs(lab, serving, visited):
         tab = shown.tab
         tab.locator("a", has_text="toy").first.click()
         until(tab, "location.pathname === '/experiment/toy'")
-        state = "document.querySelector('[data-live=\"0 state\"]').textContent"
-        until(tab, f"{state}.includes('running')")
+        row = "document.querySelector('table.runs tbody tr').textContent"
+        until(tab, f"{row}.includes('running')")
         points = "(document.querySelector('#losses path.line')?.getAttribute('d').split('L').length ?? 0)"
         for step in (2, 4, 6):
             first.log(step - 1, {"loss": 2.0 / step})
             first.log(step, {"loss": 1.0 / step})
             first.progress(step, 10)
             first.flush()
-            progress = "document.querySelector('[data-live=\"0 progress\"]').textContent"
-            until(tab, f"{progress}.includes('{step} of 10')")
+            until(tab, f"{row}.includes('{step} of 10')")
             until(tab, f"{points} >= {step}")
 
         run = visited(f"{url}/run/{planned.runs[0].fingerprint}")
         for attempt in (first, *others):
             attempt.evaluation(10, 640, 1e6, {"toy/score": 0.5})
             attempt.complete()
-    until(tab, f"{state}.includes('completed')")
+    until(tab, f"{row}.includes('completed')")
     until(tab, HAS_RESULTS)
     until(run.tab, "document.querySelector('[data-live=status]').textContent.includes('completed')")
     with tab.expect_download() as waiting:
@@ -112,18 +111,16 @@ def test_replaced_results_keep_what_was_chosen(lab, runs, serving, visited):
     until(tab, f"{LINES}.length > 1")
     kept = "[document.querySelector('#reproduce'), document.querySelector('#curves .plot svg')]"
     tab.evaluate(f"{kept}.forEach((each) => each.mine = true)")
-    box = tab.locator("#curves .series input").first
-    hidden = tab.locator("#curves .series label").first.text_content()
-    box.uncheck()
-    tab.locator("#curves .controls label", has_text="log").first.click()
+    tab.locator("#curves .runs summary").click()
+    hidden = tab.locator("#curves .runs label").first.text_content()
+    tab.locator("#curves .runs input").first.uncheck()
+    tab.locator("#curves .tools button", has_text="log x").click()
     tab.locator("#curves details.numbers summary").click()
     words = ("retract", "toy/joint/1", "wrong data", "--store", lab.store_url)
     assert labs.here(*words, root=lab.root).returncode == 0
     until(tab, "document.querySelector('#answer').textContent.includes('retracted')")
     assert tab.evaluate(f"{kept}.every((each) => each.mine)")
-    assert not box.is_checked()
-    assert tab.locator("#curves .series label").first.text_content().split("(")[0] == hidden.split("(")[0]
-    assert tab.locator("#curves .controls input[value=log]").first.is_checked()
+    assert tab.locator("#curves .tools button", has_text="log x").get_attribute("aria-pressed") == "true"
     assert tab.evaluate("document.querySelector('#curves details.numbers').open")
     drawn = tab.evaluate(LINES)
     assert drawn and hidden.split(" (")[0] not in drawn

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 )
 @json_option("Print the names of the files as JSON.")
 def init_command(file: Path, program: templates.Start, as_json: bool) -> None:
-    """Write a short commented study to FILE, ready to be launched  [default: study.yaml]"""
+    """Write a starter study with comments to FILE (by default study.yaml), ready to launch."""
     texts = templates.files(file, program)
     for path in texts:
         if path.exists() and path.name != templates.SCHEMA:
@@ -93,6 +93,6 @@ def _details(keys: Sequence[SpecKey]) -> Iterator[Block]:
 
 
 def _overview(keys: Sequence[SpecKey]) -> Iterator[Block]:
-    yield table(("KEY", "DEFAULT", "MEANING"), [(key.path, key.default, key.description) for key in keys])
+    yield table(("key", "default", "meaning"), [(key.path, key.default, key.description) for key in keys])
     yield ""
     yield f"{counted(len(keys), 'key')}. For the type and choices of one: jestlab keys KEY"

@@ -7,12 +7,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
-from datetime import timedelta
 from html import escape
 from typing import IO, TYPE_CHECKING, Any
 
+from jestlab.analysis import units
 from jestlab.platform.launch.reconcile import Target, title
 from jestlab.platform.logs import one_line
+from jestlab.platform.programs.failures import headline
 from jestlab.platform.render import has_styles, in_state, render, styled
 from jestlab.platform.store.records import RunProgress, RunState
 
@@ -106,9 +107,10 @@ class Lines(Listener):
         if state == RunState.RUNNING:
             self._started[run.fingerprint] = time.monotonic()
         elif run.fingerprint in self._started:
-            line += f", {time.monotonic() - self._started.pop(run.fingerprint):.0f} s"
+            line += f", {units.duration((time.monotonic() - self._started.pop(run.fingerprint)) / 3600)}"
         if state.is_terminal:
             line = styled(f"[{self._ended}/{self._total}] ") + line
+        reason = headline(reason) if reason and state == RunState.FAILED else reason
         return line + f": {one_line(reason, MAX_CHARACTERS)}" if reason else line
 
     def _print(self, line: Text) -> None:
@@ -172,7 +174,7 @@ class ProgressBars(Lines):
                 done=f"{progress.step}/{progress.total_steps} steps",
                 loss="" if loss is None else f"loss {loss:.4g}",
                 rate=f"{rate:,.0f} examples/s" if rate else "",
-                left="" if left is None else str(timedelta(seconds=round(left))),
+                left="" if left is None else f"{units.duration(left / 3600)} left",
                 refresh=True,
             )
 

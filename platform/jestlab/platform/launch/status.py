@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from jestlab.analysis import units
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.launch.display import EXAMPLES
 from jestlab.platform.launch.liveness import any_launcher_alive, liveness_warning
 from jestlab.platform.launch.options import Intervals
-from jestlab.platform.launch.reconcile import SLOT, is_plain_wait
+from jestlab.platform.launch.reconcile import SLOT, is_plain_wait, title
 from jestlab.platform.launch.retries import RetryRules
+from jestlab.platform.logs import NAME as LOG
 from jestlab.platform.logs import one_line
 from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
@@ -29,7 +32,7 @@ from jestlab.platform.store.records import (
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.spending import spending
 from jestlab.platform.store.store import Store
-from jestlab.platform.words import counted
+from jestlab.platform.words import counted, few
 
 LOSS, FLOPS = "loss", "flops_total"
 """Names of the metrics that `read_status` reads, in addition to `EXAMPLES`."""
@@ -42,7 +45,7 @@ STARTING = "starting"
 """Reason of a run whose job was launched, but whose worker has not reported yet."""
 
 _MAX_REASONS = 5
-_MAX_NAMES = 3
+_MAX_NAMES = 4
 
 _FREE_SLOT = "the end of another run, or a higher `jestlab launch --parallel`"
 _HIGHER_LIMIT = "a higher `jestlab launch --max-chip-hours`"
@@ -238,31 +241,63 @@ def wait_status(
         return WaitStatus(RunState.PENDING, run.reason, unblock=unblock)
     before = f"{run.reason}; " if run.reason else ""
     if left := rules.seconds_left(run, at):
-        return WaitStatus(RunState.PENDING, f"{before}in {left:.0f} s")
+        return WaitStatus(RunState.PENDING, f"{before}in {units.duration(left / 3600)}")
     return WaitStatus(RunState.PENDING, f"{before}{SLOT}", unblock=_FREE_SLOT)
 
 
-def wait_lines(rows: Iterable[RunStatus]) -> Iterator[str]:
-    """Yield the reasons why runs wait, the most frequent first, in up to three lines each.
+def failure_lines(rows: Iterable[RunStatus], lab: Path) -> Iterator[str]:
+    """Yield the reasons of runs that don't wait, failures first, with the runs and the log of a failed one.
 
-    The lines are (1) the runs and the reason, (2) the estimated start of the first run, if known, and (3) the
-    event or user action that would let the runs start, if known. Runs that wait for a dependency are omitted.
+    Runs of the same state are grouped if their reasons differ only in numbers and paths.
     """
-    groups: dict[tuple[str, str], list[tuple[RunSummary, WaitStatus]]] = {}
+    groups: dict[tuple[RunState, str], list[RunSummary]] = {}
+    for run in {row.run.fingerprint: row.run for row in rows if row.wait is None}.values():
+        if run.reason:
+            groups.setdefault((run.state, failures.kind_of(run.reason)), []).append(run)
+    ordered = sorted(groups.items(), key=lambda group: (group[0][0] != RunState.FAILED, -len(group[1])))
+    for (state, _), runs in ordered[:_MAX_REASONS]:
+        yield f"{counted(len(runs), 'run')} {state}: {one_line(failures.headline(runs[0].reason or ''))}"
+        yield f"  {_names(runs)}"
+        if state == RunState.FAILED:
+            path = lab / runs[0].directory / LOG
+            here = Path.cwd()
+            yield f"  log: {path.relative_to(here) if path.is_relative_to(here) else path}"
+    yield from _rest([runs for _, runs in ordered])
+
+
+def wait_lines(rows: Iterable[RunStatus]) -> Iterator[str]:
+    """Yield the reasons why runs wait, the most frequent first, in up to four lines each.
+
+    The lines are (1) the number of runs and the reason, (2) the runs, (3) the estimated start of the first
+    run, if known, and (4) the event or user action that would let the runs start, if known.
+    """
+    groups: dict[tuple[str, str], dict[str, RunStatus]] = {}
     for row in rows:
-        if (wait := row.wait) is None or wait.state == RunState.BLOCKED:
-            continue
-        if wait.estimated_start or wait.unblock:
-            groups.setdefault((wait.reason or "", wait.unblock), []).append((row.run, wait))
+        if row.wait is not None:
+            reason = row.wait.reason or "waiting"
+            reason = "waiting for other runs" if row.wait.state == RunState.BLOCKED else reason
+            groups.setdefault((reason, row.wait.unblock), {}).setdefault(row.run.fingerprint, row)
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     for (reason, unblock), waiting in ordered[:_MAX_REASONS]:
-        runs = {run.fingerprint: f"{run.label}/{run.seed}" for run, _ in reversed(waiting)}
-        names = [one_line(name) for name in reversed(runs.values())]
-        more = f", … {len(names)} in all" if len(names) > _MAX_NAMES else ""
-        yield f"{', '.join(names[:_MAX_NAMES])}{more}: {one_line(reason)}"
-        if estimated_start := waiting[0][1].estimated_start:
-            yield f"  {one_line(estimated_start)}"
-        if unblock:
+        first = next(iter(waiting.values()))
+        text = one_line(reason).replace("waits for", "waiting for", 1)
+        joint = " " if text.startswith(("waiting", "not launched", STARTING)) else ": "
+        yield f"{counted(len(waiting), 'run')}{joint}{text}"
+        yield f"  {_names([row.run for row in waiting.values()])}"
+        assert first.wait is not None
+        if first.wait.state == RunState.BLOCKED:
+            yield f"  {title(first.run)} {one_line(first.wait.reason or '')}"
+        elif first.wait.estimated_start:
+            yield f"  {one_line(first.wait.estimated_start)}"
+        if unblock and first.wait.state != RunState.BLOCKED:
             yield f"  to start: {one_line(unblock)}"
-    if rest := sum(len(waiting) for _, waiting in ordered[_MAX_REASONS:]):
-        yield f"and {counted(rest, 'run')} for {len(ordered) - _MAX_REASONS} other reasons"
+    yield from _rest([list(waiting) for _, waiting in ordered])
+
+
+def _names(runs: Sequence[RunSummary]) -> str:
+    return few([one_line(title(run)) for run in runs], _MAX_NAMES)
+
+
+def _rest(groups: Sequence[Sequence[object]]) -> Iterator[str]:
+    if rest := sum(map(len, groups[_MAX_REASONS:])):
+        yield f"and {counted(rest, 'run')} for {len(groups) - _MAX_REASONS} other reasons"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
+from jestlab.analysis.colors import LabelColor
 from jestlab.analysis.query import distinct
+from jestlab.analysis.results import Snapshot
 from jestlab.platform.errors import StoreMissing, UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.status import RunStatus, Watch
@@ -20,6 +22,9 @@ from jestlab.platform.store.tables import ExperimentRow, RunRow
 
 SHORTEST_FINGERPRINT = 6
 """Minimum number of characters of a fingerprint in an address."""
+
+COLORS_SECONDS = 60.0
+"""Time after which the colors of an experiment are read again: another baseline changes them."""
 
 INTERVAL_SECONDS = 1.0
 """Minimum time between two reads of an experiment's status, which all viewers share."""
@@ -32,6 +37,8 @@ class _Status:
     watch: Watch
     rows: Sequence[RunStatus] = ()
     valid_until: float = 0.0
+    colors: Mapping[str, LabelColor] = field(default_factory=dict)
+    colors_until: float = 0.0
 
 
 @dataclass
@@ -54,6 +61,17 @@ class Served:
                 status.rows = status.watch.update()
                 status.valid_until = time.monotonic() + INTERVAL_SECONDS
             return status.rows
+
+    def colors(self, experiment: str) -> Mapping[str, LabelColor]:
+        """Return the color of each label of an experiment."""
+        labels = {row.run.label for row in self.status(experiment)}
+        with self._lock:
+            status = self._status[experiment]
+            if time.monotonic() >= status.colors_until or not labels <= status.colors.keys():
+                with self.store.reading() as connection:
+                    status.colors = Snapshot("", connection).colors(experiment)
+                status.colors_until = time.monotonic() + COLORS_SECONDS
+            return status.colors
 
 
 class Missing(UserError):

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from pydantic import BaseModel, ValidationError
 from sqlalchemy import text
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from jestlab.analysis.claims import studies
+from jestlab.analysis.colors import numbered
 from jestlab.analysis.configs import flat
+from jestlab.analysis.intervals import direction
+from jestlab.analysis.metrics import Metric, Metrics
 from jestlab.analysis.results import Snapshot
-from jestlab.platform import logs
+from jestlab.analysis.tables.show import MISSING, heading
+from jestlab.analysis.units import near
+from jestlab.platform import logs, programs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.launch.status import LOSS
 from jestlab.platform.planning import compare as comparison
-from jestlab.platform.serve.experiment import cells, curves_of
+from jestlab.platform.serve.experiment import Curve, curves_of, paint
+from jestlab.platform.serve.groups import cells, last_line
 from jestlab.platform.serve.labs import Labs, Missing, Served
-from jestlab.platform.serve.rendering import address, as_text, number, parse_whole, render
+from jestlab.platform.serve.rendering import address, as_text, duration, parse_whole, render
 from jestlab.platform.store.annotations import Subject, notes, tags
-from jestlab.platform.store.records import ADOPTED
+from jestlab.platform.store.records import ADOPTED, RunRecord
 from jestlab.platform.store.store import Store
 
 TAIL_BYTES = 64 * 1024
@@ -32,10 +45,24 @@ PICTURES = 12
 """Number of selected examples shown for a step; the number of rejected ones is the same."""
 
 MOST_CURVES = 12
-"""Maximum number of metrics of a run in one plot."""
+"""Maximum number of metrics of a run in one request, and of small charts on its page."""
 
 MOST_COMPARED = 20
 """Maximum number of compared runs."""
+
+_EFFORTS = ("examples_seen", "distinct_examples", "flops_total", "seconds")
+"""Metrics that measure progress, which need no chart."""
+
+_FIRST = (LOSS, "train_loss", "val_loss", "grad_norm", "learning_rate", "lr")
+"""Metrics whose charts come first."""
+
+_CLOCKS = {"examples": "examples_seen", "seconds": "seconds"}
+"""Horizontal axis → column of evaluations, and metric, with its values."""
+
+_NUMBERS = re.compile(r"\S*/\S*|0x[0-9a-f]+|\d+")
+"""Parts of an error message in which identical failures differ."""
+
+_DIGIT_SPACE, _POINT_SPACE = "\u2007", "\u2008"
 
 _ID = "(SELECT id FROM run WHERE fingerprint = :run)"
 _QUERIES = {
@@ -43,7 +70,10 @@ _QUERIES = {
     "places": (
         "SELECT experiment, label, seed FROM v_runs WHERE fingerprint = :run ORDER BY experiment, position"
     ),
-    "scores": f"SELECT dataset, metric, step, value FROM evaluation WHERE run_id = {_ID} ORDER BY step",
+    "scores": (
+        "SELECT dataset, metric, step, value, examples_seen, seconds FROM evaluation "
+        f"WHERE run_id = {_ID} ORDER BY step"
+    ),
     # Each with its code, versions, and machine.
     "attempts": (
         "SELECT DISTINCT number, state, reason, executor, host, device, claimed_at, started_at, ended_at, "
@@ -61,28 +91,76 @@ _QUERIES = {
 }
 
 
-def _read(store: Store, fingerprint: str, *queries: str) -> dict[str, Any]:
-    """Read data of a run: a list of rows for each query, as the templates show them."""
+def _read(store: Store, fingerprint: str, *queries: str) -> dict[str, list[dict[str, Any]]]:
+    """Read data of a run: a list of rows for each query."""
     with store.reading() as connection:
-        data: dict[str, Any] = {
+        return {
             name: [
                 dict(row._mapping) for row in connection.execute(text(_QUERIES[name]), {"run": fingerprint})
             ]
             for name in queries or _QUERIES
         }
-    if "scores" in data:
-        last = {f"{row['dataset']}/{row['metric']}": row for row in data["scores"]}
-        data["scores"] = [
-            {"name": name, "value": number(row["value"]) or "not a number", "step": f"{row['step']:,}"}
-            for name, row in sorted(last.items())
-        ]
-    for row in data.get("attempts", ()):
-        row |= {name: json.loads(row[name]) if row[name] else {} for name in ("versions", "environment")}
-        row |= {name: str(row[name] or "")[:19] for name in ("claimed_at", "started_at", "ended_at")}
-    if "metrics" in data:
-        names = [row["name"] for row in data["metrics"]]
-        data["metrics"] = sorted(names, key=lambda name: (name != LOSS, name))
-    return data
+
+
+def _last_scores(rows: Sequence[Mapping[str, Any]], metrics: Metrics) -> list[dict[str, Any]]:
+    """Return the last value of each score as pages show it."""
+    last = {f"{row['dataset']}/{row['metric']}": row for row in rows}
+    return [
+        {
+            "name": heading(name, metrics.of(name)),
+            "key": name,
+            "value": row["value"],
+            "text": "not a number" if row["value"] is None else metrics.of(name).text(row["value"]),
+            "step": f"{row['step']:,}",
+        }
+        for name, row in sorted(last.items())
+    ]
+
+
+def _metrics(served: Served, experiment: str | None, program: str) -> Metrics:
+    """Return the meaning of the metrics of a run, by the spec of its experiment and by its program."""
+    with served.store.reading() as connection:
+        spec = Snapshot("", connection).study(experiment)[1] if experiment else {}
+    return Metrics.of_spec(spec, [program])
+
+
+def _folded(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return attempts as the page shows them; consecutive ones with the same end are one row."""
+    rows: list[dict[str, Any]] = []
+    for attempt in attempts:
+        start, end = (attempt[name] for name in ("started_at", "ended_at"))
+        row = {
+            **{name: attempt[name] for name in ("state", "host", "executor", "device", "exit_code")},
+            "error": last_line(attempt["reason"]),
+            "detail": attempt["reason"] or "",
+            "code": _code(attempt),
+            "number": attempt["number"],
+            "times": 1,
+            "started": str(start or "")[:19],
+            "took": "" if not start or not end else duration(_seconds(start, end)),
+        }
+        kind = [row[name] for name in ("state", "host", "executor", "code", "exit_code")]
+        kind.append(_NUMBERS.sub("#", row["error"]))
+        if rows and rows[-1]["kind"] == kind:
+            rows[-1] |= {"times": rows[-1]["times"] + 1, "last": row["number"], "took": row["took"]}
+        else:
+            rows.append(row | {"kind": kind, "last": row["number"]})
+    return rows
+
+
+def _seconds(start: Any, end: Any) -> float:
+    """Return the seconds between two times of the store, which SQLite returns as text."""
+    first, last = (datetime.fromisoformat(str(each)) for each in (start, end))
+    return (last - first).total_seconds()
+
+
+def _code(attempt: Mapping[str, Any]) -> str:
+    """Describe the versions of jestlab and of custom code."""
+    own, custom = (
+        (attempt[commit] or "")[:10] + (" and changes" if attempt[patch] else "")
+        for commit, patch in (("git_commit", "git_patch"), ("code_commit", "code_patch"))
+    )
+    return f"{own}; custom {custom}" if custom else own
 
 
 def page(labs: Labs, request: Request) -> Any:
@@ -92,9 +170,14 @@ def page(labs: Labs, request: Request) -> Any:
     if fingerprint != request.path_params["fingerprint"]:
         return RedirectResponse(address("run", fingerprint, lab=lab), 303)
     data = _read(store, fingerprint)
-    experiment = data["places"][0]["experiment"] if data["places"] else None
+    places, attempts = data["places"], data["attempts"]
+    experiment = places[0]["experiment"] if places else None
     record = store.run(fingerprint)
+    metrics = _metrics(served, experiment, record.program)
+    scores = _last_scores(data["scores"], metrics)
     subject = Subject(fingerprint=fingerprint)
+    last = attempts[-1] if attempts else {}
+    row = _row(served, experiment, fingerprint) if experiment else None
     return render(
         "run.html.j2",
         here="",
@@ -102,27 +185,83 @@ def page(labs: Labs, request: Request) -> Any:
         several=len(labs) > 1,
         fingerprint=fingerprint,
         record=record,
-        row=_row(served, experiment, fingerprint) if experiment else None,
+        row=row,
+        facts=_facts(row),
         title=_title(data, fingerprint),
+        places=places,
+        charts=_charts(data, metrics),
+        scores=scores,
+        attempts=_folded(attempts),
+        versions=json.loads(last.get("versions") or "{}"),
+        environment=json.loads(last.get("environment") or "{}"),
+        needs=data["needs"],
         config=[(key, as_text(value)) for key, value in sorted(flat(record.config).items())],
         baseline=_baseline(store, experiment, fingerprint) if experiment else None,
+        changed=_changed(record),
         pictures=_recorded_steps(served, fingerprint),
         notes=notes(store, subject),
         tags=tags(store, subject),
         writes=labs.writes,
         data=lambda kind, **query: address("run", fingerprint, kind, lab=lab, **query),
-        **data,
     )
 
 
+def _charts(data: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Metrics) -> dict[str, str]:
+    """Return name → title of the charts of a run: loss and training metrics, scores, then all others."""
+    scores = dict.fromkeys(f"{row['dataset']}/{row['metric']}" for row in data["scores"])
+    logged = sorted(row["name"] for row in data["metrics"] if row["name"] not in _EFFORTS)
+    plain = [name for name in logged if "/" not in name]
+    plain.sort(key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    names = dict.fromkeys([*plain[: MOST_CURVES // 2], *sorted(scores), *plain, *logged])
+    return {name: heading(name, metrics.of(name)) for name in names}
+
+
 def curves(labs: Labs, request: Request) -> dict[str, Any]:
-    """Return the curves of some metrics of a run, thinned for a plot of a given width in pixels."""
+    """Return the curves of some metrics of a run, thinned for a plot of a given width in pixels.
+
+    `x` has values for each horizontal axis: steps, and examples and seconds if they were recorded. Between
+    their records, which are rarer than steps, they are interpolated.
+    """
     served, fingerprint = _requested_run(labs, request)
     given = parse_whole(request.query_params.get("width", ""))
     width = 800 if given is None else min(max(given, 50), 4_000)
     names = request.query_params.getlist("metric")[:MOST_CURVES] or [LOSS]
-    found = {name: curves_of(served.store, [fingerprint], name, width)[fingerprint] for name in names}
-    return {"curves": {name: {"x": x, "y": y} for name, (x, y) in found.items()}}
+    clocks = {axis: _clock(served.store, fingerprint, axis) for axis in _CLOCKS}
+    charts = {}
+    for name, (steps, values) in _curves(served.store, fingerprint, names, width).items():
+        x = {"steps": steps} | {axis: _at(clock, steps) for axis, clock in clocks.items() if clock}
+        charts[name] = [{"x": x, "y": values}]
+    return {"charts": charts, "left": 0}
+
+
+def _curves(
+    store: Store, fingerprint: str, names: Sequence[str], width: int | None = None
+) -> dict[str, Curve]:
+    """Return the curves of metrics, or of scores where no metric has the name."""
+    found: dict[str, Curve] = {}
+    for name in names:
+        found[name] = curves_of(store, [fingerprint], name, width)[fingerprint]
+        if not found[name][0]:
+            rows = _read(store, fingerprint, "scores")["scores"]
+            points = [row for row in rows if f"{row['dataset']}/{row['metric']}" == name]
+            found[name] = [row["step"] for row in points], [row["value"] for row in points]
+    return found
+
+
+def _clock(store: Store, fingerprint: str, axis: str) -> dict[int, float]:
+    """Return the examples or seconds at the steps where they were recorded; empty if they never were."""
+    column = _CLOCKS[axis]
+    logged = curves_of(store, [fingerprint], column)[fingerprint]
+    rows = _read(store, fingerprint, "scores")["scores"]
+    known = {row["step"]: row[column] for row in rows if row[column] is not None}
+    known |= {step: value for step, value in zip(*logged, strict=True) if value is not None}
+    return {0: 0.0} | known if known else {}
+
+
+def _at(clock: Mapping[int, float], steps: Sequence[int]) -> list[float | None]:
+    """Interpolate examples or seconds at steps; None after the last record."""
+    xs, ys = zip(*sorted(clock.items()), strict=True)
+    return [None if step > xs[-1] else float(np.interp(step, xs, ys)) for step in steps]
 
 
 def log(labs: Labs, request: Request) -> Response:
@@ -169,40 +308,138 @@ def batch(labs: Labs, request: Request) -> Response:
 
 
 def compare(labs: Labs, request: Request) -> Any:
-    """Compare the runs of `?run=…&run=…`; with `data` in the address, return their curves."""
-    wanted = list(dict.fromkeys(request.query_params.getlist("run")))[:MOST_COMPARED]
-    lab, metric = request.query_params.get("lab"), request.query_params.get("metric", LOSS)
-    runs: list[dict[str, Any]] = []
-    for served, fingerprint in (labs.with_run(each, lab) for each in wanted):
-        run = {"run": fingerprint} | _read(served.store, fingerprint, "places", "scores", "metrics")
-        run["name"] = _title(run, fingerprint)
-        if "data" in request.query_params:
-            run["x"], run["y"] = curves_of(served.store, [fingerprint], metric)[fingerprint]
-        else:
-            record = served.store.run(fingerprint)
-            config = flat(record.config) | {"program": record.program}
-            run["config"] = {key: as_text(value) for key, value in config.items()}
-            run["scores"] = {each["name"]: each["value"] for each in run["scores"]}
-        runs.append(run)
-    if "data" in request.query_params:
-        return {"series": [{key: run[key] for key in ("run", "name", "x", "y")} for run in runs], "left": 0}
-    config_rows = _side_by_side([run["config"] for run in runs])
+    """Compare the runs of `?run=…&run=…`; with `data` in the address, return their curves.
+
+    A run is `experiment/label/seed` or a fingerprint; `experiment/label` stands for all seeds of a label.
+    """
+    query, lab = request.query_params, request.query_params.get("lab")
+    found = {
+        pair[1]: pair for name in dict.fromkeys(query.getlist("run")) for pair in _named(labs, name, lab)
+    }
+    left, pairs = max(0, len(found) - MOST_COMPARED), list(found.values())[:MOST_COMPARED]
+    runs = [_compared(served, fingerprint) for served, fingerprint in pairs]
+    colors = [numbered(position) for position in range(len(runs))]
+    if "data" in query:
+        names = query.getlist("metric")[:MOST_CURVES] or [LOSS]
+        charts: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+        for (served, fingerprint), run, color in zip(pairs, runs, colors, strict=True):
+            line = {"run": fingerprint, "label": run["name"], "name": run["name"], **paint(color)}
+            for name, curve in _curves(served.store, fingerprint, names).items():
+                charts[name].append(line | dict(zip("xy", curve, strict=True)))
+        return {"charts": charts, "left": left}
+    wanted = query.get("base", "")
+    base = next((i for i, run in enumerate(runs) if wanted in (run["name"], run["run"])), 0)
+    if wanted and runs and wanted not in (runs[base]["name"], runs[base]["run"]):
+        raise UserError(f"base {wanted!r} isn't one of the compared runs")
+    config = _side_by_side([run["config"] for run in runs])
     return render(
         "compare.html.j2",
         here="",
         runs=runs,
-        config=[(key, row) for key, row in config_rows if len(set(row)) > 1],
-        scores=_side_by_side([run["scores"] for run in runs]),
-        metrics=list(dict.fromkeys(name for run in runs for name in run["metrics"])),
-        metric=metric,
+        colors=colors,
+        base=base,
+        left=left,
+        different=[(key, row) for key, row in config if len(set(row)) > 1],
+        equal=[(key, row[0]) for key, row in config if len(set(row)) == 1],
+        scores=_differences([run["scores"] for run in runs], base),
+        charts={name: title for run in runs for name, title in run["charts"].items()},
         most=MOST_COMPARED,
         lab=lab,
+        names=[run["name"] for run in runs],
     )
+
+
+def _named(labs: Labs, name: str, lab: str | None) -> list[tuple[Served, str]]:
+    """Find the runs that a name of a comparison means.
+
+    Raises:
+        UserError: No run has the name, or it is ambiguous.
+    """
+    experiment, _, rest = name.partition("/")
+    if not rest:
+        return [labs.with_run(name, lab)]
+    holders = []
+    for each in labs.among(lab):
+        with suppress(Missing):
+            holders.append(labs.with_experiment(experiment, each.name))
+    if len(holders) > 1:
+        raise UserError(f"several labs have {experiment!r}: add &lab={holders[0].name} to the address")
+    [served] = holders or [labs.with_experiment(experiment, lab)]
+    rows = [row.run for row in served.status(experiment)]
+    label, _, seed = rest.rpartition("/")
+    one = [run.fingerprint for run in rows if (run.label, str(run.seed)) == (label, seed)]
+    whole = [run.fingerprint for run in rows if run.label == rest]
+    if one and whole:
+        raise UserError(f"{name!r} is a run and also a label: give the fingerprint of the run")
+    if not one and not whole:
+        hint = near(name, (f"{experiment}/{run.label}/{run.seed}" for run in rows))
+        raise Missing(f"no run {name!r}: expected experiment/label/seed; {hint}".rstrip("; "))
+    return [(served, fingerprint) for fingerprint in one or whole]
+
+
+def _compared(served: Served, fingerprint: str) -> dict[str, Any]:
+    """Read a run for a comparison."""
+    data, record = (
+        _read(served.store, fingerprint, "places", "scores", "metrics"),
+        served.store.run(fingerprint),
+    )
+    experiment = data["places"][0]["experiment"] if data["places"] else None
+    metrics = _metrics(served, experiment, record.program)
+    config = flat(record.config) | {"program": record.program}
+    return {
+        "run": fingerprint,
+        "name": _title(data, fingerprint),
+        "config": {key: as_text(value) for key, value in config.items()},
+        "scores": {
+            each["name"]: (each["value"], metrics.of(each["key"]))
+            for each in _last_scores(data["scores"], metrics)
+        },
+        "charts": _charts(data, metrics),
+    }
 
 
 def _side_by_side(columns: list[dict[str, str]]) -> list[tuple[str, list[str]]]:
     keys = sorted({key for column in columns for key in column})
-    return [(key, [column.get(key, "–") for column in columns]) for key in keys]
+    return [(key, [column.get(key, MISSING) for column in columns]) for key in keys]
+
+
+def _differences(
+    columns: Sequence[Mapping[str, tuple[float | None, Metric]]], base: int
+) -> list[tuple[str, list[dict[str, str]]]]:
+    """Return score → for each run, its value, its difference from a run, and whether that is better."""
+    table = []
+    for key in sorted({key for column in columns for key in column}):
+        metric = next(column[key][1] for column in columns if key in column)
+        values = [column[key][0] if key in column else None for column in columns]
+        known = [math.nan if value is None else value for value in values]
+        deltas = [math.nan if i == base else value - known[base] for i, value in enumerate(known)]
+        row = [
+            {
+                "text": MISSING if math.isnan(value) else metric.text(value),
+                "delta": "" if math.isnan(delta) else metric.text(delta, "+"),
+                "standing": {1: "good", -1: "bad"}.get(
+                    direction(delta * metric.sign, delta * metric.sign), ""
+                ),
+            }
+            for value, delta in zip(known, deltas, strict=True)
+        ]
+        table.append((key, row))
+    for i in range(len(columns)):
+        for part in ("text", "delta"):
+            texts = _aligned([row[i][part] for _, row in table])
+            for (_, row), padded in zip(table, texts, strict=True):
+                row[i][part] = padded
+    return table
+
+
+def _aligned(numbers: Sequence[str]) -> list[str]:
+    """Pad numbers with spaces as wide as digits, so that the decimal points of a column are aligned."""
+    decimals = [len(number.partition(".")[2]) for number in numbers]
+    widest = max(decimals, default=0)
+    return [
+        number + (_POINT_SPACE if widest and not digits else "") + _DIGIT_SPACE * (widest - digits)
+        for number, digits in zip(numbers, decimals, strict=True)
+    ]
 
 
 def _title(data: dict[str, Any], fingerprint: str) -> str:
@@ -216,10 +453,36 @@ def _requested_run(labs: Labs, request: Request) -> tuple[Served, str]:
 
 def _row(served: Served, experiment: str, fingerprint: str) -> dict[str, Any] | None:
     """Return the run's cells on its experiment's page."""
-    for index, row in enumerate(served.status(experiment)):
-        if row.run.fingerprint == fingerprint:
-            return cells(row, index)
-    return None
+    rows = served.status(experiment)
+    return next((cells(row) for row in rows if row.run.fingerprint == fingerprint), None)
+
+
+def _facts(row: Mapping[str, Any] | None) -> list[str]:
+    """Return the known facts about a run in words."""
+    words = {
+        "speed": "{} examples/s",
+        "left": "{} left",
+        "hours": "took {}",
+        "flops": "{}",
+        "loss": "loss {}",
+    }
+    return [form.format(row[key]) for key, form in words.items() if row and row[key]]
+
+
+def _changed(record: RunRecord) -> list[tuple[str, str, str]]:
+    """Return the config keys that differ from the program's defaults: key, default, and value."""
+    try:
+        config = programs.get(record.program).read(record.config)
+    except (UserError, ValidationError):  # the program is gone or has changed
+        return []
+    if not isinstance(config, BaseModel):
+        return []
+    values = flat(config.model_dump(mode="json", exclude_defaults=True))
+    defaults = flat(type(config).model_construct().model_dump(mode="json", warnings=False))
+    return [
+        (key, as_text(defaults[key]) if key in defaults else "", as_text(value))
+        for key, value in sorted(values.items())
+    ]
 
 
 def _baseline(store: Store, experiment: str, fingerprint: str) -> dict[str, Any] | None:
