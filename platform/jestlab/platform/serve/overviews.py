@@ -1,4 +1,4 @@
-"""Answers and best scores of experiments, which are computed in the background for the list of experiments."""
+"""Answers and best scores of experiments, computed in the background for the list of experiments."""
 
 from __future__ import annotations
 
