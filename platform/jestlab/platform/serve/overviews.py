@@ -107,28 +107,27 @@ def overview_of(url: str, experiment: str) -> Overview:
     from jestlab.analysis.claims.judged import count_verdicts
     from jestlab.analysis.claims.verdicts import load
     from jestlab.analysis.curves import score_curves
-    from jestlab.analysis.report.answer import answer, verdict_of
+    from jestlab.analysis.report.answer import answer
     from jestlab.analysis.results import opened
     from jestlab.analysis.tables import finals, summary
 
     with opened(url) as store:
         study, judged = store.once(studies)[experiment], load(store, experiment)
-        verdict, tone = verdict_of(judged)
         if study.parts:
-            return Overview(verdict, tone, count_verdicts(judged) if judged else "")
+            return Overview(sentence=count_verdicts(judged) if judged else "")
         frames = store.frames(experiment)
         results = finals(frames, scope=study.scope)
         table = summary(results)
-        reply = answer(table, results, judged)
+        reply = answer(table.frame, results)
         rows = table.frame[~table.frame["apart"] & ~table.frame["diverged"]].dropna(subset="score_mean")
-        if rows.empty or results.metric.goal is None:
-            return Overview(reply.verdict, reply.tone, reply.sentence)
-        means = results.metric.sign * rows["score_mean"]
+        if rows.empty or frames.score.goal is None:
+            return Overview(sentence=reply.sentence)
+        means = frames.score.sign * rows["score_mean"]
         best, mean = rows.loc[means.idxmax(), ["label", "score_mean"]]
         curves = score_curves(frames)
         trend = curves[curves["label"] == best].groupby("step")["score"].mean()
-        text = results.metric.text(mean) + (results.metric.suffix if results.metric.in_percent else "")
+        text = frames.score.text(mean) + (frames.score.suffix if frames.score.in_percent else "")
         return Overview(
-            reply.verdict, reply.tone, reply.sentence, frames.shown[best], text,
+            "", "", reply.sentence, frames.shown[best], text,
             spark(trend.index.tolist(), trend.tolist()), store.colors(experiment)[best].css,
         )  # fmt: skip
