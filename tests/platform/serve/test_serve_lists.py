@@ -2,6 +2,7 @@
 
 import re
 from contextlib import closing
+from unittest.mock import Mock
 from urllib.parse import urlencode
 
 import labs_support as labs
@@ -36,7 +37,7 @@ def test_runs_are_found_by_words_and_by_conditions(lab, runs, client):
 
 
 def test_scores_of_a_search_are_those_of_each_experiment(lab, runs, client):
-    score = {"name": "summed", "score": ["toy/score"], "base": {"steps": 11}, "metrics": {}}
+    score = {"name": "summed", "score": ["toy/score"], "base": {"steps": 10, "part": "b"}, "metrics": {}}
     record(lab, STUDY | score)
     page = client(lab).get("/runs?where=joint/0").text
     cells = dict(re.findall(r'compare (\w+)/joint/0.*?data-label="Score">([^<]*)<', page, re.DOTALL))
@@ -88,17 +89,18 @@ def test_experiments_are_filtered_and_the_last_active_comes_first(lab, runs, cli
 
 
 def test_answers_of_experiments_follow_and_are_updated(lab, runs, client, monkeypatch):
+    computed = Mock(side_effect=overviews.overview_of)
+    monkeypatch.setattr(overviews, "overview_of", computed)
     monkeypatch.setattr(overviews, "_REST_FACTOR", 0)
     asks = client(lab)
-
-    def answer():
-        page = asks.get("/").text
-        return re.search(r'data-live="lab/toy answer">(.*?)</td>', page, re.DOTALL).group(1)
-
-    assert "…" in answer()
-    wait_until(lambda: "reference" in answer() or "joint" in answer())
+    assert '<span class="more">…</span>' in asks.get("/").text
+    wait_until(lambda: '<span class="more">uniform</span>' in asks.get("/").text)
     page = asks.get("/").text
-    assert re.search(r'best"><span><b>[\d.]+%</b> <span class="more">joint<', page)
+    assert re.search(r'best"><span><b>[\d.]+%</b>', page) and re.search(r'answer">[^\n]*joint', page)
+    assert '<svg class="spark"' not in page  # the runs were evaluated once
+    for _ in range(3):
+        asks.get("/")
+    assert computed.call_count == 1
     words = ("retract", "toy/joint/1", "wrong data", "--store", lab.store_url)
     assert labs.here(*words, root=lab.root).returncode == 0
-    wait_until(lambda: "retracted" in asks.get("/").text)
+    wait_until(lambda: asks.get("/") and computed.call_count == 2)

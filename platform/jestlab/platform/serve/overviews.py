@@ -123,7 +123,7 @@ def overview_of(url: str, experiment: str) -> Overview:
         if rows.empty or frames.score.goal is None:
             return Overview(sentence=reply.sentence)
         means = frames.score.sign * rows["score_mean"]
-        best, mean = rows.loc[means.idxmax(), ["label", "score_mean"]]
+        best, mean = rows[["label", "score_mean"]].iloc[int(means.argmax())]
         curves = score_curves(frames)
         trend = curves[curves["label"] == best].groupby("step")["score"].mean()
         text = frames.score.text(mean) + (frames.score.suffix if frames.score.in_percent else "")
