@@ -1,6 +1,7 @@
 """The documentation works: every command, file, snippet, and transcript in it."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.waiting import wait_until
 
 from jestlab.analysis.query import frame
 from jestlab.experiments import paper
-from jestlab.platform.cli import cli
+from jestlab.platform.cli import cli, main
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = ["../README.md", *sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))]
@@ -65,11 +66,13 @@ NOT_RUN = {
 """Page → first line of a block of code in it → why it is not run here."""
 
 _EXTENSIONS = tuple(f"how-to/extend-{kind}.md" for kind in ("selection", "training", "results"))
-FILES_FROM = {"how-to/extend-package.md": _EXTENSIONS}
+FILES_FROM = {"how-to/extend-package.md": _EXTENSIONS, "how-to/weights.md": ("how-to/data.md",)}
 """Page → pages whose files it uses."""
 
 WITH_TORCH = ("../README.md", "how-to/pytorch.md")
 """Pages that run PyTorch."""
+
+LAUNCH = "jestlab launch quickstart"
 
 ONE_FEWER = "runs.independent.selection.rule=joint"
 """Override by which two runs of the quickstart are one run: the README needs no other."""
@@ -111,10 +114,25 @@ def test_commands_parse_and_specs_load(page, reader, monkeypatch):
             assert block.language == "text" or block.first in NOT_RUN.get(page, ()), f"not listed: {block}"
 
 
+@pytest.fixture(scope="session")
+def finished_lab(tmp_path_factory):
+    """A lab in which the quickstart is complete; launching it again there takes a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("finished")
+        patch.chdir(folder)
+        overrides = [word for change in (*SHRUNK["quickstart"], "seeds=1") for word in ("--set", change)]
+        with pytest.raises(SystemExit) as stopped:
+            main(["launch", "quickstart", *overrides])
+        assert not stopped.value.code
+    return folder / "lab"
+
+
 @pytest.mark.parametrize("page", [pytest.param(page, marks=marks(page)) for page in PAGES])
-def test_examples_run(page, reader, monkeypatch):
+def test_examples_run(page, reader, monkeypatch, request):
     if page == "../README.md":
         monkeypatch.setitem(SHRUNK, "quickstart", (*SHRUNK["quickstart"], ONE_FEWER))
+    elif any(LAUNCH in block.text.splitlines() for block in BLOCKS[page] if block.is_run):
+        shutil.copytree(request.getfixturevalue("finished_lab"), reader.folder / "lab")
     write_files(reader, page)
     for block in BLOCKS[page]:
         if block.is_run:
