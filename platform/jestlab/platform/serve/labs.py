@@ -15,6 +15,7 @@ from jestlab.analysis.results import Snapshot
 from jestlab.platform.errors import StoreMissing, UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.status import RunStatus, Watch
+from jestlab.platform.serve.overviews import Overviews
 from jestlab.platform.serve.results import ServedResults
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import ExperimentRow, RunRow
@@ -42,12 +43,13 @@ class _Status:
 
 @dataclass
 class Served:
-    """A lab, with its store and its results."""
+    """A lab, with its store, its results, and the overviews of its experiments."""
 
     name: str  # name in addresses
     lab: Lab
     store: Store  # read-only
     results: ServedResults
+    overviews: Overviews
     _status: dict[str, _Status] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -97,7 +99,8 @@ class Labs:
             store = Store.open_readonly(lab.store_url)
             if store is None:
                 raise StoreMissing(f"no store in {lab.address}: launch a study first, or name another lab")
-            self._served[name] = Served(name, lab, store, ServedResults(lab, store, name))
+            overviews = Overviews(lab.store_url)
+            self._served[name] = Served(name, lab, store, ServedResults(lab, store, name), overviews)
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self._served.values())
