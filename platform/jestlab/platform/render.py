@@ -39,12 +39,7 @@ STATE_STYLES: Mapping[str, str] = {
 }
 """State of a run → style of its text."""
 
-VERDICT_STYLES: Mapping[str, str] = {
-    "holds": "green",
-    "does not hold": "red",
-    "undecided": "yellow",
-    "not run": "dim",
-}
+VERDICT_STYLES = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not run": "dim"}
 """Verdict of a claim → style of its text."""
 
 ESSENTIAL = 100

@@ -172,7 +172,7 @@ def test_headers_are_in_lower_case(call, monkeypatch):
     others = ["costs quickstart --goodput", "keys optimizer", "table specialists", "show-batch toy/uniform"]
     for command in [*COMMANDS.strip().replace("\n", "; ").split("; "), *others]:
         call(command, terminal=True)
-    assert {"run", "study", "default", "tower", "method", "examples", "completed", "config"} <= headers
+    assert {"run", "study", "default", "method", "examples", "completed", "config"} <= headers
     assert [each for each in headers if re.sub(NAMES, "", each) != re.sub(NAMES, "", each).lower()] == []
 
 

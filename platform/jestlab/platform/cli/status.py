@@ -21,14 +21,7 @@ from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.display import display
-from jestlab.platform.launch.status import (
-    STARTING,
-    RunStatus,
-    Watch,
-    failure_lines,
-    read_status,
-    wait_lines,
-)
+from jestlab.platform.launch.status import STARTING, RunStatus, Watch, read_status, reason_lines
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.render import (
@@ -206,7 +199,7 @@ def _has_row(row: RunStatus) -> bool:
 
 
 def _reasons(rows: Sequence[RunStatus], lab: Lab) -> list[Block]:
-    lines = [styled(line) for line in (*failure_lines(rows, lab.root), *wait_lines(rows))]
+    lines = [styled(line) for line in reason_lines(rows, lab.root)]
     for state, style in STATE_STYLES.items():
         for line in lines:
             line.highlight_words([f" {state}:"], style)
