@@ -1,4 +1,4 @@
-"""The front page with all experiments, and the page of one: live runs, and results as in its report."""
+"""The page of an experiment: live runs, and results as in its report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from jestlab.platform.serve.groups import (
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import GLYPHS, address, parse_whole, render
 from jestlab.platform.serve.results import MadeResults
-from jestlab.platform.store.annotations import Subject, notes, tags, tags_of_experiments, tags_of_runs
+from jestlab.platform.store.annotations import Subject, notes, tags, tags_of_runs
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
@@ -61,24 +61,6 @@ _UNFINISHED = (RunState.PENDING, RunState.BLOCKED, RunState.RUNNING, RunState.PR
 
 SORTS = ("run", "state", "score", *COLUMNS)
 """Columns by which the table of runs can be sorted."""
-
-
-# ---- all experiments
-
-
-def front_page(labs: Labs, request: Request) -> str:
-    """Show all experiments, the last launched first."""
-    rows: list[dict[str, Any]] = [
-        {"lab": served.name, "about": row, "counts": by_state(row.counts), "tags": marked.get(row.name, [])}
-        for served in labs
-        for marked in [tags_of_experiments(served.store)]
-        for row in served.store.experiments()
-    ]
-    rows.sort(key=lambda row: row["about"].updated_at, reverse=True)
-    return render("experiments.html.j2", several=len(labs) > 1, rows=rows, here="experiments")
-
-
-# ---- one experiment
 
 
 def page(labs: Labs, request: Request) -> str:
