@@ -77,9 +77,21 @@ LAUNCH = "jestlab launch quickstart"
 ONE_FEWER = "runs.independent.selection.rule=joint"
 """Override by which two runs of the quickstart are one run: the README needs no other."""
 
-DEFAULT = ("../README.md", "index.md", "explanation/identity.md", "reference/spec-guide.md")
-"""Pages whose examples `make test` runs; `make test-all` runs those of all pages."""
-
+SLOW = (
+    "tutorial.md",
+    "faq.md",
+    "python-api.md",
+    "case-studies/methods.md",
+    "case-studies/paper.md",
+    "explanation/costs.md",
+    "explanation/goodput.md",
+    "explanation/provenance.md",
+    *(f"how-to/{job}.md" for job in ("budgets", "ci", "data", "import-runs", "monitor", "notifications")),
+    *(f"how-to/{job}.md" for job in ("other-programs", "paper-figures", "postgresql", "pytorch", "query")),
+    *(f"how-to/{job}.md" for job in ("seeds", "share", "weights", "workstation")),
+    "reference/troubleshooting.md",
+)
+"""Pages that launch studies: `make test-all` runs their examples, `make test` those of the other pages."""
 
 BLOCKS = {page: blocks((DOCS / page).read_text(encoding="utf-8")) for page in PAGES}
 """Page → its blocks of code."""
@@ -87,7 +99,7 @@ BLOCKS = {page: blocks((DOCS / page).read_text(encoding="utf-8")) for page in PA
 
 def marks(page):
     """Return the marks of a page."""
-    full = [] if page in DEFAULT else [pytest.mark.full]
+    full = [pytest.mark.full] if page in SLOW else []
     return [*full, pytest.mark.oracle] if page in WITH_TORCH else full
 
 
@@ -143,6 +155,10 @@ def test_blocks_that_are_not_run_exist():
     """`NOT_RUN` lists no block that was changed or removed since."""
     for page, listed in NOT_RUN.items():
         assert listed.keys() - {block.first for block in BLOCKS[page] if not block.is_run} == set(), page
+
+
+def test_slow_pages_exist():
+    assert set(SLOW) <= set(PAGES)
 
 
 def test_every_verb_is_shown():

@@ -89,7 +89,7 @@ def test_a_study_by_the_entry_points_names_ends_in_its_table_and_its_figure(fold
     assert found == [{"executor": "behind", "name": "colors/accuracy"}]
     table = jestlab("table", "extremes", "example", "--option", "of=colors/accuracy")
     assert "best" in table and "| joint" in table
-    plots = jestlab("plot", "example", "--kind", "scatter", "--output", "plots").split()
+    plots = jestlab("plot", "example", "--kind", "scatter", "--caption", "none", "--output", "plots").split()
     assert [Path(path).name for path in plots] == [f"scatter.{end}" for end in ("png", "svg", "pdf", "txt")]
 
 
