@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
-from jestlab.analysis.colors import LabelColor
+from jestlab.analysis.colors import REFERENCE, LabelColor
 from jestlab.analysis.query import distinct
 from jestlab.analysis.results import Snapshot
 from jestlab.platform.errors import StoreMissing, UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.status import RunStatus, Watch
+from jestlab.platform.serve.overviews import Overviews
 from jestlab.platform.serve.results import ServedResults
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import ExperimentRow, RunRow
@@ -42,12 +43,13 @@ class _Status:
 
 @dataclass
 class Served:
-    """A lab, with its store and its results."""
+    """A lab, with its store, its results, and the overviews of its experiments."""
 
     name: str  # name in addresses
     lab: Lab
     store: Store  # read-only
     results: ServedResults
+    overviews: Overviews
     _status: dict[str, _Status] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -67,7 +69,8 @@ class Served:
             status = self._status[experiment]
             if time.monotonic() >= status.colors_until or not labels <= status.colors.keys():
                 with self.store.reading() as connection:
-                    status.colors = Snapshot("", connection).colors(experiment)
+                    known = Snapshot("", connection).colors(experiment)
+                status.colors = dict.fromkeys(labels, REFERENCE) | known
                 status.colors_until = time.monotonic() + COLORS_SECONDS
             return status.colors
 
@@ -96,7 +99,8 @@ class Labs:
             store = Store.open_readonly(lab.store_url)
             if store is None:
                 raise StoreMissing(f"no store in {lab.address}: launch a study first, or name another lab")
-            self._served[name] = Served(name, lab, store, ServedResults(lab, store, name))
+            overviews = Overviews(lab.store_url)
+            self._served[name] = Served(name, lab, store, ServedResults(lab, store, name), overviews)
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self._served.values())
