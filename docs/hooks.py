@@ -97,16 +97,12 @@ def _command(
     records = [record for p in command.get_params(context) if (record := p.get_help_record(context))]
     if records:
         yield "| Option | Meaning |\n|:--|:--|"
-        yield "".join(f"| `{_code(option)}` | {_cell(meaning)} |\n" for option, meaning in records)
+        yield "".join(f"| `{option}` | {_cell(meaning)} |\n" for option, meaning in records if meaning)
     if command.epilog:
         yield _prose(command.epilog)
     if isinstance(command, click.Group):
         for sub in command.list_commands(context):
             yield from _command(sub, command.get_command(context, sub), context, depth + 1)
-
-
-def _code(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _cell(text: str) -> str:
@@ -223,16 +219,16 @@ def notebook(path: Path) -> Mapping[str, str | bytes]:
 # ---- llms.txt
 
 _summaries: dict[str, str] = {}
-"""Page → its first sentence."""
+"""Page → its description."""
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> None:
-    """Keep the first sentence of each page, which is also its description for search engines."""
+    """Keep the description of each page for `llms.txt` and search engines; default: the first sentence."""
     paragraphs = re.split(r"\n\s*\n", re.sub(r"^```.*?^```$", "", markdown, flags=re.DOTALL | re.MULTILINE))
     prose = (" ".join(text.split()) for text in paragraphs if re.match(r"[\w`*\[]", text))
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", next(prose, "").replace("\\", ""))
-    summary = re.split(r"(?<=[.!?])\s", plain)[0]
-    _summaries[page.file.src_uri] = page.meta["description"] = re.sub(r":$", ".", summary)
+    first = re.sub(r":$", ".", re.split(r"(?<=[.!?])\s", plain)[0])
+    _summaries[page.file.src_uri] = page.meta.setdefault("description", first)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
