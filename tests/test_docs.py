@@ -51,18 +51,21 @@ NOT_RUN = {
         "jestlab table quickstart --store postgresql://reader@server/results": _DATABASE,
     },
     "how-to/seeds.md": {"jestlab launch filtering_ratio --decide": "takes a quarter of an hour"},
-    "how-to/slurm.md": {"jestlab launch quickstart --on slurm": "needs a cluster with Slurm"},
+    "how-to/slurm.md": {"jestlab doctor": "needs a cluster with Slurm"},
     "how-to/tpu.md": {"pip install 'jestlab[gcs]'": "needs a bucket"},
     "how-to/web-ui.md": {
         "jestlab serve": _SERVES,
         "jestlab serve --write": _SERVES,
         "jestlab serve --lab ~/labs/mine --lab /data/labs/theirs=postgresql://reader@server/results": _SERVES,
     },
-    "how-to/workstation.md": {"pip install 'jax[cuda12]'": "needs GPUs"},
+    "how-to/workstation.md": {
+        "pip install \"jax[cuda12]==$(python -c 'import jax; print(jax.__version__)')\"": "needs GPUs"
+    },
 }
 """Page → first line of a block of code in it → why it is not run here."""
 
-FILES_FROM = {"how-to/extend-package.md": ("how-to/extend-training.md", "how-to/extend-results.md")}
+_EXTENSIONS = tuple(f"how-to/extend-{kind}.md" for kind in ("selection", "training", "results"))
+FILES_FROM = {"how-to/extend-package.md": _EXTENSIONS}
 """Page → pages whose files it uses."""
 
 WITH_TORCH = ("../README.md", "how-to/pytorch.md")

@@ -162,4 +162,4 @@ def test_search_from_disk_finds_a_word(opened, site):
     tab = opened(site / "index.html").tab
     tab.fill("[data-md-component=search-query]", "fingerprint")
     tab.wait_for_selector(".md-search-result__item a")
-    assert "concepts.html" in tab.inner_html(".md-search-result__list")
+    assert "identity.html" in tab.inner_html(".md-search-result__list")

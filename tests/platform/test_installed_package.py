@@ -85,11 +85,11 @@ def test_a_study_by_the_entry_points_names_ends_in_its_table_and_its_figure(fold
     assert labels == ["label", "reference", "joint"]
     asked = (
         "SELECT DISTINCT executor, name FROM v_attempts JOIN v_evaluations USING (fingerprint) "
-        "WHERE name LIKE 'colours/%'"
+        "WHERE name LIKE 'colors/%'"
     )
     found = json.loads(jestlab("query", asked, "--json"))
-    assert found == [{"executor": "behind", "name": "colours/accuracy"}]
-    table = jestlab("table", "extremes", "example", "--option", "of=colours/accuracy")
+    assert found == [{"executor": "behind", "name": "colors/accuracy"}]
+    table = jestlab("table", "extremes", "example", "--option", "of=colors/accuracy")
     assert "best" in table and "| joint" in table
     plots = jestlab("plot", "example", "--kind", "scatter", "--output", "plots").split()
     assert [Path(path).name for path in plots] == [f"scatter.{end}" for end in ("png", "svg", "pdf", "txt")]

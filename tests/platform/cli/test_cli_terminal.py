@@ -21,6 +21,7 @@ from sqlalchemy import update
 import jestlab.platform.cli as cli
 from jestlab.platform.cli import main, studies
 from jestlab.platform.cli.logs import without_controls
+from jestlab.platform.render import TextTable
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import ExperimentRow
@@ -156,6 +157,23 @@ def test_no_line_is_wider_than_the_terminal(call):
             everything += printed if columns == 80 else ""
     assert "(a pipe shows all)" in everything
     assert set(REASON.split()) <= set(everything.split())  # lines break between words
+
+
+NAMES = r"[A-Z]*FLOPs?|ImageNet-1K|COCO|CUB|Caltech|Stanford|Oxford-IIIT|[IT]2[IT]|R@1|UTC|Δ"
+"""Words with capital letters in headers: units, and names of benchmarks and their metrics."""
+
+
+def test_headers_are_in_lower_case(call, monkeypatch):
+    headers: set[str] = set()
+    lines = TextTable.lines
+    monkeypatch.setattr(
+        TextTable, "lines", lambda made, limit: headers.update(made.headers) or lines(made, limit)
+    )
+    others = ["costs quickstart --goodput", "keys optimizer", "table specialists", "show-batch toy/uniform"]
+    for command in [*COMMANDS.strip().replace("\n", "; ").split("; "), *others]:
+        call(command, terminal=True)
+    assert {"run", "study", "default", "tower", "method", "examples", "completed", "config"} <= headers
+    assert [each for each in headers if re.sub(NAMES, "", each) != re.sub(NAMES, "", each).lower()] == []
 
 
 def test_pipes_have_complete_lines(call):

@@ -40,13 +40,14 @@ function paretoShapes(one, interval) {
   const name = shortened(one.text);
   const mean = [
     name,
-    `${one.y_text[0]} at ${one.x_text[0]}`,
-    ...(one.seeds > 1 ? [`${interval} ${one.low_text} to ${one.high_text}, ${one.seeds} seeds`] : []),
+    `${one.y_text[0]}${one.seeds > 1 ? ` [${one.low_text}, ${one.high_text}]` : ""} at ${one.x_text[0]}`,
+    ...(one.seeds > 1 ? [`mean [${interval}], ${one.seeds} seeds`] : []),
     ...(one.standing ? [STANDINGS[one.standing]] : []),
   ];
   const seeds = one.seed.map((seed, i) => [`${name}, seed ${seed}`, `${one.seed_y_text[i]} at ${one.seed_x_text[i]}`]);
   return [
-    { kind: "marks", label: "", of: label, x: one.seed_x, y: one.seed_y, colour, size: 5, opacity: 0.55, texts: seeds },
+    ...(one.path ? [{ kind: "line", name: "seed", label, ...one.path, colour, width: 1, opacity: 0.4 }] : []),
+    ...(one.seeds > 1 ? [{ kind: "marks", label: "", of: label, x: one.seed_x, y: one.seed_y, colour, size: 5, opacity: 0.55, texts: seeds }] : []),
     { kind: "bars", label, x: one.x[0], y: one.y[0], x_low, x_high, low, high, colour },
     { kind: "marks", label, x: one.x, y: one.y, colour, symbol, size: 11, fill: FILLS[one.standing] ?? "open", texts: [mean] },
   ];

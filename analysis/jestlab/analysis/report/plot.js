@@ -292,7 +292,7 @@ class Plot {
 
   band({ x, low, high, colour, label }) {
     const around = this.path([...x, ...[...x].reverse()], [...high, ...[...low].reverse()]);
-    return svg("path", { d: around ? `${around}Z` : "", fill: colour, opacity: 0.1, class: "band", "data-label": label });
+    return svg("path", { d: around ? `${around}Z` : "", fill: colour, "fill-opacity": 0.1, class: "band", "data-label": label });
   }
 
   line({ x, y, colour, dash, width = 2, opacity = 1, step, label = "", name = step ? "front" : "line" }) {
@@ -415,7 +415,9 @@ class Plot {
       return make("div", { class: one.label === this.lit ? "row lit" : "row" }, name, make("span", { class: "value" }, text));
     });
     const rest = rows.length - lines.length;
-    const heading = rows.length ? rows[0].one.x_text?.[rows[0].at] ?? `${tickText(column.value)} ${this.scene.x.title}` : "";
+    const [amount] = rows.map(({ one, at }) => one.x_text?.[at]);
+    const { title } = this.scene.x;
+    const heading = amount && title.includes("(") ? amount : `${amount ?? tickText(column.value)} ${title}`; // a unit is in both
     this.cursor = column;
     this.show(column.px, y, make("strong", {}, heading), ...lines, ...(rest > 0 ? [make("div", {}, `${rest} more`)] : []));
   }

@@ -33,7 +33,7 @@ Nothing is uploaded or downloaded. KIND is the tool or format, and PATH is:
 \b
   wandb        a folder `wandb`, or one of the runs in it; offline runs too
   mlflow       a folder `mlruns`, or a database `mlflow.db`
-  tensorboard  a folder with event files (pip install 'jestlab[tensorboard]')
+  tensorboard  a folder with event files (pip install 'jestlab[adopt]')
   csv          a table with a row per step or run; tabs or semicolons too
   parquet      the same kind of table in Parquet
 

@@ -20,13 +20,13 @@ from sqlalchemy import func, select
 from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
-from jestlab.platform.dependencies import LAUNCHING, installed, missing_client
+from jestlab.platform.dependencies import EXTRAS, LAUNCHING, missing
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
 from jestlab.platform.lab.sync import Bucket
-from jestlab.platform.launch.notify import MISSING, Sender
+from jestlab.platform.launch.notify import Sender
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import styled, table
 from jestlab.platform.store import schema
@@ -97,7 +97,7 @@ def _packages(lab: Lab) -> Iterator[CheckResult]:
 
     required = [Requirement(text) for text in metadata.requires("jestlab") or ()]
     required = [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
-    versions = [metadata.version(each.name) if installed(each.name) else "missing" for each in required]
+    versions = [_version(each.name) for each in required]
     wrong = [
         (each, version)
         for each, version in zip(required, versions, strict=True)
@@ -114,6 +114,23 @@ def _packages(lab: Lab) -> Iterator[CheckResult]:
         yield CheckResult("broken", found, remedy)
 
 
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _extras(lab: Lab) -> Iterator[CheckResult]:
+    """List the extras that are installed, and those that aren't."""
+    absent = [extra for extra in EXTRAS if missing(extra)]
+    present = ", ".join(extra for extra in EXTRAS if extra not in absent) or "none"
+    if absent:
+        yield CheckResult("ok", f"{present}; more", f"pip install 'jestlab[{','.join(absent)}]'")
+    else:
+        yield CheckResult("ok", present)
+
+
 def _settings(lab: Lab) -> Iterator[CheckResult]:
     place, settings = settings_path(), Settings.find()
     found = f"{place}, runs on {settings.on or 'this machine'}" if place.exists() else f"none at {place}"
@@ -123,8 +140,8 @@ def _settings(lab: Lab) -> Iterator[CheckResult]:
 def _notify(lab: Lab) -> Iterator[CheckResult]:
     """Check that messages can be sent, without sending one."""
     services = Settings.find().notify
-    if services and not installed("apprise"):
-        yield CheckResult("warning", "no message can be sent", MISSING)
+    if services and (message := missing("notify")):
+        yield CheckResult("warning", "no message can be sent", message)
     elif services:
         yield CheckResult("ok", f"{counted(len(services), 'service')}; --notify sends a test message")
 
@@ -135,8 +152,8 @@ def _test_message(lab: Lab) -> Iterator[CheckResult]:
         yield CheckResult(
             "warning", "no service", f"list URLs of apprise under `notify` in {settings_path()}"
         )
-    elif not installed("apprise"):
-        yield CheckResult("broken", "no message can be sent", MISSING)
+    elif message := missing("notify"):
+        yield CheckResult("broken", "no message can be sent", message)
     else:
         sender = Sender(services)
         sender.send("info", "jestlab: test message", [f"sent by jestlab doctor on {host_name()}"])
@@ -149,6 +166,9 @@ def _test_message(lab: Lab) -> Iterator[CheckResult]:
 
 def _jax(lab: Lab) -> Iterator[CheckResult]:
     """List JAX's devices in a separate process, because JAX may hang or crash."""
+    if missing("jax"):
+        yield CheckResult("ok", "not installed")
+        return
     code = (
         "import jax; devices = jax.devices(); "
         "print(f'{jax.__version__}, {len(devices)} × {devices[0].device_kind} ({jax.default_backend()})')"
@@ -243,8 +263,8 @@ def _cloud(executor: str, check: Callable[[], str], remedy: str) -> Iterator[Che
     """Check an executor, if it is configured, with a function that describes it or raises an error."""
     if not _is_configured(executor):
         yield CheckResult("ok", "not configured")
-    elif (missing := missing_client(executor)) is not None:
-        found, _, command = missing.partition(": ")
+    elif (message := missing(executor)) is not None:
+        found, _, command = message.partition(": ")
         yield CheckResult("broken", found, command)
     else:
         try:
@@ -282,6 +302,7 @@ def _slurm(lab: Lab) -> Iterator[CheckResult]:
 
 _CHECKS: dict[str, Callable[[Lab], Iterator[CheckResult]]] = {
     "packages": _packages,
+    "extras": _extras,
     "config file": _settings,
     "notify": _notify,
     "folder": _folder,

@@ -150,8 +150,9 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
 
     SUBJECT is an experiment, or some of its runs: EXPERIMENT/RUN, or EXPERIMENT/RUN/SEED.
 
-    Below the table are the reasons why runs wait, their estimated start if the executor reports one, and
-    possible actions to start them.
+    The table has the runs that have started. Below it are the reasons of failures, with the path of a log,
+    and why runs wait, with their estimated start if the executor reports one, and possible actions to
+    start them.
 
     The table shows actual and planned costs. Drift is actual divided by planned cost, for completed runs and
     for runs that exceed their plan. FLOPs count useful work only; chip-hours count all attempts, so work
@@ -277,7 +278,9 @@ def _experiment_data(row: ExperimentSummary) -> dict[str, Any]:
 def watch_command(
     context: click.Context, experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab
 ) -> None:
-    """Show the progress of EXPERIMENT's runs live: step, loss, speed, time left, FLOPs so far and planned,
+    """Show the progress of EXPERIMENT's runs live.
+
+    The table has the step, loss, speed, time left, and FLOPs of each run. Below it are failures, the reasons
     why runs wait, and the total of actual and planned costs, also in chip-hours and dollars if known.
 
     The speed is the average of the attempt, without start-up and compilation if the program reports them.

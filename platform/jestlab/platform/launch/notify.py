@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 SECONDS = 10.0
 """Time limit for all messages of a launch, after its end."""
 
-MISSING = "notify needs apprise: pip install 'jestlab[notify]'"
-"""Warning if a package is missing."""
-
 _MOST_LINES, _MOST_CHARACTERS = 5, 300  # of claims or failed runs in a message; of a reason
 
 Kind = Literal["success", "failure", "warning", "info"]
@@ -109,8 +106,8 @@ class Notifications:
         self.has_begun = False
         self._lab, self._name, self._listener = lab, name, listener
         services = Settings.find().notify
-        if services and not dependencies.installed("apprise"):
-            listener.note(MISSING)
+        if services and (message := dependencies.missing("notify")):
+            listener.note(f"notify: {message}")
             services = ()
         self._sender = Sender(services)
         self._is_on = bool(services)

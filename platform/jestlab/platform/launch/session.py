@@ -15,8 +15,7 @@ from pathlib import Path
 
 from jestlab.analysis.provenance.code import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
-from jestlab.platform import logs, reports
-from jestlab.platform.dependencies import check_client
+from jestlab.platform import dependencies, logs, reports
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab, network_file_system
 from jestlab.platform.lab.settings import Settings
@@ -363,7 +362,7 @@ def _prepare(
     resources, settings, wakeup = study.resources, Settings.find(), threading.Event()
     name = executors.choose(options.on, resources, settings)
     executor = executors.get(name, resources, settings, lab, wakeup.set)
-    check_client(name)
+    dependencies.check(name)
     _check_store(lab, executor)
     retries = resources.retries if options.retries is None else options.retries
     completed = {"on": name, "parallel": options.parallel or resources.parallel, "retries": retries}

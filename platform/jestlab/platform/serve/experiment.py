@@ -120,7 +120,7 @@ def page(labs: Labs, request: Request) -> str:
         counts=counts,
         totals=_cost_text(status),
         is_over=not any(state in counts for state in _UNFINISHED),
-        waits=[*wait_lines(status)],
+        waits=_waits(status),
         notes=notes(served.store, subject),
         tags=tags(served.store, subject),
         writes=labs.writes,
@@ -193,7 +193,7 @@ def _columns(groups: Sequence[Mapping[str, Any]], scores: Scores) -> dict[str, s
     suffix = f", {scores.metric.suffix}" if scores.metric.suffix else ""
     titles = {"score": f"{scores.title}{suffix}", "delta": f"Δ {scores.baseline}", "trend": "Trend"}
     titles |= {"state": "State"}
-    titles |= {key: column.title for key, column in COLUMNS.items()} | {"reason": "Reason"}
+    titles |= {key: column.title for key, column in COLUMNS.items() if key != "progress"}
     rows = [row for group in groups for row in (group, *group["seeds"])]
     return {
         key: title for key, title in titles.items() if key == "state" or any(row.get(key) for row in rows)
@@ -257,7 +257,18 @@ def _cost_text(rows: Sequence[RunStatus]) -> str:
     spent = sum(cost.actual_flops or 0.0 for cost in costs if cost.total_flops)
     hours = sum(cost.actual_hours or 0.0 for cost in costs)
     flops = f"{units.flops(spent)} of {units.flops(planned)}, {spent / planned:.0%}" if planned else ""
-    return "; ".join(filter(None, (flops, units.duration(hours) if hours else "")))
+    return "; ".join(filter(None, (flops, f"{units.duration(hours)} of compute" if hours else "")))
+
+
+def _waits(rows: Sequence[RunStatus]) -> list[list[str]]:
+    """Return the reasons why runs wait, each with its details."""
+    reasons: list[list[str]] = []
+    for line in wait_lines(rows):
+        if line.startswith(" ") and reasons:
+            reasons[-1].append(line.strip())
+        else:
+            reasons.append([line])
+    return reasons
 
 
 def _requested_lab(labs: Labs, request: Request) -> Served:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 SPARK = (120, 28)
 """Width and height of a sparkline, pixels."""
+
+
+_EXIT = re.compile(r"^exit code -?\d+: ")
+_NUMBERS = re.compile(r"\S*/\S*|0x[0-9a-f]+|\d+")
 
 
 @dataclass(frozen=True)
@@ -40,10 +45,10 @@ class Column:
 
 
 def _share(row: RunStatus) -> float | None:
-    """Return the completed share of a run; None once it has completed, and if its length is unknown."""
+    """Return the completed share of a run that has started but not ended; None if it is unknown."""
     run = row.run
-    known = run.total_steps and run.state != RunState.COMPLETED
-    return min(1.0, run.step / run.total_steps) if known and run.total_steps else None
+    is_partial = run.step and not run.state.is_terminal
+    return min(1.0, run.step / run.total_steps) if is_partial and run.total_steps else None
 
 
 COLUMNS: dict[str, Column] = {
@@ -162,8 +167,11 @@ def combined(column: Column, rows: Sequence[RunStatus]) -> float | None:
 def group_cells(label: str, rows: Sequence[RunStatus], scores: Scores) -> dict[str, Any]:
     """Return the cells of a label in the table of runs, as the template shows them."""
     values = {key: combined(column, rows) for key, column in COLUMNS.items()}
-    reasons = Counter(last_line(row.run.reason) for row in rows if row.run.reason)
-    [(reason, times)] = reasons.most_common(1) or [("", 0)]
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.run.reason and row.wait is None:  # the page has another list of waiting runs
+            reasons.setdefault(kind_of(row.run.reason), []).append(error_of(row.run.reason))
+    [reason, *others] = max(reasons.values(), key=len, default=[""])
     return _texts(values) | {
         "label": label,
         "count": len(rows),
@@ -175,7 +183,7 @@ def group_cells(label: str, rows: Sequence[RunStatus], scores: Scores) -> dict[s
         "delta": scores.interval(label, "delta", "+"),
         "standing": scores.standing(label),
         "trend": spark(*scores.trends.get(label, ((), ()))),
-        "reason": f"{reason} (×{times})" if times > 1 else reason,
+        "reason": f"{reason} ×{len(others) + 1}" if others else reason,
         "detail": "",
     }
 
@@ -199,7 +207,7 @@ def cells(row: RunStatus, scores: Scores | None = None) -> dict[str, Any]:
         "step": f"{run.step:,}" + (f" of {run.total_steps:,}" if run.total_steps else ""),
         "score": "" if score is None else scores.metric.text(score),
         "delta": "" if math.isnan(delta) else scores.metric.text(delta, "+"),
-        "reason": last_line(run.reason),
+        "reason": error_of(run.reason),
         "detail": run.reason or "",
     }
 
@@ -208,9 +216,14 @@ def _texts(values: Mapping[str, float | None]) -> dict[str, str]:
     return {key: "" if value is None else COLUMNS[key].text(value) for key, value in values.items()}
 
 
-def last_line(reason: str | None) -> str:
-    """Return the last line of the reason of a failure, which names the exception."""
-    return (reason or "").rpartition(" | ")[2]
+def error_of(reason: str | None) -> str:
+    """Return the exception in the reason of a failure: the last line of the log, without the exit code."""
+    return _EXIT.sub("", (reason or "").rpartition(" | ")[2])
+
+
+def kind_of(reason: str | None) -> str:
+    """Return the exception without the numbers and paths in which identical failures differ."""
+    return _NUMBERS.sub("#", error_of(reason))
 
 
 def spark(x: Sequence[float], y: Sequence[float]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from jestlab.analysis.claims import studies
 from jestlab.analysis.colors import numbered
 from jestlab.analysis.configs import flat
 from jestlab.analysis.intervals import direction
-from jestlab.analysis.metrics import Metric, Metrics
+from jestlab.analysis.metrics import MOST_SHARE, Metric, Metrics
 from jestlab.analysis.results import Snapshot
 from jestlab.analysis.tables.show import MISSING, heading
 from jestlab.analysis.units import near
@@ -31,7 +31,7 @@ from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.launch.status import LOSS
 from jestlab.platform.planning import compare as comparison
 from jestlab.platform.serve.experiment import Curve, curves_of, paint
-from jestlab.platform.serve.groups import cells, last_line
+from jestlab.platform.serve.groups import cells, error_of, kind_of
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import address, as_text, duration, parse_whole, render
 from jestlab.platform.store.annotations import Subject, notes, tags
@@ -50,6 +50,9 @@ MOST_CURVES = 12
 MOST_COMPARED = 20
 """Maximum number of compared runs."""
 
+_Data = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Rows of a run, by the name of their query."""
+
 _EFFORTS = ("examples_seen", "distinct_examples", "flops_total", "seconds")
 """Metrics that measure progress, which need no chart."""
 
@@ -58,9 +61,6 @@ _FIRST = (LOSS, "train_loss", "val_loss", "grad_norm", "learning_rate", "lr")
 
 _CLOCKS = {"examples": "examples_seen", "seconds": "seconds"}
 """Horizontal axis → column of evaluations, and metric, with its values."""
-
-_NUMBERS = re.compile(r"\S*/\S*|0x[0-9a-f]+|\d+")
-"""Parts of an error message in which identical failures differ."""
 
 _DIGIT_SPACE, _POINT_SPACE = "\u2007", "\u2008"
 
@@ -104,7 +104,7 @@ def _read(store: Store, fingerprint: str, *queries: str) -> dict[str, list[dict[
 
 def _last_scores(rows: Sequence[Mapping[str, Any]], metrics: Metrics) -> list[dict[str, Any]]:
     """Return the last value of each score as pages show it."""
-    last = {f"{row['dataset']}/{row['metric']}": row for row in rows}
+    last = {_name(row): row for row in rows}
     return [
         {
             "name": heading(name, metrics.of(name)),
@@ -117,11 +117,22 @@ def _last_scores(rows: Sequence[Mapping[str, Any]], metrics: Metrics) -> list[di
     ]
 
 
-def _metrics(served: Served, experiment: str | None, program: str) -> Metrics:
-    """Return the meaning of the metrics of a run, by the spec of its experiment and by its program."""
+def _metrics(served: Served, data: _Data, program: str) -> Metrics:
+    """Return the meaning of the metrics of a run, by the spec of its experiment and by its program.
+
+    As in `Frames.declared`, scores that are too large for a share of 1 are percentages.
+    """
     with served.store.reading() as connection:
-        spec = Snapshot("", connection).study(experiment)[1] if experiment else {}
-    return Metrics.of_spec(spec, [program])
+        spec = Snapshot("", connection).study(data["places"][0]["experiment"])[1] if data["places"] else {}
+    metrics = Metrics.of_spec(spec, [program])
+    large = (row for row in data["scores"] if abs(row["value"] or 0.0) > MOST_SHARE)
+    named = {name: Metrics(metrics.declared).of(name) for name in map(_name, large)}
+    of_hundred = {name: metric.of_hundred for name, metric in named.items() if metric.in_percent}
+    return replace(metrics, declared={**metrics.declared, **of_hundred})
+
+
+def _name(score: Mapping[str, Any]) -> str:
+    return f"{score['dataset']}/{score['metric']}"
 
 
 def _folded(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -131,7 +142,7 @@ def _folded(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         start, end = (attempt[name] for name in ("started_at", "ended_at"))
         row = {
             **{name: attempt[name] for name in ("state", "host", "executor", "device", "exit_code")},
-            "error": last_line(attempt["reason"]),
+            "error": error_of(attempt["reason"]),
             "detail": attempt["reason"] or "",
             "code": _code(attempt),
             "number": attempt["number"],
@@ -140,11 +151,11 @@ def _folded(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "took": "" if not start or not end else duration(_seconds(start, end)),
         }
         kind = [row[name] for name in ("state", "host", "executor", "code", "exit_code")]
-        kind.append(_NUMBERS.sub("#", row["error"]))
+        kind.append(kind_of(attempt["reason"]))
         if rows and rows[-1]["kind"] == kind:
-            rows[-1] |= {"times": rows[-1]["times"] + 1, "last": row["number"], "took": row["took"]}
-        else:
-            rows.append(row | {"kind": kind, "last": row["number"]})
+            before = rows.pop()
+            row |= {"number": before["number"], "started": before["started"], "times": before["times"] + 1}
+        rows.append(row | {"kind": kind, "last": attempt["number"]})
     return rows
 
 
@@ -173,7 +184,7 @@ def page(labs: Labs, request: Request) -> Any:
     places, attempts = data["places"], data["attempts"]
     experiment = places[0]["experiment"] if places else None
     record = store.run(fingerprint)
-    metrics = _metrics(served, experiment, record.program)
+    metrics = _metrics(served, data, record.program)
     scores = _last_scores(data["scores"], metrics)
     subject = Subject(fingerprint=fingerprint)
     last = attempts[-1] if attempts else {}
@@ -206,13 +217,12 @@ def page(labs: Labs, request: Request) -> Any:
     )
 
 
-def _charts(data: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Metrics) -> dict[str, str]:
+def _charts(data: _Data, metrics: Metrics) -> dict[str, str]:
     """Return name → title of the charts of a run: loss and training metrics, scores, then all others."""
-    scores = dict.fromkeys(f"{row['dataset']}/{row['metric']}" for row in data["scores"])
     logged = sorted(row["name"] for row in data["metrics"] if row["name"] not in _EFFORTS)
     plain = [name for name in logged if "/" not in name]
     plain.sort(key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
-    names = dict.fromkeys([*plain[: MOST_CURVES // 2], *sorted(scores), *plain, *logged])
+    names = dict.fromkeys([*plain[: MOST_CURVES // 2], *sorted(map(_name, data["scores"])), *plain, *logged])
     return {name: heading(name, metrics.of(name)) for name in names}
 
 
@@ -228,23 +238,26 @@ def curves(labs: Labs, request: Request) -> dict[str, Any]:
     names = request.query_params.getlist("metric")[:MOST_CURVES] or [LOSS]
     clocks = {axis: _clock(served.store, fingerprint, axis) for axis in _CLOCKS}
     charts = {}
-    for name, (steps, values) in _curves(served.store, fingerprint, names, width).items():
+    for name, (steps, values) in _curves(served, fingerprint, names, width).items():
         x = {"steps": steps} | {axis: _at(clock, steps) for axis, clock in clocks.items() if clock}
         charts[name] = [{"x": x, "y": values}]
     return {"charts": charts, "left": 0}
 
 
 def _curves(
-    store: Store, fingerprint: str, names: Sequence[str], width: int | None = None
+    served: Served, fingerprint: str, names: Sequence[str], width: int | None = None
 ) -> dict[str, Curve]:
-    """Return the curves of metrics, or of scores where no metric has the name."""
-    found: dict[str, Curve] = {}
+    """Return the curves of metrics, or of scores where no metric has the name, in their units."""
+    data, found = _read(served.store, fingerprint, "places", "scores"), {}
+    metrics = _metrics(served, data, served.store.run(fingerprint).program)
     for name in names:
-        found[name] = curves_of(store, [fingerprint], name, width)[fingerprint]
-        if not found[name][0]:
-            rows = _read(store, fingerprint, "scores")["scores"]
-            points = [row for row in rows if f"{row['dataset']}/{row['metric']}" == name]
-            found[name] = [row["step"] for row in points], [row["value"] for row in points]
+        steps, values = curves_of(served.store, [fingerprint], name, width)[fingerprint]
+        if not steps:
+            points = [row for row in data["scores"] if _name(row) == name]
+            steps, values = [row["step"] for row in points], [row["value"] for row in points]
+        factor = metrics.of(name).factor
+        known = (math.nan if value is None else factor * value for value in values)
+        found[name] = steps, [value if math.isfinite(value) else None for value in known]
     return found
 
 
@@ -324,7 +337,7 @@ def compare(labs: Labs, request: Request) -> Any:
         charts: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
         for (served, fingerprint), run, color in zip(pairs, runs, colors, strict=True):
             line = {"run": fingerprint, "label": run["name"], "name": run["name"], **paint(color)}
-            for name, curve in _curves(served.store, fingerprint, names).items():
+            for name, curve in _curves(served, fingerprint, names).items():
                 charts[name].append(line | dict(zip("xy", curve, strict=True)))
         return {"charts": charts, "left": left}
     wanted = query.get("base", "")
@@ -379,12 +392,9 @@ def _named(labs: Labs, name: str, lab: str | None) -> list[tuple[Served, str]]:
 
 def _compared(served: Served, fingerprint: str) -> dict[str, Any]:
     """Read a run for a comparison."""
-    data, record = (
-        _read(served.store, fingerprint, "places", "scores", "metrics"),
-        served.store.run(fingerprint),
-    )
-    experiment = data["places"][0]["experiment"] if data["places"] else None
-    metrics = _metrics(served, experiment, record.program)
+    data = _read(served.store, fingerprint, "places", "scores", "metrics")
+    record = served.store.run(fingerprint)
+    metrics = _metrics(served, data, record.program)
     config = flat(record.config) | {"program": record.program}
     return {
         "run": fingerprint,
@@ -426,13 +436,13 @@ def _differences(
         table.append((key, row))
     for i in range(len(columns)):
         for part in ("text", "delta"):
-            texts = _aligned([row[i][part] for _, row in table])
+            texts = aligned([row[i][part] for _, row in table])
             for (_, row), padded in zip(table, texts, strict=True):
                 row[i][part] = padded
     return table
 
 
-def _aligned(numbers: Sequence[str]) -> list[str]:
+def aligned(numbers: Sequence[str]) -> list[str]:
     """Pad numbers with spaces as wide as digits, so that the decimal points of a column are aligned."""
     decimals = [len(number.partition(".")[2]) for number in numbers]
     widest = max(decimals, default=0)
