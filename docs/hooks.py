@@ -42,10 +42,9 @@ COPIED = {"BENCHMARKS.md": "benchmarks", "SECURITY.md": "security", "CHANGELOG.m
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add the page of each command to the navigation, below the index of commands."""
     pages = [{f"jestlab {verb}": f"{COMMANDS}/{verb}.md"} for verb in cli.verbs]
-    for section in config.nav or ():
-        for entry in next(iter(section.values())):
-            if entry.get("Commands") == f"{COMMANDS}/index.md":
-                entry["Commands"] = [f"{COMMANDS}/index.md", *pages]
+    [reference] = [section["Reference"] for section in config.nav or () if "Reference" in section]
+    [entry] = [entry for entry in reference if "Commands" in entry]
+    entry["Commands"] = [f"{COMMANDS}/index.md", *pages]
     return config
 
 
@@ -235,8 +234,8 @@ def on_post_build(config: MkDocsConfig) -> None:
     """Write `llms.txt`: the pages by section with their summaries, in the format of llmstxt.org."""
     lines = [f"# {config.site_name}", "", f"> {config.site_description}"]
     for section in config.nav or ():
-        [(title, entries)] = section.items()
-        lines += ["", f"## {title}", "", *_listed(entries)]
+        [(title, target)] = section.items()
+        lines += ["", f"## {title}", "", *_listed(target if isinstance(target, list) else [section])]
     (Path(config.site_dir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

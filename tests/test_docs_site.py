@@ -101,8 +101,14 @@ def test_every_public_name_of_python_is_in_the_reference(site, module):
     """With its docstring; options that are generated from models are there, too."""
     page = (site / f"reference/python/{module.rpartition('.')[2]}.html").read_text(encoding="utf-8")
     public = importlib.import_module(f"jestlab.{module}")
-    hidden = {"__version__", "SpecError", "StudySpec"}  # described by `api.Error` and by the reference of keys
-    names = [name for name in getattr(public, "__all__", ("run", "ScriptRun", "Reporter")) if name not in hidden]
+    hidden = {
+        "__version__",
+        "SpecError",
+        "StudySpec",
+    }  # described by `api.Error` and by the reference of keys
+    names = [
+        name for name in getattr(public, "__all__", ("run", "ScriptRun", "Reporter")) if name not in hidden
+    ]
     names += ["load"] if module == "api" else []
     assert [name for name in names if f'id="jestlab.{module}.{name}"' not in page] == []
     assert module != "api" or "highlight" in page
