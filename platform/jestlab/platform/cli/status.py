@@ -180,8 +180,7 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     known = {row.run.fingerprint for row in rows} & goodputs.keys()
     goodput = summary(total(goodputs[fingerprint] for fingerprint in known))
     lines = [
-        *_status_lines([_with_retraction(row, changes.retracted) for row in rows], tags, lab),
-        *([goodput] if goodput else []),
+        *_status_lines([_with_retraction(row, changes.retracted) for row in rows], tags, lab, goodput),
         *changes.lines(experiment),
     ]
     show(as_json, data, lines)
@@ -206,8 +205,10 @@ def _reasons(rows: Sequence[RunStatus], lab: Lab) -> list[Block]:
     return ["", *lines] if lines else []
 
 
-def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]], lab: Lab) -> Iterator[Block]:
-    """Yield the table of runs, reasons, and a line with the total cost of completed runs."""
+def _status_lines(
+    rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]], lab: Lab, goodput: str
+) -> Iterator[Block]:
+    """Yield the table of runs, reasons, the total cost of completed runs, and the goodput."""
     columns = [*_RUN_COLUMNS, _ATTEMPTS, *(each for kind in _totals(rows) for each in _cost_columns(kind))]
     if tags:
         columns.append(TextColumn("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
@@ -215,9 +216,10 @@ def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]], 
         yield table_of(shown, columns)
     yield from _reasons(rows, lab)[not shown :]
     completed = [row for row in rows if row.run.state == RunState.COMPLETED and not row.is_repeat]
-    if parts := [f"{amounts} (× {ratio:.2f})" for amounts, ratio in _totals(completed).values()]:
-        yield ""
-        yield f"{counted(len(completed), 'run')} completed, actual of planned cost: {', '.join(parts)}"
+    costs = ", ".join(f"{amounts} (× {ratio:.2f})" for amounts, ratio in _totals(completed).values())
+    cost = f"{counted(len(completed), 'run')} completed, actual of planned cost: {costs}" if costs else ""
+    if ending := [line for line in (cost, goodput) if line]:
+        yield from ("", *ending)
 
 
 def _experiments_table(experiments: Sequence[ExperimentSummary], tags: Mapping[str, list[str]]) -> Block:
