@@ -308,6 +308,7 @@ def batch(labs: Labs, request: Request) -> Response:
 
 
 def title_of(data: dict[str, Any], fingerprint: str) -> str:
+    """Return `experiment/label/seed`, in the first experiment of a run, or the start of its fingerprint."""
     places = data["places"]
     return "{experiment}/{label}/{seed}".format(**places[0]) if places else f"run {fingerprint[:8]}"
 
