@@ -154,20 +154,17 @@ def matching(view: StoreView, where: str) -> list[Row]:
         except ValueError as error:
             raise _error(key, f"{error} (text is written in quotes)") from None
     types: dict[str, set[type]] = {name: set() for name in getters}
-    known: dict[str, set[str]] = {name: set() for name in getters.keys() & _NAMES}
     holds, kept = predicate(condition, getters.__getitem__), []
     for row in view.rows():
         for name, get in getters.items():
             types[name].add(type(get(row)))
-        for name, values in known.items():
-            values.add(getters[name](row))
         if holds(row):
             kept.append(row)
     kinds = {name: {_kind(type_) for type_ in types[name] - {type(None)}} for name in types}
     for test in tests:
         _check_types(test, kinds)
         if not kept and test.key in ("eq", "in"):
-            _check_names(test, known)
+            _check_names(test, lambda name: {getters[name](row) for row in view.rows()})
     return kept
 
 
@@ -193,10 +190,10 @@ def _check_types(test: Expr, kinds: Mapping[str, set[str]]) -> None:
                 raise _error(key, f"{key.name!r} holds {holds}, not {other}{hint}")
 
 
-def _check_names(test: Expr, known: Mapping[str, set[str]]) -> None:
+def _check_names(test: Expr, known: Callable[[str], set[str]]) -> None:
     """Reject a comparison of a column of names with a name that is in no row, but resembles one that is."""
     key, *names = sorted(operands(test), key=is_key, reverse=True)
-    values = {value for value in known.get(getattr(key, "name", ""), ()) if isinstance(value, str)}
+    values = known(key.name) - {None} if is_key(key) and key.name in _NAMES else set()
     for name in names:
         if isinstance(name, str) and name not in values and (suggestion := near(name, values)):
             raise _error(key, f"no {key.name} {name!r}: {suggestion}")

@@ -137,6 +137,15 @@ def test_a_terminal_gets_colors_and_aligned_text_and_a_pipe_markdown(call, monke
     assert "\x1b[32mCOMPLETED\x1b[0m" in colored and "\x1b[31mFAILED\x1b[0m" in colored
 
 
+def test_notes_are_counted_on_a_terminal_and_complete_elsewhere(call, folder):
+    note = "CLIP: Radford et al. 2021"
+    shown = STYLE.sub("", call("table comparison", 80, terminal=True))
+    assert shown.endswith("\n3 notes: --notes\n") and shown.count("‡") == 3 and note not in shown
+    assert note in call("table comparison --notes", 200, terminal=True) and note in call("table comparison")
+    call("table comparison --format text -o table.txt", 80, terminal=True)
+    assert note in (folder / "table.txt").read_text()
+
+
 COMMANDS = f"""
 --help; list; show quickstart; plan quickstart --scale paper --why; plan filtering_ratio --all
 costs multi_resolution; status; status toy; watch toy --once; logs toy/nothing; query; query --view runs
@@ -172,7 +181,7 @@ def test_headers_are_in_lower_case(call, monkeypatch):
     others = ["costs quickstart --goodput", "keys optimizer", "table specialists", "show-batch toy/uniform"]
     for command in [*COMMANDS.strip().replace("\n", "; ").split("; "), *others]:
         call(command, terminal=True)
-    assert {"run", "study", "default", "tower", "method", "examples", "completed", "config"} <= headers
+    assert {"run", "study", "default", "method", "examples", "completed", "config"} <= headers
     assert [each for each in headers if re.sub(NAMES, "", each) != re.sub(NAMES, "", each).lower()] == []
 
 

@@ -81,7 +81,9 @@ def test_counts_waiting_runs_whose_shown_names_agree():
     wait = WaitStatus(PENDING, "waits for a slot", unblock="a free slot")
     labels = [(letter, 300 * "a" + letter + 300 * "z") for letter in "12345"]
     summaries = [
-        RunSummary(64 * letter, "a", label, 0, PENDING, None, 0, None, 0, "runs/a", None, None, "train")
+        RunSummary(
+            64 * letter, "a", label, 0, PENDING, wait.reason, 0, None, 0, "runs/a", None, None, "train"
+        )
         for letter, label in [*labels, ("5", "another label of the last")]
     ]
     line, names, _ = wait_lines([RunStatus(summary, wait=wait) for summary in summaries])

@@ -48,9 +48,9 @@ def curves(plot: Plot) -> dict[str, Any]:
     columns = _columns(data, {"x": "effort"}, amount, divisor) | _columns(data, {"y": "mean"}, numbers)
     band = _columns(data, {"low": "low", "high": "high"}, numbers)
     lines: dict[str, list[dict[str, list[float]]]] = {}
-    for (label, _), rows in plot.data[plot.data["kind"] == "seed"].groupby(["label", "seed"], sort=False):
-        line = {"x": rows["effort"] / divisor, "y": rows["mean"]}
-        lines.setdefault(label, []).append({side: _rounded(values) for side, values in line.items()})
+    for (label, _), seed in plot.data[plot.data["kind"] == "seed"].groupby(["label", "seed"], sort=False):
+        line = {"x": _rounded(seed["effort"] / divisor), "y": _rounded(seed["mean"])}
+        lines.setdefault(str(label), []).append(line)
     series = []
     for look, rows in _of_labels(data):
         own = columns | (band if look["seeds"] > 1 else dict.fromkeys(band, ()))

@@ -139,7 +139,7 @@ def learning_curves(
     colored = data.loc[data["role"].isin(["baseline", "competitor"]), "label"].nunique()
     is_split = colored > _MOST_TOGETHER and not (highlight or together or len(measured) > 1)
     bands = "bands" if is_split or colored <= _MOST_TOGETHER else ""
-    sentences += about_seeds(data["seeds"].max(), bands, thin=data["kind"].eq("seed").any())
+    sentences += about_seeds(data["seeds"].max(), bands, thin=bool(data["kind"].eq("seed").any()))
     if smooth:
         sentences.append(f"Smoothed: running mean over {smooth} points of each seed.")
     if (data["final"] & (data["role"] == "baseline")).any():

@@ -21,7 +21,7 @@ function curveShapes(one, banded, weight) {
   if (banded) for (const seed of lines) shapes.push({ kind: "line", name: "seed", label, x: seed.x, y: seed.y, colour, width: 1, opacity: 0.35 });
   if (weight) shapes.push({ kind: "line", name: "seed", label, x, y: one.y, colour, width: 1, opacity: 0.25 });
   const y = weight ? smoothed(one.y, weight) : one.y;
-  shapes.push({ kind: "line", label, x, y, colour, dash, width: one.width });
+  shapes.push({ kind: "line", label, x, y, colour, dash, ...(one.thin ? { width: 1.2, opacity: 0.75 } : {}) });
   if (x.length <= MOST_MARKED) shapes.push({ kind: "marks", label, x, y, colour, size: 5 });
   return shapes;
 }
@@ -71,7 +71,8 @@ function namesOf(series, kind) {
 /** Return a figure of runs from a server: series of {label, name, color, dash, x, y}; x may have a list for each axis. */
 function runsFigure(y_title, series, x_title = "steps") {
   const axes = series.length && !Array.isArray(series[0].x) ? Object.keys(series[0].x) : [x_title];
-  const on = (axis) => (one) => ({ ...one, label: one.label ?? one.name, group: one.label, text: one.name, width: 1.6, x: one.x[axis] ?? one.x });
+  const thin = new Set(series.map((one) => one.label)).size < series.length; // several seeds of a label
+  const on = (axis) => (one) => ({ ...one, label: one.label ?? one.name, group: one.label, text: one.name, thin, x: one.x[axis] ?? one.x });
   const variant = (axis) => ({ kind: "curves", x_title: axis, y_title, smooth: true, levels: [], series: series.map(on(axis)) });
   return { variants: Object.fromEntries(axes.map((axis) => [axis, variant(axis)])) };
 }

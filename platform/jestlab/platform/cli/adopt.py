@@ -17,7 +17,7 @@ from jestlab.platform.cli.output import reporting, say, show
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange.adopt import KINDS, Adoption, AdoptOptions, read
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.render import Block, table
+from jestlab.platform.render import Block, in_state, table
 from jestlab.platform.whoami import person
 from jestlab.platform.words import counted, few, on_one_line, printable
 
@@ -120,7 +120,8 @@ def _report_blocks(adopted: list[dict[str, Any]], study: str, options: AdoptOpti
         scores = [
             f"{name} {'—' if value is None else f'{value:.4g}'}" for name, value in run["scores"].items()
         ]
-        row = [f"{run['label']}/{run['seed']}", run["state"], f"{run['step']:,}", few(scores), run["origin"]]
+        name, state = f"{run['label']}/{run['seed']}", in_state(run["state"])
+        row = [name, state, f"{run['step']:,}", few(scores), run["origin"]]
         rows.append(row if dry_run else [*row, run["change"]])
     yield table(headers, rows, right=(2,))
     left_out = Counter[str]()

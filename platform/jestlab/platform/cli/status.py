@@ -21,14 +21,7 @@ from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.display import display
-from jestlab.platform.launch.status import (
-    STARTING,
-    RunStatus,
-    Watch,
-    failure_lines,
-    read_status,
-    wait_lines,
-)
+from jestlab.platform.launch.status import STARTING, RunStatus, Watch, read_status, reason_lines
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.render import (
@@ -187,8 +180,7 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     known = {row.run.fingerprint for row in rows} & goodputs.keys()
     goodput = summary(total(goodputs[fingerprint] for fingerprint in known))
     lines = [
-        *_status_lines([_with_retraction(row, changes.retracted) for row in rows], tags, lab),
-        *([goodput] if goodput else []),
+        *_status_lines([_with_retraction(row, changes.retracted) for row in rows], tags, lab, goodput),
         *changes.lines(experiment),
     ]
     show(as_json, data, lines)
@@ -206,15 +198,17 @@ def _has_row(row: RunStatus) -> bool:
 
 
 def _reasons(rows: Sequence[RunStatus], lab: Lab) -> list[Block]:
-    lines = [styled(line) for line in (*failure_lines(rows, lab.root), *wait_lines(rows))]
+    lines = [styled(line) for line in reason_lines(rows, lab.root)]
     for state, style in STATE_STYLES.items():
         for line in lines:
             line.highlight_words([f" {state}:"], style)
     return ["", *lines] if lines else []
 
 
-def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]], lab: Lab) -> Iterator[Block]:
-    """Yield the table of runs, reasons, and a line with the total cost of completed runs."""
+def _status_lines(
+    rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]], lab: Lab, goodput: str
+) -> Iterator[Block]:
+    """Yield the table of runs, reasons, the total cost of completed runs, and the goodput."""
     columns = [*_RUN_COLUMNS, _ATTEMPTS, *(each for kind in _totals(rows) for each in _cost_columns(kind))]
     if tags:
         columns.append(TextColumn("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
@@ -222,9 +216,10 @@ def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]], 
         yield table_of(shown, columns)
     yield from _reasons(rows, lab)[not shown :]
     completed = [row for row in rows if row.run.state == RunState.COMPLETED and not row.is_repeat]
-    if parts := [f"{amounts} (× {ratio:.2f})" for amounts, ratio in _totals(completed).values()]:
-        yield ""
-        yield f"{counted(len(completed), 'run')} completed, actual of planned cost: {', '.join(parts)}"
+    costs = ", ".join(f"{amounts} (× {ratio:.2f})" for amounts, ratio in _totals(completed).values())
+    cost = f"{counted(len(completed), 'run')} completed, actual of planned cost: {costs}" if costs else ""
+    if ending := [line for line in (cost, goodput) if line]:
+        yield from ("", *ending)
 
 
 def _experiments_table(experiments: Sequence[ExperimentSummary], tags: Mapping[str, list[str]]) -> Block:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -245,59 +245,42 @@ def wait_status(
     return WaitStatus(RunState.PENDING, f"{before}{SLOT}", unblock=_FREE_SLOT)
 
 
-def failure_lines(rows: Iterable[RunStatus], lab: Path) -> Iterator[str]:
-    """Yield the reasons of runs that don't wait, failures first, with the runs and the log of a failed one.
-
-    Runs of the same state are grouped if their reasons differ only in numbers and paths.
-    """
-    groups: dict[tuple[RunState, str], list[RunSummary]] = {}
-    for run in {row.run.fingerprint: row.run for row in rows if row.wait is None}.values():
-        if run.reason:
-            groups.setdefault((run.state, failures.kind_of(run.reason)), []).append(run)
-    ordered = sorted(groups.items(), key=lambda group: (group[0][0] != RunState.FAILED, -len(group[1])))
-    for (state, _), runs in ordered[:_MAX_REASONS]:
-        yield f"{counted(len(runs), 'run')} {state}: {one_line(failures.headline(runs[0].reason or ''))}"
-        yield f"  {_names(runs)}"
-        if state == RunState.FAILED:
-            path = lab / runs[0].directory / LOG
-            here = Path.cwd()
-            yield f"  log: {path.relative_to(here) if path.is_relative_to(here) else path}"
-    yield from _rest([runs for _, runs in ordered])
-
-
 def wait_lines(rows: Iterable[RunStatus]) -> Iterator[str]:
-    """Yield the reasons why runs wait, the most frequent first, in up to four lines each.
+    """Yield the reasons why runs wait, as `reason_lines` does."""
+    return reason_lines(row for row in rows if row.wait is not None)
 
-    The lines are (1) the number of runs and the reason, (2) the runs, (3) the estimated start of the first
-    run, if known, and (4) the event or user action that would let the runs start, if known.
+
+def reason_lines(rows: Iterable[RunStatus], lab: Path = Path()) -> Iterator[str]:
+    """Yield the reasons of failures, and of other states of runs, such as waiting.
+
+    Runs of the same state are grouped if their reasons differ only in numbers and paths. Lines of a group,
+    indented except for the first one: the number of runs and the reason; the runs; and details of one of them
+    (the log of a failure; the estimated start; the event or user action that would let it start).
     """
-    groups: dict[tuple[str, str], dict[str, RunStatus]] = {}
-    for row in rows:
-        if row.wait is not None:
-            reason = row.wait.reason or "waiting"
-            reason = "waiting for other runs" if row.wait.state == RunState.BLOCKED else reason
-            groups.setdefault((reason, row.wait.unblock), {}).setdefault(row.run.fingerprint, row)
-    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    for (reason, unblock), waiting in ordered[:_MAX_REASONS]:
-        first = next(iter(waiting.values()))
-        text = one_line(reason).replace("waits for", "waiting for", 1)
-        joint = " " if text.startswith(("waiting", "not launched", STARTING)) else ": "
-        yield f"{counted(len(waiting), 'run')}{joint}{text}"
-        yield f"  {_names([row.run for row in waiting.values()])}"
-        assert first.wait is not None
-        if first.wait.state == RunState.BLOCKED:
-            yield f"  {title(first.run)} {one_line(first.wait.reason or '')}"
-        elif first.wait.estimated_start:
-            yield f"  {one_line(first.wait.estimated_start)}"
-        if unblock and first.wait.state != RunState.BLOCKED:
-            yield f"  to start: {one_line(unblock)}"
-    yield from _rest([list(waiting) for _, waiting in ordered])
+    groups: dict[tuple[RunState, str], dict[str, RunStatus]] = {}
+    for run, row in ((row.run, row) for row in rows if row.run.reason):
+        kind = "" if run.state == RunState.BLOCKED else failures.kind_of(run.reason or "")
+        groups.setdefault((run.state, kind), {}).setdefault(run.fingerprint, row)
+    ordered = sorted(groups.items(), key=lambda group: (group[0][0] != RunState.FAILED, -len(group[1])))
+    for _, group in ordered[:_MAX_REASONS]:
+        reason, *details = _described(next(iter(group.values())), lab)
+        names = few([one_line(title(row.run)) for row in group.values()], _MAX_NAMES)
+        yield f"{counted(len(group), 'run')} {reason}"
+        yield from (f"  {line}" for line in (names, *filter(None, details)))
+    if rest := sum(len(group) for _, group in ordered[_MAX_REASONS:]):
+        yield f"and {counted(rest, 'run')} for {len(ordered) - _MAX_REASONS} other reasons"
 
 
-def _names(runs: Sequence[RunSummary]) -> str:
-    return few([one_line(title(run)) for run in runs], _MAX_NAMES)
-
-
-def _rest(groups: Sequence[Sequence[object]]) -> Iterator[str]:
-    if rest := sum(map(len, groups[_MAX_REASONS:])):
-        yield f"and {counted(rest, 'run')} for {len(groups) - _MAX_REASONS} other reasons"
+def _described(row: RunStatus, lab: Path) -> tuple[str, ...]:
+    """Return the reason of a run's state, and details."""
+    run, reason = row.run, one_line(row.run.reason or "")
+    if run.state == RunState.BLOCKED:
+        return "waiting for other runs", f"{one_line(title(run))} {reason}"
+    if row.wait is not None:
+        is_plain = reason.startswith(("waits for", "not launched", STARTING))
+        text = reason.replace("waits for", "waiting for", 1) if is_plain else f"{run.state}: {reason}"
+        return text, one_line(row.wait.estimated_start), row.wait.unblock and f"to start: {row.wait.unblock}"
+    path = lab / run.directory / LOG
+    log = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    text = f"{run.state}: {failures.headline(reason)}"
+    return (text, f"log: {log}") if run.state == RunState.FAILED else (text,)

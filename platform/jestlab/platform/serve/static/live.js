@@ -93,9 +93,10 @@ class Curves {
   draw() {
     const cards = this.names.slice(0, MOST_SMALL).map((name) => {
       const series = this.lines(name).map((one) => ({ ...one, x: one.x.steps ?? one.x }));
-      const value = series.length === 1 ? NUMBER.format(series[0].y.at(-1).toPrecision(4)) : "";
+      const value = series.length === 1 ? tickText(Number(series[0].y.at(-1).toPrecision(4))) : "";
       return { name, title: this.titles[name], value, series };
     });
+    if (!this.small?.cards.size) this.small?.grid.replaceChildren(); // placeholders, which reserve the space
     this.small?.draw(cards, this.metric);
     const lines = this.lines(this.metric);
     this.chart.show(runsFigure(this.titles[this.metric], lines));
@@ -163,7 +164,7 @@ const MOVES = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], Arrow
 
 document.addEventListener("keydown", (event) => {
   const [down, along] = MOVES[event.key] ?? [];
-  const row = event.target.closest("table tr");
+  const row = event.target.closest("table:not([data-table] *) tr");
   if (down === undefined || !row || event.altKey || event.ctrlKey || event.metaKey) return;
   const table = row.closest("table");
   const rows = [...table.rows].filter((each) => stops(each).length);
@@ -227,7 +228,7 @@ function followLog(place) {
   update().catch(showError).finally(() => repeatedly(update, 2 * TICK));
 }
 
-for (const table of document.querySelectorAll("table")) rove(table);
+for (const table of document.querySelectorAll("table:not([data-table] *)")) rove(table);
 const curves = [...document.querySelectorAll("section[data-curves]")].map((section) => {
   const found = new Curves(section);
   found.ready.catch(showError);
