@@ -2,12 +2,15 @@
 
 import re
 from contextlib import closing
+from pathlib import Path
 from unittest.mock import Mock
 from urllib.parse import urlencode
 
 import labs_support as labs
 import plans_support as plans
+import pytest
 from tests.platform.serve.conftest import STUDY, record
+from tests.platform.serve.test_serve_browser import until
 from tests.waiting import wait_until
 
 from jestlab.platform.serve import overviews, search
@@ -104,3 +107,59 @@ def test_answers_of_experiments_follow_and_are_updated(lab, runs, client, monkey
     words = ("retract", "toy/joint/1", "wrong data", "--store", lab.store_url)
     assert labs.here(*words, root=lab.root).returncode == 0
     wait_until(lambda: asks.get("/") and computed.call_count == 2)
+
+
+def test_search_by_keyboard_completes_names_and_compares(lab, runs, serving, visited):
+    shown = visited(serving(lab))
+    tab = shown.tab
+    tab.keyboard.press("/")
+    tab.keyboard.type("toy/joint")
+    tab.keyboard.press("Enter")
+    until(tab, "location.pathname === '/runs' && document.querySelectorAll('tbody tr').length === 2")
+    field = tab.locator("main input[name=where]")
+    field.fill("seed = 0 and sta")
+    options = "[...document.querySelectorAll('#keys option')].map((each) => each.value)"
+    assert "seed = 0 and state" in tab.evaluate(options)
+    for box in tab.locator("tbody input").all():
+        box.check()
+    tab.locator("button", has_text="Compare selected").click()
+    until(tab, "location.pathname === '/compare'")
+    assert shown.complaints == []
+
+
+def test_queries_are_edited_and_run_by_keyboard(lab, runs, serving, visited):
+    shown = visited(f"{serving(lab)}/sql")
+    tab, query = shown.tab, shown.tab.locator("textarea")
+    query.fill("SELECT * FORM")
+    tab.locator("#views details[open] button", has_text="v_runs").click()
+    assert query.input_value() == "SELECT * FORM v_runs"
+    query.press("Control+Enter")
+    until(tab, "document.querySelector('[role=alert] mark')?.textContent === 'FORM'")
+    tab.keyboard.type("FROM")  # the editor has selected the error
+    assert query.input_value() == "SELECT * FROM v_runs"
+    query.press("Meta+Enter")
+    until(tab, "document.querySelectorAll('main tbody tr').length === 6")
+    with tab.expect_download() as waiting:
+        tab.locator("a", has_text="Download CSV").click()
+    assert Path(waiting.value.path()).read_text().startswith("experiment,question,")
+    assert shown.complaints == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1280, "dark"), (390, "light")])
+def test_lists_fit_and_are_accessible(lab, runs, serving, visited, width, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    url = serving(lab)
+    queries = ("SELECT * FROM v_runs", "SELECT sead FROM v_runs")
+    paths = (
+        "/",
+        "/?find=nothing",
+        "/runs",
+        "/runs?where=joint&columns=config.*,score",
+        "/runs?where=sead+%3D+1",
+    )
+    for path in (*paths, *(f"/sql?{urlencode({'q': query})}" for query in queries), "/published", "/nowhere"):
+        tab = visited(url + path, width, scheme).tab
+        found = axe.Axe().run(tab, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
+        assert found.violations_count == 0, f"{path}: {found.generate_report()}"
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width, path

@@ -15,8 +15,7 @@ from tests.platform.serve.conftest import STUDY, record
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
-from jestlab.platform.serve import experiment, results
-from jestlab.platform.serve import run as run_pages
+from jestlab.platform.serve import compare, experiment, results
 from jestlab.platform.store.annotations import Subject, notes, save_query, saved_queries, tags
 from jestlab.platform.store.store import Store
 
@@ -183,7 +182,7 @@ def test_the_name_of_a_run_in_several_labs_is_ambiguous(tmp_path, lab, runs, cli
 
 
 def test_numbers_are_aligned_at_the_decimal_point():
-    assert run_pages.aligned(["1.25", "—", "10", "3.5"]) == [
+    assert compare.aligned(["1.25", "—", "10", "3.5"]) == [
         "1.25",
         "—\u2008\u2007\u2007",
         "10\u2008\u2007\u2007",

@@ -21,7 +21,7 @@ from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
 from jestlab.platform.planning.changes import changes_of
-from jestlab.platform.serve import experiment, experiments, run, search
+from jestlab.platform.serve import compare, experiment, experiments, run, search
 from jestlab.platform.serve.access import Access
 from jestlab.platform.serve.labs import Labs, Missing
 from jestlab.platform.serve.rendering import address, as_json, assets, render
@@ -51,7 +51,7 @@ PAGES: dict[str, Page] = {
     "/run/{fingerprint}/curves": run.curves,
     "/run/{fingerprint}/log": run.log,
     "/run/{fingerprint}/batch/{step}": run.batch,
-    "/compare": run.compare,
+    "/compare": compare.page,
     "/runs": search.runs,
     "/sql": search.sql,
     "/sql.csv": search.sql_csv,

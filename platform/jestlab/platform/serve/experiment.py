@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from sqlalchemy import text
@@ -53,8 +53,6 @@ MADE_FIRST = 1_000
 
 INLINE = 1024 * 1024
 """Maximum length of results that are a part of the page; longer ones follow in a request."""
-
-T = TypeVar("T")
 
 _UNFINISHED = (RunState.PENDING, RunState.BLOCKED, RunState.RUNNING, RunState.PREEMPTED)
 """States of unfinished runs. If no run has such a state, the page shows the results before the runs."""
@@ -102,7 +100,7 @@ def page(labs: Labs, request: Request) -> str:
         counts=counts,
         totals=_cost_text(status),
         is_over=not any(state in counts for state in _UNFINISHED),
-        waits=_waits(status),
+        waits=" · ".join(line.strip() for line in wait_lines(status)),
         notes=notes(served.store, subject),
         tags=tags(served.store, subject),
         writes=labs.writes,
@@ -125,37 +123,31 @@ def _sorted(
     groups: Mapping[str, list[RunStatus]], scores: Scores, sort: str
 ) -> list[tuple[str, list[RunStatus]]]:
     """Sort labels, and the runs of each, by a column; unknown values are last."""
-    key = sort.removeprefix("-")
-    if sort and key not in SORTS:
-        raise UserError(f"sort {sort!r}: expected one of {', '.join(SORTS)}, with - before it to reverse")
-
-    def of_run(row: RunStatus) -> Any:
-        if key in COLUMNS:
-            return COLUMNS[key].value(row)
-        return {"run": row.run.seed, "state": list(GLYPHS).index(row.run.state), "score": scores.run(row)}[
-            key
-        ]
-
-    def of_label(pair: tuple[str, list[RunStatus]]) -> Any:
-        label, rows = pair
-        if key in COLUMNS:
-            return combined(COLUMNS[key], rows)
-        if key == "state":
-            return max(list(GLYPHS).index(row.run.state) for row in rows)
-        return label if key == "run" else scores.mean(label)
-
     if not sort:
         return list(groups.items())
-    is_reversed = sort.startswith("-")
-    within = {label: _in_order(rows, of_run, is_reversed) for label, rows in groups.items()}
-    return _in_order(within.items(), of_label, is_reversed)
+    if (key := sort.removeprefix("-")) not in SORTS:
+        raise UserError(f"sort {sort!r}: expected one of {', '.join(SORTS)}, with - before it to reverse")
+    of_state, is_reversed = list(GLYPHS).index, sort.startswith("-")
 
+    def value(rows: list[RunStatus]) -> Any:
+        """Return the value of a label, or of a single run."""
+        if key == "run":
+            return rows[0].run.label, rows[0].run.seed
+        if key == "state":
+            return max(of_state(row.run.state) for row in rows)
+        if key == "score":
+            return scores.run(rows[0]) if len(rows) == 1 else scores.mean(rows[0].run.label)
+        return combined(COLUMNS[key], rows)
 
-def _in_order(items: Iterable[T], key: Callable[[T], Any], is_reversed: bool) -> list[T]:
-    """Sort items; those whose key is None are last."""
-    keyed = [(key(item), item) for item in items]
-    known = sorted((pair for pair in keyed if pair[0] is not None), key=itemgetter(0), reverse=is_reversed)
-    return [item for _, item in known] + [item for value, item in keyed if value is None]
+    def in_order(parts: Iterable[list[RunStatus]]) -> list[list[RunStatus]]:
+        found = [(value(rows), rows) for rows in parts]
+        known = sorted(
+            (pair for pair in found if pair[0] is not None), key=itemgetter(0), reverse=is_reversed
+        )
+        return [rows for _, rows in known] + [rows for each, rows in found if each is None]
+
+    within = [[row for [row] in in_order([row] for row in rows)] for rows in groups.values()]
+    return [(rows[0].run.label, rows) for rows in in_order(within)]
 
 
 def _group(rows: Sequence[RunStatus], scores: Scores, is_open: bool) -> dict[str, Any]:
@@ -240,17 +232,6 @@ def _cost_text(rows: Sequence[RunStatus]) -> str:
     hours = sum(cost.actual_hours or 0.0 for cost in costs)
     flops = f"{units.flops(spent)} of {units.flops(planned)}, {spent / planned:.0%}" if planned else ""
     return "; ".join(filter(None, (flops, f"{units.duration(hours)} of compute" if hours else "")))
-
-
-def _waits(rows: Sequence[RunStatus]) -> list[list[str]]:
-    """Return the reasons why runs wait, each with its details."""
-    reasons: list[list[str]] = []
-    for line in wait_lines(rows):
-        if line.startswith(" ") and reasons:
-            reasons[-1].append(line.strip())
-        else:
-            reasons.append([line])
-    return reasons
 
 
 def _requested_lab(labs: Labs, request: Request) -> Served:

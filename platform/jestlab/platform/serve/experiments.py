@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -19,7 +21,7 @@ PER_PAGE = 100
 
 
 def page(labs: Labs, request: Request) -> str:
-    """Show the experiments that the request asks for, the last active first."""
+    """Show the experiments that the request asks for: running ones, then the last active ones."""
     given = request.query_params
     find, tag = given.get("find", "").strip(), given.get("tag", "")
     chosen = labs.among(given.get("lab"))
@@ -27,7 +29,7 @@ def page(labs: Labs, request: Request) -> str:
     tags = sorted({name for row in rows for name in row["tags"]})
     words = find.lower().split()
     found = [row for row in rows if (not tag or tag in row["tags"]) and _has_words(row, words)]
-    found.sort(key=lambda row: row["about"].active_at, reverse=True)
+    found.sort(key=_activity, reverse=True)
     start = (max(1, parse_whole(given.get("page", "")) or 1) - 1) * PER_PAGE
     shown = found[start : start + PER_PAGE]
     for served in chosen:
@@ -40,8 +42,13 @@ def page(labs: Labs, request: Request) -> str:
         "experiments.html.j2", here="experiments", several=len(labs) > 1, rows=shown, found=len(found),
         total=len(rows), find=find, tag=tag, tags=tags, page=start // PER_PAGE + 1,
         pages=max(1, -(-len(found) // PER_PAGE)),
-        link=partial(address, find=find, tag=tag, lab=given.get("lab")),
+        lab=given.get("lab"), link=partial(_link, given),
     )  # fmt: skip
+
+
+def _link(given: Mapping[str, str], **changes: Any) -> str:
+    """Return the address of the list with a changed query."""
+    return address(**{key: given.get(key) for key in ("find", "tag", "lab")} | changes)
 
 
 def _rows(served: Served) -> list[dict[str, Any]]:
@@ -60,6 +67,13 @@ def _rows(served: Served) -> list[dict[str, Any]]:
             "key": key if has_results else None, "overview": None,
         })  # fmt: skip
     return rows
+
+
+def _activity(row: dict[str, Any]) -> tuple[bool, datetime]:
+    """Return the sort key of an experiment; while it runs, reports don't change its place."""
+    about = row["about"]
+    is_running = RunState.RUNNING in about.counts
+    return is_running, about.updated_at if is_running else about.active_at
 
 
 def _has_words(row: dict[str, Any], words: list[str]) -> bool:

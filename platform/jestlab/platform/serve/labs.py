@@ -23,9 +23,6 @@ from jestlab.platform.store.tables import ExperimentRow, RunRow
 SHORTEST_FINGERPRINT = 6
 """Minimum number of characters of a fingerprint in an address."""
 
-COLORS_SECONDS = 60.0
-"""Time after which the colors of an experiment are read again: another baseline changes them."""
-
 INTERVAL_SECONDS = 1.0
 """Minimum time between two reads of an experiment's status, which all viewers share."""
 
@@ -38,7 +35,6 @@ class _Status:
     rows: Sequence[RunStatus] = ()
     valid_until: float = 0.0
     colors: Mapping[str, LabelColor] = field(default_factory=dict)
-    colors_until: float = 0.0
 
 
 @dataclass
@@ -58,21 +54,18 @@ class Served:
         with self._lock:
             status = self._status.setdefault(experiment, _Status(Watch(self.store, experiment)))
             if time.monotonic() >= status.valid_until:
-                status.rows = status.watch.update()
+                rows = status.watch.update()
+                if rows is not status.rows:
+                    with self.store.reading() as connection:
+                        known = Snapshot("", connection).colors(experiment)
+                    status.colors = {row.run.label: known.get(row.run.label, REFERENCE) for row in rows}
+                status.rows = rows
                 status.valid_until = time.monotonic() + INTERVAL_SECONDS
             return status.rows
 
     def colors(self, experiment: str) -> Mapping[str, LabelColor]:
-        """Return the color of each label of an experiment."""
-        labels = {row.run.label for row in self.status(experiment)}
-        with self._lock:
-            status = self._status[experiment]
-            if time.monotonic() >= status.colors_until or not labels <= status.colors.keys():
-                with self.store.reading() as connection:
-                    known = Snapshot("", connection).colors(experiment)
-                status.colors = dict.fromkeys(labels, REFERENCE) | known
-                status.colors_until = time.monotonic() + COLORS_SECONDS
-            return status.colors
+        """Return the color of each label of an experiment, as of the last call of `status`."""
+        return self._status[experiment].colors
 
 
 class Missing(UserError):

@@ -1,4 +1,4 @@
-"""The page of a run, and the comparison of several runs."""
+"""The page of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -19,21 +18,18 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from jestlab.analysis.claims import studies
-from jestlab.analysis.colors import numbered
 from jestlab.analysis.configs import flat
-from jestlab.analysis.intervals import direction
-from jestlab.analysis.metrics import MOST_SHARE, Metric, Metrics
+from jestlab.analysis.metrics import MOST_SHARE, Metrics
 from jestlab.analysis.results import Snapshot
-from jestlab.analysis.tables.show import MISSING, heading
-from jestlab.analysis.units import near
+from jestlab.analysis.tables.show import heading
 from jestlab.platform import logs, programs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.launch.status import LOSS
 from jestlab.platform.planning import compare as comparison
-from jestlab.platform.serve.experiment import Curve, curves_of, paint
+from jestlab.platform.serve.experiment import Curve, curves_of
 from jestlab.platform.serve.groups import cells, error_of, kind_of
 from jestlab.platform.serve.labs import Labs, Missing, Served
-from jestlab.platform.serve.rendering import address, as_text, duration, parse_whole, render
+from jestlab.platform.serve.rendering import address, as_text, duration, parse_whole, render, when
 from jestlab.platform.store.annotations import Subject, notes, tags
 from jestlab.platform.store.records import ADOPTED, RunRecord
 from jestlab.platform.store.store import Store
@@ -47,9 +43,6 @@ PICTURES = 12
 MOST_CURVES = 12
 """Maximum number of metrics of a run in one request, and of small charts on its page."""
 
-MOST_COMPARED = 20
-"""Maximum number of compared runs."""
-
 _Data = Mapping[str, Sequence[Mapping[str, Any]]]
 """Rows of a run, by the name of their query."""
 
@@ -61,8 +54,6 @@ _FIRST = (LOSS, "train_loss", "val_loss", "grad_norm", "learning_rate", "lr")
 
 _CLOCKS = {"examples": "examples_seen", "seconds": "seconds"}
 """Horizontal axis → column of evaluations, and metric, with its values."""
-
-_DIGIT_SPACE, _POINT_SPACE = "\u2007", "\u2008"
 
 _ID = "(SELECT id FROM run WHERE fingerprint = :run)"
 _QUERIES = {
@@ -91,7 +82,7 @@ _QUERIES = {
 }
 
 
-def _read(store: Store, fingerprint: str, *queries: str) -> dict[str, list[dict[str, Any]]]:
+def read(store: Store, fingerprint: str, *queries: str) -> dict[str, list[dict[str, Any]]]:
     """Read data of a run: a list of rows for each query."""
     with store.reading() as connection:
         return {
@@ -102,7 +93,7 @@ def _read(store: Store, fingerprint: str, *queries: str) -> dict[str, list[dict[
         }
 
 
-def _last_scores(rows: Sequence[Mapping[str, Any]], metrics: Metrics) -> list[dict[str, Any]]:
+def last_scores(rows: Sequence[Mapping[str, Any]], metrics: Metrics) -> list[dict[str, Any]]:
     """Return the last value of each score as pages show it."""
     last = {_name(row): row for row in rows}
     return [
@@ -117,7 +108,7 @@ def _last_scores(rows: Sequence[Mapping[str, Any]], metrics: Metrics) -> list[di
     ]
 
 
-def _metrics(served: Served, data: _Data, program: str) -> Metrics:
+def metrics_of(served: Served, data: _Data, program: str) -> Metrics:
     """Return the meaning of the metrics of a run, by the spec of its experiment and by its program.
 
     As in `Frames.declared`, scores that are too large for a share of 1 are percentages.
@@ -139,7 +130,10 @@ def _folded(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return attempts as the page shows them; consecutive ones with the same end are one row."""
     rows: list[dict[str, Any]] = []
     for attempt in attempts:
-        start, end = (attempt[name] for name in ("started_at", "ended_at"))
+        start, end = (  # SQLite returns text
+            datetime.fromisoformat(str(attempt[name])) if attempt[name] else None
+            for name in ("started_at", "ended_at")
+        )
         row = {
             **{name: attempt[name] for name in ("state", "host", "executor", "device", "exit_code")},
             "error": error_of(attempt["reason"]),
@@ -147,8 +141,8 @@ def _folded(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "code": _code(attempt),
             "number": attempt["number"],
             "times": 1,
-            "started": str(start or "")[:19],
-            "took": "" if not start or not end else duration(_seconds(start, end)),
+            "started": when(start),
+            "took": duration((end - start).total_seconds()) if start and end else "",
         }
         kind = [row[name] for name in ("state", "host", "executor", "code", "exit_code")]
         kind.append(kind_of(attempt["reason"]))
@@ -157,12 +151,6 @@ def _folded(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             row |= {"number": before["number"], "started": before["started"], "times": before["times"] + 1}
         rows.append(row | {"kind": kind, "last": attempt["number"]})
     return rows
-
-
-def _seconds(start: Any, end: Any) -> float:
-    """Return the seconds between two times of the store, which SQLite returns as text."""
-    first, last = (datetime.fromisoformat(str(each)) for each in (start, end))
-    return (last - first).total_seconds()
 
 
 def _code(attempt: Mapping[str, Any]) -> str:
@@ -180,12 +168,12 @@ def page(labs: Labs, request: Request) -> Any:
     lab, store = request.query_params.get("lab"), served.store
     if fingerprint != request.path_params["fingerprint"]:
         return RedirectResponse(address("run", fingerprint, lab=lab), 303)
-    data = _read(store, fingerprint)
+    data = read(store, fingerprint)
     places, attempts = data["places"], data["attempts"]
     experiment = places[0]["experiment"] if places else None
     record = store.run(fingerprint)
-    metrics = _metrics(served, data, record.program)
-    scores = _last_scores(data["scores"], metrics)
+    metrics = metrics_of(served, data, record.program)
+    scores = last_scores(data["scores"], metrics)
     subject = Subject(fingerprint=fingerprint)
     last = attempts[-1] if attempts else {}
     row = _row(served, experiment, fingerprint) if experiment else None
@@ -197,10 +185,9 @@ def page(labs: Labs, request: Request) -> Any:
         fingerprint=fingerprint,
         record=record,
         row=row,
-        facts=_facts(row),
-        title=_title(data, fingerprint),
+        title=title_of(data, fingerprint),
         places=places,
-        charts=_charts(data, metrics),
+        charts=charts_of(data, metrics),
         scores=scores,
         attempts=_folded(attempts),
         versions=json.loads(last.get("versions") or "{}"),
@@ -217,7 +204,7 @@ def page(labs: Labs, request: Request) -> Any:
     )
 
 
-def _charts(data: _Data, metrics: Metrics) -> dict[str, str]:
+def charts_of(data: _Data, metrics: Metrics) -> dict[str, str]:
     """Return name → title of the charts of a run: loss and training metrics, scores, then all others."""
     logged = sorted(row["name"] for row in data["metrics"] if row["name"] not in _EFFORTS)
     plain = [name for name in logged if "/" not in name]
@@ -238,18 +225,18 @@ def curves(labs: Labs, request: Request) -> dict[str, Any]:
     names = request.query_params.getlist("metric")[:MOST_CURVES] or [LOSS]
     clocks = {axis: _clock(served.store, fingerprint, axis) for axis in _CLOCKS}
     charts = {}
-    for name, (steps, values) in _curves(served, fingerprint, names, width).items():
+    for name, (steps, values) in curves_in_units(served, fingerprint, names, width).items():
         x = {"steps": steps} | {axis: _at(clock, steps) for axis, clock in clocks.items() if clock}
         charts[name] = [{"x": x, "y": values}]
     return {"charts": charts, "left": 0}
 
 
-def _curves(
+def curves_in_units(
     served: Served, fingerprint: str, names: Sequence[str], width: int | None = None
 ) -> dict[str, Curve]:
     """Return the curves of metrics, or of scores where no metric has the name, in their units."""
-    data, found = _read(served.store, fingerprint, "places", "scores"), {}
-    metrics = _metrics(served, data, served.store.run(fingerprint).program)
+    data, found = read(served.store, fingerprint, "places", "scores"), {}
+    metrics = metrics_of(served, data, served.store.run(fingerprint).program)
     for name in names:
         steps, values = curves_of(served.store, [fingerprint], name, width)[fingerprint]
         if not steps:
@@ -265,7 +252,7 @@ def _clock(store: Store, fingerprint: str, axis: str) -> dict[int, float]:
     """Return the examples or seconds at the steps where they were recorded; empty if they never were."""
     column = _CLOCKS[axis]
     logged = curves_of(store, [fingerprint], column)[fingerprint]
-    rows = _read(store, fingerprint, "scores")["scores"]
+    rows = read(store, fingerprint, "scores")["scores"]
     known = {row["step"]: row[column] for row in rows if row[column] is not None}
     known |= {step: value for step, value in zip(*logged, strict=True) if value is not None}
     return {0: 0.0} | known if known else {}
@@ -301,7 +288,7 @@ def batch(labs: Labs, request: Request) -> Response:
     from jestlab.platform.reports.selected import RecordedRun, sample
 
     served, fingerprint = _requested_run(labs, request)
-    places = _read(served.store, fingerprint, "places")["places"]
+    places = read(served.store, fingerprint, "places")["places"]
     if not places:
         raise Missing(f"run {fingerprint[:8]} belongs to no experiment")
     if (wanted := parse_whole(request.path_params["step"])) is None:
@@ -320,139 +307,8 @@ def batch(labs: Labs, request: Request) -> Response:
     return Response(drawn, media_type="image/png")
 
 
-def compare(labs: Labs, request: Request) -> Any:
-    """Compare the runs of `?run=…&run=…`; with `data` in the address, return their curves.
-
-    A run is `experiment/label/seed` or a fingerprint; `experiment/label` stands for all seeds of a label.
-    """
-    query, lab = request.query_params, request.query_params.get("lab")
-    found = {
-        pair[1]: pair for name in dict.fromkeys(query.getlist("run")) for pair in _named(labs, name, lab)
-    }
-    left, pairs = max(0, len(found) - MOST_COMPARED), list(found.values())[:MOST_COMPARED]
-    runs = [_compared(served, fingerprint) for served, fingerprint in pairs]
-    colors = [numbered(position) for position in range(len(runs))]
-    if "data" in query:
-        names = query.getlist("metric")[:MOST_CURVES] or [LOSS]
-        charts: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-        for (served, fingerprint), run, color in zip(pairs, runs, colors, strict=True):
-            line = {"run": fingerprint, "label": run["name"], "name": run["name"], **paint(color)}
-            for name, curve in _curves(served, fingerprint, names).items():
-                charts[name].append(line | dict(zip("xy", curve, strict=True)))
-        return {"charts": charts, "left": left}
-    wanted = query.get("base", "")
-    base = next((i for i, run in enumerate(runs) if wanted in (run["name"], run["run"])), 0)
-    if wanted and runs and wanted not in (runs[base]["name"], runs[base]["run"]):
-        raise UserError(f"base {wanted!r} isn't one of the compared runs")
-    config = _side_by_side([run["config"] for run in runs])
-    return render(
-        "compare.html.j2",
-        here="",
-        runs=runs,
-        colors=colors,
-        base=base,
-        left=left,
-        different=[(key, row) for key, row in config if len(set(row)) > 1],
-        equal=[(key, row[0]) for key, row in config if len(set(row)) == 1],
-        scores=_differences([run["scores"] for run in runs], base),
-        charts={name: title for run in runs for name, title in run["charts"].items()},
-        most=MOST_COMPARED,
-        lab=lab,
-        names=[run["name"] for run in runs],
-    )
-
-
-def _named(labs: Labs, name: str, lab: str | None) -> list[tuple[Served, str]]:
-    """Find the runs that a name of a comparison means.
-
-    Raises:
-        UserError: No run has the name, or it is ambiguous.
-    """
-    experiment, _, rest = name.partition("/")
-    if not rest:
-        return [labs.with_run(name, lab)]
-    holders = []
-    for each in labs.among(lab):
-        with suppress(Missing):
-            holders.append(labs.with_experiment(experiment, each.name))
-    if len(holders) > 1:
-        raise UserError(f"several labs have {experiment!r}: add &lab={holders[0].name} to the address")
-    [served] = holders or [labs.with_experiment(experiment, lab)]
-    rows = [row.run for row in served.status(experiment)]
-    label, _, seed = rest.rpartition("/")
-    one = [run.fingerprint for run in rows if (run.label, str(run.seed)) == (label, seed)]
-    whole = [run.fingerprint for run in rows if run.label == rest]
-    if one and whole:
-        raise UserError(f"{name!r} is a run and also a label: give the fingerprint of the run")
-    if not one and not whole:
-        hint = near(name, (f"{experiment}/{run.label}/{run.seed}" for run in rows))
-        raise Missing(f"no run {name!r}: expected experiment/label/seed; {hint}".rstrip("; "))
-    return [(served, fingerprint) for fingerprint in one or whole]
-
-
-def _compared(served: Served, fingerprint: str) -> dict[str, Any]:
-    """Read a run for a comparison."""
-    data = _read(served.store, fingerprint, "places", "scores", "metrics")
-    record = served.store.run(fingerprint)
-    metrics = _metrics(served, data, record.program)
-    config = flat(record.config) | {"program": record.program}
-    return {
-        "run": fingerprint,
-        "name": _title(data, fingerprint),
-        "config": {key: as_text(value) for key, value in config.items()},
-        "scores": {
-            each["name"]: (each["value"], metrics.of(each["key"]))
-            for each in _last_scores(data["scores"], metrics)
-        },
-        "charts": _charts(data, metrics),
-    }
-
-
-def _side_by_side(columns: list[dict[str, str]]) -> list[tuple[str, list[str]]]:
-    keys = sorted({key for column in columns for key in column})
-    return [(key, [column.get(key, MISSING) for column in columns]) for key in keys]
-
-
-def _differences(
-    columns: Sequence[Mapping[str, tuple[float | None, Metric]]], base: int
-) -> list[tuple[str, list[dict[str, str]]]]:
-    """Return score → for each run, its value, its difference from a run, and whether that is better."""
-    table = []
-    for key in sorted({key for column in columns for key in column}):
-        metric = next(column[key][1] for column in columns if key in column)
-        values = [column[key][0] if key in column else None for column in columns]
-        known = [math.nan if value is None else value for value in values]
-        deltas = [math.nan if i == base else value - known[base] for i, value in enumerate(known)]
-        row = [
-            {
-                "text": MISSING if math.isnan(value) else metric.text(value),
-                "delta": "" if math.isnan(delta) else metric.text(delta, "+"),
-                "standing": {1: "good", -1: "bad"}.get(
-                    direction(delta * metric.sign, delta * metric.sign), ""
-                ),
-            }
-            for value, delta in zip(known, deltas, strict=True)
-        ]
-        table.append((key, row))
-    for i in range(len(columns)):
-        for part in ("text", "delta"):
-            texts = aligned([row[i][part] for _, row in table])
-            for (_, row), padded in zip(table, texts, strict=True):
-                row[i][part] = padded
-    return table
-
-
-def aligned(numbers: Sequence[str]) -> list[str]:
-    """Pad numbers with spaces as wide as digits, so that the decimal points of a column are aligned."""
-    decimals = [len(number.partition(".")[2]) for number in numbers]
-    widest = max(decimals, default=0)
-    return [
-        number + (_POINT_SPACE if widest and not digits else "") + _DIGIT_SPACE * (widest - digits)
-        for number, digits in zip(numbers, decimals, strict=True)
-    ]
-
-
-def _title(data: dict[str, Any], fingerprint: str) -> str:
+def title_of(data: dict[str, Any], fingerprint: str) -> str:
+    """Return `experiment/label/seed`, in the first experiment of a run, or the start of its fingerprint."""
     places = data["places"]
     return "{experiment}/{label}/{seed}".format(**places[0]) if places else f"run {fingerprint[:8]}"
 
@@ -465,18 +321,6 @@ def _row(served: Served, experiment: str, fingerprint: str) -> dict[str, Any] | 
     """Return the run's cells on its experiment's page."""
     rows = served.status(experiment)
     return next((cells(row) for row in rows if row.run.fingerprint == fingerprint), None)
-
-
-def _facts(row: Mapping[str, Any] | None) -> list[str]:
-    """Return the known facts about a run in words."""
-    words = {
-        "speed": "{} examples/s",
-        "left": "{} left",
-        "hours": "took {}",
-        "flops": "{}",
-        "loss": "loss {}",
-    }
-    return [form.format(row[key]) for key, form in words.items() if row and row[key]]
 
 
 def _changed(record: RunRecord) -> list[tuple[str, str, str]]:
@@ -530,6 +374,6 @@ def _recorded_steps(served: Served, fingerprint: str) -> list[int]:
 def _no_log(served: Served, fingerprint: str) -> str:
     if served.store.run(fingerprint).program == ADOPTED:
         return "This run was imported; see the original tool for its log."
-    attempts = _read(served.store, fingerprint, "attempts")["attempts"]
+    attempts = read(served.store, fingerprint, "attempts")["attempts"]
     labs = [each["lab"] for each in attempts if each["lab"]]
     return f"The log is in the lab at {labs[-1]}." if labs else "The log is not written yet."
