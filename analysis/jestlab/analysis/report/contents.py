@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..claims import studies
-from ..claims.judged import count_verdicts
+from ..claims.judged import Judged, count_verdicts
 from ..claims.verdicts import load as load_verdicts
 from ..costs import Scope
 from ..curves import score_curves
@@ -31,7 +31,7 @@ from ..tables import Shape, Table, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import claims_table
 from ..units import duration, flops
-from .answer import Answer, answer
+from .answer import Answer, answer, verdict_of
 from .page import FigurePart, PageSection, ReportPage, TablePart, progress
 from .tables import cost_table, failure_table, machine_time, number_of
 
@@ -69,7 +69,7 @@ def gather(
     sections = [PageSection("claims", "Claims", texts=none, claims=claims)]
     sections += [_part(store, name, spec, claims, makers) for name, spec in study.parts.items()]
     histories = [history, *filter(None, (store.once(load, name) for name in study.parts))]
-    reply = Answer(claims.table.caption if claims else "")
+    reply = Answer(claims.table.caption, *verdict_of(judged)) if claims else Answer("")
     facts = _facts(history, len(study.parts))
     return ReportPage(store.url, histories, {}, reply, tuple(sections), facts)
 
@@ -91,7 +91,7 @@ def _study(
     with contextlib.suppress(NotYet):
         frames = store.frames(history.experiment)
         compared = frames.baseline(baseline)
-        reply = _add_results(results, store, frames, compared, scope)
+        reply = _add_results(results, store, frames, compared, scope, claims.judged if claims else ())
         _add_charts(results, frames, history, compared, scope)
     _add_requested(results, store, history, frames, compared, scope, makers)
     if all(part.name != "learnability" for part in results.figures):
@@ -101,9 +101,8 @@ def _study(
     sections = []
     if claims is not None:
         sections.append(PageSection("claims", claims.title, claims=claims))
-        competes = frames is not None and len(frames.competitors) >= 2
-        verdicts = claims.table.caption
-        reply = replace(reply, sentence=f"{verdicts} {reply.sentence}") if competes else Answer(verdicts)
+        if frames is None or len(frames.competitors) < 2:
+            reply = Answer(claims.table.caption, *verdict_of(claims.judged))
     elif results.figures and frames is None:
         reply = Answer("This study evaluates no run: it examines the selected examples.")
     sections.append(replace(results, figures=[], missing={}))
@@ -132,7 +131,14 @@ def _about(name: str, title: str, heading: str, table: Table | None, none: str =
     return PageSection(name, title, tables=[TablePart(name, heading, table)])
 
 
-def _add_results(body: PageSection, store: Snapshot, frames: Frames, baseline: str, scope: Scope) -> Answer:
+def _add_results(
+    body: PageSection,
+    store: Snapshot,
+    frames: Frames,
+    baseline: str,
+    scope: Scope,
+    judged: Sequence[Judged],
+) -> Answer:
     """Add the tables that every page has, and return the answer."""
     try:
         results = finals(frames, baseline, scope)
@@ -145,11 +151,7 @@ def _add_results(body: PageSection, store: Snapshot, frames: Frames, baseline: s
     with contextlib.suppress(NotYet):  # raised if the baseline has not completed
         if len(frames.competitors) > 1:
             body.tables.append(TablePart("speedups", "Speed-ups", speedup_table(results).marked(origins)))
-    reply = answer(table.frame, results)
-    if not table.struck:
-        return reply
-    reasons = "; ".join(f"{table.shown.get(row, row)} ({why})" for row, why in table.struck.items())
-    return replace(reply, sentence=f"Some results are retracted: {reasons}. {reply.sentence}")
+    return answer(table, results, judged)
 
 
 def _add_charts(body: PageSection, frames: Frames, history: History, baseline: str, scope: Scope) -> None:
