@@ -28,44 +28,50 @@ _HOURS = "takes an hour and a half"
 
 NOT_RUN = {
     "../README.md": {"make demo": _INSTALLS},
-    "clusters.md": {
+    "tutorial.md": {"make install": _INSTALLS},
+    "case-studies/icons.md": {
+        "jestlab data fetch icons": "downloads 41 MB, and trains for half an hour",
+        "jestlab show-batch 'icons/joint filtering_ratio=0.9/0' --step 60": "needs the launch before",
+    },
+    "case-studies/methods.md": {"jestlab launch frontier": "takes 20 minutes"},
+    "case-studies/paper.md": {
+        "jestlab launch filtering_ratio": "takes minutes",
+        "jestlab register paper --set 'seeds={until: decided, at_most: 30, budget: {hours: 2.2}}'": _HOURS,
+    },
+    "how-to/container.md": {
+        "docker build --build-arg ACCELERATOR=tpu --tag europe-docker.pkg.dev/lab/jestlab .": _DOCKER,
+        "docker build --secret id=machine,src=index.env \\": _DOCKER,
+    },
+    "how-to/kubernetes.md": {"jestlab launch pod.yaml": "needs a Kubernetes cluster"},
+    "how-to/postgresql.md": {
         "createdb results": _DATABASE,
         "export JESTLAB_STORE=postgresql://lab@server/results": _DATABASE,
         "jestlab db backup before.db": _DATABASE,
         "CREATE ROLE reader LOGIN PASSWORD 'choose one';": _DATABASE,
         "jestlab table quickstart --store postgresql://reader@server/results": _DATABASE,
-        "docker build --build-arg ACCELERATOR=tpu --tag europe-docker.pkg.dev/lab/jestlab .": _DOCKER,
-        "docker build --secret id=machine,src=index.env \\": _DOCKER,
-        "jestlab launch pod.yaml": "needs a Kubernetes cluster",
-        "jestlab launch quickstart --on slurm": "needs a cluster with Slurm",
-        "pip install 'jestlab[gcs]'": "needs a bucket",
     },
-    "serve.md": {
+    "how-to/seeds.md": {"jestlab launch filtering_ratio --decide": "takes a quarter of an hour"},
+    "how-to/slurm.md": {"jestlab launch quickstart --on slurm": "needs a cluster with Slurm"},
+    "how-to/tpu.md": {"pip install 'jestlab[gcs]'": "needs a bucket"},
+    "how-to/web-ui.md": {
         "jestlab serve": _SERVES,
         "jestlab serve --write": _SERVES,
         "jestlab serve --lab ~/labs/mine --lab /data/labs/theirs=postgresql://reader@server/results": _SERVES,
     },
-    "tutorial.md": {"make install": _INSTALLS},
-    "methods.md": {"jestlab launch frontier": "takes 20 minutes"},
-    "paper.md": {
-        "jestlab launch filtering_ratio": "takes minutes",
-        "jestlab register paper --set 'seeds={until: decided, at_most: 30, budget: {hours: 2.2}}'": _HOURS,
-    },
-    "deciding.md": {"jestlab launch filtering_ratio --decide": "takes a quarter of an hour"},
-    "icons.md": {
-        "jestlab data fetch icons": "downloads 41 MB, and trains for half an hour",
-        "jestlab show-batch 'icons/joint filtering_ratio=0.9/0' --step 60": "needs the launch before",
-    },
+    "how-to/workstation.md": {"pip install 'jax[cuda12]'": "needs GPUs"},
 }
 """Page → first line of a block of code in it → why it is not run here."""
 
-WITH_TORCH = ("../README.md", "programs.md")
+FILES_FROM = {"how-to/extend-package.md": ("how-to/extend-training.md", "how-to/extend-results.md")}
+"""Page → pages whose files it uses."""
+
+WITH_TORCH = ("../README.md", "how-to/pytorch.md")
 """Pages that run PyTorch."""
 
 ONE_FEWER = "runs.independent.selection.rule=joint"
 """Override by which two runs of the quickstart are one run: the README needs no other."""
 
-DEFAULT = ("../README.md", "index.md", "concepts.md", "spec.md")
+DEFAULT = ("../README.md", "index.md", "explanation/identity.md", "reference/spec-guide.md")
 """Pages whose examples `make test` runs; `make test-all` runs those of all pages."""
 
 
@@ -79,6 +85,12 @@ def marks(page):
     return [*full, pytest.mark.oracle] if page in WITH_TORCH else full
 
 
+def write_files(reader, page):
+    """Write the files of a page, and those of other pages that it uses."""
+    for one in (*FILES_FROM.get(page, ()), page):
+        reader.write(BLOCKS[one])
+
+
 @pytest.fixture
 def reader(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(paper, "STUDIES", docs_support.FEW)
@@ -88,7 +100,7 @@ def reader(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_parse_and_specs_load(page, reader, monkeypatch):
     monkeypatch.setattr(click.Path, "convert", lambda self, value, *_: value)  # files needn't exist
-    reader.write(BLOCKS[page])
+    write_files(reader, page)
     for block in BLOCKS[page]:
         if block.is_run:
             reader.check(block)
@@ -100,7 +112,7 @@ def test_commands_parse_and_specs_load(page, reader, monkeypatch):
 def test_examples_run(page, reader, monkeypatch):
     if page == "../README.md":
         monkeypatch.setitem(SHRUNK, "quickstart", (*SHRUNK["quickstart"], ONE_FEWER))
-    reader.write(BLOCKS[page])
+    write_files(reader, page)
     for block in BLOCKS[page]:
         if block.is_run:
             reader.do(block)
@@ -129,7 +141,7 @@ def test_the_readme_is_a_screen_and_a_half():
 def test_the_pytorch_script_resumes_from_its_checkpoint_after_a_kill(tmp_path, monkeypatch, capsys):
     """Killed with its worker, it is resumed by the same launch, and ends as if nothing had happened."""
     reader = Reader(tmp_path, monkeypatch, capsys)
-    reader.write(BLOCKS["programs.md"])
+    reader.write(BLOCKS["how-to/pytorch.md"])
     study = yaml.safe_load((tmp_path / "cnn.yaml").read_text(encoding="utf-8"))
     study |= {"runs": {"narrow": {"width": 4, "steps": 200}}, "seeds": 1, "claims": [], "reports": []}
     (tmp_path / "cnn.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")

@@ -22,7 +22,7 @@ LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "sourc
 # Preloading is refused from disk.
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"], "preload": False}
 PAGES = [
-    path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in (ROOT / "docs").glob("*.md")
+    path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in (ROOT / "docs").rglob("*.md")
 ]
 PAGES += [f"reference/{name}.html" for name in ("commands", "spec", "config", "benchmarks", "security")]
 

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from matplotlib.figure import Figure
 
+from jestlab.analysis.colors import BASELINE
 from jestlab.analysis.curves import score_curves
 from jestlab.analysis.custom import CodeFailed, CustomCode, NotYet
 from jestlab.analysis.figures import draw, pareto
@@ -80,7 +81,7 @@ def test_functions_receive_the_results(study):
         assert set(given.metrics("loss")) == {"label", "seed", "name", "step", "value"}
         assert list(given.runs.query("label == 'joint'")["state"]) == ["COMPLETED"] * 2
         colors = [given.look(label).color for label in given.labels]
-        assert colors[1] == "#000000" and len(set(colors)) == 4
+        assert colors[1] == BASELINE.light and len(set(colors)) == 4
         assert list(given.config("selection.rule").index) == given.labels
         return Figure()
 

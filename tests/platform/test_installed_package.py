@@ -1,4 +1,4 @@
-"""The page on extending jestlab works as it says: its code as an installed package.
+"""The pages on extending jestlab work as they say: its code as an installed package.
 
 hatchling builds a wheel of it without a network, and the wheel is unpacked into a folder of PYTHONPATH.
 """
@@ -14,15 +14,16 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+PAGES = sorted((Path(__file__).parents[2] / "docs" / "how-to").glob("extend-*.md"))
 KINDS = {"criteria", "rules", "losses", "evaluations", "readers", "towers", "figures", "tables", "executors"}
 _FILE = re.compile(r"^```\w+\n(# ([\w/.-]+\.\w+)\b.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def files() -> Iterator[tuple[str, str]]:
-    """The files that the page's blocks of code are."""
-    for text, name in _FILE.findall(PAGE.read_text(encoding="utf-8")):
-        yield name, text
+    """The files that the pages' blocks of code are."""
+    for page in PAGES:
+        for text, name in _FILE.findall(page.read_text(encoding="utf-8")):
+            yield name, text
 
 
 def run(folder: Path, *arguments: str | Path, cwd: Path | None = None) -> str:

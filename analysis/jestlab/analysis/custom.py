@@ -197,7 +197,7 @@ class Results:
         from .figures.plot import looks_of
         from .figures.style import OTHERS
 
-        return OTHERS if label in self.references else looks_of(self.frames, self.baseline).get(label, OTHERS)
+        return looks_of(self.frames).get(label, OTHERS)
 
 
 def one_line(error: BaseException) -> str:

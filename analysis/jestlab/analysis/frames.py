@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from .colors import LabelColor
 from .costs import COUNTED, Scope
 from .errors import NotYet, RequestError
 from .metrics import MOST_SHARE, Metric, Metrics, lacks_goal
@@ -55,6 +56,7 @@ class Frames:
             (values on the axes) and config, both JSON; see `configs`.
         spec: The study as it was last launched; empty if unknown.
         digits: Digits after the decimal point of scores; None for each metric's own.
+        colors: Label → its color, also for labels that are left out of `runs`.
     """
 
     experiment: str
@@ -65,6 +67,7 @@ class Frames:
     configs: pd.DataFrame
     spec: Mapping[str, Any] = field(default_factory=dict)
     digits: int | None = None
+    colors: Mapping[str, LabelColor] = field(default_factory=dict)
 
     @cached_property
     def labels(self) -> list[str]:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
+from .colors import LabelColor, label_colors
 from .connection import connect
 from .errors import NotYet, RequestError
 from .frames import Frames
@@ -30,6 +31,7 @@ _RUNS = """
     SELECT run, label, seed, position, fingerprint, run_id, program, state, reason, step, total_steps, needed,
         attempts, point, config, directory
     FROM v_runs WHERE experiment = :experiment"""
+_LABELS = "SELECT run, label, point, position, needed FROM v_runs WHERE experiment = :experiment"
 _EVALUATED = "SELECT DISTINCT dataset, metric FROM v_evaluations WHERE experiment = :experiment"
 # A run may have several labels. NaN is stored as NULL.
 _SCORES = """
@@ -133,6 +135,13 @@ class Snapshot:
         logged = self.select(_METRICS, experiment=experiment, names=list(names))
         return logged.sort_values(["label", "seed", "name", "step"], ignore_index=True)
 
+    def colors(self, experiment: str) -> dict[str, LabelColor]:
+        """Return the color of each label of an experiment, whether or not it has results."""
+        rows = self.rows(_LABELS, experiment=experiment)
+        rows.sort(key=lambda row: (row["position"], row["label"]))
+        labels = ((row["run"], row["label"], row["point"], bool(row["needed"])) for row in rows)
+        return label_colors(labels, self.study(experiment)[1])
+
     def study(self, experiment: str) -> tuple[str, dict[str, Any]]:
         """Return the question of an experiment, and the spec with which it was last launched."""
         for row in self.rows(_STUDY, experiment=experiment):
@@ -201,9 +210,11 @@ def _frames(store: Snapshot, experiment: str) -> Frames:
     costs = store.select(_COSTS, experiment=experiment).sort_values(["label", "seed"], ignore_index=True)
     configs = runs[["run", "label", "seed", "point", "config"]]
     scores = _scores(store, experiment, runs)
+    columns = zip(*(runs[name] for name in ("run", "label", "point", "needed")), strict=True)
     runs = runs.drop(columns=["run_id", "attempts", "point", "config", "directory"])
     question, spec = store.study(experiment)
-    frames = Frames(experiment, question, runs, scores, costs, configs, spec)
+    colors = label_colors(columns, spec)
+    frames = Frames(experiment, question, runs, scores, costs, configs, spec, colors=colors)
     if scores.empty:
         raise NotYet(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
     # Some labels will never have an evaluation: their runs completed as dependencies of other runs, or their

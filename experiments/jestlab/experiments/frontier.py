@@ -4,9 +4,9 @@
     jestlab launch frontier --scale mini  # 165 runs; not run
 
 Every method trains three times: for the same number of examples, FLOPs, and seconds of training as JEST. The
-methods and their sources are described in docs/methods.md. CABS uses no reference. RHO-LOSS uses a reference
-trained on unfiltered holdout data. The other methods use a reference trained on strongly curated data, which
-is larger for ACID, ACED, and Softmax-KD.
+methods and their sources are described in docs/case-studies/methods.md. CABS uses no reference. RHO-LOSS uses
+a reference trained on unfiltered holdout data. The other methods use a reference trained on strongly curated
+data, which is larger for ACID, ACED, and Softmax-KD.
 
 Scores in % at smoke for JEST's FLOPs, means of 8 seeds, 2026-11-28: JEST 24.5; uniform 16.8; JEST-early 24.2;
 Flexi-JEST 22.9; independent 20.8; RHO-LOSS 11.4; ACID 22.4; ACED 28.1; Softmax-KD 37.1; DRRho 42.4; CABS-DM

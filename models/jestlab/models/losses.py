@@ -9,9 +9,9 @@ to device, and no device stores more than the logits of its images with one devi
 n / P pairs; t and b are the same on every device. They return its share of the loss, float32 []. The shares
 sum to the dense loss, and so do their gradients.
 
-Custom losses need no edit here (docs/extending.md). To add a loss here, add both forms to `LOSSES` and the
-name to `config.base`. Selection then scores by "sigmoid", unless `config.base.ScoringLoss` and
-`select._SCORES` list the loss, too. Only custom losses get the reference's embeddings.
+Custom losses need no edit here (docs/how-to/extend-training.md). To add a loss here, add both forms to
+`LOSSES` and the name to `config.base`. Selection then scores by "sigmoid", unless `config.base.ScoringLoss`
+and `select._SCORES` list the loss, too. Only custom losses get the reference's embeddings.
 
 Letters: n batch, P devices, z^im and z^txt unit embeddings, t temperature (the paper's α), b bias,
 s_ij = t z^im_i · z^txt_j.

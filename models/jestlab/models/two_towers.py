@@ -5,9 +5,9 @@ sizes than the configured one are FlexiViT (Beyer et al., 2023, Sec. 3.4): the p
 patch size and are resized in every forward pass, so that the gradients of all patch sizes update the same
 parameters. Resizing a resized kernel would lose information.
 
-Custom towers need no edit here (docs/extending.md). To add a tower here, also edit `config.towers` (name,
-sizes, `is_custom`), `config.train` (views, `reuse_scoring`), `weights.parameters`, `weights.formats`,
-`analysis.flops`, and in platform/ `programs.pricing` and `planning.memory`.
+Custom towers need no edit here (docs/how-to/extend-training.md). To add a tower here, also edit
+`config.towers` (name, sizes, `is_custom`), `config.train` (views, `reuse_scoring`), `weights.parameters`,
+`weights.formats`, `analysis.flops`, and in platform/ `programs.pricing` and `planning.memory`.
 
 Letters: n examples, L tokens or patches, p side of a patch in pixels, g patches along a side, D width,
 E embedding.

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jestlab.analysis.colors import BASELINE
 from jestlab.analysis.figures import Sheet, draw
 from jestlab.analysis.figures.style import FAINT
 
@@ -31,8 +32,8 @@ def test_each_of_many_curves_is_colored_in_its_own_panel(curves, count):
     assert len(figure.axes) == count - 1
     for axes in figure.axes:
         colors = [line.get_color() for line in axes.get_lines() if np.size(line.get_xdata())]
-        assert len(set(colors) - {FAINT, "#000000"}) == 1
-        assert colors.count("#000000") == 2  # the baseline and its end
+        assert len(set(colors) - {FAINT, BASELINE.light}) == 1
+        assert colors.count(BASELINE.light) == 2  # the baseline and its end
         assert colors.count(FAINT) == count - 2
         assert len(axes.collections) == 1  # one band
     boxes = [axes.get_window_extent() for axes in figure.axes]

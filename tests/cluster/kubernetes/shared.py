@@ -22,7 +22,8 @@ from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
-_DOCUMENTED = re.search(r"# launcher\.yml\n(.*?)```", (ROOT / "docs" / "clusters.md").read_text(), re.DOTALL)
+_PAGE = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
+_DOCUMENTED = re.search(r"# launcher\.yml\n(.*?)```", _PAGE, re.DOTALL)
 assert _DOCUMENTED is not None
 *MAY, EVENTS, WORKLOADS = yaml.safe_load(_DOCUMENTED[1])["rules"]
 """The rights that a launcher needs, from the documentation; the last two are optional."""

@@ -21,7 +21,7 @@ from jestlab.platform.spec.load import load
 from jestlab.platform.store import published
 from jestlab.platform.store.store import Store
 
-CLUSTERS = Path(__file__).parents[3] / "docs" / "clusters.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "postgresql.md"
 
 COMMANDS = """
 plan toy.yaml --why; status; status toy; watch toy --once; logs toy/uniform/1; query
@@ -37,7 +37,7 @@ FIGURES = "report toy; plot toy; plot toy --kind curves"
 def database(postgres_server: PostgresServer) -> Iterator[str]:
     """URL, for its owner, of a database with the role of the documentation."""
     url = postgres_server.new_database()
-    [sql] = re.findall(r"```sql\n(.*?)```", CLUSTERS.read_text(encoding="utf-8"), flags=re.DOTALL)
+    [sql] = re.findall(r"```sql\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     name = url.rpartition("/")[2]
     postgres_server.execute("DROP ROLE IF EXISTS reader")
     for statement in filter(str.strip, sql.split(";")):  # it also grants rights on tables of the future

@@ -77,9 +77,7 @@ def test_forms_write_with_the_token(lab, runs, serving, visited):
     form.locator("input[name=text]").fill("looks good")
     form.locator("input[name=by]").fill("Ada")
     form.locator("button").click()
-    until(
-        tab, "location.pathname !== '/experiment/toy' || document.querySelector('header ul.notes') !== null"
-    )
+    until(tab, "location.pathname !== '/experiment/toy' || document.querySelector('main ul.notes') !== null")
     with closing(Store.open(lab.store_url)) as store:
         found = notes(store, Subject(experiment="toy"))
     assert [(note.text, note.author) for note in found] == [("looks good", "Ada")]

@@ -131,7 +131,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     data = _summarized(points)
     data["title"] = [frames.names.value(axis.split, panel) if axis.split else "" for panel in data["panel"]]
     data["x_label"] = x_label = axis.label or frames.names.key(axis.key) or axis.key
-    data["text"], look = data["line"], looks_of(frames, compared)
+    data["text"], look = data["line"], looks_of(frames)
     data = with_looks(data, [look[compared if line == base else first[line]] for line in data["line"]])
     labels, means = dict.fromkeys(places["label"]), data[data["kind"] == "mean"]
     words = [what_score_is(frames), "Each point is a separate run, at its end."]
@@ -169,7 +169,7 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
             f"experiment {frames.experiment!r} has {count} references that completed with their learners; a "
             f"comparison needs two: {frames.progress()}"
         )
-    chosen = looks_of(frames, compared)
+    chosen = looks_of(frames)
     points = _summarized(pairs.assign(panel="", line=pairs["label"], planned=1))
     points = with_looks(points, map(chosen.__getitem__, points["label"]))
     means = points[points["kind"] == "mean"]

@@ -11,9 +11,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .. import units
+from ..colors import REFERENCE, LabelColor
 from ..intervals import CI
 from .plot import Plot, axis_unit, near_references
-from .style import GRAY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,12 +136,12 @@ def _of_labels(data: pd.DataFrame) -> Iterator[tuple[Mapping[Any, Any], slice]]:
 
 
 def _identity(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return label, name, and look of a series, with dashes in SVG's notation for lines two pixels wide."""
-    look = {"color": GRAY, "symbol": "circle", "dash": "dash"}
+    """Return label, name, and look of a series; color and dash are those of `LabelColor`."""
+    look = {"color": REFERENCE.css, "symbol": "circle", "dash": REFERENCE.dash}
     if row["role"] != "reference":
-        line = row["line"]
-        dash = "solid" if line == "-" else ",".join(f"{2 * length:g}px" for length in line[1])
-        look = {"color": str(row["color"]), "symbol": _SYMBOLS[row["marker"]], "dash": dash}
+        line, color = row["line"], LabelColor(row["color"], row["dark"])
+        dash = "" if line == "-" else ",".join(f"{2 * length:g}" for length in line[1])
+        look = {"color": color.css, "symbol": _SYMBOLS[row["marker"]], "dash": dash}
     return {"label": str(row["label"]), "text": str(row["text"]), "role": str(row["role"])} | look
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ..colors import in_order
 from ..errors import NotYet
 from ..frames import Frames
 from ..intervals import half_widths
@@ -13,7 +14,7 @@ from ..sheet import Sheet
 from .axes import count_axis, draw_band
 from .panels import finish, panels, titled
 from .plot import Plot, Texts, about_seeds
-from .style import looks, shades
+from .style import shades
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +26,7 @@ _RUNS = """
     FROM v_runs WHERE experiment = :experiment AND program = 'diagnose'"""
 _MEASURED = """
     SELECT seed, name, step, value FROM v_metrics WHERE experiment = :experiment AND label = :label"""
-_RULES = ("uniform", "joint", "gibbs", "independent", "greedy")
+_RULES = ("uniform", "independent", "joint", "gibbs", "greedy")
 _ITERATIVE = ("joint", "gibbs")  # rules that draw a sub-batch in several steps
 _MOST_MARKERS = 20  # on a line
 _CRITERIA = {
@@ -122,7 +123,7 @@ def _lines(metrics: pd.DataFrame) -> list[pd.DataFrame]:
     ratios = means[means[1] == "filtering_ratio"].sort_values([3, "step", 2])
     lines = ratios[3] + ratios["step"].map(", N = {}".format).where(ratios[3] == "joint", "")
     ratios = ratios.assign(panel="ratios", line=lines, x=ratios[2].astype(float))
-    colors = {rule: look.color for rule, look in looks(_RULES, "uniform").items()}
+    colors = {rule: color.light for rule, color in in_order(_RULES, "uniform").items()}
     chunked = [line for line in lines.unique() if line not in colors]
     colors |= dict(zip(chunked, shades(colors["joint"], len(chunked)), strict=True))
     colors["Gibbs"] = colors["gibbs"]

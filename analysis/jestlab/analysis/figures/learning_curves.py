@@ -259,7 +259,7 @@ def _draw_curves(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def _draw_each(data: pd.DataFrame, texts: Texts, sheet: Sheet, x_label: str) -> Figure:
-    """Draw a panel for each curve, with the baseline in black and all others in gray."""
+    """Draw a panel for each curve, with the baseline, and all others in gray."""
     alone = data[data["alone"]].drop_duplicates("label")
     is_baseline = data["role"] == "baseline"
     seeds = data["seeds"].mask(is_baseline, 1)  # without a band, which would be in every panel

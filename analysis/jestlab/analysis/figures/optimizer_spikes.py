@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..claims.measures import FAR, running_median, spike_count
+from ..colors import in_order
 from ..curves import thinned
 from ..errors import NotYet
 from ..results import Snapshot, opens_store
@@ -60,7 +61,7 @@ def optimizer_spikes(
     letter = "β₂" if x == "optimizer.beta2" else x.rpartition(".")[2]
     places["name"] = f"{letter} = " + places["tick"]
     names = list(places.sort_values("x")["name"].unique())
-    chosen = looks(names[1:], names[0])
+    chosen = looks(in_order(names, names[0]))
     parts = []
     for (panel, name), labels in places.groupby(["line", "name"], sort=False)["label"]:
         if runs := [run for _, run in logged[logged["label"].isin(labels)].groupby(["label", "seed"])]:

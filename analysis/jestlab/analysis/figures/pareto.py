@@ -54,7 +54,7 @@ def pareto(
     dominated for any; half-filled ones may be either.
 
     Args:
-        baseline: Label or run in black; by default the study's baseline.
+        baseline: Label or run; by default the study's baseline.
         scope: Which FLOPs count.
         trajectories: Whether to show the path of each mean over training, faintly. The points of a path
             belong to one budget, so they are never part of the front.

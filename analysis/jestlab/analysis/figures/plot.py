@@ -170,11 +170,11 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
     Args:
         frames: Results of the experiment.
         data: Rows with a column label.
-        baseline: Label of the baseline, which is drawn in black.
+        baseline: Label of the baseline.
         scores: Columns with scores.
 
     Returns:
-        The rows with role ("baseline", "competitor", "reference"), text, color, marker, and line.
+        The rows with role ("baseline", "competitor", "reference"), text, color, marker, line, and dark.
 
     Raises:
         NotYet: All rows are of references.
@@ -188,8 +188,8 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
             f"only references of experiment {frames.experiment!r} have a score so far: {frames.progress()}"
         )
     data["text"] = data["label"].map(texts(frames))
-    chosen = looks_of(frames, baseline)
-    for part in ("color", "marker", "line"):
+    chosen = looks_of(frames)
+    for part in ("color", "marker", "line", "dark"):
         values = {label: getattr(look, part) for label, look in chosen.items() if label not in apart}
         data[part] = data["label"].map(values)
     data[list(scores)] = data[list(scores)] * frames.score.factor
@@ -197,15 +197,14 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
     return data.sort_values("label", key=lambda labels: labels.map(order), kind="stable", ignore_index=True)
 
 
-def looks_of(frames: Frames, baseline: str) -> dict[str, Look]:
+def looks_of(frames: Frames) -> dict[str, Look]:
     """Choose the look of each label of an experiment; a label that lost seeds has the line `SURVIVORS`.
 
     A label keeps its look in a figure of some of the labels, and with another baseline.
     """
-    labels = dict.fromkeys([*map(str, frames.configs["label"]), *frames.labels])
     return {
-        label: Look(look.color, look.marker, SURVIVORS) if label in frames.lost else look
-        for label, look in looks(list(labels), baseline).items()
+        label: replace(look, line=SURVIVORS) if label in frames.lost else look
+        for label, look in looks(frames.colors).items()
     }
 
 

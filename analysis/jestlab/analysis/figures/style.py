@@ -1,38 +1,24 @@
-"""The style of figures: colors, markers, and line styles of labels, uncertainty, and Matplotlib's settings.
+"""The style of figures: markers and line styles of labels, uncertainty, and Matplotlib's settings.
 
-Change the color of a curve here. The data of a figure contains its looks, so print and page agree. The page
-lightens colors in dark mode (`ink` in report/page.js).
-
-Colors are from Okabe and Ito ("Color Universal Design", 2008): legible in print, in gray, and for color-blind
-readers. From the eighth on they are Paul Tol's. No two of 143 labels share color and marker.
+`colors` chooses the color of a label. The data of a figure contains its looks, so print and page agree. No
+two of 104 labels share color and marker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..colors import BASELINE, PALETTE, REFERENCE, LabelColor
 from ..intervals import INTERVAL
 from ..sheet import PLAIN, Sheet
 
-GRAY = "#6e6e6e"  # references, fronts, and notes, which don't compete
+GRAY = "#59626d"  # notes and fronts
 FAINT = "#c4c4c4"  # curves that are shown for comparison
 
-_BASELINE = "#000000"
-_COLORS = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195",
-    "#882255", "#999933", "#332288", "#8C564B",
-)  # fmt: skip
 _MARKERS = ("s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8")
-_LINES: tuple[Any, ...] = (
-    "-",
-    (0, (5, 1.5)),
-    (0, (5, 1.5, 1, 1.5)),
-    (0, (2, 1)),
-    (0, (8, 1.5, 1, 1.5, 1, 1.5)),
-)
 
 SURVIVORS: Any = (0, (1, 1.5))
 """Line of a mean over the seeds that remain after others were lost: finely dotted for any label."""
@@ -40,13 +26,13 @@ SURVIVORS: Any = (0, (1, 1.5))
 DOTTED: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9, "zorder": 1}
 """Line of a level for comparison, such as the baseline's final score."""
 
-DASHED: dict[str, Any] = {"color": GRAY, "linestyle": (0, (6, 2)), "linewidth": 0.8, "zorder": 1}
+DASHED: dict[str, Any] = {"color": REFERENCE.light, "linestyle": (0, (6, 3)), "linewidth": 0.8, "zorder": 1}
 """Line of the final score of a reference."""
 
 UNCERTAINTY = f"{INTERVAL} of the mean"
 """What every bar and band of a figure shows."""
 
-PARTS = tuple(zip(_COLORS[:8], 2 * ("", "////", "....", "xxxx"), strict=True))
+PARTS = tuple(zip([each.light for each in PALETTE], 2 * ("", "////", "....", "xxxx"), strict=True))
 """Color and hatch of the parts of a whole. Hatches distinguish them in gray print."""
 
 SAVED: Any = {
@@ -79,29 +65,32 @@ _SIZES = {"title": 1.125, "label": 1.0, "name": 0.94, "caption": 0.82}  # relati
 
 @dataclass(frozen=True)
 class Look:
-    """How a label is drawn: color, marker, and line style, in Matplotlib's notation."""
+    """How a label is drawn, in Matplotlib's notation; `dark` is the color on dark pages."""
 
     color: str
     marker: str
     line: Any
+    dark: str = ""
 
 
-OURS, OTHERS = Look(_COLORS[2], "D", "-"), Look(GRAY, "o", "-")
+OURS, OTHERS = Look(PALETTE[2].light, "D", "-"), Look(GRAY, "o", "-")
 """Looks of published methods: those of the source's own authors, and others."""
 
 
-def looks(labels: Sequence[str], baseline: str) -> dict[str, Look]:
-    """Choose a look for each label by its position, the same in every figure; the baseline is black.
+def looks(colors: Mapping[str, LabelColor]) -> dict[str, Look]:
+    """Return the look of each label; only the baseline and references have circles as markers.
 
     Args:
-        labels: All labels of an experiment in order, so that labels keep their looks in a figure of a few.
-        baseline: Label of the baseline.
+        colors: The color of all labels of an experiment in order, so that labels keep their markers.
     """
-    chosen = {
-        label: Look(_COLORS[i % len(_COLORS)], _MARKERS[i % len(_MARKERS)], _LINES[i % len(_LINES)])
-        for i, label in enumerate(dict.fromkeys(labels))
-    }
-    return chosen | {baseline: Look(_BASELINE, "o", "-")}
+    chosen, place = {}, 0
+    for label, color in colors.items():
+        own = color not in (BASELINE, REFERENCE)
+        lengths = tuple(float(length) / 2 for length in color.dash.split(",") if length)
+        marker = _MARKERS[place % len(_MARKERS)] if own else "o"
+        chosen[label] = Look(color.light, marker, (0, lengths) if lengths else "-", color.dark)
+        place += own
+    return chosen
 
 
 def ink(color: str) -> str:

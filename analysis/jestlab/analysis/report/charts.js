@@ -4,7 +4,7 @@ const MOST_BANDS = 8; // more bands would hide the lines
 
 function curveShapes(one, banded, interval) {
   const { label, x, y, low, high } = one;
-  const colour = ink(one.color);
+  const colour = one.color;
   const shapes = low.length && banded ? [{ kind: "band", label, x, low, high, colour }] : [];
   const texts = x.map((_, i) => [
     shortened(one.text),
@@ -21,7 +21,7 @@ const FILLS = { front: "full", ambiguous: "half" }; // filled: on the front for 
 
 function paretoShapes(one, interval) {
   const { label, symbol, low, high, x_low, x_high } = one;
-  const colour = ink(one.color);
+  const colour = one.color;
   const name = shortened(one.text);
   const mean = [
     name,
@@ -220,13 +220,13 @@ class Chart {
 /** Draw the line and marker of a series next to its checkbox. */
 function paint(entry, kind) {
   const { swatch, one } = entry;
-  const colour = ink(one.color);
+  const colour = one.color;
   const look = [kind, colour, one.dash, one.symbol].join();
   if (entry.look === look) return;
   entry.look = look;
   swatch.replaceChildren();
   if (kind === "curves") {
-    const dash = one.dash === "solid" ? "none" : one.dash === "dash" ? "6,3" : one.dash.replaceAll("px", "");
+    const dash = one.dash || "none";
     swatch.append(svg("line", { x1: 1, x2: 29, y1: 6, y2: 6, stroke: colour, "stroke-width": 2, "stroke-dasharray": dash }));
   }
   swatch.append(svg("path", { fill: colour, d: SYMBOLS[one.symbol](4), transform: "translate(15 6)" }));

@@ -65,7 +65,7 @@ def document(page: ReportPage, embedded: Mapping[str, bytes], image: Callable[[F
     )
     files = {name: content for name, content in embedded.items() if not name.endswith(".png")}
     files[PROVENANCE] = provenance(page)
-    parts = {name: Markup(text) for name, text in (scripts | {"style": own_file("style.css")}).items()}
+    parts = {name: Markup(text) for name, text in (scripts | {"style": style()}).items()}
     return _render(page, files, image=lambda part: _image(image(part)), document=parts | {"policy": policy})
 
 
@@ -116,6 +116,11 @@ def provenance(page: ReportPage) -> bytes:
 def own_file(name: str) -> str:
     """Return the text of a template, script, or style sheet of this package."""
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def style() -> str:
+    """Return the style sheet of a page."""
+    return own_file("style.css") + own_file("charts.css")
 
 
 def _image(png: bytes) -> dict[str, Any]:

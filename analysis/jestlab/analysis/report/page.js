@@ -28,14 +28,6 @@ function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** Lighten the color of a series in dark mode; black becomes almost white. */
-function ink(colour) {
-  if (!isDark()) return colour;
-  if (colour === "#000000") return "#f2f2f2";
-  const channels = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
-  return "#" + channels.map((c) => Math.round(c + 0.35 * (255 - c)).toString(16).padStart(2, "0")).join("");
-}
-
 /** Make a table of texts; the first column names the rows, `left` lists the other columns that contain words. */
 function table(headers, rows, left = []) {
   const side = (i) => ({ class: left.includes(i) ? "left" : null });

@@ -210,8 +210,7 @@ class Plot {
   }
 
   line({ x, y, colour, dash, width = 2, step, label = "" }) {
-    const dashes = dash === "solid" ? "none" : dash === "dash" ? "6,3" : (dash ?? "none").replaceAll("px", "");
-    const style = { fill: "none", stroke: colour, "stroke-width": width, "stroke-dasharray": dashes };
+    const style = { fill: "none", stroke: colour, "stroke-width": width, "stroke-dasharray": dash || "none" };
     return svg("path", { d: this.path(x, y, step), ...style, class: step ? "front" : "line", "data-label": label });
   }
 
@@ -246,7 +245,7 @@ class Plot {
 
   /** Return a paint that fills only the left half. */
   half(colour) {
-    const id = `half-${this.place.closest("section").id}-${colour.slice(1)}`;
+    const id = `half-${this.place.closest("section").id}-${colour.replace(/\W+/g, "-")}`;
     const gradient = this.add("linearGradient", { id });
     gradient.append(
       svg("stop", { offset: 0.5, "stop-color": colour }),

@@ -1,8 +1,9 @@
 """Turn a config's data section into a folder of shards: run a custom reader, generate, or check a folder.
 
-Custom readers need no edit here (docs/extending.md). To add a kind of training data, add its settings and
-identity to `config.data`, its branch to `ensure_web`, its folder to `web_name` and `MADE`, and its digest,
-checks, size, and garbage collection to platform/: `programs.builtin`, `.checks`, `.pricing`, and `cli.gc`.
+Custom readers need no edit here (docs/how-to/extend-training.md). To add a kind of training data, add its
+settings and identity to `config.data`, its branch to `ensure_web`, its folder to `web_name` and `MADE`, and
+its digest, checks, size, and garbage collection to platform/: `programs.builtin`, `.checks`, `.pricing`, and
+`cli.gc`.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ A criterion g (Sec. 3.1 of the paper) combines the losses of the learner θ and 
     easy-reference s^easy  = −ℓ(· | θ*)
     learnability   s^learn =  ℓ(· | θ) − ℓ(· | θ*)
 
-A custom criterion may be any other elementwise function of the two losses (docs/extending.md). To add a
-criterion here, add it to `CRITERIA`, to `LINEAR` only if it is linear, its losses to `config.base`, and its
-label to `analysis.figures.learnability`.
+A custom criterion may be any other elementwise function of the two losses (docs/how-to/extend-training.md).
+To add a criterion here, add it to `CRITERIA`, to `LINEAR` only if it is linear, its losses to `config.base`,
+and its label to `analysis.figures.learnability`.
 
 No matrix of all pairs is stored. Each chunk adds its contribution to the candidates' scores: one number per
 candidate (sigmoid), or two per candidate and model (softmax). Each contribution is a sum over the pairs of

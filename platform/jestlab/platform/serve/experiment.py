@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from jestlab.analysis import units
-from jestlab.analysis.claims import studies
 from jestlab.analysis.curves import thinned
 from jestlab.analysis.results import Snapshot
 from jestlab.platform.errors import UserError
@@ -110,28 +109,17 @@ def losses(labs: Labs, request: Request) -> dict[str, Any]:
     started.sort(key=lambda row: row.run.state != RunState.RUNNING)
     unique = {row.run.fingerprint: row.run for row in started}
     runs = dict(list(unique.items())[:MOST_CURVES])
-    colors = _colors(served.store, request.path_params["name"], status)
+    with served.store.reading() as connection:
+        colors = Snapshot("", connection).colors(request.path_params["name"])
     curves = curves_of(served.store, list(runs), request.query_params.get("metric", LOSS))
     return {
         "left": len(unique) - len(runs),
         "series": [
-            {"run": run, "name": f"{of.label}/{of.seed}", "color": colors[of.label]}
+            {"run": run, "name": f"{of.label}/{of.seed}", "color": colors[of.label].css}
             | dict(zip("xy", curves[run], strict=True))
             for run, of in runs.items()
         ],
     }
-
-
-def _colors(store: Store, experiment: str, rows: Sequence[RunStatus]) -> dict[str, str]:
-    """Return the color of each label, as in the figures of the experiment."""
-    from jestlab.analysis.figures.style import looks
-
-    with store.reading() as connection:
-        study = studies(Snapshot("", connection)).get(experiment)
-    named = study.baseline if study is not None else None
-    baseline = next((row.run.label for row in rows if named in (row.run.label, row.run.name)), "")
-    chosen = looks([row.run.label for row in rows], baseline)
-    return {label: look.color for label, look in chosen.items()}
 
 
 def cells(row: RunStatus, index: int) -> dict[str, Any]:

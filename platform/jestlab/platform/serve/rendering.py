@@ -13,28 +13,32 @@ from urllib.parse import quote, urlencode
 
 from jestlab.analysis import units
 from jestlab.analysis.report.html import HEAD_SCRIPT, SCRIPTS, own_file
+from jestlab.analysis.report.html import style as report_style
 from jestlab.platform.store.records import RunState
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 GLYPHS = {
+    RunState.COMPLETED: "✓",
+    RunState.RUNNING: "▶",
+    RunState.PREEMPTED: "↺",
     RunState.PENDING: "○",
     RunState.BLOCKED: "◌",
-    RunState.RUNNING: "▶",
-    RunState.COMPLETED: "✓",
-    RunState.FAILED: "✗",
-    RunState.CANCELLED: "■",
-    RunState.PREEMPTED: "↺",
     RunState.SKIPPED: "–",
+    RunState.CANCELLED: "■",
+    RunState.FAILED: "✗",
 }
-"""A symbol for each state, shown next to its name for people who can't distinguish the colors."""
+"""A symbol for each state, shown next to its name for people who can't distinguish the colors.
+
+Bars and counts list the states in this order.
+"""
 
 
 @cache
 def assets() -> dict[str, tuple[str, str]]:
     """Return scripts and styles: name → content and media type. Names contain a digest, for caching."""
-    style = own_file("style.css") + _own("serve.css")
+    style = report_style() + _own("serve.css")
     script = "\n".join([*map(own_file, SCRIPTS), _own("results.js"), _own("live.js")])
     scripts = {"page.js": script, HEAD_SCRIPT: own_file(HEAD_SCRIPT)}
     contents = {"style.css": (style, "text/css")}

@@ -10,7 +10,7 @@ A custom executor needs no change of jestlab: see `custom`. To add a built-in ex
 - Let `Resources.unsuitable_for` in `spec.resources` refuse the resources that it doesn't support.
 - Check its setup in `cli.doctor`. If it keeps files in the lab, remove old ones in `lab.gc`.
 - Name it in messages (`choose` below, `_GIVE_ANOTHER` in `launch.session`) and in documentation (`Resources`,
-  `jestlab.api`, store/tables.py, store/views.py, docs/clusters.md).
+  `jestlab.api`, store/tables.py, store/views.py, docs/how-to/kubernetes.md).
 - Add a harness to tests/platform/support, so that the contract tests check it.
 """
 

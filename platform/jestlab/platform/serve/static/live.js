@@ -81,7 +81,7 @@ class Curves {
   draw() {
     const lines = [...this.series.values()].filter((one) => one.x.length);
     const many = lines.length > 40;
-    const colours = lines.map((one, i) => ink(one.color ?? COLORS[i % COLORS.length]));
+    const colours = lines.map((one, i) => one.color ?? COLORS[i % COLORS.length]);
     const shapes = lines.map((one, i) => ({ kind: "line", label: one.name, x: one.x, y: one.y.map((y) => y ?? NaN), colour: colours[i], width: many ? 1 : 1.6 }));
     shapes.push(...lines.map((one, i) => ({ kind: "ends", label: one.name, x: one.x.at(-1), y: one.y.at(-1), colour: colours[i] })));
     this.plot.draw({ x: { title: "steps", log: false }, y: { title: this.metric, log: false }, shapes, levels: [], view: this.metric });
