@@ -290,15 +290,47 @@ class Table:
         """Write a float with booktabs rules for a paper; it fits a column or the page."""
         return latex.latex(self)
 
-    def html(self, opens: bool = False, most: int | None = None) -> str:
-        """Write an HTML table with a style sheet.
+    def html(self, page: formats.OnPage | None = None) -> str:
+        """Write an HTML table with a style sheet, or as part of a page, which adds style, caption, and notes.
 
-        Args:
-            opens: Whether the table is part of a page, which adds style, caption, and notes itself. Then each
-                cell with provenance is a button with its row and column in `data-row` and `data-column`.
-            most: Maximum number of rows; None for all.
+        On a page, each cell with provenance is a button with its row and column in `data-row` and
+        `data-column`.
         """
-        return formats.html(self, opens, most)
+        return formats.html(self, page)
+
+    @property
+    def own_notes(self) -> list[str]:
+        """The notes that are not about a column."""
+        about = {note for column in (*self.columns, *self.hidden) for note in column.notes}
+        return [note for note in self.notes if note not in about]
+
+    @property
+    def constant(self) -> set[str]:
+        """Keys of columns whose competing rows all show the same text, or nothing; none for a single row."""
+        lines = [line for line in self.lines if not line.apart]
+        cells = [line.cells for line in (lines if len(lines) > 1 else self.lines)]
+        texts = ({each[at].text for each in cells} for at in range(len(self.columns)))
+        same = (
+            len(found - {MISSING, ""}) < 2 and (len(cells) > 1 or found <= {MISSING, ""}) for found in texts
+        )
+        return {column.key for column, is_same in zip(self.columns, same, strict=True) if is_same}
+
+    def ranks(self, column: Column) -> list[int | None]:
+        """Return the rank of each line by a column, from 0; equal values have one rank, missing ones None.
+
+        Numbers are compared if the frame has them, else texts.
+        """
+        at, frame = self.columns.index(column), self.frame
+        name = next((each for each in (column.key, f"{column.key}_mean") if each in frame), "")
+        values: list[Any] = [line.cells[at].text.casefold() for line in self.lines]
+        if name and frame[name].dtype.kind in "fiub":
+            by_row = dict(zip(self.rows, frame[name].astype(float), strict=True))
+            values = [by_row[line.key] for line in self.lines]
+        known = sorted(
+            {value for value in values if value == value and value not in (MISSING.casefold(), "")}
+        )
+        places = {value: place for place, value in enumerate(known)}
+        return [places.get(value) for value in values]
 
     def csv(self) -> str:
         """Write the raw numbers, one line for each row; missing ones are empty."""
