@@ -12,6 +12,7 @@ How a page of `docs/` is written, so that all in it can be run:
 Other code is not run: tests/test_docs.py lists each such block with its reason.
 """
 
+import functools
 import itertools
 import os
 import re
@@ -24,11 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import jsonschema
 import pytest
 import yaml
 
 from jestlab.platform.cli import cli, main
 from jestlab.platform.lab.settings import Settings
+from jestlab.platform.spec.json_schema import spec_schema
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.yaml import Document
 
@@ -69,6 +72,12 @@ _PART_OF = {
     },
 }
 """The study that parts of specs are laid over."""
+
+
+@functools.cache
+def schema_validator() -> jsonschema.Draft7Validator:
+    """Return a validator of the JSON Schema of specs."""
+    return jsonschema.Draft7Validator(spec_schema())
 
 
 @dataclass(frozen=True)
@@ -145,7 +154,7 @@ class Reader:
             if block.language == "yaml" and block.file.startswith("~"):
                 Settings.find({"JESTLAB_CONFIG": str(self.folder / block.file)})
             elif block.language == "yaml":
-                load(block.file)
+                self.load(Path(block.file))
         elif block.language == "sh":
             for line in commands(block.text):
                 self.run(line)
@@ -173,7 +182,13 @@ class Reader:
         runs = {**_PART_OF["runs"], **(part.get("runs") or {})}  # type: ignore[dict-item]
         path = self.folder / "part.yaml"
         path.write_text(yaml.safe_dump({**_PART_OF, **part, "runs": runs}), encoding="utf-8")
+        self.load(path)
+
+    @staticmethod
+    def load(path: Path) -> None:
+        """Load a spec, and check it by the JSON Schema, as editors do."""
         load(str(path))
+        schema_validator().validate(Document(path.read_text(encoding="utf-8")).value)
 
     def run(self, line: str, succeeds: bool = True) -> str:
         """Run a command line; return what it prints.

@@ -53,7 +53,9 @@ def _length(written: Any) -> Any:
 
 
 _Length = Annotated[str, BeforeValidator(_length)]
-_Text = Annotated[str, BeforeValidator(lambda written: NONE if written in (False, "") else written)]
+_Text = Annotated[
+    str, BeforeValidator(lambda written: NONE if written is False or written == "" else written)
+]
 
 
 class Sheet(BaseModel):

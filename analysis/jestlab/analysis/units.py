@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 MISSING = "—"
 """Shown for a missing value."""
@@ -13,7 +14,7 @@ HUGEST_WRITTEN = 1e21
 """Numbers from this one on, and numbers below its inverse, are written with an exponent."""
 
 _PREFIXES = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "": 1.0}
-_HOURS = {"days": 24.0, "h": 1.0, "min": 1 / 60}
+_TIMES = {"days": 86_400, "h": 3600, "min": 60, "s": 1}
 
 
 def count(n: float) -> str:
@@ -51,11 +52,15 @@ def dollars(amount: float) -> str:
 
 
 def duration(hours: float) -> str:
-    """Format a time, given in hours, in the largest unit that fits: "20 s", "4.5 min", "3.2 h", "12 days"."""
-    for unit, scale in _HOURS.items():
-        if hours >= 1.5 * scale:
-            return f"{significant(hours / scale, 2)} {unit}"
-    return f"{3600 * hours:.0f} s" if 3600 * hours >= 0.5 else "no time"
+    """Format a time, given in hours: "45 s", "2 min 3 s", "1 h 12 min", "16 h", "12 days"."""
+    seconds = 3600 * hours
+    for (unit, scale), (smaller, part) in pairwise(_TIMES.items()):
+        count, rest = divmod(round(seconds / part), scale // part)
+        if count >= (2 if unit == "days" else 1):
+            if count >= 10:  # the smaller unit would not matter
+                return f"{round(seconds / scale)} {unit}"
+            return f"{count} {unit} {rest} {smaller}" if rest else f"{count} {unit}"
+    return "<1 s" if 0 < seconds < 0.5 else f"{seconds:.0f} s"
 
 
 def flops_unit(amounts: Iterable[float]) -> tuple[float, str]:
@@ -67,7 +72,7 @@ def flops_unit(amounts: Iterable[float]) -> tuple[float, str]:
 def seconds_unit(amounts: Iterable[float]) -> tuple[float, str]:
     """Choose one unit for a column or axis of seconds, by the largest amount: (60, "min")."""
     most = max((amount for amount in amounts if amount > 0), default=0.0)
-    fitting = ((3600 * scale, unit) for unit, scale in _HOURS.items() if most >= 7200 * scale)
+    fitting = ((float(scale), unit) for unit, scale in _TIMES.items() if most >= 2 * scale)
     return next(fitting, (1.0, "s"))
 
 

@@ -15,16 +15,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
+from textwrap import shorten
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from jestlab.platform.words import on_one_line, printable
+from jestlab.platform.words import counted, on_one_line, printable
 
 if TYPE_CHECKING:
-    from jestlab.analysis.tables.core import Table
+    from jestlab.analysis.tables.core import Cell, Table
 
 STATE_STYLES: Mapping[str, str] = {
     "COMPLETED": "green",
@@ -38,6 +39,14 @@ STATE_STYLES: Mapping[str, str] = {
 }
 """State of a run → style of its text."""
 
+VERDICT_STYLES: Mapping[str, str] = {
+    "holds": "green",
+    "does not hold": "red",
+    "undecided": "yellow",
+    "not run": "dim",
+}
+"""Verdict of a claim → style of its text."""
+
 ESSENTIAL = 100
 """Importance of columns that are never dropped."""
 
@@ -46,6 +55,7 @@ USUAL = 50
 
 _GAP = "  "
 _READABLE = 24  # before text columns are narrower than this, columns are dropped
+_SHORT_NOTE = 150  # characters of a note that explains a sign
 
 
 # ---- terminals
@@ -153,14 +163,16 @@ class TextTable:
         if _total(widths) <= room:
             return widths
         least = {
-            i: max(_longest_word(header), *map(cell_len if i in self.right else _longest_word, cells))
+            i: max([_longest_word(header), *map(cell_len if i in self.right else _longest_word, cells)])
             for i, (header, *cells) in enumerate(columns)
         }
         readable = {i: max(least[i], min(widths[i], 0 if i in self.right else _READABLE)) for i in widths}
         ranks = [self.importance.get(header, ESSENTIAL) for header in self.headers]
-        optional = sorted((i for i in widths if ranks[i] < ESSENTIAL), key=lambda i: (-ranks[i], i))
-        while optional and _total({i: readable[i] for i in widths}) > room:
-            del widths[optional.pop()]
+        kept = {i: readable[i] for i in widths if ranks[i] >= ESSENTIAL}
+        for i in sorted(widths.keys() - kept, key=lambda i: (-ranks[i], readable[i], i)):
+            if _total(kept | {i: readable[i]}) <= room:
+                kept[i] = readable[i]
+        widths = {i: size for i, size in widths.items() if i in kept}
         for minimum in (readable, least, dict.fromkeys(widths, 1)):
             while _total(widths) > room and (wide := [i for i in widths if widths[i] > minimum[i]]):
                 widths[max(wide, key=lambda i: widths[i])] -= 1
@@ -217,26 +229,49 @@ Block = str | Text | TextTable
 """A part of a command's output: lines of text, a styled line, or a table."""
 
 
-def result_blocks(made: Table) -> Iterator[Block]:
-    """Convert a result table to blocks: the table with the best values in bold, the caption, and notes."""
+def result_blocks(made: Table, see_notes: str = "") -> Iterator[Block]:
+    """Convert a result table to blocks: the table with the best values in bold, the caption, and notes.
+
+    Args:
+        made: The table.
+        see_notes: Where users find the notes, which are then only counted, except one for each sign in the
+            cells. Empty to include all notes.
+    """
     headers = [on_one_line(column.title) for column in made.columns]
     rows: list[Sequence[str | Text]] = []
+    signs: set[str] = set()
     for title, lines in made.sections:
         if title:
             rows.append([styled(title, "italic"), *[""] * (len(headers) - 1)])
         for line in lines:
-            styles = ["strike dim" if cell.struck else "bold" if cell.bold else "" for cell in line.cells]
             cells = [
-                styled(cell.text, style) + cell.mark for cell, style in zip(line.cells, styles, strict=True)
+                _result_cell(column.key, cell) for column, cell in zip(made.columns, line.cells, strict=True)
             ]
             cells[0].stylize("italic" if line.apart else "")
             rows.append(cells)
+            signs.update(*(cell.mark for cell in line.cells))
     right = [number for number, column in enumerate(made.columns) if column.align != "left"]
     importance = dict(zip(headers, (column.importance for column in made.columns), strict=True))
     yield table(headers, rows, right, importance)
     yield from ("", on_one_line(made.caption))
-    yield from [""] if made.notes else []
-    yield from (styled(f"- {on_one_line(note)}", "dim") for note in made.notes)
+    notes = [on_one_line(note) for note in made.notes]
+    if see_notes:
+        shown = [next((note for note in notes if note.startswith(sign)), sign) for sign in sorted(signs)]
+        yield from (styled(shorten(note, _SHORT_NOTE, placeholder=" …"), "dim") for note in shown)
+        notes = [note for note in notes if note not in shown or len(note) > _SHORT_NOTE]
+        yield from [styled(f"{counted(len(notes), 'note')}: {see_notes}", "dim")] if notes else []
+        return
+    yield from [""] if notes else []
+    yield from (styled(f"- {note}", "dim") for note in notes)
+
+
+def _result_cell(key: str, cell: Cell) -> Text:
+    style = "strike dim" if cell.struck else "bold" if cell.bold else ""
+    if key == "verdict":
+        style = next(
+            (style for verdict, style in VERDICT_STYLES.items() if cell.text.startswith(verdict)), ""
+        )
+    return styled(cell.text, style) + cell.mark
 
 
 def render(blocks: Block | Iterable[Block], limit: int | None = None, styles: bool = False) -> str:

@@ -91,7 +91,7 @@ def test_where_nothing_was_recorded_nothing_is_known(root, spec, jestlab, launch
     assert "different code" not in again + jestlab("plan", spec) + status
     assert "goodput unknown: the attempts did not measure it" in status
     for runs in (["ridge/plain/0"], ["ridge/plain/0", "ridge/wide/0"]):
-        assert "CODE  unknown" in jestlab("diff", *runs)
+        assert "code: unknown" in jestlab("diff", *runs)
     assert "‡" not in jestlab("table", "ridge")
     assert "; code not recorded; jestlab " in jestlab(*EXPLAIN)
 

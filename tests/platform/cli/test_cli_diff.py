@@ -79,10 +79,11 @@ def test_differences_as_json(lab, jestlab):
 def test_differences_as_text(lab, jestlab):
     lines = [line.split() for line in jestlab("diff", "joint", "uniform").splitlines()]
     assert ["selection.chunks", "4", "–"] in lines
-    assert ["SCORES", "toy/joint/0", "toy/uniform/0", "second", "−", "first"] in lines
-    assert ["toy/score", "0.75", "0.5", "-0.25"] in lines
-    assert ["actual_hours", "4.0", "min", "2.0", "min", "-2.0", "min"] in lines
-    assert ["total_flops", "4.00", "MFLOP", "–", "–"] in lines
+    assert ["scores", "joint/0", "uniform/0", "Δ"] in lines
+    assert lines[-1] == ["Δ:", "uniform/0", "minus", "joint/0"]
+    assert ["toy/score", "0.75", "0.5", "−0.25"] in lines
+    assert ["actual", "time", "4", "min", "2", "min", "−2", "min", "(−50%)"] in lines
+    assert ["total", "FLOPs", "4.00", "MFLOP", "–", "–"] in lines
     assert not any(line[:1] == ["same"] for line in lines)
     assert jestlab("diff", "toy/joint", "toy/joint/0").count("no difference") == 3
 

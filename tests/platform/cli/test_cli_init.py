@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import load
+from jestlab.platform.spec.yaml import Document
 
 
 @pytest.fixture
@@ -35,6 +37,19 @@ def test_nothing_is_overwritten(init):
     assert "study.yaml exists: give another name, as in jestlab init mine.yaml" in init(code=1)
     assert "train_other.py exists" in init("other.yaml", "--program", "command", code=1)
     assert {path: path.read_text() for path in Path().glob("*.*")} == before
+
+
+@pytest.mark.parametrize("program", ["train", "command"])
+def test_editors_find_the_schema_next_to_the_study(init, checked, program):
+    init("sub/a.yaml", "--program", program)
+    init("sub/b.yaml", "--program", program)  # shares the schema
+    text = Path("sub/b.yaml").read_text()
+    name = text.partition("\n")[0].removeprefix("# yaml-language-server: $schema=")
+    schema = Path("sub", name).read_text()
+    jsonschema.Draft7Validator(json.loads(schema)).validate(Document(text).value)
+    assert checked("schema") == schema
+    checked("schema", "--output", "new.json")
+    assert Path("new.json").read_text() == schema
 
 
 def test_refuses_invalid_names(init):

@@ -64,7 +64,7 @@ def test_lists_and_draws_tables_as_they_are_printed(call, checked):
     call("import")
     lines = [" ".join(line.split()) for line in call("list", "--table", "comparison").splitlines()]
     assert lines[0] == "comparison (Evans et al. 2024)" and len(lines) == 2 + 13
-    assert lines[1].startswith("ROW METHOD VARIANT examples_seen flops_per_iteration ")
+    assert lines[1].startswith("row method variant examples_seen flops_per_iteration ")
     assert lines[2] == "1 CLIP B 13B 100 32 −11.8 68.3 52.4 33.1"
     assert lines[7] == "6 SigLIP (baseline) B 40B 100 100 0.0 70.3 76.7 65.2 47.4"
     assert call("list").count(" (Evans et al. 2024)") == 5

@@ -57,10 +57,10 @@ def finish(tmp_path):
 def test_list_shows_studies_with_runs_questions_and_tags(jestlab, finish, monkeypatch):
     monkeypatch.setattr(studies, "study_names", lambda: ["quickstart"])
     header, line = jestlab("list").splitlines()
-    assert "TAGS" not in header and "smoke:15" in line and line.endswith(load("quickstart").question)
+    assert "tags" not in header and "smoke:15" in line and line.endswith(load("quickstart").question)
     finish({})
     header, line = jestlab("list").splitlines()
-    assert "TAGS" in header and "best, old" in line
+    assert "tags" in header and "best, old" in line
     [row] = json.loads(jestlab("list", "--json"))
     assert row["runs"] == {"smoke": 15, "mini": 15, "paper": 5}
     assert (row["studies"], row["tags"]) == ([], ["best", "old"])

@@ -141,8 +141,8 @@ def test_goodput_of_a_run_that_was_preempted_once(store, spec, jestlab):
     assert status["goodput"]["goodput"] == 0.5
     assert sum(status["goodput"]["chip_seconds"].values()) == status["goodput"]["held_chip_seconds"] == 240
     headers, row, whole, _, line, *_ = jestlab("costs", spec, "--goodput").splitlines()
-    assert headers.split()[:4] == ["RUN", "SEED", "HELD", "GOODPUT"]
-    assert row.split()[:6] == ["uniform", "0", "4.0", "min", "50%", "42%"]
+    assert headers.split()[:4] == ["run", "seed", "held", "goodput"]
+    assert row.split()[:6] == ["uniform", "0", "4", "min", "50%", "42%"]
     assert (whole.split()[0], line) == ("all", GOODPUT)
     costs = json.loads(jestlab("costs", spec, "--goodput", "--json"))
     assert costs["all"]["chip_seconds"]["preempted"] == costs["runs"][0]["chip_seconds"]["preempted"] == 24

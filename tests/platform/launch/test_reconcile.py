@@ -54,7 +54,7 @@ BLOCKED, CANCELLED, COMPLETED = RunState.BLOCKED, RunState.CANCELLED, RunState.C
 FAILED, PENDING, PREEMPTED, SKIPPED = RunState.FAILED, RunState.PENDING, RunState.PREEMPTED, RunState.SKIPPED
 BUSY = JobStatus(JobState.FAILED, "", processes.EXIT_BUSY)
 KILLED = JobStatus(JobState.FAILED, "killed by SIGKILL", -9)
-SILENT = "no heartbeat for 91 s"
+SILENT = "no heartbeat for 1 min 31 s"
 LOST = f"in the lab at lab, {SILENT}: launch it there, or cancel it"
 
 

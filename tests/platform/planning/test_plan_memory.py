@@ -120,7 +120,7 @@ def test_a_plan_describes_its_memory_with_a_remedy(gigabytes, resources, machine
     monkeypatch.setattr(memory, "estimates", lambda _: found)
     monkeypatch.setattr(memory, "machine_bytes", lambda: machine * GB)
     first, *rest = memory.lines(planned, local="tpu" not in resources)
-    assert first.startswith("MEMORY: about ") and "for the largest run (r0)" in first
+    assert first.startswith("Memory: about ") and "for the largest run (r0)" in first
     assert len(rest) == (advice is not None) and (advice is None or advice in rest[0])
 
 

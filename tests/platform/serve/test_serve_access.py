@@ -234,7 +234,7 @@ def test_sql_writes_nothing_and_shows_no_secrets(asked):
         "SELECT set_config('role', 'none', true)", "SELECT most_common_vals FROM pg_stats",
     ):  # fmt: skip
         assert 'role="alert"' in asked(query), query
-    assert '<td class="left long">1</td>' in asked("SELECT COUNT(*) FROM v_runs")
+    assert "<td>1</td>" in asked("SELECT COUNT(*) FROM v_runs")
     assert 'role="alert"' not in asked("SELECT * FROM v_attempts")
 
 

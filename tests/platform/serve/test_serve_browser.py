@@ -112,18 +112,16 @@ def test_replaced_results_keep_what_was_chosen(lab, runs, serving, visited):
     until(tab, f"{LINES}.length > 1")
     kept = "[document.querySelector('#reproduce'), document.querySelector('#curves .plot svg')]"
     tab.evaluate(f"{kept}.forEach((each) => each.mine = true)")
-    box = tab.locator("#curves .series input").first
-    hidden = tab.locator("#curves .series label").first.text_content()
-    box.uncheck()
-    tab.locator("#curves .controls label", has_text="log").first.click()
+    tab.locator("#curves .runs summary").click()
+    hidden = tab.locator("#curves .runs label").first.text_content()
+    tab.locator("#curves .runs input").first.uncheck()
+    tab.locator("#curves .tools button", has_text="log x").click()
     tab.locator("#curves details.numbers summary").click()
     words = ("retract", "toy/joint/1", "wrong data", "--store", lab.store_url)
     assert labs.here(*words, root=lab.root).returncode == 0
     until(tab, "document.querySelector('#answer').textContent.includes('retracted')")
     assert tab.evaluate(f"{kept}.every((each) => each.mine)")
-    assert not box.is_checked()
-    assert tab.locator("#curves .series label").first.text_content().split("(")[0] == hidden.split("(")[0]
-    assert tab.locator("#curves .controls input[value=log]").first.is_checked()
+    assert tab.locator("#curves .tools button", has_text="log x").get_attribute("aria-pressed") == "true"
     assert tab.evaluate("document.querySelector('#curves details.numbers').open")
     drawn = tab.evaluate(LINES)
     assert drawn and hidden.split(" (")[0] not in drawn

@@ -2,20 +2,18 @@
 
 import re
 
-import jsonschema
 import pytest
 from pydantic import BaseModel
 
 from jestlab.analysis.claims import parse_claims
 from jestlab.models.config import DiagnoseConfig, EmbedConfig, ScoreConfig, TrainConfig, WeightsConfig
 from jestlab.platform.errors import UserError
-from jestlab.platform.spec import StudySpec, load
+from jestlab.platform.spec import StudySpec
 from jestlab.platform.spec.fields import fields_of
-from jestlab.platform.spec.keys import config_keys, find, spec_keys, spec_schema
+from jestlab.platform.spec.keys import config_keys, find, spec_keys
 from jestlab.platform.spec.options import REPORTS
 from jestlab.platform.spec.resources import Resources, SlurmOptions
 from jestlab.platform.spec.tree import plain
-from jestlab.platform.study_registry import study_names
 
 SCHEMAS = {
     "train": TrainConfig,
@@ -89,27 +87,6 @@ def test_finds_keys_as_people_write_them_with_types_in_the_terms_of_a_spec(prefi
 def test_unknown_keys_name_the_nearest(prefix, nearest):
     with pytest.raises(UserError, match=rf"no key '{prefix}': did you mean '{nearest}'\?"):
         find(prefix)
-
-
-def test_the_json_schema_accepts_studies_and_rejects_typing_errors():
-    validator = jsonschema.Draft202012Validator(spec_schema("train"))
-
-    def invalid(spec):
-        return sorted(".".join(map(str, error.absolute_path)) for error in validator.iter_errors(spec))
-
-    assert [name for name in study_names() if invalid(load(name).to_dict())] == []
-    written = {
-        "runs": {"a": {"model.vision.width": 8, "selection": {"rul": "joint"}}, "b": {"needs": "a"}},
-        "sedes": 3,
-        "seeds": 3,
-        "reports": ["curves", {"table": {"baseline": "a"}}, "curvs"],
-        "axes": {"a": {"grid": {"loss": ["softmax"]}}},
-        "base": {"schedule": {"batch_size": "x"}},
-    }
-    assert invalid(written) == ["", "base.schedule.batch_size", "reports", "runs.a.selection"]
-    jsonschema.Draft202012Validator(spec_schema("command")).validate({"runs": {"a": {"command": ["true"]}}})
-    with pytest.raises(UserError, match="no program 'trian': did you mean 'train'"):
-        spec_schema("trian")
 
 
 def test_the_identity_of_keys_is_that_of_the_config():

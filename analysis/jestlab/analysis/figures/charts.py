@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from .. import units
 from ..colors import REFERENCE, LabelColor
 from ..intervals import CI
+from .axes import LOG_FROM
 from .plot import Plot, axis_unit, near_references
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SHOWN_AT_FIRST = 16
+SHOWN_AT_FIRST = 8
 """Number of series that are drawn when the page opens; more can't be distinguished."""
 
 MOST_PRINTED = 40
@@ -75,7 +76,6 @@ def pareto(plot: Plot) -> dict[str, Any]:
     points = _columns(means, {"x": "cost"}, amount, divisor) | _columns(means, {"y": "score"}, numbers)
     ends = _columns(means, {"low": "low", "high": "high"}, numbers)
     ends |= {end: (means[f"cost{end[1:]}"] / divisor).tolist() for end in ("x_low", "x_high")}
-    ends |= {"spread_text": ["" if text == "nan" else text for text in numbers(means["spread"])]}
     ends |= {"standing": means["standing"].where(means["role"] != "reference", "").tolist()}
     series = []
     for place, mean in enumerate(means.to_dict("records")):
@@ -85,6 +85,8 @@ def pareto(plot: Plot) -> dict[str, Any]:
         series.append(_identity(mean) | one | {name: values[rows] for name, values in of_seeds.items()})
     front = means[means["on_front"].eq(True)].sort_values("cost")
     chart = _chart("pareto", plot, title, means.assign(mean=means["score"]), series)
+    own = means.loc[means["role"] != "reference", "cost"]
+    chart["x_log"] = bool(own.max() > LOG_FROM * own.min() > 0)
     return chart | {"front": {"x": (front["cost"] / divisor).tolist(), "y": front["score"].tolist()}}
 
 

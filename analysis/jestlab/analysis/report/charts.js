@@ -1,62 +1,109 @@
-// Interactive figures: convert series to the shapes of a plot; charts with their controls.
+// Interactive figures: convert series to the shapes of a plot; charts with their controls; grids of small charts.
 
-const MOST_BANDS = 8; // more bands would hide the lines
+const MOST_NAMED = 8; // labels: more are named in a legend, have no bands, and are not all shown at first
+const MOST_MARKED = 30; // points of a line with markers
+const MOST_LISTED = 200; // labels in a menu; a filter finds the others
+const SMOOTHINGS = { off: 0, light: 0.6, medium: 0.9, strong: 0.97 }; // weights of an exponential moving average
 
-function curveShapes(one, banded, interval) {
-  const { label, x, y, low, high } = one;
-  const colour = one.color;
+/** Return the exponential moving average of values, corrected for its start; gaps stay. */
+function smoothed(values, weight) {
+  let [sum, total] = [0, 0];
+  return values.map((value) => {
+    if (!Number.isFinite(value)) return NaN;
+    [sum, total] = [weight * sum + (1 - weight) * value, weight * total + 1 - weight];
+    return sum / total;
+  });
+}
+
+function curveShapes(one, banded, weight) {
+  const { label, x, color: colour, dash, low = [], high = [], lines = [] } = one;
   const shapes = low.length && banded ? [{ kind: "band", label, x, low, high, colour }] : [];
-  const texts = x.map((_, i) => [
-    shortened(one.text),
-    `${one.y_text[i]} at ${one.x_text[i]}`,
-    ...(low.length ? [`${interval} ${one.low_text[i]} to ${one.high_text[i]}, ${one.seeds} seeds`] : []),
-  ]);
-  shapes.push({ kind: "line", label, x, y, colour, dash: one.dash });
-  shapes.push({ kind: "marks", label, x, y, colour, symbol: one.symbol, size: 7, texts });
+  if (banded) for (const seed of lines) shapes.push({ kind: "line", name: "seed", label, x: seed.x, y: seed.y, colour, width: 1, opacity: 0.35 });
+  if (weight) shapes.push({ kind: "line", name: "seed", label, x, y: one.y, colour, width: 1, opacity: 0.25 });
+  const y = weight ? smoothed(one.y, weight) : one.y;
+  shapes.push({ kind: "line", label, x, y, colour, dash, width: one.width });
+  if (x.length <= MOST_MARKED) shapes.push({ kind: "marks", label, x, y, colour, size: 5 });
   return shapes;
+}
+
+/** Return the values of a line for the readout under the pointer. */
+function reading(one, weight) {
+  const known = weight ? { ...one, y: smoothed(one.y, weight), y_text: undefined } : one;
+  return { ...known, colour: one.color, more: (i) => (one.low?.length && !weight ? `[${one.low_text[i]}, ${one.high_text[i]}]` : "") };
 }
 
 const STANDINGS = { front: "on the front", ambiguous: "on the front or dominated", dominated: "dominated" };
 const FILLS = { front: "full", ambiguous: "half" }; // filled: on the front for certain; open: dominated, or a reference
 
 function paretoShapes(one, interval) {
-  const { label, symbol, low, high, x_low, x_high } = one;
-  const colour = one.color;
+  const { label, symbol, low, high, x_low, x_high, color: colour } = one;
   const name = shortened(one.text);
   const mean = [
     name,
-    `${one.y_text[0]}${one.spread_text ? " ± " + one.spread_text : ""} at ${one.x_text[0]}`,
+    `${one.y_text[0]} at ${one.x_text[0]}`,
     ...(one.seeds > 1 ? [`${interval} ${one.low_text} to ${one.high_text}, ${one.seeds} seeds`] : []),
     ...(one.standing ? [STANDINGS[one.standing]] : []),
   ];
   const seeds = one.seed.map((seed, i) => [`${name}, seed ${seed}`, `${one.seed_y_text[i]} at ${one.seed_x_text[i]}`]);
   return [
-    { kind: "marks", label: "", x: one.seed_x, y: one.seed_y, colour, symbol, size: 5, opacity: 0.55, texts: seeds },
+    { kind: "marks", label: "", of: label, x: one.seed_x, y: one.seed_y, colour, size: 5, opacity: 0.55, texts: seeds },
     { kind: "bars", label, x: one.x[0], y: one.y[0], x_low, x_high, low, high, colour },
     { kind: "marks", label, x: one.x, y: one.y, colour, symbol, size: 11, fill: FILLS[one.standing] ?? "open", texts: [mean] },
   ];
 }
 
+/** Return names for labels: at the mean end of their lines, or at their points, those on the front first. */
+function namesOf(series, kind) {
+  const names = new Map();
+  for (const one of series) {
+    const last = one.y.findLastIndex((value) => Number.isFinite(value));
+    if (last < 0) continue;
+    const name = names.get(one.label) ?? { label: one.label, text: one.group ?? one.text, colour: one.color, x: -Infinity, ys: [] };
+    name.ys.push(one.y[last]);
+    Object.assign(name, { x: Math.max(name.x, one.x[last]), end: kind === "curves", must: one.standing === "front" });
+    names.set(one.label, name);
+  }
+  const all = [...names.values()].map((name) => ({ ...name, y: name.ys.reduce((a, b) => a + b) / name.ys.length }));
+  return all.sort((a, b) => b.must - a.must);
+}
+
+/** Return a figure of runs from a server: series of {label, name, color, dash, x, y}; x may have a list for each axis. */
+function runsFigure(y_title, series, x_title = "steps") {
+  const axes = series.length && !Array.isArray(series[0].x) ? Object.keys(series[0].x) : [x_title];
+  const on = (axis) => (one) => ({ ...one, label: one.label ?? one.name, group: one.label, text: one.name, width: 1.6, x: one.x[axis] ?? one.x });
+  const variant = (axis) => ({ kind: "curves", x_title: axis, y_title, smooth: true, levels: [], series: series.map(on(axis)) });
+  return { variants: Object.fromEntries(axes.map((axis) => [axis, variant(axis)])) };
+}
+
+/** A chart in a section with the elements .plot, .tools, .legend, and optionally .caption and details.numbers. */
 class Chart {
   constructor(section) {
     this.section = section;
-    this.figure = DATA.figures[section.dataset.figure];
     this.plot = section.querySelector(".plot");
-    this.variant = Object.keys(this.figure.variants)[0];
-    this.log = { x: false, y: this.figure.variants[this.variant].y_log };
-    this.shown = new Map();
     this.drawing = new Plot(this.plot);
-    section.querySelector("details.numbers").addEventListener("toggle", () => this.tabulate());
+    this.log = {}; // x, y: the reader's choice
+    this.shown = new Map();
+    this.weight = 0;
+    this.plot.addEventListener("zoom", () => (this.reset.hidden = !this.drawing.zoomed));
+    this.plot.addEventListener("pin", () => this.list());
+    section.querySelector("details.numbers")?.addEventListener("toggle", () => this.tabulate());
   }
 
-  /** Show the current data with the user's choices; yields where the caller may pause. */
-  *show() {
-    this.figure = DATA.figures[this.section.dataset.figure];
-    const variants = Object.keys(this.figure.variants);
+  /** Show a figure: {variants: name of an axis → data}. The reader's choices stay. */
+  show(figure) {
+    this.figure = figure;
+    const variants = Object.keys(figure.variants);
     if (!variants.includes(this.variant)) this.variant = variants[0];
-    if (variants.join() !== this.variants?.join()) this.makeControls();
-    yield* this.listSeries();
-    this.tellVariant();
+    this.labels = new Map(); // the first series of each label
+    for (const data of Object.values(figure.variants)) {
+      for (const one of data.series) if (!this.labels.has(one.label)) this.labels.set(one.label, one);
+    }
+    for (const { label, shown } of this.labels.values()) {
+      if (!this.shown.has(label)) this.shown.set(label, shown ?? this.shown.size < MOST_NAMED);
+    }
+    const controls = [...variants, this.labels.size > 1].join();
+    if (this.controls !== controls) this.makeControls(variants);
+    this.controls = controls;
     this.draw();
   }
 
@@ -64,100 +111,74 @@ class Chart {
     return this.figure.variants[this.variant];
   }
 
-  makeControls() {
-    const controls = this.section.querySelector(".controls");
-    const name = this.section.dataset.figure;
-    const variants = (this.variants = Object.keys(this.figure.variants));
-    controls.replaceChildren();
-    if (variants.length > 1) {
-      controls.append(
-        this.choice("over", `${name}-variant`, variants, this.variant, (chosen) => {
-          this.variant = chosen;
-          this.tellVariant();
-          this.draw();
-        }),
-      );
-    }
-    for (const side of ["x", "y"]) {
-      const [first, second] = this.log[side] ? ["log", "linear"] : ["linear", "log"];
-      controls.append(
-        this.choice(`${side} axis`, `${name}-${side}`, [first, second], first, (chosen) => {
-          this.log[side] = chosen === "log";
-          this.draw();
-        }),
-      );
-    }
-    const reset = make("button", { type: "button" }, "Reset zoom");
-    reset.addEventListener("click", () => this.drawing.zoom(null));
-    controls.append(reset);
+  isLog(side) {
+    return this.log[side] ?? this.data[`${side}_log`] ?? false;
   }
 
-  /** Write the caption and the file names of the current variant. */
-  tellVariant() {
-    const [caption, files] = [this.section.querySelector(".caption"), this.section.querySelector(".files")];
-    if (caption.textContent !== this.data.caption) caption.textContent = this.data.caption;
-    files.dataset.plot = this.data.printed;
-  }
-
-  /** List the series, each with a checkbox; if the list has the same series already, only update their texts. */
-  *listSeries() {
-    // Series that are shown come first, since the list may be long.
-    const all = this.allSeries().sort((a, b) => b.shown - a.shown);
-    if (this.listed?.size === all.length && all.every((one) => this.listed.has(one.label))) {
-      for (const one of all) {
-        const entry = this.listed.get(one.label);
-        entry.one = one;
-        if (entry.text.textContent !== one.text) entry.text.textContent = one.text;
-      }
-      return;
-    }
-    for (const one of all) if (!this.shown.has(one.label)) this.shown.set(one.label, one.shown);
-    this.listed = new Map();
-    const list = this.section.querySelector(".series");
-    list.replaceChildren(list.querySelector("legend"));
-    for (const [i, one] of all.entries()) {
-      if (i % 100 === 99) yield "rest"; // there may be a thousand
-      const box = make("input", { type: "checkbox", checked: this.shown.get(one.label) });
-      box.addEventListener("change", () => {
-        this.shown.set(one.label, box.checked);
+  makeControls(variants) {
+    const select = (name, options, chosen) => {
+      const field = make("select", { name }, ...options.map((option) => make("option", { selected: option === this.variant }, option)));
+      field.addEventListener("change", () => {
+        chosen(field.value);
         this.draw();
       });
-      const swatch = svg("svg", { width: 30, height: 12, viewBox: "0 0 30 12", "aria-hidden": "true" });
-      const text = make("span", {}, one.text);
-      const entry = { one, swatch, text };
-      paint(entry, this.data.kind);
-      this.listed.set(one.label, entry);
-      list.append(make("label", { class: "one" }, box, swatch, text));
-    }
-    const every = make("button", { type: "button" }, "All");
-    const none = make("button", { type: "button" }, "None");
-    for (const [button, value] of [[every, true], [none, false]]) {
+      return make("label", {}, name, field);
+    };
+    const button = (text, act) => {
+      const made = make("button", { type: "button" }, text);
+      made.addEventListener("click", () => {
+        act();
+        this.draw();
+      });
+      return made;
+    };
+    this.reset = button("Reset zoom", () => this.drawing.zoom(null));
+    this.reset.hidden = true;
+    this.scales = ["x", "y"].map((side) => [side, button(`log ${side}`, () => (this.log[side] = !this.isLog(side)))]);
+    this.menu = make("details", { class: "menu runs", hidden: this.labels.size < 2 }, make("summary"), make("div", { class: "items" }));
+    this.menu.addEventListener("toggle", () => this.fillMenu());
+    this.section.querySelector(".tools").replaceChildren(
+      this.reset,
+      ...(variants.length > 1 ? [select("over", variants, (chosen) => (this.variant = chosen))] : []),
+      ...(this.data.smooth ? [select("smooth", Object.keys(SMOOTHINGS), (chosen) => (this.weight = SMOOTHINGS[chosen]))] : []),
+      ...this.scales.map(([, made]) => made),
+      this.menu,
+    );
+  }
+
+  /** List the labels with checkboxes, only while the menu is open, since there may be thousands. */
+  fillMenu() {
+    const items = this.menu.querySelector(".items");
+    items.replaceChildren();
+    if (!this.menu.open) return;
+    const filter = make("input", { type: "search", placeholder: "filter", "aria-label": "Filter the runs" });
+    const list = make("div");
+    const all = [...this.labels.values()];
+    const matching = () => all.filter((one) => one.text.toLowerCase().includes(filter.value.toLowerCase()));
+    const fill = () => {
+      const found = matching().sort((a, b) => this.shown.get(b.label) - this.shown.get(a.label)).slice(0, MOST_LISTED);
+      list.replaceChildren(...found.map((one) => {
+        const box = make("input", { type: "checkbox", checked: this.shown.get(one.label) });
+        box.addEventListener("change", () => {
+          this.shown.set(one.label, box.checked);
+          this.draw();
+        });
+        return make("label", {}, box, swatch(one), one.group ?? one.text);
+      }));
+    };
+    const set = (text, value) => {
+      const button = make("button", { type: "button" }, text);
       button.addEventListener("click", () => {
-        for (const label of this.shown.keys()) this.shown.set(label, value);
-        for (const box of list.querySelectorAll("input")) box.checked = value;
+        for (const one of matching()) this.shown.set(one.label, value(one));
+        fill();
         this.draw();
       });
-    }
-    list.append(make("span", { class: "buttons" }, every, none));
-    yield "rest";
-  }
-
-  allSeries() {
-    const seen = new Map();
-    for (const variant of Object.values(this.figure.variants)) {
-      for (const one of variant.series) if (!seen.has(one.label)) seen.set(one.label, one);
-    }
-    return [...seen.values()];
-  }
-
-  choice(legend, name, options, current, chosen) {
-    const set = make("fieldset", {}, make("legend", {}, legend));
-    options.forEach((option) => {
-      const input = make("input", { type: "radio", name, value: option, checked: option === current });
-      input.addEventListener("change", () => chosen(option));
-      set.append(make("label", {}, input, make("span", {}, option)));
-    });
-    return set;
+      return button;
+    };
+    filter.addEventListener("input", fill);
+    const best = all.some((one) => one.shown === false) ? [set("Best", (one) => one.shown)] : [];
+    items.append(...(all.length > 2 * MOST_NAMED ? [filter] : []), make("div", {}, set("All", () => true), set("None", () => false), ...best), list);
+    fill();
   }
 
   visible() {
@@ -165,39 +186,71 @@ class Chart {
   }
 
   draw() {
-    for (const entry of this.listed.values()) paint(entry, this.data.kind);
+    const { data } = this;
     const series = this.visible();
-    const banded = series.length <= MOST_BANDS;
-    const { interval } = this.data;
-    const shapes = series.flatMap((one) => (this.data.kind === "curves" ? curveShapes(one, banded, interval) : paretoShapes(one, interval)));
-    if (this.data.front) shapes.unshift({ kind: "line", ...this.data.front, colour: css("--muted"), width: 1.5, step: true });
+    const labels = new Set(series.map((one) => one.label)).size;
+    const few = labels <= MOST_NAMED;
+    const shapes = series.flatMap((one) => (data.kind === "curves" ? curveShapes(one, few, this.weight) : paretoShapes(one, data.interval)));
+    if (data.front) shapes.unshift({ kind: "line", ...data.front, colour: "var(--edge)", width: 1.2, step: true });
     const levels = [
-      ...(this.data.baseline_level ?? []).map((y) => ({ y, colour: css("--ink"), dash: "2,2" })),
-      ...this.data.levels.map(({ y, text }) => ({ y, text: shortened(text), colour: css("--muted"), dash: "6,3" })),
+      ...(data.baseline_level ?? []).map((y) => ({ y, colour: "var(--muted)", dash: "2,3" })),
+      ...data.levels.map(({ y, text }) => ({ y, text: shortened(text), colour: "var(--edge)", dash: "6,3" })),
     ];
+    const names = namesOf(series, data.kind);
     this.drawing.draw({
-      x: { title: this.data.x_title, log: this.log.x },
-      y: { title: this.data.y_title, log: this.log.y },
+      x: { title: data.x_title, log: this.isLog("x") },
+      y: { title: data.y_title, log: this.isLog("y") },
       shapes,
       levels,
-      view: `${this.variant} ${this.log.x} ${this.log.y}`, // a zoom means nothing for other axes
+      names: few && labels > 1 ? names : data.kind === "curves" ? [] : names.filter((name) => name.must),
+      readings: data.kind === "curves" ? series.map((one) => reading(one, this.weight)) : null,
+      view: `${this.variant} ${this.isLog("x")} ${this.isLog("y")}`, // a zoom means nothing for other axes
     });
-    const names = series.map((one) => shortened(one.text)).join(", ") || "no series";
-    const kind = this.data.kind === "curves" ? "Line chart" : "Scatter plot";
-    this.plot.setAttribute("aria-label", `${kind} of ${this.data.y_title} over ${this.data.x_title}: ${names}. Its data is in the table below.`);
+    this.reset.hidden = !this.drawing.zoomed;
+    for (const [side, button] of this.scales) button.setAttribute("aria-pressed", this.isLog(side));
+    this.menu.firstChild.textContent = `Runs ${labels} of ${this.labels.size}`;
+    this.section.classList.toggle("crowded", !few);
+    this.list();
+    this.describe(series);
     this.tabulate();
+  }
+
+  /** List the shown labels in a legend, where names don't fit into the plot; a press pins a label. */
+  list() {
+    const entries = [...this.labels.values()].filter((one) => this.shown.get(one.label));
+    const legend = this.section.querySelector(".legend");
+    legend.replaceChildren(...entries.slice(0, entries.length > 1 ? MOST_LISTED : 0).map((one) => {
+      const button = make("button", { type: "button", "aria-pressed": String(this.drawing.pinned === one.label) }, swatch(one), shortened(one.group ?? one.text));
+      button.addEventListener("click", () => {
+        this.drawing.pin(one.label);
+        [...legend.querySelectorAll("button")].find((each) => each.textContent === button.textContent)?.focus();
+      });
+      button.addEventListener("pointerenter", () => this.drawing.light(one.label));
+      button.addEventListener("pointerleave", () => this.drawing.light());
+      return make("li", {}, button);
+    }));
+  }
+
+  /** Write the text for screen readers, the caption, and the names of the files of the variant. */
+  describe(series) {
+    const { data } = this;
+    const [caption, files] = [this.section.querySelector(".caption"), this.section.querySelector("[data-plot]:not(img)")];
+    if (data.caption && caption.textContent !== data.caption) caption.textContent = data.caption;
+    if (files) files.dataset.plot = data.printed;
+    const names = series.slice(0, 2 * MOST_NAMED).map((one) => shortened(one.text)).join(", ") || "no series";
+    const kind = data.kind === "curves" ? "Line chart" : "Scatter plot";
+    const table = this.section.querySelector("details.numbers") ? " Its data is in the table below." : "";
+    this.plot.setAttribute("role", "group");
+    this.plot.setAttribute("aria-label", `${kind} of ${data.y_title} over ${data.x_title}: ${names}.${table} Arrow keys read values.`);
   }
 
   /** Write the data of the visible series as a table, only while its section is open, since it may be long. */
   tabulate() {
     const details = this.section.querySelector("details.numbers");
-    const place = details.querySelector(".scroll");
-    if (!details.open) return;
+    if (!details?.open) return;
     const curves = this.data.kind === "curves";
     const cost = this.data.x_title.replace(/ \(.*\)/, "");
-    const headers = curves
-      ? ["run", "seeds", cost, this.data.y_title, this.data.interval]
-      : ["run", "seed", cost, this.data.y_title, "± std", this.data.interval, "standing"];
+    const headers = ["run", curves ? "seeds" : "seed", cost, this.data.y_title, this.data.interval, ...(curves ? [] : ["standing"])];
     const rows = [];
     for (const one of this.visible()) {
       if (curves) {
@@ -207,42 +260,63 @@ class Chart {
         });
       } else {
         const range = one.seeds > 1 ? `${one.low_text} to ${one.high_text}` : "—";
-        const standing = STANDINGS[one.standing] ?? "reference";
         const mean = one.seeds > 1 ? `mean of ${one.seeds}` : "single run";
-        rows.push([one.text, mean, one.x_text[0], one.y_text[0], one.spread_text || "—", range, standing]);
-        one.seed.forEach((seed, i) => rows.push([one.text, String(seed), one.seed_x_text[i], one.seed_y_text[i], "", "", ""]));
+        rows.push([one.text, mean, one.x_text[0], one.y_text[0], range, STANDINGS[one.standing] ?? "reference"]);
+        one.seed.forEach((seed, i) => rows.push([one.text, String(seed), one.seed_x_text[i], one.seed_y_text[i], "", ""]));
       }
     }
-    place.replaceChildren(table(headers, rows, curves ? [] : [6]));
+    details.querySelector(".scroll").replaceChildren(table(headers, rows, curves ? [] : [5]));
   }
 }
 
-/** Draw the line and marker of a series next to its checkbox. */
-function paint(entry, kind) {
-  const { swatch, one } = entry;
-  const colour = one.color;
-  const look = [kind, colour, one.dash, one.symbol].join();
-  if (entry.look === look) return;
-  entry.look = look;
-  swatch.replaceChildren();
-  if (kind === "curves") {
-    const dash = one.dash || "none";
-    swatch.append(svg("line", { x1: 1, x2: 29, y1: 6, y2: 6, stroke: colour, "stroke-width": 2, "stroke-dasharray": dash }));
+/** Return a short line in the color of a series. */
+function swatch({ color, dash }) {
+  const line = svg("svg", { class: "key", width: 18, height: 10, "aria-hidden": "true" });
+  line.append(svg("path", { d: "M0 5H18", stroke: color, "stroke-width": 3, "stroke-dasharray": dash || "none" }));
+  return line;
+}
+
+/** A grid of small charts, each a button with the title, the last value, and the curves of a metric. */
+class SmallCharts {
+  /** `enlarge(name)` is called when a chart is pressed. */
+  constructor(grid, enlarge) {
+    this.grid = grid;
+    this.enlarge = enlarge;
+    this.cards = new Map();
   }
-  swatch.append(svg("path", { fill: colour, d: SYMBOLS[one.symbol](4), transform: "translate(15 6)" }));
+
+  /** Draw metrics: {name, title, value, series: [{label, color, dash, x, y}]}; mark the one that is enlarged. */
+  draw(metrics, enlarged) {
+    for (const { name, title, value, series } of metrics) {
+      if (!this.cards.has(name)) this.add(name);
+      const { button, plot } = this.cards.get(name);
+      button.setAttribute("aria-pressed", String(name === enlarged));
+      button.querySelector(".title").textContent = title ?? name;
+      button.querySelector(".value").textContent = value ?? "";
+      const shapes = series.map((one) => ({ kind: "line", label: one.label, x: one.x, y: one.y, colour: one.color, dash: one.dash, width: 1.5 }));
+      plot.draw({ x: { log: false }, y: { log: false }, shapes, levels: [] });
+    }
+  }
+
+  add(name) {
+    const place = make("span", { class: "plot" });
+    const button = make("button", { type: "button", class: "small" }, make("span", { class: "title" }), make("span", { class: "value" }), place);
+    button.addEventListener("click", () => this.enlarge(name));
+    this.grid.append(button);
+    this.cards.set(name, { button, plot: new Plot(place, true) });
+  }
 }
 
 let charts = [];
-onTheme(() => charts.forEach((chart) => chart.draw()));
 
-/** Draw the figures of the page, one at each step; figures that were drawn before keep the user's choices. */
+/** Draw the figures of the page, one at each step; figures that were drawn before keep the reader's choices. */
 function* renewCharts() {
   const before = new Map(charts.map((chart) => [chart.section, chart]));
   charts = [];
   for (const section of document.querySelectorAll("section[data-figure]")) {
     const chart = before.get(section) ?? new Chart(section);
     charts.push(chart);
-    yield* chart.show();
+    chart.show(DATA.figures[section.dataset.figure]);
     yield "rest";
   }
 }

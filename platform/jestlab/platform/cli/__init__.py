@@ -15,6 +15,7 @@ SECTIONS = {
     "Author": {
         "init": "Create a starter study.",
         "keys": "List spec and config keys.",
+        "schema": "Print the JSON Schema of specs for text editors.",
         "list": "List the studies that can be launched by name.",
         "show": "Show a study with its question, runs, and reports.",
         "plan": "List the runs of a launch and their costs, without running them.",
@@ -62,7 +63,7 @@ SECTIONS = {
 """Section of the main help → verb → line of help."""
 
 _MODULES = {
-    "authoring": ("init", "keys"),
+    "authoring": ("init", "keys", "schema"),
     "studies": ("list", "show", "plan", "costs", "register"),
     "launch": ("launch", "retry", "cancel"),
     "status": ("status", "watch", "attach"),

@@ -40,7 +40,7 @@ _SUBJECT = f"SUBJECT is an experiment or a run.\n\n{RUN_HELP}\n\n"
 _LONG = 160  # characters; longer commands are cut
 
 _author = click.option(
-    "--author", metavar="NAME", help="Your name  [default: git's user.name, else your login]"
+    "--author", metavar="NAME", help="Your name.  [default: git's user.name, else your login]"
 )
 
 
@@ -202,10 +202,10 @@ def _executed_code(about: dict[str, Any]) -> Iterator[Block]:
     for run in about["runs"]:
         code = (one_line(run["program"], _LONG), one_line(run["command"] or "", _LONG))
         labels.setdefault(code, {})[one_line(run["label"], _LONG)] = None
-    yield table(("PROGRAM", "COMMAND", "RUNS"), [(*code, few(list(runs))) for code, runs in labels.items()])
+    yield table(("program", "command", "runs"), [(*code, few(list(runs))) for code, runs in labels.items()])
     if about["code"]:
         yield "the experiment also executes this code:"
-        yield table(("USED AS", "CODE"), [(c["kind"], one_line(c["name"], _LONG)) for c in about["code"]])
+        yield table(("used as", "code"), [(c["kind"], one_line(c["name"], _LONG)) for c in about["code"]])
     if origin:
         since = origin["trusted_at"]
         yield f"trusted since {since} UTC" if since else "not trusted: no code is executed"

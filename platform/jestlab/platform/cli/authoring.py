@@ -1,4 +1,4 @@
-"""`jestlab init` and `keys`: write a starter study, and list the keys of specs and configs."""
+"""`jestlab init`, `keys`, and `schema`: write a starter study, and describe the keys of specs and configs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from jestlab.analysis import files
 from jestlab.platform import templates
 from jestlab.platform.cli.options import FILE, examples, json_option
-from jestlab.platform.cli.output import print_json, show, writing
+from jestlab.platform.cli.output import print_or_write, show, writing
 from jestlab.platform.errors import UserError
 from jestlab.platform.render import Block, styled, table
 from jestlab.platform.words import counted
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 )
 @json_option("Print the names of the files as JSON.")
 def init_command(file: Path, program: templates.Start, as_json: bool) -> None:
-    """Write a short commented study to FILE, ready to be launched  [default: study.yaml]"""
+    """Write a starter study with comments to FILE (by default study.yaml), ready to launch."""
     texts = templates.files(file, program)
     for path in texts:
-        if path.exists():
+        if path.exists() and path.name != templates.SCHEMA:
             raise UserError(f"{path} exists: give another name, as in jestlab init mine.yaml")
     for path, text in texts.items():
         with writing(path):
@@ -48,23 +48,34 @@ def init_command(file: Path, program: templates.Start, as_json: bool) -> None:
 
 @click.command(epilog=examples("keys", "keys selection", "keys selection.rule", "keys reports.table"))
 @click.argument("prefix", default="")
-@click.option("--schema", "program", metavar="PROGRAM",
-              help="Print a JSON schema of specs for PROGRAM, such as train, for text editors.")  # fmt: skip
 @json_option()
-def keys_command(prefix: str, program: str | None, as_json: bool) -> None:
+def keys_command(prefix: str, as_json: bool) -> None:
     """List the keys of specs and configs at or below PREFIX.
 
     If only one key matches, its type and valid values are shown, too. PREFIX may also be a path from an error
     message, such as runs.joint.selection.rule.
     """
-    from jestlab.platform.spec.keys import find, spec_schema  # a slow import that `init` does without
+    from jestlab.platform.spec.keys import find
 
-    if program is not None:
-        print_json(spec_schema(program))
-        return
     found = find(prefix)
     is_single = len({key.path for key in found}) == 1
     show(as_json, [asdict(key) for key in found], _details(found) if is_single else _overview(found))
+
+
+@click.command(epilog=examples("schema --output jestlab.schema.json"))
+@click.option("--output", type=FILE, help="Write the schema to this file instead of printing it.")
+def schema_command(output: Path | None) -> None:
+    """Print the JSON Schema of spec files, for completion and checks in text editors.
+
+    Editors with a YAML language server, such as VS Code, find the file by a comment in the first line of a
+    spec. Its path starts at the folder of the spec. `jestlab init` writes both.
+
+    \b
+      # yaml-language-server: $schema=jestlab.schema.json
+    """
+    from jestlab.platform.spec.json_schema import spec_schema_text
+
+    print_or_write(output, spec_schema_text())
 
 
 def _details(keys: Sequence[SpecKey]) -> Iterator[Block]:
@@ -82,6 +93,6 @@ def _details(keys: Sequence[SpecKey]) -> Iterator[Block]:
 
 
 def _overview(keys: Sequence[SpecKey]) -> Iterator[Block]:
-    yield table(("KEY", "DEFAULT", "MEANING"), [(key.path, key.default, key.description) for key in keys])
+    yield table(("key", "default", "meaning"), [(key.path, key.default, key.description) for key in keys])
     yield ""
     yield f"{counted(len(keys), 'key')}. For the type and choices of one: jestlab keys KEY"

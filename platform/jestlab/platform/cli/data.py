@@ -54,7 +54,7 @@ _MOST_DECODED = 250_000  # images; in larger folders, images are not decoded
 
 _folder = click.argument("folder", type=FOLDER, metavar="DIR")
 _image_size = click.option(
-    "--image-size", type=click.IntRange(min=8), help="Side of an image in pixels  [default: 32]"
+    "--image-size", type=click.IntRange(min=8), help="Side of an image in pixels.  [default: 32]"
 )
 
 
@@ -70,7 +70,7 @@ def make() -> None:
 
 @make.command("shapes", epilog=_EPILOG)
 @_folder
-@click.option("--examples", type=click.IntRange(min=1), help="Number of image-text pairs  [default: 24576]")
+@click.option("--examples", type=click.IntRange(min=1), help="Number of image-text pairs.  [default: 24576]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @_image_size
 @json_option()
@@ -84,7 +84,7 @@ def make_shapes(folder: Path, seed: int, as_json: bool, **given: int | None) -> 
 
 @make.command("benchmark", epilog=_EPILOG)
 @_folder
-@click.option("--seed", type=click.IntRange(min=0), help="Random seed  [default: 1000003]")
+@click.option("--seed", type=click.IntRange(min=0), help="Random seed.  [default: 1000003]")
 @_image_size
 @json_option()
 def make_benchmark(folder: Path, as_json: bool, **given: int | None) -> None:
@@ -103,7 +103,7 @@ def fetch() -> None:
 @click.argument("folder", type=FOLDER, metavar="[DIR]", default=Path("icons"))
 @json_option()
 def fetch_icons(folder: Path, as_json: bool) -> None:
-    """Fetch 47,000 icons with their names, for `jestlab launch icons`, into the folder DIR  [default: icons].
+    """Fetch 47,000 icons with their names into the folder DIR (by default icons), for `jestlab launch icons`.
 
     \b
     The icons are from 36 npm packages (41 MB) that allow redistribution:
@@ -158,7 +158,7 @@ def pack(
                several rows, one per caption (or: text, title)
       label    name of the class, for --benchmark zero_shot (or: class)
       split    test or train, for --benchmark zero_shot; few-shot probes learn
-               from train  [default: test]
+               from train (default: test)
     Other columns become metadata of the shards, for data.filter.
 
     To train on the shards, set data.train={kind: folder, path: DIR}. A benchmark is a folder of datasets: if

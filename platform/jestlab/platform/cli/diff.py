@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 from rich.text import Text
 
 from jestlab.analysis import units
+from jestlab.analysis.metrics import Metrics
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import RUN_HELP, examples, json_option, lab_options
@@ -40,6 +41,7 @@ def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> 
     """
     store = naming.existing_store(lab)
     one = naming.find_run(store, first)
+    metrics = Metrics.of_spec(store.spec(one.experiment), [one.row.program])
     if second is None:
         titles = (one.title, "now")
         about = {"runs": list(titles), **compare_with_now(store, one.fingerprint)}
@@ -52,37 +54,74 @@ def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> 
         for numbers in (*about["scores"].values(), *about["costs"].values()):
             # JSON lacks infinities and NaN.
             numbers |= {n: str(x) for n, x in numbers.items() if x is not None and not math.isfinite(x)}
-    show(as_json, about, _blocks(about, titles))
+    show(as_json, about, _blocks(about, titles, metrics))
 
 
-def _blocks(about: dict[str, Any], titles: tuple[str, str]) -> Iterator[Block]:
-    for run in about["runs"] if "config" in about else ():
-        line = styled(f"{run['name']}  {run['fingerprint'][:8]}  ") + in_state(run["state"])
-        yield line + (f", retracted: {_text(run['retracted'])}" if run["retracted"] else "")
+def _blocks(about: dict[str, Any], titles: Sequence[str], metrics: Metrics) -> Iterator[Block]:
+    if "config" in about:
+        rows = [
+            (
+                run["name"],
+                run["fingerprint"][:8],
+                in_state(run["state"])
+                + (f", retracted: {_text(run['retracted'])}" if run["retracted"] else ""),
+            )
+            for run in about["runs"]
+        ]
+        yield table(("", "", ""), rows)
+        if len({title.partition("/")[0] for title in titles}) == 1:  # of one experiment
+            titles = [title.partition("/")[2] for title in titles]
+    else:
+        yield f"{titles[0]} compared with the current code and data"
     for name in SECTIONS:
         if name not in about or (name == "data" and not about[name]):
             continue
         yield ""
         if name == "code" and not about["known"]:
-            yield "CODE  unknown: not recorded"
+            yield styled("code", "bold") + ": unknown, since it was not recorded"
             continue
         write = _SHORT.get(name, _text)
         rows = [
             (key, *(_ABSENT if value is None else write(value) for value in pair))
             for key, pair in about[name].items()
         ]
-        yield table((name.upper(), *titles), rows) if rows else f"{name.upper()}  no difference"
+        yield table((name, *titles), rows) if rows else _empty(name, "no difference")
         if name == "code" and about["source"]:
             yield ""
             yield from map(_source_line, about["source"].splitlines())
-    for name in ("scores", "costs") if "scores" in about else ():
+    for section in ("scores", "costs") if "scores" in about else ():
+        numbers = [*_numbers(section, about[section], metrics)]
         yield ""
-        headers = (name.upper(), *titles, "second − first")
-        rows = [
-            (key, *(_number(key, value) for value in numbers.values()))
-            for key, numbers in about[name].items()
+        yield table((section, *titles, "Δ"), numbers, right=(1, 2, 3)) if numbers else _empty(section, "none")
+    if "scores" in about:
+        yield from ("", f"Δ: {titles[1]} minus {titles[0]}")
+
+
+def _empty(section: str, text: str) -> Text:
+    return styled(section, "bold") + f": {text}"
+
+
+def _numbers(section: str, about: Mapping[str, Any], metrics: Metrics) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of scores or costs: both values, and the change. Costs that are 0 are omitted."""
+    for name, (first, second, change) in ((name, numbers.values()) for name, numbers in about.items()):
+        metric = metrics.of(name)
+        write: Callable[[float], str] = metric.text
+        unit, of_change = metric.suffix, f" {metric.of_differences}".rstrip()
+        if section == "costs":
+            if not first and not second:
+                continue
+            name, _, kind = name.rpartition("_")
+            quantity, write = _UNITS[kind]
+            name, unit, of_change = f"{name.replace('_', ' ')} {quantity}", "", ""
+            if isinstance(change, float) and change and first:
+                of_change = f" ({change / first:+.0%})".replace("-", "−")
+        cells = [
+            f"{write(each)}{unit if unit in ('', '%') else f' {unit}'}" if isinstance(each, float) else each
+            for each in (first, second)
         ]
-        yield table(headers, rows, right=(1, 2, 3)) if rows else f"{name.upper()}  none"
+        if isinstance(change, float):
+            change = f"{'−' if change < 0 else '+'}{write(abs(change))}{of_change}" if change else "="
+        yield (name, *(_ABSENT if cell is None else cell for cell in (*cells, change)))
 
 
 def _source_line(line: str) -> Text:
@@ -95,16 +134,6 @@ def _digest(value: str) -> str:
     return value[:12] if set(value) <= set(string.hexdigits) else _text(value)
 
 
-def _number(key: str, value: float | str | None) -> str:
-    """Format a score, or an amount of FLOPs, hours, or dollars."""
-    if value is None or isinstance(value, str):
-        return value or _ABSENT
-    kind = key.rpartition("_")[2]
-    if kind not in _UNITS:
-        return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.4g}"
-    return ("-" if value < 0 else "") + _UNITS[kind](abs(value))
-
-
 def _text(value: Any) -> str:
     return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
@@ -112,5 +141,5 @@ def _text(value: Any) -> str:
 _SHORT: dict[str, Callable[[Any], str]] = {"needs": _digest, "code": _digest, "data": _digest}
 """Sections whose values are digests."""
 
-_UNITS = {"flops": units.flops, "hours": units.duration, "dollars": units.dollars}
-"""Last word of a cost's name → function that formats it."""
+_UNITS = {"flops": ("FLOPs", units.flops), "hours": ("time", units.duration), "dollars": ("$", units.dollars)}
+"""Last word of a cost's name → its unit, and the function that formats it."""

@@ -46,12 +46,12 @@ def lab_options(function: Function) -> Callable[..., Any]:
     @click.option(
         "--root",
         type=click.Path(file_okay=False),
-        help="Folder of the lab, or gs://BUCKET/FOLDER  [default: JESTLAB_ROOT, else ./lab]",
+        help="Folder of the lab, or gs://BUCKET/FOLDER.  [default: JESTLAB_ROOT, else ./lab]",
     )
     @click.option(
         "--store",
         metavar="URL",
-        help="SQLAlchemy URL of the results store  [default: JESTLAB_STORE, else <root>/results.db]",
+        help="SQLAlchemy URL of the results store.  [default: JESTLAB_STORE, else <root>/results.db]",
     )
     @functools.wraps(function)
     def wrapped(*args: Any, root: str | None, store: str | None, **kwargs: Any) -> Any:
@@ -78,7 +78,7 @@ def spec_options(function: Function) -> Callable[..., Any]:
 
     @click.argument("spec", type=SPEC)
     @click.option("--scale", type=SCALE,
-                  help="Scale of the study: smoke, mini, paper  [default: the study's first]")  # fmt: skip
+                  help="Scale of the study: smoke, mini, paper.  [default: the study's first]")  # fmt: skip
     @click.option(
         "--set",
         "overrides",
@@ -150,19 +150,19 @@ def launch_options(function: Function) -> Callable[..., Any]:
     @click.option(
         "--on",
         type=CodeName("executor", tuple(CLIENTS)),
-        help="Executor, built-in or custom  [default: the study's, else your settings', else local]",
+        help="Executor, built-in or custom.  [default: the study's, else your settings', else local]",
     )
     @click.option(
         "--parallel",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Maximum number of concurrent runs, across all launches  [default: the study's]",
+        help="Maximum number of concurrent runs, across all launches.  [default: the study's]",
     )
     @click.option(
         "--retries",
         type=click.IntRange(min=0),
         metavar="N",
-        help="Maximum number of further attempts after a run fails  [default: the study's]",
+        help="Maximum number of further attempts after a run fails.  [default: the study's]",
     )
     @click.option("--fail-fast", is_flag=True, help="Stop all runs when a run has failed its last attempt.")
     @click.option(
@@ -192,7 +192,7 @@ def output_option(
 
 def baseline_option(default: str = "the first run that is not a reference") -> Callable[[Function], Function]:
     """Add `--baseline`; the command receives it as `baseline: str | None`."""
-    text = f"Run or label to compare with  [default: {default}]"
+    text = f"Run or label to compare with.  [default: {default}]"
     return click.option("--baseline", metavar="RUN", help=text)
 
 
@@ -200,8 +200,8 @@ def scope_option(
     what: str = "Which FLOPs count", default: str | None = "scoring", otherwise: str = ""
 ) -> Callable[[Function], Function]:
     """Add `--scope`; the command receives it as `scope`. `otherwise` describes a default of None."""
-    end = f"  [default: {otherwise}]" if otherwise else "."
-    text = f"{what}; each scope includes the previous ones{end}"
+    end = f"  [default: {otherwise}]" if otherwise else ""
+    text = f"{what}; each scope includes the previous ones.{end}"
     return click.option("--scope", type=click.Choice(SCOPES), default=default, show_default=True, help=text)
 
 
@@ -251,8 +251,10 @@ def _flag(name: str) -> str:
 
 def _add_flag(name: str, info: FieldInfo) -> Callable[[Any], Any]:
     annotation = _base_type(info.annotation)
-    flag, help = _flag(name), info.description or ""
-    if info.default not in (None, True, False, "", (), {}) and not info.is_required():
+    flag = _flag(name)
+    help, _, default = (info.description or "").partition("; default: ")
+    help = f"{help}.  [default: {default.removesuffix('.')}]" if default else help
+    if not default and info.default not in (None, True, False, "", (), {}) and not info.is_required():
         default = ", ".join(info.default) if isinstance(info.default, tuple) else info.default
         help = f"{help}  [default: {default}]"
     if annotation is bool:

@@ -19,11 +19,9 @@ from jestlab.platform.cli.output import default_format, print_or_write, say
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.outcome import LaunchResult
 from jestlab.platform.planning.plan import Plan
-from jestlab.platform.render import TextTable, in_state, result_blocks, styled, table
+from jestlab.platform.render import VERDICT_STYLES, TextTable, in_state, result_blocks, styled, table
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.records import RunState
-
-_STYLES = {"holds": "green", "does not hold": "red"}
 
 
 def as_data(result: LaunchResult) -> dict[str, Any]:
@@ -68,7 +66,7 @@ def show_result(lab: Lab, result: LaunchResult) -> None:
             )
             for part in plan.parts
         ]
-        say(table(("STUDY", "RUNS", "PAGE"), rows))
+        say(table(("study", "runs", "page"), rows))
     _show_claims(written, name, by_study=bool(plan.parts))
     if written and not plan.parts:
         _show_tables(lab, plan.study, written)
@@ -91,7 +89,7 @@ def show_result(lab: Lab, result: LaunchResult) -> None:
 def _show_tables(lab: Lab, study: StudySpec, written: Sequence[Path]) -> None:
     if default_format(None) == "text":
         for each in reports.tables_of(lab, study):
-            say(["", *result_blocks(each), ""])
+            say(["", *result_blocks(each, "in the reports"), ""])
     else:
         for path in written:
             if path.suffix == ".md" and path.stem != "claims":
@@ -137,7 +135,7 @@ def claims_table(rows: Sequence[Mapping[str, Any]], by_study: bool) -> TextTable
 
     lines = [
         (
-            styled(MARKS[row["verdict"]], _STYLES.get(row["verdict"], "")),
+            styled(MARKS[row["verdict"]], VERDICT_STYLES[row["verdict"]]),
             *((row["study"],) if by_study else ()),
             " ".join(row["statement"].split()),
             difference_of(row),

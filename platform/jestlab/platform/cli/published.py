@@ -207,6 +207,6 @@ def _matrix(cells: Sequence[PublishedCell]) -> TextTable:
         method = f"{first.method} (baseline)" if first.baseline else first.method
         printed = (row[quantity].printed if quantity in row else "" for quantity in quantities)
         rows.append([str(first.position), method, first.variant, *printed])
-    headers = ["ROW", "METHOD", "VARIANT", *quantities]
-    importance = {"ROW": 90, "VARIANT": 80, **dict.fromkeys(quantities, USUAL)}
+    headers = ["row", "method", "variant", *quantities]
+    importance = {"row": 90, "variant": 80, **dict.fromkeys(quantities, USUAL)}
     return table(headers, rows, (0, *range(3, len(headers))), importance)

@@ -50,7 +50,7 @@ Rows = Sequence[Sequence[Any]]
 @click.command(epilog=_EPILOG)
 @click.argument("sql", required=False)
 @click.option("--view", metavar="NAME",
-              help="View to read: runs, metrics, evaluations, …  [default: runs]")  # fmt: skip
+              help="View to read: runs, metrics, evaluations, ….  [default: runs]")  # fmt: skip
 @click.option("--where", metavar="CONDITION", help="Keep the rows that satisfy CONDITION.")
 @click.option("--columns", metavar="A,B,…", help="Columns and config keys to show; config.* shows all keys.")
 @click.option(
@@ -61,7 +61,7 @@ Rows = Sequence[Sequence[Any]]
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Maximum number of rows.")
 @click.option("--experiment", type=EXPERIMENT, metavar="NAME", help="Keep only the rows of this experiment.")
 @click.option("--format", "format_", type=click.Choice(["text", "md", "csv", "json", "parquet"]),
-              help="Output format  [default: by the extension of --output, else text on a "
+              help="Output format.  [default: by the extension of --output, else text on a "
                    "terminal, else md]")  # fmt: skip
 @output_option()
 @json_option("The same as --format json.")

@@ -68,7 +68,7 @@ _TABLES = examples(
 @click.argument("name", type=TABLE)
 @click.argument("experiments", type=EXPERIMENT, nargs=-1, metavar="[EXPERIMENT]...")
 @click.option("--format", "form", type=click.Choice(["text", *FORMATS]),
-              help="Format of the table  [default: text on a terminal, else md]")  # fmt: skip
+              help="Format of the table.  [default: text on a terminal, else md]")  # fmt: skip
 @model_flags(TableOptions, exclude=["name"])
 @click.option("--explain", nargs=2, metavar="ROW COLUMN",
               help="Print the origin of one number: runs, attempts, commit, config, formula.")  # fmt: skip
@@ -112,7 +112,8 @@ def table_command(
         else:
             print_or_write_blocks(output, str(origin))
     elif form == "text":
-        print_or_write_blocks(output, result_blocks(made))
+        hides_notes = output is None and "notes" not in given
+        print_or_write_blocks(output, result_blocks(made, "--notes" if hides_notes else ""))
     else:
         print_or_write(output, made.render(form))
         if form == "latex" and (names := left_out(made)):
@@ -143,7 +144,7 @@ _KINDS = "\n\n".join(
 @click.option("--kind", type=CodeName("figure", (*FIGURES, "all"), other_names=True), default="all",
               show_default=True, metavar="KIND", help="Kind of figure to draw.")  # fmt: skip
 @model_flags(*FIGURES.values(), CustomFigureOptions)
-@output_option("Folder to write to  [default: <root>/reports/EXPERIMENT]", folder=True)
+@output_option("Folder to write to.  [default: <root>/reports/EXPERIMENT]", folder=True)
 @json_option("Print the paths as a JSON list.")
 @lab_options
 def plot_command(
@@ -176,7 +177,7 @@ def plot_command(
 @click.argument("experiment", type=EXPERIMENT)
 @baseline_option("that of the spec's reports, else the first run that is not a reference")
 @scope_option(default=None, otherwise="that of the spec's reports, else scoring")
-@output_option("Folder to write to  [default: <root>/reports/EXPERIMENT]", folder=True)
+@output_option("Folder to write to.  [default: <root>/reports/EXPERIMENT]", folder=True)
 @json_option("Print the paths of all files as a JSON list.")
 @lab_options
 def report_command(
@@ -212,10 +213,10 @@ def report_command(
     + examples("show-batch quickstart/joint/1", "show-batch quickstart/joint/1 --step 45 -o batch.png")
 )
 @click.argument("name", type=RUN, metavar="RUN")
-@click.option("--step", type=click.IntRange(min=1), help="Step of the super-batch  [default: the last]")
+@click.option("--step", type=click.IntRange(min=1), help="Step of the super-batch.  [default: the last]")
 @click.option("--examples", "size", type=click.IntRange(min=1, max=200), default=12, show_default=True,
               help="Number of selected examples to show, and of rejected ones.")  # fmt: skip
-@output_option("PNG image to write  [default: in the lab's reports]")
+@output_option("PNG image to write.  [default: in the lab's reports]")
 @json_option()
 @lab_options
 def show_batch_command(

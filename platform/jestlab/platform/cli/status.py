@@ -331,7 +331,7 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
             print_json([row.as_data() for row in rows])
         else:
             for each in reports.tables_of(lab, load_stored(experiment, store.spec(experiment))):
-                say(["", *result_blocks(each), ""])
+                say(["", *result_blocks(each, "in the reports"), ""])
             if not is_complete:
                 say(", ".join(f"{count} {state}" for state, count in counts.items()))
     context.exit(0 if is_complete else 1)

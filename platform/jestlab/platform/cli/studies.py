@@ -42,14 +42,14 @@ from jestlab.platform.study_registry import scales_of, study_module, study_names
 from jestlab.platform.whoami import person
 from jestlab.platform.words import counted
 
-_PARTS = ("IMAGE", "TEXT", "LOSS", "SCORING", "SELECTION", "REF. SCORING")
+_PARTS = ("image", "text", "loss", "scoring", "selection", "ref. scoring")
 _IMPORTANCE = {
     **dict.fromkeys(_PARTS, 50),
-    "LOSS": 30,
-    "SELECTION": 35,
-    "REF. SCORING": 40,
+    "loss": 30,
+    "selection": 35,
+    "ref. scoring": 40,
     "FLOPs": 60,
-    "EQUAL BUDGET": 70,
+    "equal budget": 70,
 }
 
 
@@ -69,18 +69,18 @@ def list_command(as_json: bool, lab: Lab) -> None:
         about = {"name": study.name, "question": study.question, "paper": study.paper}
         runs = {scale: len(_plan_for_display(at_scale).runs) for scale, at_scale in scales.items()}
         data.append({**about, "runs": runs, "studies": list(study.studies), "tags": tags.get(name, [])})
-    tagged = TextColumn("TAGS", lambda about: ", ".join(about["tags"]), 60)
+    tagged = TextColumn("tags", lambda about: ", ".join(about["tags"]), 60)
     columns = [*_STUDY_COLUMNS, tagged] if any(about["tags"] for about in data) else _STUDY_COLUMNS
     show(as_json, data, table_of(data, columns))
 
 
 _STUDY_COLUMNS = (
-    TextColumn("STUDY", lambda about: about["name"]),
+    TextColumn("study", lambda about: about["name"]),
     TextColumn(
-        "RUNS", lambda about: " ".join(f"{scale}:{count}" for scale, count in about["runs"].items()), 40
+        "runs", lambda about: " ".join(f"{scale}:{count}" for scale, count in about["runs"].items()), 40
     ),
-    TextColumn("PAPER", lambda about: about["paper"] or "–", 30),
-    TextColumn("QUESTION", lambda about: _union_prefix(about["studies"]) + about["question"]),
+    TextColumn("paper", lambda about: about["paper"] or "–", 30),
+    TextColumn("question", lambda about: _union_prefix(about["studies"]) + about["question"]),
 )
 
 
@@ -164,7 +164,9 @@ def plan_command(study: StudySpec, why: bool, every: bool, as_json: bool, lab: L
 @spec_options
 @decide_option
 @click.option(
-    "--author", metavar="NAME", help="Author of the registration  [default: git's user.name, else your login]"
+    "--author",
+    metavar="NAME",
+    help="Author of the registration.  [default: git's user.name, else your login]",
 )
 @json_option("Print the registration as JSON.")
 @lab_options
@@ -284,11 +286,11 @@ def _breakdown(found: CostBreakdown) -> Iterator[Block]:
             flops = units.flops(cost.total("reference_scoring"))
             equal = "none" if matching is None else _written(matching, units.count)
             rows.append((label, convention, *parts, f"{relative:.2f}", flops, equal))
-    columns = ("RUN", "BY", *_PARTS, "ALL", "FLOPs", "EQUAL BUDGET")
+    columns = ("run", "by", *_PARTS, "all", "FLOPs", "equal budget")
     yield table(columns, rows, range(2, len(columns)), _IMPORTANCE)
     yield ""
     yield (
-        f"EQUAL BUDGET: the number of examples that cost as much as all examples of {found.baseline}, "
+        f"equal budget: the number of examples that cost as much as all examples of {found.baseline}, "
         f"in scope {found.scope}."
     )
     needing = [entry for entry in found.entries if entry.shared_by is not None]
@@ -312,10 +314,13 @@ def _references(entries: list[LabelCost]) -> Iterator[Block]:
         )
         for entry in entries
     ]
-    columns = ("RUN", "ITSELF", "REF. TRAINING", "SHARED BY", "SHARE", "WITH SHARE")
-    yield table(columns, rows, range(1, len(columns)), {"SHARE": 40, "ITSELF": 50})
+    columns = ("run", "itself", "ref. training", "shared by", "share", "with share")
+    yield table(columns, rows, range(1, len(columns)), {"share": 40, "itself": 50})
     yield ""
-    yield "REF. TRAINING is shared by the runs of this study that need it; a single run would pay all of it."
+    yield (
+        "The cost of training a reference is shared by the runs of this study that need it; a single run "
+        "would pay all of it."
+    )
 
 
 def _written(amount: float, write: Callable[[float], str] = units.flops) -> str:
@@ -385,8 +390,8 @@ def _goodput_blocks(runs: Sequence[RunSummary], goodputs: Mapping[str, Goodput])
     """Yield a table of the time of each run and of all runs, and an explanation of the columns."""
     whole = total(goodputs.values())
     causes: list[str] = [cause for cause in CAUSES if whole.share(cause) >= 0.0005]
-    headers = ["RUN", "SEED", "HELD", "GOODPUT", *(CAUSES[cause].upper() for cause in causes)]
-    headers += ["ATTEMPTS", "QUEUE"]
+    headers = ["run", "seed", "held", "goodput", *(CAUSES[cause] for cause in causes)]
+    headers += ["attempts", "queue"]
     rows = [
         [run.label, str(run.seed), *_goodput_cells(goodputs[run.fingerprint], causes)]
         for run in runs
@@ -396,7 +401,7 @@ def _goodput_blocks(runs: Sequence[RunSummary], goodputs: Mapping[str, Goodput])
     yield table(headers, rows, range(1, len(headers)), {name: -rank for rank, name in enumerate(headers[2:])})
     yield ""
     yield summary(whole)
-    yield "HELD: chip-time, or wall time on machines without chips. Shares are of HELD, which excludes QUEUE."
+    yield "held: chip-time, or wall time on machines without chips. Shares are of held, which excludes queue."
 
 
 def _goodput_cells(found: Goodput, causes: Sequence[str]) -> list[str]:

@@ -44,7 +44,7 @@ _source = click.argument("source", type=SOURCE, metavar="SOURCE")
 
 def _conversion_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the arguments and options that import and export share."""
-    tokenizer_help = "SentencePiece model of the texts  [default: the one next to SOURCE]"
+    tokenizer_help = "SentencePiece model of the texts.  [default: the one next to SOURCE]"
     for add in (
         lab_options,
         json_option(),
@@ -180,7 +180,7 @@ def _description(about: dict[str, Any]) -> list[Block]:
         ]
         for tower, section in (("image", vision), ("text", text))
     ]
-    headers = ("TOWER", "PARAMETERS", *map(str.upper, sizes), "INPUT")
+    headers = ("tower", "parameters", *sizes, "input")
     return [
         f"{about['path']}: {about['format']}, {parameters['all']:,} parameters, "
         f"embeddings of {about['model']['embedding_dim']}",

@@ -7,10 +7,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
-from datetime import timedelta
 from html import escape
 from typing import IO, TYPE_CHECKING, Any
 
+from jestlab.analysis import units
 from jestlab.platform.launch.reconcile import Target, title
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import has_styles, in_state, render, styled
@@ -106,7 +106,7 @@ class Lines(Listener):
         if state == RunState.RUNNING:
             self._started[run.fingerprint] = time.monotonic()
         elif run.fingerprint in self._started:
-            line += f", {time.monotonic() - self._started.pop(run.fingerprint):.0f} s"
+            line += f", {units.duration((time.monotonic() - self._started.pop(run.fingerprint)) / 3600)}"
         if state.is_terminal:
             line = styled(f"[{self._ended}/{self._total}] ") + line
         return line + f": {one_line(reason, MAX_CHARACTERS)}" if reason else line
@@ -172,7 +172,7 @@ class ProgressBars(Lines):
                 done=f"{progress.step}/{progress.total_steps} steps",
                 loss="" if loss is None else f"loss {loss:.4g}",
                 rate=f"{rate:,.0f} examples/s" if rate else "",
-                left="" if left is None else str(timedelta(seconds=round(left))),
+                left="" if left is None else f"{units.duration(left / 3600)} left",
                 refresh=True,
             )
 

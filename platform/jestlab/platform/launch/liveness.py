@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from jestlab.analysis.units import duration
 from jestlab.platform import processes
 from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab.lab import Lab, identify
@@ -250,6 +251,7 @@ def liveness_warning(lease: Lease | None, at: datetime) -> str | None:
     silent = (at - lease.heartbeat_at).total_seconds()
     if silent <= SILENT_SECONDS:
         return None
+    silence = f"no heartbeat for {duration(silent / 3600)}"
     if lease.launcher is None or is_running(lease.launcher) is False:
-        return f"no heartbeat for {silent:.0f} s and no launcher: relaunch to resume"
-    return f"no heartbeat for {silent:.0f} s"
+        return f"{silence} and no launcher: relaunch to resume"
+    return silence

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from jestlab.analysis.units import duration
 from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.retries import RetryRules, judge_end
 from jestlab.platform.planning.plan import PlannedRun
@@ -169,7 +170,7 @@ def _decide_in_other_lab(run: Standing, lease: Lease, seen: Observation, lab: st
 
 
 def _silence(seen: Observation) -> str:
-    return f"no heartbeat for {seen.silent_seconds:.0f} s"
+    return f"no heartbeat for {duration(seen.silent_seconds / 3600)}"
 
 
 def _end_of(lease: Lease, job: JobStatus, stopping: str | None) -> EndAttempt:

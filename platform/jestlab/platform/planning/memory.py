@@ -143,7 +143,7 @@ def lines(plan: Plan, *, local: bool) -> Iterator[str]:
     together = sum(size for size, _ in sizes[:parallel])
     at_once = f", {_gigabytes(together)} for {parallel} at a time" if parallel > 1 else ""
     yield (
-        f"MEMORY: about {_gigabytes(largest)} for the largest run ({label}){at_once}, of "
+        f"Memory: about {_gigabytes(largest)} for the largest run ({label}){at_once}, of "
         f"{_gigabytes(machine)} {where}."
     )
     limit = min(machine, (resources.memory_gb or math.inf) * _GB) if local else machine

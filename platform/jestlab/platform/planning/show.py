@@ -23,10 +23,10 @@ from jestlab.platform.render import Block, render, styled, table
 from jestlab.platform.words import counted, few
 
 _MAX_ROWS = 40  # with more labels, each run name has one row, or each part of a union
-_COSTS = ("EXAMPLES", "LEARNER", "SCORING", "SELECTION", "REF. SCORING", "TOTAL")
+_COSTS = ("examples", "learner", "scoring", "selection", "ref. scoring", "total")
 _DROPPED_FIRST = (
-    *("SELECTION", "REF. SCORING", "ID", "BY PAPER", "SCORING", "LEARNER", "CHIPS", "NEEDS", "EXAMPLES"),
-    *("$", "CHIP-HOURS", "HOURS", "TOTAL"),
+    *("selection", "ref. scoring", "id", "by paper", "scoring", "learner", "chips", "needs", "examples"),
+    *("$", "chip-hours", "time", "total"),
 )
 """Columns that narrow terminals leave out, the least important one first."""
 
@@ -64,7 +64,7 @@ def sentences(survey: Survey) -> Iterator[str]:
     plan = survey.plan
     yield _summary(plan)
     if matched := dict.fromkeys(f"{run.name} ({run.match})" for run in plan.runs if run.match is not None):
-        yield f"EXAMPLES solved for by match: {few(list(matched))}."
+        yield f"Examples solved for by match: {few(list(matched))}."
     yield from waiting_lines(plan)
     yield from _power(survey)
     yield from absent_data(plan)
@@ -85,11 +85,11 @@ def _summary(plan: Plan) -> str:
         parts.append(f"The cost of {counted(unpriced, 'run')} in FLOPs is unknown.")
     if unpriced < len(plan.runs):
         by_paper = (
-            "; BY PAPER is the same total by the paper's formulas, which reuse the scoring pass for the "
+            "; “by paper” is the same total by the paper's formulas, which reuse the scoring pass for the "
             "gradient and count nothing else"
         )
         on_tpu = plan.study.resources.tpu is not None
-        parts.append(f"TOTAL is learner + scoring + selection{by_paper if on_tpu else ''}.")
+        parts.append(f"The total is learner + scoring + selection{by_paper if on_tpu else ''}.")
     return " ".join(parts)
 
 
@@ -121,7 +121,7 @@ def _hours(survey: Survey) -> Iterator[str]:
         price = settings.prices.get(chip.name)
         paid = f" and {units.dollars(price)} per chip-hour" if price is not None else ""
         yield (
-            "CHIP-HOURS cover learner, scoring, selection, and ref. scoring, assuming "
+            "Chip-hours cover learner, scoring, selection, and ref. scoring, assuming "
             f"{utilization(settings, chip.name):.0%} of a {chip.name}'s {chip.peak_flops / 1e12:g} "
             f"TFLOP/s{paid}."
         )
@@ -213,10 +213,10 @@ def grid(plan: Plan, row_per_run: bool = False) -> Grid:
     """
     amounts = (*(_COSTS if any(run.price for run in plan.runs) else ()), *_budget_headers(plan))
     if row_per_run:
-        columns = ("RUN", "SEED", "ID", "TO DO")
+        columns = ("run", "seed", "id", "to do")
         rows = [((run.label, str(run.seed), run.fingerprint[:8], _state(run)), [run]) for run in plan.runs]
     else:
-        columns = ("RUN", "RUNS", "TO DO", "NEEDS")
+        columns = ("run", "runs", "to do", "needs")
         rows = [*_groups(plan), (("all", str(len(plan.runs)), "", ""), [*plan.runs])]
     cells: list[Sequence[str]] = [(*first, *_amounts(runs, amounts)) for first, runs in rows]
     return (*columns, *amounts), cells, (1, *range(4, 4 + len(amounts)))
@@ -256,11 +256,11 @@ def _budget_headers(plan: Plan) -> tuple[str, ...]:
     if not any(budget.chip_hours for budget in known):
         return ()
     if all(budget.chip == NO_CHIP for budget in known):
-        return ("HOURS",)
+        return ("time",)
     if plan.study.resources.tpu is None:
-        return ("CHIPS", "CHIP-HOURS")
+        return ("chips", "chip-hours")
     paid = any(budget.dollars is not None for budget in known)
-    return ("BY PAPER", "CHIPS", "CHIP-HOURS", *(("$",) if paid else ()))
+    return ("by paper", "chips", "chip-hours", *(("$",) if paid else ()))
 
 
 def _state(run: PlannedRun) -> str:
@@ -275,21 +275,21 @@ def _states(runs: Sequence[PlannedRun]) -> str:
 def _amounts(runs: Sequence[PlannedRun], columns: Sequence[str]) -> Iterator[str]:
     """Yield the summed costs and budgets of runs; a dash for 0, a question mark for unknown."""
     price, amount = totals(runs), total(runs)
-    hours = units.hours(amount.chip_hours) if amount.chip_hours else "–"
+    hours, known = amount.chip_hours, bool(amount.chip_hours)
     cells = {
-        "EXAMPLES": units.count(price.examples),
-        "CHIPS": str(max((run.budget.chips for run in runs if run.budget), default=0)),
-        "HOURS": hours,
-        "CHIP-HOURS": hours,
+        "examples": units.count(price.examples),
+        "chips": str(max((run.budget.chips for run in runs if run.budget), default=0)),
+        "time": units.duration(hours) if known else "–",
+        "chip-hours": units.hours(hours) if known else "–",
         "$": units.dollars(amount.dollars or 0.0),
     }
     flops = {
-        "LEARNER": price.cost.learner,
-        "SCORING": price.cost.scoring,
-        "SELECTION": price.cost.selection,
-        "REF. SCORING": price.cost.reference_scoring,
-        "TOTAL": price.total,
-        "BY PAPER": sum(run.price.by_paper for run in runs if run.price),
+        "learner": price.cost.learner,
+        "scoring": price.cost.scoring,
+        "selection": price.cost.selection,
+        "ref. scoring": price.cost.reference_scoring,
+        "total": price.total,
+        "by paper": sum(run.price.by_paper for run in runs if run.price),
     }
     cells |= {column: units.flops(count) if count else "–" for column, count in flops.items()}
     unpriced, unbudgeted = (not any(run.price for run in runs)), amount.unknown == len(runs)

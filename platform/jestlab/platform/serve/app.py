@@ -54,6 +54,7 @@ PAGES: dict[str, Page] = {
     "/compare": run.compare,
     "/runs": search.runs,
     "/sql": search.sql,
+    "/sql.csv": search.sql_csv,
     "/published": search.published,
 }
 """Address → page. Addresses are stable, because people share them."""

@@ -115,7 +115,8 @@ def losses(labs: Labs, request: Request) -> dict[str, Any]:
     return {
         "left": len(unique) - len(runs),
         "series": [
-            {"run": run, "name": f"{of.label}/{of.seed}", "color": colors[of.label].css}
+            {"run": run, "label": of.label, "name": f"{of.label}/{of.seed}"}
+            | {"color": colors[of.label].css, "dash": colors[of.label].dash}
             | dict(zip("xy", curves[run], strict=True))
             for run, of in runs.items()
         ],
@@ -181,7 +182,7 @@ def _cost_text(rows: Sequence[RunStatus]) -> str:
     spent = sum(cost.actual_flops or 0.0 for cost in costs if cost.total_flops)
     hours = sum(cost.actual_hours or 0.0 for cost in costs)
     flops = f"{units.flops(spent)} of {units.flops(planned)}, {spent / planned:.0%}" if planned else ""
-    return "; ".join(filter(None, (flops, f"{units.hours(hours)} h" if hours else "")))
+    return "; ".join(filter(None, (flops, units.duration(hours) if hours else "")))
 
 
 def _requested_lab(labs: Labs, request: Request) -> Served:

@@ -15,6 +15,8 @@ from jestlab.analysis import units
 from jestlab.analysis.report.html import HEAD_SCRIPT, SCRIPTS, own_file
 from jestlab.analysis.report.html import style as report_style
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rows import now
+from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -39,7 +41,7 @@ Bars and counts list the states in this order.
 def assets() -> dict[str, tuple[str, str]]:
     """Return scripts and styles: name → content and media type. Names contain a digest, for caching."""
     style = report_style() + _own("serve.css")
-    script = "\n".join([*map(own_file, SCRIPTS), _own("results.js"), _own("live.js")])
+    script = "\n".join([*map(own_file, SCRIPTS), _own("results.js"), _own("live.js"), _own("lists.js")])
     scripts = {"page.js": script, HEAD_SCRIPT: own_file(HEAD_SCRIPT)}
     contents = {"style.css": (style, "text/css")}
     contents |= {name: (content, "text/javascript") for name, content in scripts.items()}
@@ -71,7 +73,7 @@ def _environment() -> Environment:
         "address": address,
         "glyphs": {state.value: glyph for state, glyph in GLYPHS.items()},
     }
-    environment.filters |= {"when": when, "count": lambda number: f"{number:,}"}
+    environment.filters |= {"when": when, "ago": ago, "count": lambda number: f"{number:,}"}
     return environment
 
 
@@ -85,6 +87,17 @@ def address(*parts: str, **query: Any) -> str:
 def when(time: datetime | None) -> str:
     """Format a UTC time to the second; empty for None."""
     return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def ago(time: datetime) -> str:
+    """Format a UTC time relative to now: "just now", "5 min ago"; as a date after a month."""
+    seconds = (now() - time).total_seconds()
+    if seconds > 30 * 86_400:
+        return f"{time:%Y-%m-%d}"
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= size:
+            return f"{counted(int(seconds // size), unit)} ago"
+    return "just now"
 
 
 def number(value: float | None) -> str:

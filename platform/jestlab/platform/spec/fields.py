@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
-from pydantic.json_schema import GenerateJsonSchema, PydanticJsonSchemaWarning
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind, models_json_schema
 
 from jestlab.platform.errors import (
     Mistakes,
@@ -49,6 +48,9 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+): *(.*(?:\n {5}.*)*)", re.MULTILINE)
 
 class _Described(GenerateJsonSchema):
     """Adds descriptions from docstrings: of a class, the first paragraph; of its fields, `Attributes:`."""
+
+    # Defaults that aren't JSON are left out.
+    ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
     def model_schema(self, schema: Any) -> dict[str, Any]:
         """Generate the schema of a model."""
@@ -171,10 +173,15 @@ def _alternatives(schema: JsonSchema, definitions: JsonSchema) -> Iterator[JsonS
 @functools.cache
 def fields_of(model: type) -> Field:
     """Return a model or a dataclass as a field, with its fields as children."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PydanticJsonSchemaWarning)  # defaults that aren't JSON are left out
-        schema = TypeAdapter(model).json_schema(schema_generator=_Described)
+    schema = TypeAdapter(model).json_schema(schema_generator=_Described)
     return Field(schema, schema.get("$defs", {}))
+
+
+def definitions_of(*models: type) -> JsonSchema:
+    """Return the JSON schemas of models, and of the models in them, by the names of their classes."""
+    _, schema = models_json_schema([(each, "validation") for each in models], schema_generator=_Described)
+    definitions: JsonSchema = schema["$defs"]
+    return definitions
 
 
 @functools.cache

@@ -1,6 +1,6 @@
-"""The reference of the keys of specs and configs, and the JSON schema of specs for editors.
+"""The reference of the keys of specs and configs.
 
-Both come from the JSON schemas of the classes that validate specs. The meaning of a key is the description of
+It comes from the JSON schemas of the classes that validate specs. The meaning of a key is the description of
 its field in the class, or the entry of the field under `Attributes:` in the docstring of the class.
 """
 
@@ -22,7 +22,7 @@ from jestlab.platform.spec.fields import IS_PATH, NAMES_A_RUN, NAMES_CODE, Field
 from jestlab.platform.spec.options import REPORTS
 from jestlab.platform.spec.program import builtin_programs
 from jestlab.platform.spec.resources import Resources, SlurmOptions
-from jestlab.platform.spec.runs import RUN_KEYS, Match, RunSpec
+from jestlab.platform.spec.runs import Match, RunSpec
 from jestlab.platform.spec.schema import Record, StudySpec
 from jestlab.platform.spec.tree import KIND
 from jestlab.platform.spec.yaml import dump_inline
@@ -252,68 +252,3 @@ def find(prefix: str = "") -> tuple[SpecKey, ...]:
     known = {name for path in paths for name in accumulate(path, "{}.{}".format)}
     last = [name for name in known if name.rpartition(".")[2] == asked.rpartition(".")[2]]
     raise UserError(f"no key {prefix!r}: {nearest(asked, last or known)}")
-
-
-# ---- JSON schema of specs
-
-
-def spec_schema(program: str) -> dict[str, Any]:
-    """Return the JSON schema of the specs of a program.
-
-    Args:
-        program: Name of one of jestlab's own programs, which determines the keys of `base` and of runs.
-
-    Raises:
-        UserError: The program is unknown.
-    """
-    programs = builtin_programs()
-    if program not in programs:
-        raise UserError(f"no program {program!r}: {nearest(program, programs)}")
-    definitions: dict[str, Any] = {}
-
-    def defined(model: type) -> Any:
-        schema = _relaxed(fields_of(model).schema)
-        definitions.update(schema.pop("$defs", {}))
-        return schema
-
-    reports = {"type": "object", "properties": {kind: defined(model) for kind, model in REPORTS.items()}}
-    model, free_keys = programs[program].schema, programs[program].free_keys
-    texts = {name: {"description": key.meaning} for name, key in free_keys.items()}
-    config = {"properties": texts} if model is None else defined(model)
-    defined(StudySpec)
-    study: dict[str, Any] = definitions.pop("StudySpec")
-    run = definitions["RunSpec"]
-    own = {key: {"description": run["properties"][key]["description"]} for key in RUN_KEYS}
-    run["properties"] = own | config["properties"]
-    del run["additionalProperties"]  # a run of another program has other keys
-    claim = (key for key in spec_keys() if key.section == "claims.<n>")
-    claims = {key.path.rpartition(".")[2]: {"description": key.meaning} for key in claim}
-    by_kind = {"type": "object", "required": [KIND]}
-    keys = study["properties"]
-    keys |= {
-        "base": config,
-        "reports": _one_or_several({"anyOf": [{"enum": [*REPORTS]}, by_kind, reports]}),
-        "claims": _one_or_several({"type": "object", "properties": claims}),
-        "axes": {"anyOf": [keys["axes"], {"type": "object"}]},
-        "studies": {"description": keys["studies"]["description"]},
-    }
-    return study | {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": definitions}
-
-
-def _one_or_several(items: dict[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [{"type": "array", "items": items}, items]}
-
-
-def _relaxed(schema: Any) -> Any:
-    """Copy a schema so that it also accepts partial configs, dotted keys, and single values for lists."""
-    if isinstance(schema, list):
-        return [_relaxed(each) for each in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    relaxed = {key: _relaxed(of) for key, of in schema.items() if key not in ("required", "discriminator")}
-    if isinstance(schema.get("properties"), Mapping):
-        relaxed["patternProperties"] = {r"\.": {}}  # dotted keys can't be described
-    if relaxed.get("type") == "array" and "items" in relaxed:
-        about = {key: relaxed.pop(key) for key in ("description", "default") if key in relaxed}
-        return about | _one_or_several(relaxed["items"])
-    return relaxed

@@ -110,7 +110,7 @@ class TableOptions(Options):
     sort: str = option("Column to sort rows by; -COLUMN sorts in descending order.", "")
     caption: str | None = option("Caption; default: the table's own.")
     label: str = option("LaTeX label; default: tab:NAME.", "")
-    notes: Annotated[bool, Field(strict=True)] = option("Show the notes.", True)
+    notes: Annotated[bool, Field(strict=True)] = option("Show the notes; default: not on a terminal.", True)
     width: Literal["auto", "column", "text"] = option(
         "Width in LaTeX: auto, a column of the paper, or the whole text.", "auto"
     )

@@ -19,12 +19,17 @@ _MICROSECONDS = {
 
 @dataclass(frozen=True)
 class ViewDefinition:
-    """A view: its SELECT, with a comment about each column after its name.
+    """A view: its SELECT, with a comment about the view before it and about each column after its name.
 
     `MICROSECONDS(time)` differs between the databases.
     """
 
     sql: str
+
+    @property
+    def about(self) -> str:
+        """Description of the view."""
+        return self.sql.partition("-- ")[2].partition("\n")[0]
 
     @cached_property
     def columns(self) -> dict[str, str]:
@@ -76,8 +81,8 @@ _REPORTED_FLOPS = """
 _POINTS = " FROM metric WHERE metric.run_id = run.id AND metric.name_id = metric_name.id"
 
 VIEWS: dict[str, ViewDefinition] = {
-    # One row for each study, as of its last launch.
     "v_experiments": ViewDefinition("""
+    -- One row for each study, as of its last launch
     SELECT
         name AS experiment, -- name of the study
         question, -- question of the study
@@ -90,8 +95,8 @@ VIEWS: dict[str, ViewDefinition] = {
         owner, -- user who launched it last; NULL if unknown
         host -- machine that it was last launched from; NULL if unknown
     FROM experiment"""),
-    # One row for each run of each study.
     "v_runs": ViewDefinition(f"""
+    -- One row for each run of each study
     SELECT
         member.experiment, -- name of the study
         experiment.question, -- question of the study
@@ -117,17 +122,17 @@ VIEWS: dict[str, ViewDefinition] = {
     JOIN experiment ON experiment.name = member.experiment
     LEFT JOIN attempt AS latest ON latest.run_id = run.id
         AND latest.number = (SELECT MAX(number) FROM attempt WHERE attempt.run_id = run.id)"""),
-    # Every metric of every run at every step.
     "v_metrics": ViewDefinition(f"""
+    -- Every metric of every run at every step
     SELECT{_RUN}
         metric_name.name, -- metric
         metric.step, -- step
         metric.value -- value; NULL for NaN{_FROM_RUN}
     JOIN metric ON metric.run_id = run.id
     JOIN metric_name ON metric_name.id = metric.name_id"""),
-    # The last value of every metric of every run, by lookups at the end of each curve. The CROSS JOIN fixes
-    # the order for SQLite. PostgreSQL would read all points for EXISTS.
+    # The CROSS JOIN fixes the order for SQLite. PostgreSQL would read all points for EXISTS.
     "v_latest": ViewDefinition(f"""
+    -- The last value of every metric of every run, by lookups at the end of each curve
     SELECT{_RUN}
         metric_name.name, -- metric
         (SELECT MAX(metric.step){_POINTS}) AS step, -- last step of the metric
@@ -135,8 +140,8 @@ VIEWS: dict[str, ViewDefinition] = {
             ORDER BY metric.step DESC LIMIT 1) AS value -- value; NULL for NaN{_FROM_RUN}
     CROSS JOIN metric_name
     WHERE (SELECT MAX(metric.step){_POINTS}) IS NOT NULL"""),
-    # Every score of every run, during and after training.
     "v_evaluations": ViewDefinition(f"""
+    -- Every score of every run, during and after training
     SELECT{_RUN}
         run.id AS run_id, -- number of the run, the same in every store
         evaluation.dataset, -- dataset
@@ -154,10 +159,11 @@ VIEWS: dict[str, ViewDefinition] = {
             AND evaluation.step = (SELECT MAX(step) FROM evaluation AS others WHERE others.run_id = run.id)
             THEN 1 ELSE 0 END AS final -- 1 at the last step of a completed run, else 0{_FROM_RUN}
     JOIN evaluation ON evaluation.run_id = run.id"""),
-    # Planned and actual cost of every run; NULL if unknown. The cost of each dependency, direct or indirect,
-    # is planned, or else reported. The cost is divided by the number of training runs that depend on it. For
-    # example, a run that uses a cache of embeddings shares the costs of the cache and its reference.
+    # The cost of each dependency, direct or indirect, is planned, or else reported. The cost is divided by
+    # the number of training runs that depend on it. For example, a run that uses a cache of embeddings
+    # shares the costs of the cache and its reference.
     "v_costs": ViewDefinition(f"""
+    -- Planned and actual cost of every run; NULL if unknown
     WITH RECURSIVE chain (run_id, needs_id) AS (
         SELECT need.run_id, need.needs_id FROM need
         UNION
@@ -226,9 +232,9 @@ VIEWS: dict[str, ViewDefinition] = {
     LEFT JOIN needed ON needed.run_id = run.id
     LEFT JOIN budget ON budget.run_id = run.id
     LEFT JOIN occupied ON occupied.run_id = run.id"""),
-    # How the time of every attempt was spent, as measured by its worker; NULL if unknown. Adopted runs are
-    # left out: their phases are unknown.
+    # Adopted runs are left out: their phases are unknown.
     "v_goodput": ViewDefinition(f"""
+    -- How the time of every attempt was spent, as measured by its worker; NULL if unknown
     WITH timed AS (
         SELECT id, COALESCE(ended_at, heartbeat_at) AS last_at,
             COALESCE(started_at, ended_at, heartbeat_at) AS waited_until
@@ -255,8 +261,8 @@ VIEWS: dict[str, ViewDefinition] = {
     JOIN attempt ON attempt.run_id = run.id
     JOIN timed ON timed.id = attempt.id
     WHERE attempt.executor <> 'adopted'"""),
-    # Every attempt at every run.
     "v_attempts": ViewDefinition(f"""
+    -- Every attempt at every run
     SELECT{_RUN}
         attempt.number, -- 1, 2, … within the run
         attempt.state, -- PENDING until the worker starts, then RUNNING, then the final state
@@ -286,22 +292,22 @@ VIEWS: dict[str, ViewDefinition] = {
         (SELECT lab.address FROM lab WHERE lab.uid = attempt.lab)
             AS lab -- last known folder or bucket of the lab with its files; NULL if unknown{_FROM_RUN}
     JOIN attempt ON attempt.run_id = run.id"""),
-    # Files and folders that runs recorded.
     "v_artifacts": ViewDefinition(f"""
+    -- Files and folders that runs recorded
     SELECT{_RUN}
         artifact.name, -- name of the artifact
         artifact.uri, -- path, relative to the lab's root
         artifact.size, -- bytes
         artifact.sha256 -- digest of the content{_FROM_RUN}
     JOIN artifact ON artifact.run_id = run.id"""),
-    # Text of files of the user's code, without secrets.
     "v_sources": ViewDefinition("""
+    -- Text of files of the user's code, without secrets
     SELECT
         sha256, -- SHA-256 of the file
         text -- its text; lines with secrets are left out
     FROM source"""),
-    # Accepted differences between the runs of studies.
     "v_acceptances": ViewDefinition("""
+    -- Accepted differences between the runs of studies
     SELECT DISTINCT
         member.experiment, -- name of the study
         acceptance.accepted, -- item that differs → values that count as equal, JSON
@@ -309,8 +315,8 @@ VIEWS: dict[str, ViewDefinition] = {
         acceptance.author, -- author
         acceptance.created_at -- time, UTC
     FROM acceptance JOIN member ON member.run_id = acceptance.run_id"""),
-    # Claims that were registered before the first run of a study.
     "v_registrations": ViewDefinition("""
+    -- Claims that were registered before the first run of a study
     SELECT
         experiment, -- name of the study
         content, -- claims, family, seeds, metrics, score and runs, JSON
@@ -319,10 +325,11 @@ VIEWS: dict[str, ViewDefinition] = {
         author, -- author
         created_at -- time, UTC; the latest registration counts
     FROM registration"""),
-    # Runs with retracted results, and runs that depend on them. A retraction holds for a run until a later
-    # attempt completes it. It also holds for the runs that depend on it if they were claimed before that
-    # attempt: a run is claimed after its dependencies have completed.
+    # A retraction holds for a run until a later attempt completes it. It also holds for the runs that
+    # depend on it if they were claimed before that attempt: a run is claimed after its dependencies have
+    # completed.
     "v_retractions": ViewDefinition(f"""
+    -- Runs with retracted results, and runs that depend on them
     WITH RECURSIVE retracted (origin_id, run_id) AS (
         SELECT retraction.run_id, retraction.run_id FROM retraction
         UNION
@@ -346,8 +353,8 @@ VIEWS: dict[str, ViewDefinition] = {
     WHERE NOT EXISTS (
         SELECT 1 FROM attempt WHERE attempt.run_id = retraction.run_id AND attempt.state = 'COMPLETED'
             AND attempt.number > retraction.number AND attempt.claimed_at <= made.claimed_at)"""),
-    # Notes and tags.
     "v_notes": ViewDefinition("""
+    -- Notes and tags
     SELECT
         note.kind, -- note or tag
         COALESCE(note.experiment, member.experiment)
@@ -365,8 +372,8 @@ VIEWS: dict[str, ViewDefinition] = {
         SELECT 'tag' AS kind, experiment, run_id, name AS text, author, created_at FROM tag) AS note
     LEFT JOIN run ON run.id = note.run_id
     LEFT JOIN member ON member.run_id = run.id"""),
-    # Every cell of every published table that was imported.
     "v_published": ViewDefinition("""
+    -- Every cell of every published table that was imported
     SELECT
         source, -- publication
         table_name, -- table in the publication

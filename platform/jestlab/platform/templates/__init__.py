@@ -1,4 +1,4 @@
-"""Starter studies for `jestlab init`: `train.yaml`, or `command.yaml` with `command.py`."""
+"""Starter studies for `jestlab init`: `train.yaml`, or `command.yaml` with `command.py`, and a schema."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ Start = Literal["train", "command"]
 """Program of a starter study: jestlab's training, or a custom script."""
 
 STARTS: tuple[Start, ...] = get_args(Start)
+
+SCHEMA = "jestlab.schema.json"
+"""Name of the file next to a study with the JSON Schema of specs, which the study names in its first line."""
 
 _HERE = Path(__file__).parent
 
@@ -25,6 +28,7 @@ def files(study: Path, program: Start) -> dict[Path, str]:
     Raises:
         UserError: The path doesn't end in .yaml or .yml, or the name of the study isn't valid.
     """
+    from jestlab.platform.spec.json_schema import spec_schema_text
     from jestlab.platform.spec.schema import StudySpec
     from jestlab.platform.spec.variants import check_names
     from jestlab.platform.spec.yaml import Document
@@ -36,7 +40,8 @@ def files(study: Path, program: Start) -> dict[Path, str]:
     text = (_HERE / f"{program}.yaml").read_text(encoding="utf-8")
     text = text.replace("STUDY.yaml", str(study)).replace("STUDY", study.stem).replace("SCRIPT", script.name)
     check_names(StudySpec.parse({"name": study.stem, **Document(text).value}), study_names())
+    texts = {study: text, study.with_name(SCHEMA): spec_schema_text()}
     if program == "train":
-        return {study: text}
+        return texts
     code = (_HERE / "command.py").read_text(encoding="utf-8")
-    return {study: text, script: code.replace("STUDY.yaml", study.name).replace("SCRIPT", script.name)}
+    return texts | {script: code.replace("STUDY.yaml", study.name).replace("SCRIPT", script.name)}

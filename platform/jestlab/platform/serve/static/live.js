@@ -2,8 +2,6 @@
 
 const TICK = 1000; // minimum time between two requests in milliseconds, while the page is visible
 const DUTY = 20; // pause after slow work, as a multiple of its duration
-const MOST_NAMED = 20; // maximum number of lines in the legend; if there are more, the pointer shows their names
-const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#882255"]; // of lines of no label
 
 const statusLine = document.getElementById("status");
 
@@ -46,7 +44,7 @@ async function repeatedly(act, every = TICK) {
 class Curves {
   constructor(section) {
     this.section = section;
-    this.plot = new Plot(section.querySelector(".plot"));
+    this.chart = new Chart(section);
     this.series = new Map();
     this.choice = section.querySelector("select[name=metric]");
     this.choice?.addEventListener("change", () => this.load());
@@ -72,7 +70,7 @@ class Curves {
     url.searchParams.set("metric", this.metric);
     const data = await (await request(url)).json();
     this.series.clear();
-    const series = data.series ?? Object.entries(data.curves).map(([name, { x, y }]) => ({ run: name, name, x, y }));
+    const series = data.series ?? Object.entries(data.curves).map(([name, { x, y }]) => ({ run: name, name, x, y, color: "var(--accent)" }));
     for (const one of series) this.series.set(one.run, one);
     this.left = data.left ?? 0;
     this.draw();
@@ -80,25 +78,12 @@ class Curves {
 
   draw() {
     const lines = [...this.series.values()].filter((one) => one.x.length);
-    const many = lines.length > 40;
-    const colours = lines.map((one, i) => one.color ?? COLORS[i % COLORS.length]);
-    const shapes = lines.map((one, i) => ({ kind: "line", label: one.name, x: one.x, y: one.y.map((y) => y ?? NaN), colour: colours[i], width: many ? 1 : 1.6 }));
-    shapes.push(...lines.map((one, i) => ({ kind: "ends", label: one.name, x: one.x.at(-1), y: one.y.at(-1), colour: colours[i] })));
-    this.plot.draw({ x: { title: "steps", log: false }, y: { title: this.metric, log: false }, shapes, levels: [], view: this.metric });
-    const chip = (i) => make("i", { class: "chip", "aria-hidden": "true", style: `background: ${colours[i]}` });
-    const named = lines.length > 1 && lines.length <= MOST_NAMED ? lines : [];
-    this.section.querySelector(".legend").replaceChildren(...named.map((one, i) => make("li", {}, chip(i), ` ${one.name}`)));
-    const caption = this.section.querySelector(".caption");
+    this.chart.show(runsFigure(this.metric, lines));
     const shown = lines.length === 1 ? "" : `${lines.length} runs`;
+    const caption = this.section.querySelector(".caption");
     caption.textContent = lines.length ? [shown, this.left ? `${this.left} more not shown; filter above to narrow` : ""].filter(Boolean).join("; ") : "No data yet.";
   }
 }
-
-/** The last point of a line, with a label for the pointer. */
-Plot.prototype.ends = function ends({ x, y, colour, label }) {
-  const point = { kind: "marks", x: [x], y: [y ?? NaN], colour, symbol: "circle", size: 4, texts: [[label, `${y ?? "not a number"} at step ${x}`]], label };
-  return this.marks(point);
-};
 
 // ---- pages
 
@@ -172,7 +157,6 @@ if (document.querySelector("[data-live]")) followPage(curves[0]);
 for (const place of document.querySelectorAll("[data-results]")) followResults(place);
 for (const place of document.querySelectorAll("[data-log]")) followLog(place);
 for (const place of document.querySelectorAll("[data-retry]")) setTimeout(() => location.reload(), 5 * TICK);
-onTheme(() => curves.forEach((each) => each.draw()));
 
 // Remember the author, and confirm actions that cannot be undone.
 for (const field of document.querySelectorAll("input[name=by]")) field.value = localStorage.getItem("by") ?? "";

@@ -5,7 +5,7 @@ const SLICE = 20; // milliseconds
 const LETTERS = 100_000; // parsed in a slice, in about ten milliseconds
 const DATA_TAG = '<script type="application/json" id="data">';
 const PARTS = new Set(["BODY", "DETAILS", "DIV", "OL", "SECTION", "TABLE", "TBODY", "UL"]); // other elements are replaced as a whole
-const DRAWN = ".controls, .series, .plot, details.numbers"; // written by the chart
+const DRAWN = ".tools, .plot, .legend, details.numbers"; // written by the chart
 
 /** Do work in slices; return its duration in milliseconds. */
 async function inSlices(work) {
@@ -52,7 +52,7 @@ function* become(old, fresh) {
 }
 
 function* replaceChildren(old, fresh) {
-  const isFigure = old.matches("section[data-figure]") && fresh.matches("section[data-figure]");
+  const isFigure = old.closest("section[data-figure]") !== null;
   const [before, after] = [[...old.childNodes], [...fresh.childNodes]];
   for (const [i, child] of after.entries()) {
     if (i >= before.length) old.append(child);
